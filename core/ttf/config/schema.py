@@ -1,0 +1,239 @@
+"""The run configuration: every section and key, its type, default and bounds.
+
+Imported only where a configuration is read: pydantic takes 200 ms. Plugin options live in
+free-form tables (`[tower.query]` beside `name`, `[miner.<name>]`, `[device.<name>]`) and are
+validated by the plugin's own options type in `ttf.config.resolve`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Auto = Literal["auto"]
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WithPluginTables(Section):
+    """A section that may also hold one table of options per plugin name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        return dict((self.model_extra or {}).get(name, {}))
+
+
+class DataConfig(Section):
+    pairs: str | None = Field(None, description="the pairs file; without it the demo set is made")
+    bank: str | None = Field(None, description="the documents; without it the distinct rows of Y")
+    context: str | None = Field(None, description="vectors that seq_* refers to; else the bank")
+    storage: str = Field("auto", description="storage plugin; auto: by the file's ending")
+    names: dict[str, str] = Field(
+        default_factory=dict, description="array names in your files, e.g. X_train = 'queries'"
+    )
+
+
+class TowerConfig(BaseModel):
+    """`name`, and beside it whatever options that tower declares."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class TowersConfig(Section):
+    query: TowerConfig = TowerConfig(name="gru")
+    doc: TowerConfig = TowerConfig(name="identity")
+
+
+class MinerConfig(WithPluginTables):
+    name: str = Field("auto", description="auto: exact, or an index where its cost model says so")
+    k: Positive = Field(200, description="candidates kept per query")
+    negatives: NonNegative = Field(4, description="mined negatives drawn per query; 0: none")
+    refresh: Literal["epoch"] | Positive = Field(
+        "epoch", description="mine anew every epoch, or every N optimizer steps"
+    )
+    start: Literal["epoch"] | NonNegative = Field(
+        0, description="first step with mined negatives; epoch: after the first epoch"
+    )
+    isolation: Literal["process", "none"] = Field(
+        "process", description="process: the miner cannot take the trainer with it"
+    )
+    fallback: tuple[str, ...] = Field(("exact",), description="tried in turn when a miner dies")
+    deadline_s: Annotated[float, Field(gt=0)] | Auto = Field(
+        "auto", description="seconds one mining round may take; auto: 20 x the estimate, >= 600"
+    )
+    deterministic: bool = Field(True, description="same ids in every run; hnswlib: 1 thread")
+
+
+class NegativesConfig(Section):
+    """Which mined candidates may be drawn: the positive-aware filter."""
+
+    relative_margin: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        0.05, description="keep s < s_pos - margin * |s_pos|"
+    )
+    absolute_margin: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="keep s < s_pos - margin"
+    )
+    rank_from: NonNegative = Field(0, description="best rank that may be drawn (0: the first)")
+    rank_to: Positive | None = Field(None, description="one past the last rank that may be drawn")
+    draw_from: Positive = Field(10, description="draw from the first N survivors")
+    min_yield: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.1, description="refuse to train if fewer queries than this share have a survivor"
+    )
+
+
+class LossConfig(Section):
+    temperature: Annotated[float, Field(gt=0, le=100)] = 0.05
+    learn_temperature: bool = Field(False, description="learned, clamped to [0.01, 1]")
+    similarity: Literal["cosine", "dot"] = "cosine"
+    memory_bank: NonNegative | Auto = Field(
+        "auto", description="documents kept as negatives; auto: min(50000, distinct documents)"
+    )
+    memory_bank_start: NonNegative = Field(0, description="first step that uses the memory bank")
+    symmetric: bool = Field(False, description="average of query-to-document and the reverse")
+    negatives: Literal["sampled"] = "sampled"
+
+
+class TrainConfig(Section):
+    epochs: Positive = Field(8, description="passes over the training pairs")
+    steps: Positive | None = Field(None, description="stop after N optimizer steps")
+    batch_size: Positive | Auto = Field(
+        "auto", description="samples per micro-batch; auto: by the tower's activations"
+    )
+    accumulate: Positive = Field(1, description="micro-batches per optimizer step")
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of all steps")
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    clip: Annotated[float, Field(ge=0)] = Field(1.0, description="gradient norm; 0: no clipping")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    grad_cache: bool | Auto = Field(
+        "auto", description="one large batch in chunks; auto: where accumulation needs it"
+    )
+    init: str | None = Field(None, description="safetensors file the towers start from")
+
+
+class DeviceConfig(WithPluginTables):
+    name: str = "auto"
+    threads: Positive | Auto = "auto"
+    precision: Literal["fp32", "bf16", "auto"] = "auto"
+
+
+class EvaluateConfig(Section):
+    every: Literal["epoch", "end"] | Positive = Field(
+        "epoch", description="evaluate each epoch, every N optimizer steps, or at the end only"
+    )
+    k: tuple[Positive, ...] = (1, 10, 100, 500)
+    metric: str = Field("recall@10", description="what the best checkpoint is chosen by")
+    patience: NonNegative = Field(0, description="stop after N evaluations without gain; 0: never")
+    keep_best: bool = Field(True, description="end with the weights of the best evaluation")
+
+
+class CheckpointConfig(Section):
+    every_s: Annotated[float, Field(gt=0)] | None = 300.0
+    every_steps: Positive | None = None
+    keep: Annotated[int, Field(ge=2)] = 2
+
+
+class MemoryConfig(Section):
+    budget: NonNegative | str = Field(
+        "1GiB", description="working memory for mining and evaluation, e.g. '512MiB'"
+    )
+
+    @field_validator("budget")
+    @classmethod
+    def _is_a_size(cls, value: int | str) -> int | str:
+        parse_bytes(value)
+        return value
+
+    @property
+    def budget_bytes(self) -> int:
+        return parse_bytes(self.budget)
+
+
+class Gate(Section):
+    at: str = Field(description="'epoch N' or 'step N'")
+    need: str = Field(description="'<metric> >= <number>'")
+
+    @field_validator("at")
+    @classmethod
+    def _at(cls, value: str) -> str:
+        if not re.fullmatch(r"(epoch|step) [1-9]\d*", value):
+            raise ValueError("must be 'epoch N' or 'step N'")
+        return value
+
+    @field_validator("need")
+    @classmethod
+    def _need(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z]+@\d+ *(>=|>|<=|<) *[0-9.eE+-]+", value):
+            raise ValueError("must be like 'recall@500 >= 0.25'")
+        return value
+
+
+class RunConfig(Section):
+    """A whole run; `RunConfig()` is the demo."""
+
+    data: DataConfig = DataConfig()
+    tower: TowersConfig = TowersConfig()
+    miner: MinerConfig = MinerConfig()
+    negatives: NegativesConfig = NegativesConfig()
+    loss: LossConfig = LossConfig()
+    train: TrainConfig = TrainConfig()
+    device: DeviceConfig = DeviceConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    memory: MemoryConfig = MemoryConfig()
+    observers: tuple[str, ...] = ()
+    gates: tuple[Gate, ...] = ()
+
+    @model_validator(mode="after")
+    def _metric_is_computed(self) -> RunConfig:
+        known = metric_names(self.evaluate.k)
+        if self.evaluate.metric not in known:
+            raise ValueError(
+                f"evaluate.metric {self.evaluate.metric!r} is not computed; "
+                f"these are: {', '.join(known)}"
+            )
+        for gate in self.gates:
+            metric = re.split(r" *[<>]", gate.need)[0]
+            if metric not in known:
+                raise ValueError(
+                    f"gates: {metric!r} is not computed; these are: {', '.join(known)}"
+                )
+        return self
+
+
+def metric_names(ks: tuple[int, ...]) -> list[str]:
+    return [*(f"recall@{k}" for k in ks), "mrr@10", "ndcg@10"]
+
+
+_UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def parse_bytes(value: int | str) -> int:
+    """Bytes from 4096, '512MiB' or '1.5GB'.
+
+    >>> parse_bytes("512MiB")
+    536870912
+    """
+    if isinstance(value, int):
+        return value
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]?i?)b?\s*", value.lower())
+    try:
+        return int(float(match[1]) * _UNITS[match[2]]) if match else _bad_size(value)
+    except (KeyError, ValueError):
+        return _bad_size(value)
+
+
+def _bad_size(value: str) -> int:
+    raise ValueError(f"not a size: {value!r}; write bytes, or like '512MiB' or '1.5GB'")

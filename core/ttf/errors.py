@@ -1,0 +1,166 @@
+"""Every way `ttf` fails on purpose: one class per situation, each with its exit code.
+
+A message has three movements: what happened, why probably, what to do. `hint` holds the last.
+Anything that is not a `TtfError` is a fault of ours and ends with exit code 70.
+"""
+
+from __future__ import annotations
+
+import difflib
+import signal
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a `ttf` command ends with; CONTRACT: fixed names and numbers."""
+
+    DONE = 0
+    USAGE = 2
+    BAD_DATA = 3
+    NUMERIC = 4
+    GAVE_UP = 5
+    UNSAFE = 6
+    GATE = 7
+    STORAGE = 8
+    IN_USE = 9
+    NO_CHECKPOINT = 10
+    OUR_FAULT = 70
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class TtfError(Exception):
+    """A failure with a message for the user; `str()` is the message without the hint."""
+
+    exit_code: ExitCode = ExitCode.OUR_FAULT
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ConfigError(TtfError):
+    """Wrong usage or configuration; `problems` lists all of them, not only the first."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, *, problems: Sequence[str] = (), hint: str = "") -> None:
+        text = message if not problems else "\n".join([message, *(f"  - {p}" for p in problems)])
+        super().__init__(text, hint=hint)
+        self.problems = tuple(problems)
+
+
+class UnknownName(ConfigError):
+    """A name nobody registered; offers the closest match."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        self.known = tuple(sorted(known))
+        super().__init__(f"No {what} named {name!r}.{suggestion(name, self.known)}")
+
+
+class PluginUnavailable(ConfigError):
+    """The plugin is installed but cannot run here: a library is missing, or there is no device."""
+
+
+class PluginBroken(ConfigError):
+    """The plugin raised while it was loaded; names the distribution it came from."""
+
+
+class BadData(TtfError):
+    """A file, an array or a row that cannot be trained on."""
+
+    exit_code = ExitCode.BAD_DATA
+
+
+class DataMissing(BadData):
+    """The file is not there."""
+
+
+class ArrayMissing(BadData):
+    """The container is there, the array is not."""
+
+
+class DataCompressed(BadData):
+    """A deflated member: it cannot be mapped, only converted."""
+
+
+class DataChanged(BadData):
+    """A file was replaced, cut or rewritten while it was in use."""
+
+
+class NumericFailure(TtfError):
+    """A loss or gradient that is not finite, or numbers a device got wrong."""
+
+    exit_code = ExitCode.NUMERIC
+
+
+class GaveUp(TtfError):
+    """Something died more often than we were allowed to restart it."""
+
+    exit_code = ExitCode.GAVE_UP
+
+
+class GateNotMet(TtfError):
+    """A `[[gates]]` entry was not reached in time."""
+
+    exit_code = ExitCode.GATE
+
+
+class StorageError(TtfError):
+    """The disk is full, the folder is read-only, or the device answered with an error."""
+
+    exit_code = ExitCode.STORAGE
+
+
+class FolderInUse(TtfError):
+    """Another live process holds the run folder."""
+
+    exit_code = ExitCode.IN_USE
+
+
+class NoCheckpoint(TtfError):
+    """There is nothing intact to resume from."""
+
+    exit_code = ExitCode.NO_CHECKPOINT
+
+
+class Stopped(TtfError):
+    """The user asked the run to stop; a checkpoint was saved first."""
+
+    def __init__(self, signum: int, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = (
+            ExitCode.INTERRUPTED if signum == signal.SIGINT else ExitCode.TERMINATED
+        )
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """' Did you mean ...? Known: ...' for an error message.
+
+    >>> suggestion("hnswlb", ["faiss", "hnswlib"])
+    " Did you mean 'hnswlib'? Known: faiss, hnswlib."
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    meant = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{meant} Known: {', '.join(names)}." if names else meant
+
+
+def storage_error(error: OSError, what: str) -> StorageError:
+    """Turns an OSError met while writing `what` into the error the user should see."""
+    import errno
+
+    hints = {
+        errno.ENOSPC: "Free some space or choose another folder with --out.",
+        errno.EDQUOT: "Your quota is used up: free some space or choose another folder.",
+        errno.EROFS: "The file system is read-only: choose another folder with --out.",
+        errno.EACCES: "You may not write there: choose another folder with --out.",
+        errno.EPERM: "You may not write there: choose another folder with --out.",
+        errno.EIO: "The disk reported an input/output error: check it before you trust it again.",
+    }
+    reason = error.strerror or type(error).__name__
+    return StorageError(
+        f"Could not write {what}: {reason}.", hint=hints.get(error.errno or 0, "")
+    )

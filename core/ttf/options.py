@@ -1,0 +1,106 @@
+"""Plugin options: a frozen dataclass declares them, this module validates and describes them.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        hidden: int = option(256, "width of the hidden state", ge=1)
+        pool: Literal["last", "mean"] = option("last", "how steps become one vector")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from ttf.errors import suggestion
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+) -> Any:
+    """A dataclass field with a default, a line of help (state the unit) and bounds."""
+    bounds = {k: v for k, v in {"ge": ge, "gt": gt, "le": le, "lt": lt}.items() if v is not None}
+    return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds})
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """For plugins that have nothing to set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionInfo:
+    name: str
+    type: str
+    default: Any
+    help: str
+    bounds: Mapping[str, float]
+
+
+def describe(options_type: type[Any]) -> list[OptionInfo]:
+    """What `ttf plugins show` prints, in the order of declaration."""
+    hints = get_type_hints(options_type)
+    return [
+        OptionInfo(
+            name=f.name,
+            type=_type_name(hints[f.name]),
+            default=f.default,
+            help=f.metadata.get("help", ""),
+            bounds=f.metadata.get("bounds", {}),
+        )
+        for f in dataclasses.fields(options_type)
+    ]
+
+
+def validate(
+    options_type: type[Any], values: Mapping[str, Any], where: str
+) -> tuple[Any | None, list[str]]:
+    """An instance and no problems, or None and every problem, each naming `where.key`."""
+    import pydantic
+
+    fields = {f.name: f for f in dataclasses.fields(options_type)}
+    problems = [
+        f"{where}.{key}: no such option.{suggestion(key, fields)}"
+        for key in values
+        if key not in fields
+    ]
+    hints = get_type_hints(options_type)
+    spec: dict[str, Any] = {
+        name: (hints[name], pydantic.Field(default=f.default, **f.metadata.get("bounds", {})))
+        for name, f in fields.items()
+    }
+    model = pydantic.create_model("Options", **spec)
+    try:
+        checked = model(**{k: v for k, v in values.items() if k in fields})
+    except pydantic.ValidationError as error:
+        return None, problems + [problem_text(e, where) for e in error.errors()]
+    if problems:
+        return None, problems
+    return options_type(**{name: getattr(checked, name) for name in fields}), []
+
+
+def problem_text(error: Any, where: str) -> str:
+    """One pydantic error as `section.key: what is wrong (got ...)`."""
+    path = ".".join([where, *(str(part) for part in error["loc"])]) if where else ".".join(
+        str(part) for part in error["loc"]
+    )
+    message = str(error["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    given = error.get("input")
+    shown = f" (got {given!r})" if isinstance(given, str | int | float | bool) else ""
+    return f"{path}: {message}{shown}"
+
+
+def _type_name(hint: Any) -> str:
+    from typing import Literal, get_args, get_origin
+
+    if get_origin(hint) is Literal:
+        return " | ".join(str(a) for a in get_args(hint))
+    return getattr(hint, "__name__", str(hint)).replace("NoneType", "none")
