@@ -1,0 +1,81 @@
+"""From a path or URL to an open container: asks the installed storage plugins whose it is."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from ttf import host
+from ttf.errors import ConfigError, DataMissing, PluginBroken
+
+if TYPE_CHECKING:
+    from ttf.contracts import StorageFactory, Store, StoreWriter
+
+
+def storage_for(uri: str, storage: str = "auto") -> str:
+    """The name of the storage plugin for a uri; ConfigError where none or several claim it."""
+    if storage != "auto":
+        host.find("storage", storage)
+        return storage
+    endings: list[str] = []
+    claimed: list[str] = []
+    broken: list[str] = []
+    for name in host.names("storage"):
+        try:
+            factory = cast("StorageFactory", host.load("storage", name))
+        except PluginBroken as error:
+            broken.append(str(error))
+            continue
+        endings.extend(factory.suffixes)
+        if factory.claims(uri):
+            claimed.append(name)
+    if len(claimed) == 1:
+        return claimed[0]
+    if claimed:
+        raise ConfigError(
+            f"{uri}: the storage plugins {', '.join(claimed)} all read such files.",
+            hint="Name one with --storage.",
+        )
+    raise ConfigError(
+        f"{uri}: no storage plugin reads files with this ending; "
+        f"known endings: {', '.join(sorted(set(endings))) or 'none'}.",
+        problems=broken,
+        hint="Name the plugin with --storage, or rename the file.",
+    )
+
+
+def open_store(uri: str, storage: str = "auto") -> Store:
+    """Opens a container for reading; DataMissing, with the nearest names, if it is not there."""
+    name = storage_for(uri, storage)
+    if is_local(uri) and not Path(uri).exists():
+        raise _missing(Path(uri))
+    return host.storage(name).open(uri)
+
+
+def create_store(uri: str, storage: str = "auto") -> StoreWriter:
+    """Starts a new container; nothing is visible at the uri before `commit`."""
+    return host.storage(storage_for(uri, storage)).create(uri)
+
+
+def is_local(uri: str) -> bool:
+    """A path of this machine rather than a URL such as s3://bucket/bank.zarr.
+
+    >>> is_local("data/bank.npz"), is_local("s3://bucket/bank.zarr")
+    (True, False)
+    """
+    return "://" not in uri
+
+
+def _missing(path: Path) -> DataMissing:
+    folder = path.parent
+    if not folder.is_dir():
+        return DataMissing(
+            f"{path}: there is no such file, nor the folder {folder}.", hint="Check the path."
+        )
+    there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    close = difflib.get_close_matches(path.name, there, n=3, cutoff=0.5)
+    alike = [n for n in there if Path(n).suffix == path.suffix and n not in close]
+    near = [*close, *alike][:5]
+    found = f" In that folder: {', '.join(near)}." if near else ""
+    return DataMissing(f"{path}: there is no such file.{found}", hint="Check the path.")

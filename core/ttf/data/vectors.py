@@ -1,0 +1,196 @@
+"""Rows of numbers: the stored dtypes, widening to float32 and back, unit length, views on rows.
+
+bfloat16 travels as uint16 bits, because numpy has no such type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.errors import BadData
+
+if TYPE_CHECKING:
+    from ttf.contracts import DType, VectorSource
+
+DTYPES: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16", "int32", "int64", "uint8")
+FLOATS: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16")
+
+_SHORT: Final[dict[str, DType]] = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+def parse_dtype(text: str) -> DType:
+    """A stored dtype from its long or short name; raises ValueError.
+
+    >>> parse_dtype("bf16")
+    'bfloat16'
+    """
+    name = _SHORT.get(text.lower(), text.lower())
+    if name not in DTYPES:
+        raise ValueError(f"no dtype named {text!r}; known: {', '.join([*_SHORT, *DTYPES])}")
+    return name
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """What numpy holds a stored dtype as: bfloat16 is uint16 bits, everything little-endian."""
+    return np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
+
+
+def to_float32(rows: NDArray[Any], dtype: DType) -> NDArray[np.float32]:
+    """Stored rows as float32, exactly; the array itself where it already is."""
+    if dtype == "bfloat16":
+        bits = rows.astype(np.uint32)
+        bits <<= np.uint32(16)
+        return bits.view(np.float32)
+    return rows.astype(np.float32, copy=False)
+
+
+def from_float32(rows: NDArray[np.float32], dtype: DType) -> NDArray[Any]:
+    """float32 rows in the stored dtype, rounded to nearest even; NaN stays NaN.
+
+    Finite values beyond the range of float16 become infinite: the caller checks where it matters.
+    """
+    if dtype != "bfloat16":
+        with np.errstate(over="ignore"):
+            return rows.astype(numpy_dtype(dtype), copy=False)
+    bits = np.ascontiguousarray(rows, dtype=np.float32).view(np.uint32)
+    # The carry out of the low half rounds up; an odd kept bit makes ties go to even.
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+    return np.where(np.isnan(rows), quiet, rounded).astype(np.uint16)
+
+
+def row_norms(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The Euclidean length along the last axis, without overflow or underflow on the way."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("...i,...i->...", rows, rows))
+        extreme = ~((norms > 1e-15) & (norms < 1e18))
+        if rows.size and extreme.any():
+            picked = rows[extreme]
+            scale = np.abs(picked).max(axis=-1, keepdims=True)
+            scaled = np.divide(picked, scale, out=np.zeros_like(picked), where=scale > 0)
+            again = np.sqrt(np.einsum("...i,...i->...", scaled, scaled)) * scale[..., 0]
+            norms = np.array(norms)
+            norms[extreme] = np.where(np.isnan(picked).any(axis=-1), np.nan, again)
+    return np.asarray(norms, dtype=np.float32)
+
+
+def unit_rows(rows: NDArray[np.float32], *, in_place: bool = False) -> NDArray[np.float32]:
+    """Rows scaled to length one along the last axis, a copy by default; zero rows stay zero."""
+    norms = row_norms(rows)[..., None]
+    out = rows if in_place else np.empty_like(rows)
+    np.divide(rows, np.where(norms > 0, norms, np.float32(1)), out=out)
+    return out
+
+
+def checked_ids(ids: NDArray[Any], size: int, name: str) -> NDArray[np.int64]:
+    """Row ids as non-negative int64; IndexError names the first one outside -size..size-1."""
+    given = np.asarray(ids)
+    if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):
+        raise IndexError(
+            f"row ids of {name} must be a 1-D integer array, not {given.dtype} {given.shape}"
+        )
+    rows = given.astype(np.int64, copy=False)
+    if not rows.size:
+        return rows
+    low, high = int(rows.min()), int(rows.max())
+    if low < -size or high >= size:
+        wrong = low if low < -size else high
+        raise IndexError(f"row {wrong} is out of range for {name} with {size} rows")
+    return np.where(rows < 0, rows + size, rows) if low < 0 else rows
+
+
+def checked_span(start: int, stop: int, size: int, name: str) -> None:
+    """IndexError unless 0 <= start <= stop <= size."""
+    if not 0 <= start <= stop <= size:
+        raise IndexError(f"rows {start}..{stop} are out of range for {name} with {size} rows")
+
+
+def checked_out(
+    out: NDArray[Any] | None, shape: tuple[int, ...], dtype: DType, name: str
+) -> NDArray[Any]:
+    """`out` if it fits, a new array if there is none; ValueError if it does not fit."""
+    if out is None:
+        return np.empty(shape, dtype=numpy_dtype(dtype))
+    if out.shape != shape or out.dtype != numpy_dtype(dtype) or not out.flags.c_contiguous:
+        raise ValueError(
+            f"out for {name} must be C-contiguous {numpy_dtype(dtype)} {shape}, "
+            f"not {out.dtype} {out.shape}"
+        )
+    return out
+
+
+class RowView:
+    """Some rows of another source in any order; only the row numbers are held."""
+
+    def __init__(self, source: VectorSource, rows: NDArray[np.int64]) -> None:
+        self.source = source
+        self.rows = _rows_of(source, rows)
+        self.name = source.name
+        self.uri = source.uri
+        self.shape = (self.rows.shape[0], *source.shape[1:])
+        self.dtype: DType = source.dtype
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        return self.source.gather(self.rows[checked_ids(ids, len(self.rows), self.name)], out)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, len(self.rows), self.name)
+        return self.source.gather(self.rows[start:stop], out)
+
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(self.source.fingerprint().encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(self.rows, dtype="<i8").view(np.uint8).data)
+        return digest.hexdigest()
+
+
+class UnitRows:
+    """Another source as float32 rows of length one; zero rows stay zero."""
+
+    def __init__(self, source: VectorSource) -> None:
+        if source.dtype not in FLOATS:
+            raise BadData(
+                f"{source.uri}: the array {source.name!r} holds {source.dtype}, not vectors.",
+                hint="Vectors are float32, float16 or bfloat16.",
+            )
+        self.source = source
+        self.name = source.name
+        self.uri = source.uri
+        self.shape = source.shape
+        self.dtype: DType = "float32"
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        direct = out if self.source.dtype == "float32" else None
+        return self._normalised(self.source.gather(ids, direct), out, owned=True)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        return self._normalised(self.source.read(start, stop), out, owned=False)
+
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(f"unit:{self.source.fingerprint()}".encode(), digest_size=16)
+        return digest.hexdigest()
+
+    def _normalised(
+        self, stored: NDArray[Any], out: NDArray[Any] | None, *, owned: bool
+    ) -> NDArray[Any]:
+        wide = to_float32(stored, self.source.dtype)
+        if out is None:
+            # read() may hand out a view of the file: only what was copied is changed in place.
+            return unit_rows(wide, in_place=owned or self.source.dtype != "float32")
+        into = checked_out(out, wide.shape, "float32", self.name)
+        if into is not wide:
+            np.copyto(into, wide)
+        return unit_rows(into, in_place=True)
+
+
+def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    try:
+        return checked_ids(rows, source.shape[0], source.name)
+    except IndexError as error:
+        raise BadData(
+            f"{source.uri}: {error}.",
+            hint="The row numbers belong to another file: make them anew for this one.",
+        ) from None
