@@ -17,7 +17,7 @@ import pluggy
 
 from ttf import hookspecs
 from ttf.contracts import KINDS, Kind
-from ttf.errors import PluginBroken, PluginUnavailable, UnknownName
+from ttf.errors import ConfigError, PluginBroken, PluginUnavailable, UnknownName
 
 if TYPE_CHECKING:
     from ttf.contracts import (
@@ -79,11 +79,41 @@ def names(kind: Kind) -> list[str]:
     return sorted({p.name for p in installed() if p.kind == kind})
 
 
+def claimed_twice(kind: Kind) -> dict[str, list[str]]:
+    """Names that several distributions claim, with those distributions."""
+    claims: dict[str, list[str]] = {}
+    for plugin in installed():
+        if plugin.kind == kind:
+            claims.setdefault(plugin.name, []).append(plugin.distribution)
+    return {name: owners for name, owners in claims.items() if len(owners) > 1}
+
+
+def choices(kind: Kind) -> list[str]:
+    """What can be typed for a kind: `distribution:name` where two distributions claim a name."""
+    twice = claimed_twice(kind)
+    return sorted(
+        f"{p.distribution}:{p.name}" if p.name in twice else p.name
+        for p in installed()
+        if p.kind == kind
+    )
+
+
 def find(kind: Kind, name: str) -> PluginInfo:
-    """Raises UnknownName with the closest match."""
-    matches = [p for p in installed() if p.kind == kind and p.name == name]
+    """By `name` or `distribution:name`; raises UnknownName with the closest match, and
+    ConfigError where the name alone does not say whose plugin is meant."""
+    owner, _, bare = name.rpartition(":")
+    claimed = [p for p in installed() if p.kind == kind and p.name == bare]
+    matches = [p for p in claimed if owner.lower() in ("", p.distribution.lower())]
     if not matches:
-        raise UnknownName(kind, name, names(kind))
+        raise UnknownName(kind, name, choices(kind))
+    if len(matches) > 1:
+        named = [f"{p.distribution}:{p.name}" for p in matches]
+        raise ConfigError(
+            f"The {kind} {bare!r} is claimed by {len(named)} distributions: "
+            f"{', '.join(p.distribution for p in matches)}.",
+            hint=f"Say whose you mean, {' or '.join(named)}, or switch one off with "
+            f"TTF_DISABLE_PLUGINS={matches[-1].distribution}.",
+        )
     return matches[0]
 
 
@@ -95,7 +125,7 @@ def load(kind: Kind, name: str) -> Factory:
     manager.add_hookspecs(hookspecs)
     try:
         manager.register(info.entry_point.load(), name=info.reference)
-        factory = getattr(manager.hook, f"ttf_{kind}")(name=name)
+        factory = getattr(manager.hook, f"ttf_{kind}")(name=info.name)
     except Exception as error:
         raise PluginBroken(
             f"The plugin {info.reference} of the distribution {info.distribution} "
@@ -106,7 +136,7 @@ def load(kind: Kind, name: str) -> Factory:
     if factory is None:
         raise PluginBroken(
             f"The distribution {info.distribution} declares {info.reference}, but its hook "
-            f"ttf_{kind} returned nothing for {name!r}.",
+            f"ttf_{kind} returned nothing for {info.name!r}.",
             hint=f"Report it to the authors of {info.distribution}.",
         )
     return cast("Factory", factory)

@@ -1,0 +1,1 @@
+"""The commands of `ttf`, one file each: a click command named `command`, imported on use."""

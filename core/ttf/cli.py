@@ -1,0 +1,252 @@
+"""The command `ttf`: a table of commands imported on use, and one place where errors end.
+
+`ttf --help` imports click and this file alone. Whatever goes wrong becomes one message on standard
+error and the exit code of its class; with --json it is also one document on standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ttf import __version__
+from ttf.errors import ExitCode, TtfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS: dict[str, str] = {
+    "train": "Train towers on your pairs; without data, on a built-in demo set.",
+    "resume": "Continue a run where it stopped.",
+    "eval": "Recall, MRR and nDCG of a run against the full bank.",
+    "search": "The best documents for queries, from a trained run.",
+    "mine": "A table of hard-negative candidates.",
+    "data": "Look at, convert, make, cut and check vector files.",
+    "plugins": "What is installed, and one plugin's options.",
+    "completion": "The completion script of your shell.",
+}
+"""Name and one line of help; the code is the object `command` of `ttf.commands.<name>`."""
+
+_EPILOG = """\
+\b
+First steps:
+  ttf train                      trains on a demo set in about two minutes
+  ttf data inspect pairs.npz     what is in a file, and what is wrong with it
+  ttf train --pairs pairs.npz --bank bank.npz --out runs/mine
+
+\b
+Streams: results go to standard output, progress and messages to standard error.
+With --json standard output holds one JSON document and nothing else; a command that
+fails writes {"error": {"class", "message", "problems", "hint", "exit_code"}} there.
+
+\b
+Exit codes: 0 done; 2 wrong usage or configuration; 3 bad data; 4 numeric failure;
+5 gave up after crashes; 6 environment unsafe; 7 a gate was not met; 8 storage failed;
+9 folder in use; 10 no intact checkpoint; 70 a fault of ttf; 130, 143 stopped by a signal.
+
+\b
+Environment: TTF_HOME (cache), TTF_DEBUG=1 (show tracebacks),
+TTF_DISABLE_PLUGINS=dist,... (block plugins of these distributions), NO_COLOR.
+"""
+
+_READER_GONE = 141  # 128 + SIGPIPE: what a shell reports for a command whose reader left
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports only the one that runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        import importlib
+
+        command = importlib.import_module(f"ttf.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.exceptions.NoSuchCommand(name, possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        fitting = [(n, h) for n, h in COMMANDS.items() if n.startswith(incomplete)]
+        return [
+            *(CompletionItem(name, help=text) for name, text in fitting),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "--version", prog_name="ttf", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Train two-tower retrievers on vectors that lie on disk."""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """The console script and `python -m ttf`: runs the command and exits with its code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Runs one command line in this process; returns its exit code and never raises."""
+    as_json = "--json" in argv
+    try:
+        code = _invoke(list(argv))
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except (KeyboardInterrupt, click.Abort):
+        return _report("Interrupted", "interrupted", "", ExitCode.INTERRUPTED, as_json)
+    except click.exceptions.NoArgsIsHelpError as usage:
+        click.echo(usage.format_message(), err=True, color=color())
+        return int(ExitCode.USAGE)
+    except click.ClickException as usage:
+        context = getattr(usage, "ctx", None)
+        hint = f"See {context.command_path} --help." if context else ""
+        message = usage.format_message()
+        return _report(type(usage).__name__, message, hint, ExitCode.USAGE, as_json)
+    except TtfError as error:
+        _debug()
+        return _report_ttf(error, as_json)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and _reader_is_gone():
+            return _leave_quietly()
+        return _report_os_error(error, as_json)
+    except Exception as error:  # noqa: BLE001 - the last place where a fault can be explained
+        return _report_our_fault(error, as_json)
+    return code
+
+
+def _invoke(argv: list[str]) -> int:
+    instruction = os.environ.get("_TTF_COMPLETE")
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "ttf", "_TTF_COMPLETE", instruction)
+    with cli.make_context("ttf", argv, color=color()) as ctx:
+        result = cli.invoke(ctx)
+    return result if isinstance(result, int) else int(ExitCode.DONE)
+
+
+def color() -> bool | None:
+    """False where NO_COLOR asks for plain text; None leaves it to whether it is a terminal."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def _report(
+    kind: str,
+    message: str,
+    hint: str,
+    code: ExitCode,
+    as_json: bool,
+    problems: Sequence[str] = (),
+) -> int:
+    label = click.style("error:", fg="red", bold=True)
+    click.echo(f"{label} {message}", err=True, color=color())
+    if hint:
+        click.echo(f"{click.style('hint:', bold=True)} {hint}", err=True, color=color())
+    if as_json:
+        import json
+
+        fields = {"class": kind, "message": message, "problems": list(problems), "hint": hint}
+        click.echo(json.dumps({"error": {**fields, "exit_code": int(code)}}, indent=2))
+    return int(code)
+
+
+def _report_ttf(error: TtfError, as_json: bool) -> int:
+    problems = getattr(error, "problems", ())
+    code = error.exit_code
+    return _report(type(error).__name__, str(error), error.hint, code, as_json, problems)
+
+
+def _report_os_error(error: OSError, as_json: bool) -> int:
+    """A disk that is full or read-only is the user's to mend, wherever it was met."""
+    import errno
+
+    theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
+    if error.errno not in theirs:
+        return _report_our_fault(error, as_json)
+    from ttf.errors import storage_error
+
+    _debug()
+    what = str(error.filename) if error.filename else "the output"
+    return _report_ttf(storage_error(error, what), as_json)
+
+
+def _report_our_fault(error: Exception, as_json: bool) -> int:
+    _debug()
+    where = "" if _debugging() else f"The traceback is in {_keep_traceback(error)}; "
+    message = f"a fault of ttf, not of yours: {type(error).__name__}: {error}"
+    hint = f"{where}please report it with that text. TTF_DEBUG=1 shows tracebacks here."
+    return _report(type(error).__name__, message, hint, ExitCode.OUR_FAULT, as_json)
+
+
+def _debugging() -> bool:
+    return os.environ.get("TTF_DEBUG", "0") not in ("", "0")
+
+
+def _debug() -> None:
+    """Inside an `except`: shows the traceback where TTF_DEBUG asks for it."""
+    if _debugging():
+        import traceback
+
+        traceback.print_exc()
+
+
+def _keep_traceback(error: Exception) -> Path:
+    """Writes the traceback to a file of its own and returns its path."""
+    import tempfile
+    import traceback
+    from pathlib import Path
+
+    text = "".join(traceback.format_exception(error))
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="ttf-fault-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(f"ttf {__version__}, python {sys.version}\n{' '.join(sys.argv)}\n\n{text}")
+    return Path(file.name)
+
+
+def _reader_is_gone() -> bool:
+    """Whether standard output or error lost its reader; a broken pipe of ours is another matter."""
+    import select
+
+    poller = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            poller.register(stream.fileno(), 0)
+        except (OSError, ValueError):  # replaced by a stream without a descriptor
+            continue
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))
+
+
+def _leave_quietly() -> int:
+    """Keeps the interpreter's own flush at exit from complaining about the missing reader."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(null, stream.fileno())
+    os.close(null)
+    return _READER_GONE

@@ -1,0 +1,163 @@
+"""What the commands share: where results and messages go, and option types with good errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from ttf.cli import color
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ttf.contracts import Kind
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def say(text: str = "") -> None:
+    """A message for the person at the terminal, on standard error."""
+    click.echo(text, err=True, color=color())
+
+
+def show(text: str = "") -> None:
+    """A line of the result, on standard output."""
+    click.echo(text, color=color())
+
+
+def next_command(text: str) -> None:
+    """The command that is useful after this one, on standard error."""
+    say(f"Next: {click.style(text, bold=True)}")
+
+
+def quoted(value: str | Path) -> str:
+    """A path or name as it must be typed in a shell."""
+    import shlex
+
+    return shlex.quote(str(value))
+
+
+def emit_json(document: Any) -> None:
+    """The one JSON document of a command, on standard output."""
+    import json
+
+    click.echo(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """JSON's own types from dataclasses, models, paths, numpy and torch values; NaN is null."""
+    import dataclasses
+    import enum
+
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(plain(k)): plain(v) for k, v in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy and torch, scalars and arrays alike
+        return plain(value.tolist())
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump())
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> str:
+    """Left-aligned columns, two spaces apart."""
+    lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
+    if not lines:
+        return ""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def json_option(command: F) -> F:
+    """`--json`; the command receives it as `as_json`."""
+    text = "One JSON document on standard output, errors included, and nothing else there."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def set_option(command: F) -> F:
+    """`--set key.path=value`, repeatable; the command receives the tuple `sets`."""
+    text = "Set any key of the configuration, e.g. miner.k=100. The value is read as TOML."
+    option = click.option("--set", "sets", multiple=True, metavar="KEY.PATH=VALUE", help=text)
+    return option(command)
+
+
+class Suggesting(click.ParamType[str]):
+    """A choice whose error names the closest value; `values` is asked only when it is needed."""
+
+    def __init__(self, what: str, values: Callable[[], Iterable[str]]) -> None:
+        self.name = what
+        self._values = values
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        known = list(self._values())
+        if value in known:
+            return cast("str", value)
+        from ttf.errors import suggestion
+
+        self.fail(f"no {self.name} named {value!r}.{suggestion(str(value), known)}", param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(v) for v in self._values() if v.startswith(incomplete)]
+
+
+def plugin_name(kind: Kind, *also: str) -> Suggesting:
+    """The installed names of a kind (from metadata, nothing is imported), and `also`."""
+
+    def values() -> list[str]:
+        from ttf import host
+
+        return [*also, *host.choices(kind)]
+
+    return Suggesting(kind, values)
+
+
+def choice(what: str, *values: str) -> Suggesting:
+    """One of `values`; a misspelt one is told the closest."""
+    return Suggesting(what, lambda: values)
+
+
+class IntList(click.ParamType[tuple[int, ...]]):
+    """Positive numbers with commas between them, as in 1,10,100."""
+
+    name = "N,N,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(int(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers like 1,10,100.", param, ctx)
+        if min(numbers) < 1:
+            self.fail(f"{value!r}: every number must be 1 or more.", param, ctx)
+        return tuple(sorted(set(numbers)))
+
+
+INT_LIST = IntList()
+POSITIVE = click.IntRange(min=1)
+NATURAL = click.IntRange(min=0)
+PATH = click.Path(path_type=Path)
