@@ -1,0 +1,87 @@
+"""Exact gradients of one large batch, computed a micro-batch at a time (GradCache, 2101.06983).
+
+Encode every chunk without a graph, take the gradient of the loss by the vectors, then encode each
+chunk again, dropout replayed, and push its share of that gradient through. Costs a second
+forward; keeps the activations of one chunk only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+Chunk = TypeVar("Chunk")
+Loss = Callable[[Tensor, Tensor | None], Tensor]
+
+
+class Rng(Protocol):
+    """The part of a `DevicePolicy` that replays dropout."""
+
+    def rng_state(self) -> dict[str, Tensor]: ...
+
+    def set_rng_state(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+def cached_step(
+    chunks: Sequence[Chunk],
+    encode_query: Callable[[Chunk], Tensor],
+    encode_document: Callable[[Chunk], Tensor] | None,
+    loss: Loss,
+    rng: Rng,
+) -> Tensor:
+    """The losses (S,) of all samples, detached; gradients of their mean are added to parameters.
+
+    `encode_document` is None where documents are frozen and `loss` closes over them; `loss` then
+    gets None as well. Encoders are called once without a graph and once with one, in the same
+    order (per chunk: query, document) and with the same random numbers; afterwards the
+    generators stand where one pass would have left them.
+    """
+    if not chunks:
+        raise ValueError("cached_step needs at least one chunk")
+    states, query_parts, document_parts = [], [], []
+    with torch.no_grad():
+        for chunk in chunks:
+            states.append(rng.rng_state())
+            query_parts.append(encode_query(chunk))
+            if encode_document is not None:
+                document_parts.append(encode_document(chunk))
+    # Autocast may have cached casts of the weights made without a graph: the second pass would
+    # find them and send no gradient to the weights.
+    torch.clear_autocast_cache()
+    query_grads, document_grads, losses = _vector_gradients(query_parts, document_parts, loss)
+    after = rng.rng_state()
+    for i, chunk in enumerate(chunks):
+        rng.set_rng_state(states[i])
+        outputs = [(encode_query(chunk), query_grads[i])]
+        if encode_document is not None:
+            outputs.append((encode_document(chunk), document_grads[i]))
+        live = [(out, grad) for out, grad in outputs if out.requires_grad]
+        if live:
+            torch.autograd.backward([out for out, _ in live], [grad for _, grad in live])
+    rng.set_rng_state(after)
+    return losses
+
+
+def _vector_gradients(
+    query_parts: list[Tensor], document_parts: list[Tensor], loss: Loss
+) -> tuple[Sequence[Tensor], Sequence[Tensor], Tensor]:
+    """The gradient of the mean loss by each chunk's vectors, and the losses themselves.
+
+    Parameters of the loss (a learned temperature) get theirs here.
+    """
+    q_SD = torch.cat(query_parts).requires_grad_()
+    d_MD = torch.cat(document_parts).requires_grad_() if document_parts else None
+    losses_S = loss(q_SD, d_MD)
+    torch.autograd.backward(losses_S.mean())
+    return _split(q_SD, query_parts), _split(d_MD, document_parts), losses_S.detach()
+
+
+def _split(joined: Tensor | None, parts: Sequence[Tensor]) -> Sequence[Tensor]:
+    if joined is None:
+        return ()
+    # a side that the loss does not look at has no gradient
+    grad = torch.zeros_like(joined) if joined.grad is None else joined.grad
+    return torch.split(grad, [len(part) for part in parts])
