@@ -24,6 +24,7 @@ class VectorRef:
 
     uri: str
     array: str
+    """A name, or several joined by `+`: stacked one after another."""
     storage: str = "auto"
     rows_path: str | None = None
     """A .npy file of int64 row numbers; None: all rows in order."""
@@ -63,10 +64,18 @@ def open_ref(ref: VectorRef) -> OpenRef:
     """Opens a reference; use it with `with`, or close it yourself."""
     store = open_store(ref.uri, ref.storage)
     try:
-        return OpenRef(_seen_as(ref, store.source(ref.array)), store)
+        return OpenRef(_seen_as(ref, _named(store, ref.array)), store)
     except BaseException:
         store.close()
         raise
+
+
+def _named(store: Store, array: str) -> VectorSource:
+    if array in store.names() or "+" not in array:
+        return store.source(array)
+    from ttf.data.stacked import StackedRows
+
+    return StackedRows([store.source(name) for name in array.split("+")])
 
 
 def _seen_as(ref: VectorRef, source: VectorSource) -> VectorSource:

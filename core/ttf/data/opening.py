@@ -1,0 +1,279 @@
+"""Opens what `[data]` names and checks how pairs, bank and context fit together.
+
+Reads headers and the small integer arrays (positives, lengths), never the vectors, except where
+positives have to be found by value. Every problem names the file, the array and the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.config.schema import DataConfig
+from ttf.contracts import Store, VectorSource
+from ttf.data import positives as pos
+from ttf.data.dataset import Dataset, Split
+from ttf.data.queries import Queries
+from ttf.data.refs import VectorRef
+from ttf.data.stacked import StackedRows
+from ttf.data.stores import open_store, storage_for
+from ttf.data.vectors import FLOATS, RowView
+from ttf.errors import ArrayMissing, BadData, ConfigError
+
+_CHECK_AT_OPEN_BYTES = 64 << 20
+
+
+def open_dataset(config: DataConfig) -> Dataset:
+    """Opens what `[data]` names; every problem names the file, the array and the row."""
+    if config.pairs is None:
+        raise ConfigError("No training pairs were given.", hint="Add --pairs FILE.")
+    opened: dict[str, Store] = {}
+
+    def store(uri: str) -> Store:
+        if uri not in opened:
+            opened[uri] = open_store(uri, config.storage)
+        return opened[uri]
+
+    try:
+        return _assemble(config, config.pairs, store, opened)
+    except BaseException:
+        for each in opened.values():
+            each.close()
+        raise
+
+
+def _assemble(
+    config: DataConfig, pairs_uri: str, store: Callable[[str], Store], opened: dict[str, Store]
+) -> Dataset:
+    pairs = _Arrays(store(pairs_uri), config.names)
+    notes: list[str] = []
+    own_positives: dict[str, pos.Positives] = {}
+    if config.bank is not None:
+        bank_store = store(config.bank)
+        bank = _vectors(bank_store, config.names)
+        ids = _bank_ids(_Arrays(bank_store, config.names), bank)
+        storage = storage_for(config.bank, config.storage)
+        bank_at = VectorRef(uri=config.bank, array=bank.name, storage=storage)
+    else:
+        ids = None
+        bank, bank_at, own_positives = _bank_from_targets(pairs, config)
+        notes.append(f"No bank was given: the {bank.shape[0]:,} distinct rows of Y are the bank.")
+    context = _vectors(store(config.context), config.names) if config.context else None
+    splits = []
+    for name in ("train", "val"):
+        queries = _queries(pairs, name, context or bank)
+        known = own_positives.get(name) or _positives(pairs, name, bank, len(queries))
+        _same_count(pairs, f"positives ({name})", len(known.rows), name, len(queries))
+        keep = known.usable
+        if known.unmatched:
+            notes.append(
+                f"{known.unmatched:,} of {len(queries):,} {name} pairs have no positive in the "
+                "bank (unknown, or Y equals no bank row): they are left out."
+            )
+        if not len(keep):
+            raise BadData(
+                f"None of the {len(queries):,} {name} pairs of {pairs.uri} has a positive "
+                "in the bank.",
+                hint=f"Check that pos_{name} or Y_{name} belongs to this bank.",
+            )
+        splits.append(
+            Split(
+                name=name,
+                queries=queries,
+                positives=known.rows,
+                keep=keep,
+                left_out=known.unmatched,
+            )
+        )
+    train, val = splits
+    _same_inputs(pairs, train.queries, val.queries)
+    return Dataset(
+        train=train,
+        val=val,
+        bank=bank,
+        bank_at=bank_at,
+        bank_rows=bank.rows if isinstance(bank, RowView) else None,
+        bank_ids=ids,
+        notes=notes,
+        stores=list(opened.values()),
+    )
+
+
+class _Arrays:
+    """A store seen through the `[data.names]` mapping."""
+
+    def __init__(self, store: Store, names: dict[str, str]) -> None:
+        self.store, self.uri, self._names = store, store.uri, names
+        self._present = set(store.names())
+
+    def __contains__(self, name: str) -> bool:
+        return self._names.get(name, name) in self._present
+
+    def __getitem__(self, name: str) -> VectorSource:
+        return self.store.source(self._names.get(name, name))
+
+
+def _vectors(store: Store, names: dict[str, str]) -> VectorSource:
+    source = store.source(names.get("vectors", "vectors"))
+    _need_floats(source, (2,), "(rows, dim)")
+    return source
+
+
+def _need_floats(source: VectorSource, ranks: tuple[int, ...], shape: str) -> None:
+    if source.dtype not in FLOATS:
+        raise BadData(
+            f"{source.name} in {source.uri} is {source.dtype}; vectors must be float32, "
+            "float16 or bfloat16.",
+            hint=f"Convert it: ttf data convert {source.uri} OUT --dtype f32",
+        )
+    if len(source.shape) not in ranks or 0 in source.shape:
+        raise BadData(
+            f"{source.name} in {source.uri} has shape {source.shape}, expected {shape}, not empty."
+        )
+
+
+def _queries(pairs: _Arrays, split: str, context: VectorSource) -> Queries:
+    x, seq = f"X_{split}", f"seq_{split}"
+    if x in pairs and seq in pairs:
+        raise BadData(
+            f"{pairs.uri} has both {x} and {seq}; it must have one of them.",
+            hint="Name the one you want, e.g. --set data.names.seq_train=none",
+        )
+    if x not in pairs and seq not in pairs:
+        raise ArrayMissing(
+            f"{pairs.uri} has neither {x} nor {seq}; it has: "
+            f"{', '.join(pairs.store.names()) or 'nothing'}.",
+            hint=f"Map your names, e.g. --set data.names.{x}=queries",
+        )
+    source = pairs[x] if x in pairs else pairs[seq]
+    if x in pairs:
+        _need_floats(source, (2, 3), "(N, D) or (N, L, D)")
+    elif source.dtype not in ("int32", "int64") or len(source.shape) != 2 or 0 in source.shape:
+        raise BadData(
+            f"{seq} in {pairs.uri} is {source.dtype} {source.shape}; it must be int32 or int64 "
+            "of shape (N, L): rows of the context, -1 for padding."
+        )
+    queries = Queries(source, None if x in pairs else context, _lengths(pairs, split, source))
+    if seq in pairs and source.shape[0] * source.shape[1] * 8 <= _CHECK_AT_OPEN_BYTES:
+        queries.check_steps(np.arange(len(queries), dtype=np.int64))
+    return queries
+
+
+def _lengths(pairs: _Arrays, split: str, source: VectorSource) -> NDArray[np.int64] | None:
+    name = f"len_{split}"
+    if name not in pairs:
+        return None
+    array = pairs[name]
+    if array.dtype not in ("int32", "int64") or array.shape != source.shape[:1]:
+        raise BadData(
+            f"{name} in {pairs.uri} is {array.dtype} {array.shape}; it must be int32 or int64 of "
+            f"shape ({source.shape[0]},), like {source.name}."
+        )
+    lengths = np.array(array.read(0, array.shape[0]), dtype=np.int64)
+    longest = source.shape[1] if len(source.shape) > 1 else 1
+    wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
+    if wrong.size:
+        raise BadData(
+            f"{name}[{wrong[0]}] = {lengths[wrong[0]]}, but a sequence here has 1 to {longest} "
+            f"steps ({wrong.size:,} such values in all)."
+        )
+    return lengths
+
+
+def _positives(pairs: _Arrays, split: str, bank: VectorSource, count: int) -> pos.Positives:
+    named, valued = f"pos_{split}", f"Y_{split}"
+    found = None
+    if named in pairs:
+        found = pos.from_array(pairs[named], bank.shape[0], named)
+    if valued in pairs and (found is None or found.unmatched):
+        target = pairs[valued]
+        _need_floats(target, (2,), "(N, D)")
+        if target.shape[1] != bank.shape[1]:
+            raise BadData(
+                f"{valued} in {pairs.uri} has width {target.shape[1]}, but the bank {bank.uri} "
+                f"has width {bank.shape[1]}.",
+                hint="Targets must be rows of the bank.",
+            )
+        _same_count(pairs, valued, target.shape[0], split, count)
+        by_value = pos.match(target, bank)
+        if found is None:
+            return by_value
+        missing = (found.rows < 0).all(axis=1)
+        found.rows[missing, 0] = by_value.rows[missing, 0]
+    if found is None:
+        raise ArrayMissing(
+            f"{pairs.uri} has neither {named} nor {valued}: the positives of the {split} pairs "
+            "are unknown.",
+            hint=f"Add {named} (rows of the bank), or map your name: "
+            f"--set data.names.{named}=positives",
+        )
+    return found
+
+
+def _same_count(pairs: _Arrays, name: str, got: int, split: str, count: int) -> None:
+    if got != count:
+        raise BadData(
+            f"{name} in {pairs.uri} has {got:,} rows, but there are {count:,} {split} queries."
+        )
+
+
+def _bank_from_targets(
+    pairs: _Arrays, config: DataConfig
+) -> tuple[RowView, VectorRef, dict[str, pos.Positives]]:
+    """The distinct rows of Y_train, then those of Y_val, as a view; and every pair's row in it."""
+    targets = []
+    for name in ("Y_train", "Y_val"):
+        if name not in pairs:
+            raise ArrayMissing(
+                f"There is no bank, and no {name} in {pairs.uri} to make one of.",
+                hint="Add --bank FILE (array `vectors`).",
+            )
+        targets.append(pairs[name])
+        _need_floats(targets[-1], (2,), "(N, D)")
+    if (targets[0].shape[1], targets[0].dtype) != (targets[1].shape[1], targets[1].dtype):
+        raise BadData(
+            f"Y_train {targets[0].dtype} {targets[0].shape} and Y_val {targets[1].dtype} "
+            f"{targets[1].shape} of {pairs.uri} differ in width or type."
+        )
+    stacked = StackedRows(targets)
+    rows, inverse = pos.distinct_rows(stacked)
+    storage = storage_for(pairs.uri, config.storage)
+    bank_at = VectorRef(uri=pairs.uri, array=stacked.name, storage=storage)
+    count = targets[0].shape[0]
+    known = {
+        "train": pos.Positives(rows=inverse[:count, None], matched_by_value=count),
+        "val": pos.Positives(rows=inverse[count:, None], matched_by_value=len(inverse) - count),
+    }
+    return RowView(stacked, rows), bank_at, known
+
+
+def _bank_ids(arrays: _Arrays, bank: VectorSource) -> NDArray[np.int64] | None:
+    if "ids" not in arrays:
+        return None
+    source = arrays["ids"]
+    if source.dtype not in ("int32", "int64") or source.shape != bank.shape[:1]:
+        raise BadData(
+            f"ids in {arrays.uri} is {source.dtype} {source.shape}; it must be int64 of shape "
+            f"({bank.shape[0]},), one for each vector."
+        )
+    ids = np.array(source.read(0, source.shape[0]), dtype=np.int64)
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) != len(ids):
+        twice = values[counts > 1][0]
+        first, second = np.flatnonzero(ids == twice)[:2]
+        raise BadData(
+            f"ids in {arrays.uri} has duplicates: {twice} stands at rows {first} and {second} "
+            f"({len(ids) - len(values):,} too many in all).",
+            hint="Each document needs an id of its own.",
+        )
+    return ids
+
+
+def _same_inputs(pairs: _Arrays, train: Queries, val: Queries) -> None:
+    if (train.dim, train.sequence) != (val.dim, val.sequence) or train.length != val.length:
+        raise BadData(
+            f"Training and validation queries of {pairs.uri} differ in shape: "
+            f"{train.source.name} {train.source.shape}, {val.source.name} {val.source.shape}."
+        )

@@ -1,0 +1,96 @@
+"""Which bank rows are a pair's positives: from pos_*, or by exact match of Y's row in the bank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import VectorSource
+from ttf.data.vectors import to_float32
+from ttf.errors import BadData
+from ttf.keyed import hash64
+
+UNKNOWN = -1
+_BLOCK_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Positives:
+    """Bank rows (N, P), padded with -1; a pair without any is left out of training and metrics."""
+
+    rows: NDArray[np.int64]
+    matched_by_value: int = 0
+
+    @property
+    def usable(self) -> NDArray[np.int64]:
+        """The pairs that have a positive."""
+        return np.flatnonzero((self.rows >= 0).any(axis=1)).astype(np.int64)
+
+    @property
+    def unmatched(self) -> int:
+        return len(self.rows) - len(self.usable)
+
+
+def from_array(source: VectorSource, bank_rows: int, label: str) -> Positives:
+    """Reads pos_* and checks every value; raises BadData naming the first wrong row."""
+    if source.dtype not in ("int32", "int64") or len(source.shape) not in (1, 2):
+        raise BadData(
+            f"{label} must be int64 of shape (N,) or (N, P), but is {source.dtype} {source.shape}.",
+            hint="Each value is a row of the bank, -1 where unknown.",
+        )
+    rows = np.array(source.read(0, source.shape[0]), dtype=np.int64)
+    rows = rows.reshape(len(rows), -1)
+    wrong = np.argwhere((rows < UNKNOWN) | (rows >= bank_rows))
+    if len(wrong):
+        row, column = wrong[0]
+        raise BadData(
+            f"{label}[{row}] = {rows[row, column]} is not a row of the bank, "
+            f"which has {bank_rows:,} rows ({len(wrong):,} such values in all).",
+            hint="Use -1 for an unknown positive, or give the bank these positions were made for.",
+        )
+    return Positives(rows=rows)
+
+
+def match(targets: VectorSource, bank: VectorSource) -> Positives:
+    """Finds each target vector in the bank by value; the first bank row wins among equal ones."""
+    target_hashes = _row_hashes(targets)
+    bank_hashes = _row_hashes(bank)
+    order = np.argsort(bank_hashes, kind="stable")
+    place = np.searchsorted(bank_hashes[order], target_hashes)
+    candidate = order[np.minimum(place, len(order) - 1)]
+    hit = np.flatnonzero(bank_hashes[candidate] == target_hashes)
+    rows = np.full(len(target_hashes), UNKNOWN, dtype=np.int64)
+    for chunk in np.array_split(hit, max(1, len(hit) // 8192 + 1)):
+        equal = (_f32(targets, chunk) == _f32(bank, candidate[chunk])).all(axis=1)
+        rows[chunk[equal]] = candidate[chunk[equal]]
+    return Positives(rows=rows[:, None], matched_by_value=int((rows >= 0).sum()))
+
+
+def distinct_rows(targets: VectorSource) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(rows that stand for all, for each target its place among them): Y as its own bank."""
+    _, first, inverse = np.unique(_row_hashes(targets), return_index=True, return_inverse=True)
+    by_row = np.argsort(first)
+    rank = np.empty_like(by_row)
+    rank[by_row] = np.arange(len(by_row))
+    return first[by_row].astype(np.int64), rank[inverse.reshape(-1)].astype(np.int64)
+
+
+def _f32(source: VectorSource, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    return to_float32(source.gather(ids), source.dtype)
+
+
+def _row_hashes(source: VectorSource) -> NDArray[np.uint64]:
+    """A 64-bit hash of each row's float32 values, so that float16 and float32 copies agree."""
+    count, width = source.shape
+    weights = hash64(np.arange(width, dtype=np.int64), key=1) | np.uint64(1)
+    out = np.empty(count, dtype=np.uint64)
+    step = max(1, _BLOCK_BYTES // (width * 4))
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        block = to_float32(source.read(start, stop), source.dtype)
+        bits = (block + np.float32(0.0)).view(np.uint32).astype(np.uint64)  # -0.0 equals 0.0
+        mixed = hash64(bits * weights, key=2)
+        out[start:stop] = (mixed * weights).sum(axis=1, dtype=np.uint64)
+    return out

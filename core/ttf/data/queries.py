@@ -1,0 +1,87 @@
+"""The query side of a split: vectors as stored, or rows of a context gathered on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import VectorSource
+from ttf.data.vectors import to_float32
+from ttf.errors import BadData
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryBatch:
+    """Inputs of the query tower: (B, D) or (B, L, D) float32; lengths only where they differ."""
+
+    x: NDArray[np.float32]
+    lengths: NDArray[np.int64] | None
+
+
+class Queries:
+    """One split's query inputs: vectors as stored, or rows of a context gathered on demand."""
+
+    def __init__(
+        self,
+        source: VectorSource,
+        context: VectorSource | None,
+        lengths: NDArray[np.int64] | None,
+    ) -> None:
+        self.source = source
+        self.context = context
+        self._lengths = lengths
+        self.sequence = context is not None or len(source.shape) == 3
+        self.length = source.shape[1] if self.sequence else 1
+        self.dim = context.shape[1] if context is not None else source.shape[-1]
+
+    def __len__(self) -> int:
+        return self.source.shape[0]
+
+    def batch(self, rows: NDArray[np.int64]) -> QueryBatch:
+        lengths = None if self._lengths is None else self._lengths[rows]
+        if self.context is None:
+            x = to_float32(self.source.gather(rows), self.source.dtype)
+        else:
+            steps, lengths = self._steps(rows, lengths)
+            flat = to_float32(self.context.gather(steps.reshape(-1)), self.context.dtype)
+            x = flat.reshape(len(rows), self.length, self.dim)
+        if lengths is not None and bool((lengths == self.length).all()):
+            lengths = None
+        return QueryBatch(x=x, lengths=lengths)
+
+    def check_steps(self, rows: NDArray[np.int64]) -> None:
+        """Raises BadData naming the first row with a step outside the context."""
+        if self.context is not None:
+            self._steps(rows, None)
+
+    def _steps(
+        self, rows: NDArray[np.int64], lengths: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Context rows of each step, padding moved to the end (and pointed at row 0)."""
+        assert self.context is not None
+        steps = np.asarray(self.source.gather(rows), dtype=np.int64)
+        if lengths is not None:
+            steps = np.where(np.arange(self.length) < lengths[:, None], steps, -1)
+        valid = steps >= 0
+        wrong = np.flatnonzero(((steps < -1) | (steps >= self.context.shape[0])).any(axis=1))
+        if wrong.size:
+            bad = steps[wrong[0]]
+            value = bad[(bad < -1) | (bad >= self.context.shape[0])][0]
+            raise BadData(
+                f"{self.source.name}[{rows[wrong[0]]}] refers to row {value}, but "
+                f"{self.context.uri} has rows 0 to {self.context.shape[0] - 1}.",
+                hint="Give the context file these rows were made for (--context).",
+            )
+        counts = valid.sum(axis=1)
+        empty = np.flatnonzero(counts == 0)
+        if empty.size:
+            raise BadData(
+                f"{self.source.name}[{rows[empty[0]]}] has no valid step: all are padding (-1).",
+                hint="Leave such pairs out.",
+            )
+        if not valid.all():
+            order = np.argsort(~valid, axis=1, kind="stable")
+            steps = np.maximum(np.take_along_axis(steps, order, axis=1), 0)
+        return steps, counts
