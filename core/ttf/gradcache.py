@@ -48,9 +48,6 @@ def cached_step(
             query_parts.append(encode_query(chunk))
             if encode_document is not None:
                 document_parts.append(encode_document(chunk))
-    # Autocast may have cached casts of the weights made without a graph: the second pass would
-    # find them and send no gradient to the weights.
-    torch.clear_autocast_cache()
     query_grads, document_grads, losses = _vector_gradients(query_parts, document_parts, loss)
     after = rng.rng_state()
     for i, chunk in enumerate(chunks):
