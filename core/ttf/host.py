@@ -58,7 +58,7 @@ def installed(disabled: frozenset[str] | None = None) -> tuple[PluginInfo, ...]:
     blocked = disabled_distributions() if disabled is None else disabled
     found = [
         PluginInfo(
-            kind=cast("Kind", kind),
+            kind=kind,
             name=name,
             distribution=dist.name,
             version=dist.version,

@@ -1,0 +1,196 @@
+"""What can be wrong with a configuration: keys, types and bounds; plugins and their options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from ttf import host, options
+from ttf.config.schema import RunConfig
+from ttf.errors import TtfError, suggestion
+
+if TYPE_CHECKING:
+    from ttf.config.resolve import Draft, Keys
+    from ttf.contracts import Factory, Kind
+
+
+def schema(draft: Draft) -> RunConfig | None:
+    """The configuration, or None after noting every problem in the draft."""
+    from ttf.config.resolve import as_json
+
+    _complete(draft)
+    try:
+        return RunConfig.model_validate_json(as_json(draft.tree), strict=True)
+    except ValidationError as error:
+        merged: dict[Keys, list[str]] = {}
+        for item in error.errors():
+            path = _given_path(draft, item["loc"], str(item["type"]))
+            merged.setdefault(path, []).append(_explain(path, item))
+        for path, texts in merged.items():
+            draft.problem(path, " or ".join(dict.fromkeys(texts)) + _got(draft, path, texts))
+        return None
+
+
+def _complete(draft: Draft) -> None:
+    """What one key needs of another."""
+    data = draft.section("data")
+    for key in ("bank", "context"):
+        if data.get(key) and not data.get("pairs"):
+            draft.problem(("data", key), f"a {key} needs pairs to train on: add --pairs FILE")
+
+
+def _given_path(draft: Draft, loc: Sequence[str | int], kind: str) -> Keys:
+    """The part of pydantic's location that the user wrote; the rest names a union's member."""
+    node: Any = draft.tree
+    path: list[str] = []
+    for part in loc:
+        if isinstance(node, dict) and part in node:
+            node = node[str(part)]
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        elif kind == "missing":
+            return (*path, str(part))
+        else:
+            break
+        path.append(str(part))
+    return tuple(path)
+
+
+def _explain(path: Keys, item: Any) -> str:
+    if item["type"] == "extra_forbidden":
+        what = "section" if len(path) == 1 else "key"
+        return f"no such {what}.{suggestion(path[-1], _keys(path[:-1]))}"
+    if item["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        known = ", ".join(_keys(path))
+        return f"is a table of keys{f' ({known})' if known else ''}, not a value"
+    if item["type"] == "missing":
+        return "is missing"
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _got(draft: Draft, path: Keys, texts: Sequence[str]) -> str:
+    value = draft.section(*path[:-1]).get(path[-1]) if path else None
+    shown = isinstance(value, str | int | float | list) and "no such" not in texts[0]
+    return f" (got {value!r})" if shown else ""
+
+
+def _model(path: Keys) -> type[BaseModel] | None:
+    """The schema's class at a path of section names."""
+    model: type[BaseModel] = RunConfig
+    for part in path:
+        info = model.model_fields.get(part)
+        inner = [t for t in _types(info.annotation) if _is_model(t)] if info else []
+        if part.isdigit():
+            continue
+        if not inner:
+            return None
+        model = inner[0]
+    return model
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for inner in get_args(annotation):
+        yield from _types(inner)
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _keys(path: Keys) -> list[str]:
+    model = _model(path)
+    return list(model.model_fields) if model else []
+
+
+def may_be_switched_off(path: Keys) -> bool:
+    """Whether a key has a value by default and may be None: there the word none says so."""
+    model = _model(path[:-1])
+    info = model.model_fields.get(path[-1]) if model else None
+    return (
+        info is not None
+        and info.default is not None
+        and not info.is_required()
+        and type(None) in _types(info.annotation)
+    )
+
+
+# --- plugins ---------------------------------------------------------------------------------
+
+
+def plugins(draft: Draft) -> None:
+    """Names, options and availability of the plugins that are chosen; only those are loaded."""
+    for side in ("query", "doc"):
+        _tower(draft, side)
+    _with_tables(draft, "miner")
+    _with_tables(draft, "device")
+    storage = draft.section("data").get("storage")
+    if storage not in (None, "auto"):
+        _factory(draft, "storage", storage, ("data", "storage"), must_run=True)
+    for name in _strings(draft.section("miner").get("fallback")):
+        _factory(draft, "miner", name, ("miner", "fallback"), must_run=True)
+    for name in _strings(draft.tree.get("observers")):
+        if name not in host.choices("observer"):
+            draft.problem(
+                ("observers",),
+                f"no observer named {name!r}.{suggestion(name, host.choices('observer'))}",
+            )
+
+
+def _strings(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _tower(draft: Draft, side: str) -> None:
+    section = draft.section("tower", side)
+    name = section.get("name")
+    if not isinstance(name, str):
+        return
+    factory = _factory(draft, "tower", name, ("tower", side, "name"), must_run=True)
+    if factory is not None:
+        values = {key: value for key, value in section.items() if key != "name"}
+        _options(draft, factory, values, ("tower", side))
+
+
+def _with_tables(draft: Draft, kind: Kind) -> None:
+    """A section `[miner]` or `[device]` with a table of options per plugin in it."""
+    section = draft.section(kind)
+    name = section.get("name")
+    chosen = name if isinstance(name, str) and name != "auto" else None
+    factory = _factory(draft, kind, chosen, (kind, "name"), must_run=True) if chosen else None
+    if factory is not None and chosen not in section:
+        _options(draft, factory, {}, (kind, str(chosen)))
+    fields = _keys((kind,))
+    for key, value in section.items():
+        if key in fields:
+            continue
+        if not isinstance(value, dict):
+            draft.problem((kind, key), f"no such key.{suggestion(key, fields)}")
+        elif key not in host.choices(kind):
+            known = [*host.choices(kind), *fields]
+            draft.problem((kind, key), f"no {kind} named {key!r}.{suggestion(key, known)}")
+        else:
+            table = _factory(draft, kind, key, (kind, key), must_run=False)
+            if table is not None:
+                _options(draft, table, value, (kind, key))
+
+
+def _factory(draft: Draft, kind: Kind, name: str, path: Keys, *, must_run: bool) -> Factory | None:
+    try:
+        return host.usable(kind, name) if must_run else host.load(kind, name)
+    except TtfError as error:
+        text = f"{error} {error.hint}".strip()
+        draft.problem(path, text[:1].lower() + text[1:] if text[1:2].islower() else text)
+        return None
+
+
+def _options(draft: Draft, factory: Factory, values: dict[str, Any], path: Keys) -> None:
+    where = ".".join(path)
+    _, problems = options.validate(factory.options_type, values, where)
+    for problem in problems:
+        dotted, _, text = problem.partition(": ")
+        key = dotted.removeprefix(f"{where}.").split(".")
+        draft.problem((*path, *key), text)

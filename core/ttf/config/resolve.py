@@ -1,0 +1,279 @@
+"""From defaults, a file, --set and flags to one validated configuration, and who said what.
+
+Layers, each over the one before: default < TOML file < --set < flag. Everything that is wrong is
+collected and raised as one ConfigError, each problem with the place it was written at.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ttf.config import toml
+from ttf.errors import ConfigError, suggestion
+
+if TYPE_CHECKING:
+    from ttf.config.schema import RunConfig
+
+Keys = tuple[str, ...]
+
+FLAGS: Mapping[str, str] = {
+    "--pairs": "data.pairs",
+    "--bank": "data.bank",
+    "--context": "data.context",
+    "--storage": "data.storage",
+    "--tower": "tower.query.name",
+    "--doc-tower": "tower.doc.name",
+    "--miner": "miner.name",
+    "--isolation": "miner.isolation",
+    "--memory-bank": "loss.memory_bank",
+    "--epochs": "train.epochs",
+    "--steps": "train.steps",
+    "--batch-size": "train.batch_size",
+    "--accum": "train.accumulate",
+    "--lr": "train.lr",
+    "--seed": "train.seed",
+    "--init": "train.init",
+    "--device": "device.name",
+    "--threads": "device.threads",
+    "--precision": "device.precision",
+}
+"""Every flag of `ttf train` that sets a key; Python's overrides use the same names (`lr=`)."""
+
+PATHS = frozenset({"data.pairs", "data.bank", "data.context", "train.init"})
+_TOWERS = {"query": "gru", "doc": "identity"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """A valid configuration and the origin of every value, by dotted key."""
+
+    config: RunConfig
+    origins: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    """What a higher layer made of a lower one, to be said aloud."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """The values of one source, as leaves."""
+
+    values: dict[Keys, Any] = field(default_factory=dict)
+    origins: dict[Keys, str] = field(default_factory=dict)
+
+    def add(self, path: Keys, value: Any, origin: str) -> None:
+        for leaf, item in _leaves(path, value):
+            self.values[leaf] = item
+            self.origins[leaf] = origin
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """What the layers say together, before anything is validated."""
+
+    tree: dict[str, Any] = field(default_factory=dict)
+    origins: dict[Keys, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def apply(self, layer: Layer) -> None:
+        for side in _TOWERS:
+            self._change_tower(side, layer)
+        for path, value in layer.values.items():
+            self._put(path, value, layer.origins[path])
+
+    def problem(self, path: Sequence[str], text: str) -> None:
+        """`run.toml:12: section.key: text`; the place is left out for defaults."""
+        origin = self.origin(tuple(path))
+        place = "" if origin == "default" else f"{origin}: "
+        self.problems.append(f"{place}{'.'.join(path)}: {text}" if path else f"{place}{text}")
+
+    def origin(self, path: Keys) -> str:
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.origins:
+                return self.origins[path[:end]]
+        below = [o for keys, o in self.origins.items() if path and keys[: len(path)] == path]
+        return below[0] if below else "default"
+
+    def section(self, *path: str) -> dict[str, Any]:
+        """The table at `path`; empty where there is none or it is no table."""
+        node: Any = self.tree
+        for part in path:
+            node = node.get(part, {}) if isinstance(node, dict) else {}
+        return node if isinstance(node, dict) else {}
+
+    def _put(self, path: Keys, value: Any, origin: str) -> None:
+        node = self.tree
+        for depth, part in enumerate(path[:-1], start=1):
+            below = node.setdefault(part, {})
+            if not isinstance(below, dict):
+                self.problem(path[:depth], f"is a table of keys, not a value (got {below!r})")
+                below = node[part] = {}
+            node = below
+        if isinstance(value, dict) and isinstance(node.get(path[-1]), dict):
+            return  # an empty table says nothing about one that has keys
+        node[path[-1]] = value
+        self.origins[path] = origin
+
+    def _change_tower(self, side: str, layer: Layer) -> None:
+        """A tower chosen anew does not take over the options of the one it replaces."""
+        name = layer.values.get(("tower", side, "name"))
+        options = self.section("tower", side)
+        before = options.get("name")
+        if name is None or name == before:
+            return
+        left_out = [key for key in options if key != "name"]
+        for key in left_out:
+            del options[key]
+            self.origins = {p: o for p, o in self.origins.items() if p[:3] != ("tower", side, key)}
+        if left_out:
+            self.notes.append(
+                f"tower.{side} is now {name!r} ({layer.origins['tower', side, 'name']}): "
+                f"the options written for {before!r} are left out ({', '.join(left_out)})."
+            )
+
+
+def resolve(
+    file: Path | Mapping[str, Any] | None = None,
+    sets: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+    *,
+    plugins: bool = True,
+) -> Resolved:
+    """Raises ConfigError with all problems at once. `flags` are named as on the command line
+    (`--lr`, `lr`) or by key (`train.lr`); without `plugins`, names and options are not checked."""
+    from ttf.config import check
+
+    draft = Draft(tree={"tower": {side: {"name": name} for side, name in _TOWERS.items()}})
+    draft.apply(_file_layer(file))
+    draft.apply(_set_layer(sets, draft.problems))
+    draft.apply(_flag_layer(flags or {}, draft.problems))
+    _tidy(draft)
+    config = check.schema(draft)
+    if plugins:
+        check.plugins(draft)
+    if config is None or draft.problems:
+        count = len(draft.problems)
+        raise ConfigError(
+            f"The configuration has {count} problem{'s' * (count > 1)}:", problems=draft.problems
+        )
+    return Resolved(config=config, origins=_origins(config, draft), notes=tuple(draft.notes))
+
+
+def _file_layer(file: Path | Mapping[str, Any] | None) -> Layer:
+    layer = Layer()
+    if isinstance(file, Mapping):
+        for key, value in file.items():
+            layer.add((key,), value, "argument")
+        _anchor(layer, Path.cwd())
+    elif file is not None:
+        document = toml.read(Path(file))
+        for path, value in _leaves((), document.values):
+            layer.add(path, value, document.origin(path))
+        _anchor(layer, Path(file).absolute().parent)
+    return layer
+
+
+def _set_layer(sets: Sequence[str], problems: list[str]) -> Layer:
+    layer = Layer()
+    for text in sets:
+        dotted, equals, value = text.partition("=")
+        path = tuple(part.strip().strip("\"'") for part in dotted.split("."))
+        if not equals or not all(path):
+            problems.append(f"--set {text}: write it as key.path=value, e.g. train.lr=0.001")
+        else:
+            layer.add(path, parse_value(value), "--set")
+    _anchor(layer, Path.cwd())
+    return layer
+
+
+def _flag_layer(flags: Mapping[str, Any], problems: list[str]) -> Layer:
+    layer = Layer()
+    for name, value in flags.items():
+        key = name if "." in name else FLAGS.get(f"--{name.lstrip('-').replace('_', '-')}")
+        if key is None:
+            known = [flag.lstrip("-").replace("-", "_") for flag in FLAGS]
+            problems.append(f"{name}: no such option.{suggestion(name, known)}")
+        else:
+            layer.add(tuple(key.split(".")), _plain(value), name)
+    _anchor(layer, Path.cwd())
+    return layer
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML would read it; what is no TOML (a bare word, a path) is a string.
+
+    >>> parse_value("0.1"), parse_value("[1, 10]"), parse_value("hnswlib")
+    (0.1, [1, 10], 'hnswlib')
+    """
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+    return parsed["value"] if len(parsed) == 1 else text.strip()
+
+
+def _leaves(path: Keys, value: Any) -> Iterator[tuple[Keys, Any]]:
+    """Every value with its path; an empty table is a leaf, so that its name is looked at."""
+    if isinstance(value, Mapping) and (value or not path):
+        for key, item in value.items():
+            yield from _leaves((*path, str(key)), item)
+    else:
+        yield path, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """TOML's own types from what Python callers pass."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _anchor(layer: Layer, folder: Path) -> None:
+    """Makes paths absolute: in a file they are relative to its folder, elsewhere to where we are."""
+    for path, value in layer.values.items():
+        if ".".join(path) in PATHS and isinstance(value, str) and value and "://" not in value:
+            expanded = os.path.expanduser(value)  # noqa: PTH111 - Path would normalise the text
+            layer.values[path] = os.path.normpath(folder / expanded)
+
+
+def _tidy(draft: Draft) -> None:
+    """The word none where a value may be None, and what no key can take."""
+    from ttf.config.check import may_be_switched_off
+
+    for path in list(draft.origins):
+        section = draft.section(*path[:-1])
+        value = section.get(path[-1])
+        if value == "none" and may_be_switched_off(path):
+            section[path[-1]] = None
+        elif isinstance(value, float) and not math.isfinite(value):
+            draft.problem(path, f"must be a finite number (got {value})")
+            section.pop(path[-1])
+        elif isinstance(value, str) and not _encodable(value):
+            draft.problem(path, f"is not valid Unicode (got {value!r}); rename the file")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _origins(config: RunConfig, draft: Draft) -> dict[str, str]:
+    tree = {k: v for k, v in config.model_dump().items()}
+    return {".".join(path): draft.origin(path) for path, _ in _leaves((), tree)}
+
+
+def as_json(tree: Mapping[str, Any]) -> str:
+    """For pydantic's strict JSON mode: lists become tuples, but `true` is no number."""
+    return json.dumps(tree, default=str)
