@@ -1,0 +1,190 @@
+"""The device `cuda` (NVIDIA GPUs): one of them, deterministic, bf16 where its cores have it.
+
+Nothing here was run on NVIDIA hardware; see docs/devices.md.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.util
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ttf import hookimpl, option
+from ttf.contracts import Availability, BatchPlan, Precision
+from ttf.errors import ConfigError, PluginUnavailable
+from ttf_devices import _host
+
+if TYPE_CHECKING:
+    import torch
+
+BF16_SINCE = (8, 0)
+"""Compute capability (Ampere) whose tensor cores multiply bf16 and tf32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaOptions:
+    index: int = option(0, "which GPU, as nvidia-smi counts the visible ones", ge=0)
+    tf32: bool = option(False, "allow tf32 products in fp32: faster, 10 bits of mantissa")
+    deterministic: bool = option(True, "refuse operations whose result may differ between runs")
+
+
+class CudaPolicy:
+    """One GPU. `backend` stands for the module `torch.cuda`; tests pass another object."""
+
+    name = "cuda"
+
+    def __init__(self, options: CudaOptions, threads: int | None, backend: Any = None) -> None:
+        self.options = options
+        self.threads = _host.host_threads(threads)
+        self.reason = ""
+        self._given_backend = backend
+
+    @property
+    def backend(self) -> Any:
+        if self._given_backend is not None:
+            return self._given_backend
+        import torch
+
+        return torch.cuda
+
+    def environment(self) -> Mapping[str, str]:
+        settings = {
+            **_host.thread_environment(self.threads),
+            # Otherwise indices follow speed, not nvidia-smi's order.
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
+        if self.options.deterministic:
+            settings["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        return settings
+
+    def start(self) -> None:
+        import torch
+
+        if not self.backend.is_available():
+            raise PluginUnavailable(
+                "The device cuda cannot be used: torch finds no working GPU (a torch build "
+                "without CUDA, or a driver that is too old for it).",
+                hint="Run nvidia-smi to see the driver, or use --device cpu.",
+            )
+        count = int(self.backend.device_count())
+        if self.options.index >= count:
+            raise ConfigError(
+                f"device.cuda.index is {self.options.index}, but torch sees {count} GPU(s), "
+                f"counted from 0.",
+                hint="Choose a smaller index, or check CUDA_VISIBLE_DEVICES.",
+            )
+        _host.start_host(self.threads, self.options.deterministic)
+        self.backend.set_device(self.options.index)
+        torch.backends.cudnn.benchmark = not self.options.deterministic
+        torch.backends.cudnn.deterministic = self.options.deterministic
+        torch.backends.cudnn.allow_tf32 = self.options.tf32
+        torch.set_float32_matmul_precision("high" if self.options.tf32 else "highest")
+
+    def torch_device(self) -> torch.device:
+        import torch
+
+        return torch.device("cuda", self.options.index)
+
+    def plan(self, batch_size: int, accumulate: int) -> BatchPlan:
+        return BatchPlan(micro_batch=batch_size, accumulate=accumulate)
+
+    def precision(self, requested: Literal["fp32", "bf16", "auto"]) -> Precision:
+        """Asks the GPU for its compute capability unless fp32 was asked for."""
+        if requested == "fp32":
+            how = "with tf32 products (device.cuda.tf32)" if self.options.tf32 else "without tf32"
+            return Precision(name="fp32", reason=f"asked for; {how}")
+        major, minor = self.backend.get_device_capability(self.options.index)
+        able = (major, minor) >= BF16_SINCE
+        shown = f"compute capability {major}.{minor}"
+        if requested == "bf16":
+            how = "tensor cores" if able else f"but {shown} only emulates it: slower than fp32"
+            return Precision(name="bf16", reason=f"asked for; autocast, {how}")
+        if able:
+            return Precision(name="bf16", reason=f"{shown} has bf16 tensor cores")
+        return Precision(name="fp32", reason=f"{shown} has no bf16 tensor cores (8.0 has)")
+
+    def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
+        import torch
+
+        if precision.name == "fp32":
+            return nullcontext()
+        return torch.autocast("cuda", dtype=torch.bfloat16)
+
+    def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        # Blocking: the gather thread reuses the host buffer as soon as this returns.
+        return tensor.to(self.torch_device())
+
+    def synchronize(self) -> None:
+        self.backend.synchronize(self.options.index)
+
+    def memory(self) -> Mapping[str, int]:
+        free, total = self.backend.mem_get_info(self.options.index)
+        return {
+            "allocated": int(self.backend.memory_allocated(self.options.index)),
+            "reserved": int(self.backend.memory_reserved(self.options.index)),
+            "peak": int(self.backend.max_memory_allocated(self.options.index)),
+            "free": int(free),
+            "total": int(total),
+        }
+
+    def empty_cache(self) -> None:
+        self.backend.empty_cache()
+
+    def rng_state(self) -> dict[str, torch.Tensor]:
+        """The host's generator and that of every visible GPU, as `cuda:0`, `cuda:1`, ..."""
+        states = self.backend.get_rng_state_all()
+        return {**_host.host_rng_state(), **{f"cuda:{i}": s for i, s in enumerate(states)}}
+
+    def set_rng_state(self, state: Mapping[str, torch.Tensor]) -> None:
+        count = int(self.backend.device_count())
+        parts = [_host.rng_part(state, f"cuda:{i}", self.name) for i in range(count)]
+        _host.set_host_rng_state(state, self.name)
+        self.backend.set_rng_state_all(parts)
+
+
+class CudaFactory:
+    name = "cuda"
+    options_type: type[Any] = CudaOptions
+    preference = 30
+
+    def availability(self) -> Availability:
+        if not has_driver():
+            return Availability(
+                ok=False, reason="no NVIDIA driver was found", fix="Use --device cpu."
+            )
+        if not torch_has_cuda():
+            return Availability(
+                ok=False,
+                reason="the installed torch was built without CUDA",
+                fix="Install a CUDA build of torch (pytorch.org/get-started), or use --device cpu.",
+            )
+        return Availability(ok=True)
+
+    def create(self, options: Any, threads: int | None) -> CudaPolicy:
+        return CudaPolicy(options, threads)
+
+
+def has_driver() -> bool:
+    return (
+        Path("/proc/driver/nvidia").exists()
+        or shutil.which("nvidia-smi") is not None
+        or ctypes.util.find_library("cuda") is not None
+    )
+
+
+def torch_has_cuda() -> bool:
+    """Looks for the CUDA library among torch's files: torch itself stays unloaded."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    return any((Path(spec.origin).parent / "lib").glob("*torch_cuda*"))
+
+
+@hookimpl
+def ttf_device(name: str) -> CudaFactory | None:
+    return CudaFactory() if name == CudaFactory.name else None

@@ -1,0 +1,165 @@
+"""The device `mps` (Apple GPUs): shallow accumulation, fp32, one shape; never chosen by itself.
+
+Nothing here was run on Apple hardware; see docs/devices.md.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ttf import hookimpl, option
+from ttf.contracts import Availability, BatchPlan, Precision
+from ttf.errors import ConfigError, PluginUnavailable
+from ttf_devices import _host
+
+if TYPE_CHECKING:
+    import torch
+
+KNOWN_BAD = (
+    "recurrent towers (gru, lstm) are known to compute wrong numbers or to leak on mps "
+    "(pytorch#94691, #145374, #177116)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MpsOptions:
+    max_accumulate: int = option(
+        4, "micro-batches per optimizer step at most; deep accumulation is suspect here", ge=1
+    )
+    cpu_fallback: bool = option(
+        False, "run operators that mps lacks on the CPU, copying there and back each time"
+    )
+    deterministic: bool = option(True, "refuse operations whose result may differ between runs")
+
+
+class MpsPolicy:
+    """Caps accumulation, keeps shapes constant, waits after every step.
+
+    `backend` stands for the module `torch.mps`; tests pass another object with its functions.
+    """
+
+    name = "mps"
+
+    def __init__(self, options: MpsOptions, threads: int | None, backend: Any = None) -> None:
+        self.options = options
+        self.threads = _host.host_threads(threads)
+        self.reason = ""
+        self._given_backend = backend
+
+    @property
+    def backend(self) -> Any:
+        if self._given_backend is not None:
+            return self._given_backend
+        import torch
+
+        return torch.mps
+
+    def environment(self) -> Mapping[str, str]:
+        # An explicit 0: a missing operator ends the run with its name, instead of making every
+        # step quietly ten times slower.
+        fallback = "1" if self.options.cpu_fallback else "0"
+        return {
+            **_host.thread_environment(self.threads),
+            "PYTORCH_ENABLE_MPS_FALLBACK": fallback,
+        }
+
+    def start(self) -> None:
+        if not self.backend.is_available():
+            raise PluginUnavailable(
+                "The device mps cannot be used: torch finds no Metal device (a torch build "
+                "without mps, a macOS that is too old, or a virtual machine).",
+                hint="Use --device cpu.",
+            )
+        _host.start_host(self.threads, self.options.deterministic)
+
+    def torch_device(self) -> torch.device:
+        import torch
+
+        return torch.device("mps")
+
+    def plan(self, batch_size: int, accumulate: int) -> BatchPlan:
+        cap = self.options.max_accumulate
+        granted = min(accumulate, cap)
+        same_shape = (
+            f"Every micro-batch has the same shape ({batch_size} samples): gradients on mps "
+            "were wrong after a change of shape (pytorch#177116)."
+        )
+        notes = [
+            KNOWN_BAD[:1].upper() + KNOWN_BAD[1:] + ": compare with --device cpu.",
+            same_shape,
+        ]
+        if granted < accumulate:
+            asked, gets = batch_size * accumulate, batch_size * granted
+            larger = -(-asked // granted)
+            notes.insert(
+                0,
+                f"mps caps accumulation at {cap}: asked {batch_size} x {accumulate} = {asked} "
+                f"samples a step, gets {batch_size} x {granted} = {gets}. For the same step use "
+                f"--batch-size {larger} --accum {granted}.",
+            )
+        return BatchPlan(micro_batch=batch_size, accumulate=granted, notes=tuple(notes))
+
+    def precision(self, requested: Literal["fp32", "bf16", "auto"]) -> Precision:
+        if requested == "bf16":
+            raise ConfigError(
+                "device.precision: mps computes in fp32 only; bf16 was never verified there.",
+                hint="Use --precision fp32, or bf16 with --device cpu.",
+            )
+        why = "asked for" if requested == "fp32" else "the only precision offered on mps"
+        return Precision(name="fp32", reason=why)
+
+    def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        # Blocking: the gather thread reuses the host buffer as soon as this returns.
+        return tensor.to(self.torch_device())
+
+    def synchronize(self) -> None:
+        self.backend.synchronize()
+
+    def memory(self) -> Mapping[str, int]:
+        return {
+            "allocated": int(self.backend.current_allocated_memory()),
+            "driver": int(self.backend.driver_allocated_memory()),
+            "recommended_max": int(self.backend.recommended_max_memory()),
+        }
+
+    def empty_cache(self) -> None:
+        self.backend.empty_cache()
+
+    def rng_state(self) -> dict[str, torch.Tensor]:
+        return {**_host.host_rng_state(), "mps": self.backend.get_rng_state()}
+
+    def set_rng_state(self, state: Mapping[str, torch.Tensor]) -> None:
+        own = _host.rng_part(state, "mps", self.name)
+        _host.set_host_rng_state(state, self.name)
+        self.backend.set_rng_state(own)
+
+
+class MpsFactory:
+    name = "mps"
+    options_type: type[Any] = MpsOptions
+    preference = 10
+
+    def availability(self) -> Availability:
+        system, machine = platform.system(), platform.machine()
+        if (system, machine) == ("Darwin", "arm64"):
+            return Availability(ok=True, reason=KNOWN_BAD)
+        return Availability(
+            ok=False,
+            reason=f"it needs a Mac with Apple silicon (this is {system} on {machine})",
+            fix="Use --device cpu.",
+        )
+
+    def create(self, options: Any, threads: int | None) -> MpsPolicy:
+        return MpsPolicy(options, threads)
+
+
+@hookimpl
+def ttf_device(name: str) -> MpsFactory | None:
+    return MpsFactory() if name == MpsFactory.name else None
