@@ -90,6 +90,10 @@ class DataChanged(BadData):
     """A file was replaced, cut or rewritten while it was in use."""
 
 
+class ArtifactDamaged(BadData):
+    """A file that ttf wrote itself is missing or no longer matches its hash."""
+
+
 class NumericFailure(TtfError):
     """A loss or gradient that is not finite, or numbers a device got wrong."""
 
@@ -100,6 +104,26 @@ class GaveUp(TtfError):
     """Something died more often than we were allowed to restart it."""
 
     exit_code = ExitCode.GAVE_UP
+
+
+class MinerFailed(GaveUp):
+    """A miner died, hung or answered wrongly; a fresh process, then another miner, may take over."""
+
+    def __init__(self, miner: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.miner = miner
+
+
+class MinerDied(MinerFailed):
+    """The worker process ended without an answer."""
+
+
+class MinerTimedOut(MinerFailed):
+    """A mining round took longer than its deadline."""
+
+
+class BadAnswer(MinerFailed):
+    """A miner returned ids that do not exist, ids twice, or scores that are not finite."""
 
 
 class GateNotMet(TtfError):
