@@ -1,0 +1,148 @@
+"""The memory bank: the last N distinct documents of earlier steps, as extra negatives.
+
+One buffer holds the bank and, in front of it, room for the documents of the current step, so that
+a step's candidates are one matrix without a copy of the bank:
+
+    [ ... free | documents of the step | bank slots 0 .. filled-1 | not filled yet ]
+                ^------------ candidates ------------------------^
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+NOT_IN_BANK = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Where a step's documents are among its candidates."""
+
+    cand_ND: torch.Tensor
+    target_S: torch.Tensor
+    known_SP: torch.Tensor
+    dead_K: torch.Tensor | None
+
+
+class MemoryBank:
+    """FIFO of distinct documents; changed only at the optimizer step.
+
+    With fixed documents the vectors follow from the ids; otherwise they are the document tower's
+    outputs of the step that put them in, and a document that comes up again is refreshed in place.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int,
+        num_documents: int,
+        dim: int,
+        room: int,
+        device: torch.device,
+        constant_shape: bool = False,
+    ) -> None:
+        self.capacity = capacity
+        self._room = room
+        self._constant_shape = constant_shape
+        self._buffer_ND = torch.zeros(room + capacity, dim, device=device)
+        self._slot_of = np.full(num_documents, NOT_IN_BANK, dtype=np.int32)
+        self.ids = np.full(capacity, NOT_IN_BANK, dtype=np.int64)
+        self.filled = 0
+        self._next = 0
+
+    def columns(
+        self,
+        doc_ids: NDArray[np.int64],
+        docs_KD: torch.Tensor,
+        targets: NDArray[np.int64],
+        known: NDArray[np.int64],
+        *,
+        use_bank: bool,
+    ) -> Columns:
+        """The candidates of a step: its own documents, then the bank's others.
+
+        `docs_KD` is copied into the buffer, unless it needs gradients: then it is concatenated.
+        """
+        count = len(doc_ids)
+        filled = self.filled if use_bank else 0
+        if docs_KD.requires_grad:
+            bank_MD = self._buffer_ND[self._room : self._room + filled]
+            cand_ND = torch.cat([docs_KD, bank_MD]) if filled else docs_KD
+            first, front = 0, count
+        else:
+            first = 0 if self._constant_shape else self._room - count
+            front = self._room if self._constant_shape else count
+            last = self._room + (self.capacity if self._constant_shape else filled)
+            self._buffer_ND[first : first + count].copy_(docs_KD)
+            cand_ND = self._buffer_ND[first:last]
+        dead = self._slot_of[doc_ids]
+        dead_columns = [front + dead[dead >= 0].astype(np.int64)] if filled else []
+        if len(cand_ND) > front + filled:
+            dead_columns.append(np.arange(front + filled, len(cand_ND), dtype=np.int64))
+        if front > count:
+            dead_columns.append(np.arange(count, front, dtype=np.int64))
+        return Columns(
+            cand_ND=cand_ND,
+            target_S=self._tensor(np.searchsorted(doc_ids, targets)),
+            known_SP=self._tensor(self._known_columns(doc_ids, known, front, filled)),
+            dead_K=self._tensor(np.concatenate(dead_columns)) if dead_columns else None,
+        )
+
+    def _known_columns(
+        self, doc_ids: NDArray[np.int64], known: NDArray[np.int64], front: int, filled: int
+    ) -> NDArray[np.int64]:
+        place = np.minimum(np.searchsorted(doc_ids, known), len(doc_ids) - 1)
+        columns = np.where(doc_ids[place] == known, place, -1)
+        if filled:
+            slots = self._slot_of[np.maximum(known, 0)].astype(np.int64)
+            elsewhere = (columns < 0) & (known >= 0) & (slots >= 0)
+            columns = np.where(elsewhere, front + slots, columns)
+        return columns
+
+    def _tensor(self, values: NDArray[np.integer[Any]]) -> torch.Tensor:
+        return torch.from_numpy(values.astype(np.int64, copy=False)).to(self._buffer_ND.device)
+
+    @torch.no_grad()
+    def commit(self, ids: NDArray[np.int64], vectors_KD: torch.Tensor, *, refresh: bool) -> None:
+        """Puts distinct documents in, the oldest out; call after the optimizer step."""
+        if not self.capacity:
+            return
+        slots = self._slot_of[ids]
+        if refresh and (slots >= 0).any():
+            present = np.flatnonzero(slots >= 0)
+            self._bank_ND[self._tensor(slots[present])] = vectors_KD[self._tensor(present)]
+        new = np.flatnonzero(slots < 0)[-self.capacity :]
+        into = (self._next + np.arange(len(new))) % self.capacity
+        out = self.ids[into]
+        self._slot_of[out[out >= 0]] = NOT_IN_BANK
+        self.ids[into] = ids[new]
+        self._slot_of[ids[new]] = into
+        if len(new):
+            self._bank_ND[self._tensor(into)] = vectors_KD[self._tensor(new)]
+        self._next = int((self._next + len(new)) % self.capacity)
+        self.filled = min(self.capacity, self.filled + len(new))
+
+    @property
+    def _bank_ND(self) -> torch.Tensor:
+        return self._buffer_ND[self._room :]
+
+    @property
+    def position(self) -> int:
+        """The slot that is written next."""
+        return self._next
+
+    def vectors(self) -> torch.Tensor:
+        """The filled part, for a checkpoint of a trainable document tower."""
+        return self._bank_ND[: self.filled]
+
+    def restore(self, ids: NDArray[np.int64], position: int, vectors_ND: torch.Tensor) -> None:
+        """Back to a checkpoint's state; `ids` in slot order, vectors in the same order."""
+        self.ids[: len(ids)] = ids
+        self._slot_of[ids] = np.arange(len(ids), dtype=np.int32)
+        self._bank_ND[: len(ids)] = vectors_ND
+        self.filled, self._next = len(ids), position

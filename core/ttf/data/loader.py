@@ -1,0 +1,167 @@
+"""The gather thread: reads the next steps' rows while the current one is computed.
+
+One thread is enough: a gather is a copy from mapped pages, about a millisecond per ten megabytes,
+and it releases the interpreter lock. Micro-batches pass through a short queue, so memory stays at
+a few of them however large the optimizer step is.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.data.dataset import Split
+from ttf.data.order import Order
+from ttf.data.queries import QueryBatch
+from ttf.keyed import key, uniform
+
+QUEUE_LENGTH = 2
+
+DrawNegatives = Callable[[int, NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+"""(step, rows, known positives) -> mined bank rows (S, n), padded with -1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepHead:
+    """What is known of an optimizer step before its micro-batches are read."""
+
+    step: int
+    rows: NDArray[np.int64]
+    known: NDArray[np.int64]
+    """Bank rows of each query's known positives (S, P), padded with -1."""
+    targets: NDArray[np.int64]
+    """The positive each query is trained towards in this step (S,)."""
+    doc_ids: NDArray[np.int64]
+    """The distinct documents the step offers: targets and mined negatives, ascending."""
+    docs: NDArray[np.float32]
+    num_mined: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MicroBatch:
+    """Queries `start..stop` of the step."""
+
+    start: int
+    stop: int
+    queries: QueryBatch
+
+
+def choose_targets(
+    known: NDArray[np.int64], rows: NDArray[np.int64], seed: int, step: int
+) -> NDArray[np.int64]:
+    """One of each query's positives, drawn anew each time the query comes up."""
+    if known.shape[1] == 1:
+        return known[:, 0]
+    counts = (known >= 0).sum(axis=1)
+    pick = (uniform(rows, key(seed, "target", step)) * counts).astype(np.int64)
+    front = np.take_along_axis(known, np.argsort(known < 0, axis=1, kind="stable"), axis=1)
+    return np.take_along_axis(front, pick[:, None], axis=1)[:, 0]
+
+
+def head_of(
+    step: int,
+    split: Split,
+    order: Order,
+    read_documents: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    draw: DrawNegatives | None,
+) -> StepHead:
+    """Everything of a step but its queries."""
+    rows = order.rows(step)
+    known = split.known(rows)
+    targets = choose_targets(known, rows, order.seed, step)
+    offered = targets
+    num_mined = 0
+    if draw is not None:
+        mined = draw(step, rows, known)
+        mined = mined[mined >= 0]
+        num_mined = len(mined)
+        offered = np.concatenate([targets, mined])
+    doc_ids = np.unique(offered)
+    return StepHead(
+        step=step,
+        rows=rows,
+        known=known,
+        targets=targets,
+        doc_ids=doc_ids,
+        docs=read_documents(doc_ids),
+        num_mined=num_mined,
+    )
+
+
+class Loader:
+    """Iterates steps `start..stop`; close it (or use `with`) to stop the thread early."""
+
+    def __init__(
+        self,
+        make_head: Callable[[int], StepHead],
+        split: Split,
+        micro_batch: int,
+        start: int,
+        stop: int,
+    ) -> None:
+        self._make_head = make_head
+        self._split = split
+        self._micro_batch = micro_batch
+        self._steps = range(start, stop)
+        self._queue: queue.Queue[Any] = queue.Queue(maxsize=QUEUE_LENGTH)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="ttf-gather", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[tuple[StepHead, Iterator[MicroBatch]]]:
+        """Each step's micro-batches must be used up before the next step is asked for."""
+        for _ in self._steps:
+            head = self._take()
+            yield head, self._micro_batches(len(head.rows))
+
+    def _micro_batches(self, samples: int) -> Iterator[MicroBatch]:
+        for _ in range(0, samples, self._micro_batch):
+            yield self._take()
+
+    def _take(self) -> Any:
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def _work(self) -> None:
+        try:
+            for step in self._steps:
+                head = self._make_head(step)
+                self._put(head)
+                for start in range(0, len(head.rows), self._micro_batch):
+                    stop = min(start + self._micro_batch, len(head.rows))
+                    queries = self._split.batch(head.rows[start:stop])
+                    self._put(MicroBatch(start=start, stop=stop, queries=queries))
+                    if self._closing.is_set():
+                        return
+        except BaseException as error:
+            self._put(error)
+
+    def _put(self, item: Any) -> None:
+        while not self._closing.is_set():
+            try:
+                self._queue.put(item, timeout=0.1)
+                return
+            except queue.Full:
+                continue
+
+    def close(self) -> None:
+        self._closing.set()
+        while self._thread.is_alive():
+            try:
+                self._queue.get_nowait()
+            except queue.Empty:
+                self._thread.join(timeout=0.05)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

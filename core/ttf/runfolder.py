@@ -1,0 +1,151 @@
+"""A run's folder: its names, its lock, and the files that grow while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+from filelock import FileLock, Timeout
+
+from ttf.errors import ConfigError, DataMissing, FolderInUse, storage_error
+from ttf.fsio import finite, fsync_file, read_json, remove_leftovers, write_json
+
+FOLDERS = ("checkpoints", "candidates", "index", "incidents")
+
+
+class RunFolder:
+    """Paths of a run; hold it locked (`with folder:`) while writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "run.toml"
+        self.manifest = path / "manifest.json"
+        self.metrics = path / "metrics.jsonl"
+        self.memory = path / "memory.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.candidates = path / "candidates"
+        self.index = path / "index"
+        self.model = path / "model"
+        self.summary = path / "summary.json"
+        self._lock = FileLock(path / ".lock")
+
+    @classmethod
+    def new(cls, path: Path | None) -> RunFolder:
+        """A folder for a new run; `runs/run-001` and counting where none is named."""
+        path = path or _next_free(Path("runs"))
+        folder = cls(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            folder._refuse_live_run()
+            if folder.config.exists():
+                raise ConfigError(
+                    f"{path} already holds a run.",
+                    hint=f"Continue it with: ttf resume {path}, or choose another --out.",
+                )
+            for name in FOLDERS:
+                (path / name).mkdir(exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, str(path)) from error
+        return folder
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        folder = cls(path)
+        if not folder.config.is_file():
+            raise DataMissing(
+                f"{path} is not a run folder: it has no run.toml.",
+                hint="Name the folder that ttf train printed, e.g. runs/run-001.",
+            )
+        return folder
+
+    def _refuse_live_run(self) -> None:
+        with self:
+            pass
+
+    def __enter__(self) -> Self:
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise FolderInUse(
+                f"{self.path} is in use by another live process{self._holder()}.",
+                hint="Wait for it, stop it, or choose another --out.",
+            ) from None
+        except OSError as error:
+            raise storage_error(error, str(self.path)) from error
+        (self.path / ".owner").write_text(str(os.getpid()))
+        remove_leftovers(self.path)
+        remove_leftovers(self.checkpoints)
+        remove_leftovers(self.candidates)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        (self.path / ".owner").unlink(missing_ok=True)
+        self._lock.release()
+
+    def _holder(self) -> str:
+        owner = self.path / ".owner"
+        return f" (process {owner.read_text()})" if owner.is_file() else ""
+
+    def read_summary(self) -> dict[str, Any]:
+        """summary.json, or an empty dict if the run never came that far."""
+        return dict(read_json(self.summary)) if self.summary.is_file() else {}
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        write_json(self.summary, dict(summary))
+
+
+def _next_free(runs: Path) -> Path:
+    numbers = [
+        int(p.name.removeprefix("run-"))
+        for p in runs.glob("run-*")
+        if p.name.removeprefix("run-").isdigit()
+    ]
+    return runs / f"run-{max(numbers, default=0) + 1:03d}"
+
+
+class MetricsLog:
+    """metrics.jsonl: a line per event, each step once however often the run was resumed."""
+
+    def __init__(self, path: Path, resume_step: int | None) -> None:
+        """`resume_step` None starts the file anew; otherwise later lines are dropped first."""
+        try:
+            kept = [] if resume_step is None else _lines_until(path, resume_step)
+            self._file: TextIO = path.open("w")
+            self._file.writelines(kept)
+            self.sync()
+        except OSError as error:
+            raise storage_error(error, str(path)) from error
+        self._path = path
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        try:
+            self._file.write(json.dumps(finite(dict(record)), allow_nan=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise storage_error(error, str(self._path)) from error
+
+    def sync(self) -> None:
+        self._file.flush()
+        fsync_file(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _lines_until(path: Path, step: int) -> list[str]:
+    """Whole lines up to a step; a line the last process did not finish is dropped."""
+    if not path.is_file():
+        return []
+    kept = []
+    with path.open() as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if record.get("step", 0) <= step:
+                kept.append(line)
+    return kept
