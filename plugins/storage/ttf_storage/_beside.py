@@ -1,0 +1,85 @@
+"""A file written beside its target and renamed over it once it is complete and durable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.data.vectors import numpy_dtype
+from ttf.errors import storage_error
+from ttf.fsio import TEMP_PREFIX, fsync_dir, fsync_file
+
+
+class FileBeside:
+    """Appends bytes; every failure removes the file and raises StorageError."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.position = 0
+        self._temp = target.with_name(f"{TEMP_PREFIX}{target.name}-{os.getpid()}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
+        self._fd = -1
+        try:
+            self._fd = os.open(self._temp, flags, 0o666)
+        except OSError as error:
+            raise storage_error(error, str(target)) from error
+
+    def append(self, data: bytes | memoryview) -> None:
+        left = memoryview(data).cast("B")
+        try:
+            while left:
+                written = os.write(self._fd, left)
+                self.position += written
+                left = left[written:]
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def patch(self, data: bytes, offset: int) -> None:
+        """Overwrites a few bytes written before."""
+        try:
+            os.pwrite(self._fd, data, offset)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def publish(self) -> None:
+        try:
+            fsync_file(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+            self._temp.replace(self.target)
+            fsync_dir(self.target.parent)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def discard(self) -> None:
+        """Removes what was written; does nothing after `publish`."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._temp.unlink(missing_ok=True)
+
+    def _failed(self, error: OSError) -> Exception:
+        if self._fd >= 0:
+            self.discard()
+        else:
+            self._temp.unlink(missing_ok=True)
+        return storage_error(error, str(self.target))
+
+
+def checked_block(
+    rows: NDArray[Any], shape: tuple[int, ...], dtype: DType, done: int, name: str
+) -> NDArray[Any]:
+    """Rows to append, contiguous; ValueError where they do not belong to this array."""
+    if rows.dtype != numpy_dtype(dtype) or rows.shape[1:] != shape[1:]:
+        raise ValueError(
+            f"the array {name!r} takes {dtype} rows of shape {shape[1:]}, "
+            f"not {rows.dtype} {rows.shape}"
+        )
+    if done + len(rows) > shape[0]:
+        raise ValueError(f"the array {name!r} was announced with {shape[0]} rows, more arrived")
+    return np.ascontiguousarray(rows)

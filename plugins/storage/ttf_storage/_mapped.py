@@ -1,0 +1,165 @@
+"""A file mapped for reading, its identity, and rows gathered from it as bytes."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.data.vectors import checked_ids, checked_out, checked_span, numpy_dtype
+from ttf.errors import BadData, DataChanged, DataMissing, StorageError
+
+
+@dataclass(frozen=True)
+class FileIdentity:
+    """What tells that a file is still the one that was opened."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        return cls._from(path.stat())
+
+    @classmethod
+    def of_open(cls, descriptor: int) -> Self:
+        return cls._from(os.fstat(descriptor))
+
+    @classmethod
+    def _from(cls, stat: os.stat_result) -> Self:
+        return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def check_identity(path: Path, opened: FileIdentity) -> None:
+    """Raises DataChanged with what happened to the file since it was opened."""
+    try:
+        now = FileIdentity.of(path)
+    except FileNotFoundError:
+        what = "was removed"
+    else:
+        if now == opened:
+            return
+        if (now.device, now.inode) != (opened.device, opened.inode):
+            what = "was replaced by another file"
+        elif now.size < opened.size:
+            what = f"was cut from {opened.size} to {now.size} bytes"
+        else:
+            what = "was rewritten in place"
+    raise DataChanged(
+        f"{path} {what} while it was in use.",
+        hint="Leave data files alone while they are read; write new ones beside and rename them.",
+    )
+
+
+class MappedFile:
+    """One read-only map of a whole file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self.identity = FileIdentity.of_open(file.fileno())
+                self._map = (
+                    mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    if self.identity.size
+                    else None
+                )
+        except OSError as error:
+            raise unreadable(path, error) from error
+
+    @property
+    def size(self) -> int:
+        return self.identity.size
+
+    def bytes_at(self, offset: int, length: int) -> bytes:
+        """Fewer than `length` at the end of the file."""
+        return b"" if self._map is None else self._map[offset : offset + length]
+
+    def view(self, offset: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """A read-only array on the file; the caller has checked that it fits."""
+        if self._map is None or 0 in shape:
+            return np.empty(shape, dtype)
+        array: NDArray[Any] = np.ndarray(shape, dtype, buffer=self._map, offset=offset)
+        return array
+
+    def close(self) -> None:
+        """Unmaps, or leaves that to the last view on the file that somebody still holds."""
+        if self._map is not None:
+            try:
+                self._map.close()
+            except BufferError:
+                self._map = None
+
+
+def unreadable(path: Path, error: OSError) -> BadData | StorageError:
+    """The user's error for a file that could not be opened for reading."""
+    if isinstance(error, FileNotFoundError):
+        return DataMissing(f"{path}: there is no such file.", hint="Check the path.")
+    if isinstance(error, IsADirectoryError):
+        return BadData(f"{path} is a folder, not a file.", hint="Check the path.")
+    if isinstance(error, PermissionError):
+        return BadData(f"{path} may not be read: permission denied.", hint=f"chmod u+r {path}")
+    return StorageError(
+        f"{path} could not be read: {error.strerror or error}.",
+        hint="Check the disk before you trust the file.",
+    )
+
+
+class MappedRows:
+    """An array that lies in one piece in a mapped file, aligned or not."""
+
+    def __init__(
+        self,
+        file: MappedFile,
+        name: str,
+        offset: int,
+        shape: tuple[int, ...],
+        dtype: DType,
+        digest: str,
+    ) -> None:
+        self.name = name
+        self.uri = str(file.path)
+        self.shape = shape
+        self.dtype: DType = dtype
+        self._digest = digest
+        held = numpy_dtype(dtype)
+        self.aligned = offset % held.itemsize == 0
+        row_bytes = held.itemsize
+        for extent in shape[1:]:
+            row_bytes *= extent
+        # Gathers copy bytes and view numbers: numpy.take would copy a misaligned array whole.
+        self._bytes = file.view(offset, (shape[0], row_bytes), np.uint8)
+        self._array = file.view(offset, shape, held) if self.aligned else None
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
+        if into.size:
+            # mode='clip': with 'raise' numpy fills a hidden copy of `out` first.
+            np.take(self._bytes, rows, axis=0, out=as_bytes(into), mode="clip")
+        return into
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, self.shape[0], self.name)
+        if out is None and self._array is not None:
+            return self._array[start:stop]
+        into = checked_out(out, (stop - start, *self.shape[1:]), self.dtype, self.name)
+        if into.size:
+            as_bytes(into)[...] = self._bytes[start:stop]
+        return into
+
+    def fingerprint(self) -> str:
+        return self._digest
+
+
+def as_bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:
+    """C-contiguous rows, seen as one row of bytes each."""
+    return rows.reshape(len(rows), -1).view(np.uint8)

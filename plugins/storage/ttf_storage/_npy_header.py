@@ -1,0 +1,127 @@
+"""The header of a .npy array: read with numpy's public parsers, trusted in nothing."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from ttf.contracts import DType
+from ttf.errors import BadData
+
+HEAD_BYTES: Final = 16384
+"""Enough for any header numpy accepts (10,000 characters)."""
+
+_STORED: Final[dict[np.dtype[Any], DType]] = {
+    np.dtype("<f4"): "float32",
+    np.dtype("<f2"): "float16",
+    np.dtype("<i4"): "int32",
+    np.dtype("<i8"): "int64",
+    np.dtype("u1"): "uint8",
+}
+_PARSERS: Final = {
+    (1, 0): npy_format.read_array_header_1_0,
+    (2, 0): npy_format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True)
+class NpyHeader:
+    """What a .npy header declares; `length` is the offset of the first element."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+    length: int
+
+    @property
+    def size_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+
+def parse_header(head: bytes, where: str) -> NpyHeader:
+    """Raises BadData for anything that is not a plain .npy header; executes nothing."""
+    stream = io.BytesIO(head)
+    if len(head) < npy_format.MAGIC_LEN:
+        raise BadData(
+            f"{where} is truncated: {len(head)} bytes are fewer than a header has.",
+            hint="Write or copy the file again.",
+        )
+    if not head.startswith(npy_format.MAGIC_PREFIX):
+        raise BadData(f"{where} is not a numpy array: it does not start with a .npy header.")
+    try:
+        version = npy_format.read_magic(stream)
+        if version not in _PARSERS:
+            raise ValueError(f"format version {version[0]}.{version[1]}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy's remark on headers of Python 2
+            shape, fortran, dtype = _PARSERS[version](stream)
+    except Exception as error:  # numpy's parser meets arbitrary bytes: many kinds of errors
+        raise BadData(
+            f"{where} has a damaged or unsupported .npy header: {str(error)[:200]}",
+            hint="Write the array again with numpy.save or numpy.savez.",
+        ) from error
+    if any(isinstance(n, bool) or n < 0 for n in shape):
+        raise BadData(f"{where} declares the impossible shape {shape}.")
+    return NpyHeader(tuple(shape), dtype, bool(fortran), stream.tell())
+
+
+def check_extent(header: NpyHeader, held_bytes: int, where: str) -> None:
+    """The declared array must fill exactly the bytes that are there."""
+    if header.size_bytes != held_bytes:
+        verb = "is truncated" if header.size_bytes > held_bytes else "has bytes left over"
+        raise BadData(
+            f"{where} {verb}: its header declares {header.size_bytes} bytes of "
+            f"{header.dtype} {header.shape}, {held_bytes} are there.",
+            hint="Write or copy the file again.",
+        )
+
+
+def check_numbers(header: NpyHeader, where: str) -> None:
+    """Refuses what is no array of plain numbers, pickles first of all."""
+    if header.dtype.hasobject:
+        raise BadData(
+            f"{where} holds pickled Python objects; they are never loaded, because loading "
+            "executes them.",
+            hint="Save numbers: numpy.asarray(rows, dtype='float32').",
+        )
+    if header.dtype.kind not in "fiub":
+        raise BadData(f"{where} holds {header.dtype}, not numbers.")
+
+
+def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str) -> DType:
+    """The contract's dtype of an array that can be mapped; `convert` is the line that helps."""
+    check_numbers(header, where)
+    if header.fortran and len(header.shape) > 1:
+        raise BadData(
+            f"{where} is stored in Fortran order: its rows do not lie together.",
+            hint=f"Rewrite it: {convert}",
+        )
+    if header.dtype.byteorder == ">" and header.dtype.itemsize > 1:
+        raise BadData(f"{where} is big-endian ({header.dtype.str}).", hint=f"Rewrite it: {convert}")
+    if header.dtype == np.dtype("<u2") and marker == "bfloat16":
+        return "bfloat16"
+    dtype = _STORED.get(header.dtype)
+    if marker not in (None, dtype):
+        raise BadData(f"{where} is marked as {marker}, but it holds {header.dtype}.")
+    if dtype is None:
+        meant = (
+            " For bfloat16, add a string member '<name>.dtype' = 'bfloat16'."
+            if header.dtype == np.dtype("<u2")
+            else ""
+        )
+        raise BadData(
+            f"{where} holds {header.dtype}; known are float32, float16, bfloat16, int32, int64 "
+            f"and uint8.{meant}",
+            hint=f"Rewrite it: {convert}",
+        )
+    return dtype

@@ -1,0 +1,276 @@
+"""An open .npz (or .npy) file: its arrays as mapped sources, or as streams where compressed."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.errors import ArrayMissing, BadData, DataCompressed, TtfError, suggestion
+from ttf_storage._mapped import MappedFile, MappedRows, check_identity
+from ttf_storage._npy_header import (
+    HEAD_BYTES,
+    NpyHeader,
+    check_extent,
+    check_numbers,
+    parse_header,
+    stored_dtype,
+)
+from ttf_storage._zip_layout import Member, data_offset, read_members
+
+NPY_ARRAY: Final = "vectors"
+"""The name of the one array of a .npy file."""
+
+_BLOCK_BYTES: Final = 4 << 20
+_MARKER: Final = ".dtype"
+
+
+@dataclass(frozen=True)
+class NpzStream:
+    """An array read once from front to back; what `ttf data convert` takes, compressed or not."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    marker: str | None
+    """'bfloat16' where uint16 stands for it."""
+    blocks: Iterator[NDArray[Any]]
+
+
+class NpzStore:
+    """One map of the file, shared by all its arrays."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        path = Path(uri)
+        self.container = "npy" if path.suffix.lower() == ".npy" else "npz"
+        self._file = MappedFile(path)
+        try:
+            self._members = self._arrays()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def names(self) -> list[str]:
+        return [n for n in self._members if not self._is_marker(n)]
+
+    def source(self, name: str) -> MappedRows:
+        member = self._member(name)
+        where = self._where(name)
+        if member.method:
+            raise DataCompressed(
+                f"{where} is compressed ({member.stored}): it cannot be read by rows.",
+                hint=f"Convert it once: {self._convert_line()}",
+            )
+        offset = data_offset(self._file, member) if self.container == "npz" else 0
+        header = parse_header(self._file.bytes_at(offset, min(HEAD_BYTES, member.size)), where)
+        dtype = stored_dtype(header, self._marker(name), where, self._convert_line())
+        check_extent(header, member.size - header.length, where)
+        if not header.shape:
+            raise BadData(f"{where} is a single number, not rows.")
+        digest = self._digest(member, header, dtype)
+        return MappedRows(self._file, name, offset + header.length, header.shape, dtype, digest)
+
+    def describe(self, name: str) -> Mapping[str, Any]:
+        member = self._member(name)
+        facts: dict[str, Any] = {
+            "shape": None,
+            "dtype": None,
+            "stored": member.stored,
+            "mappable": False,
+            "aligned": False,
+            "bytes": member.compressed_size,
+            "problem": None,
+        }
+        try:
+            header = self._header(name, member)
+            marker = self._marker(name)
+            facts |= {"shape": list(header.shape), "dtype": marker or str(header.dtype)}
+            source = self.source(name)
+        except TtfError as error:
+            facts["problem"] = str(error)
+        else:
+            facts |= {"dtype": source.dtype, "mappable": True, "aligned": source.aligned}
+        return facts
+
+    def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> NpzStream:
+        """Any array of plain numbers, whatever its compression or byte order."""
+        member, where = self._member(name), self._where(name)
+        header = self._header(name, member)
+        check_numbers(header, where)
+        check_extent(header, member.size - header.length, where)
+        if header.fortran and len(header.shape) > 1:
+            blocks = self._fortran_blocks(name, member, header, block_bytes)
+        else:
+            blocks = self._row_blocks(name, member, header, block_bytes)
+        return NpzStream(header.shape, header.dtype, self._marker(name), blocks)
+
+    def check_unchanged(self) -> None:
+        check_identity(self._file.path, self._file.identity)
+
+    def verify(self) -> Iterator[str]:
+        for name, member in self._members.items():
+            try:
+                if self._is_marker(name):
+                    self._marker(name.removesuffix(_MARKER))
+                else:
+                    check_extent(
+                        header := self._header(name, member),
+                        member.size - header.length,
+                        self._where(name),
+                    )
+                if self.container == "npz":
+                    self._check_crc(name, member)
+            except TtfError as error:
+                yield str(error)
+
+    def close(self) -> None:
+        self._file.close()
+
+    # -- members
+
+    def _arrays(self) -> dict[str, Member]:
+        size = self._file.size
+        if self.container == "npy":
+            parse_header(self._file.bytes_at(0, HEAD_BYTES), self.uri)
+            return {NPY_ARRAY: Member("", 0, size, size, 0, 0, False)}
+        members = read_members(self._file)
+        return {m.filename.removesuffix(".npy"): m for m in members if m.filename.endswith(".npy")}
+
+    def _member(self, name: str) -> Member:
+        member = self._members.get(name)
+        if member is None:
+            raise ArrayMissing(
+                f"{self.uri}: there is no array {name!r}.{suggestion(name, self.names())}"
+            )
+        if member.encrypted:
+            raise BadData(f"{self._where(name)} is encrypted.", hint="Write it without a password.")
+        return member
+
+    def _where(self, name: str) -> str:
+        return self.uri if self.container == "npy" else f"{self.uri}: the array {name!r}"
+
+    def _is_marker(self, name: str) -> bool:
+        return name.endswith(_MARKER) and name.removesuffix(_MARKER) in self._members
+
+    def _marker(self, name: str) -> str | None:
+        """The string in the member `<name>.dtype`, if there is one."""
+        if name + _MARKER not in self._members:
+            return None
+        member, where = self._member(name + _MARKER), self._where(name + _MARKER)
+        head = self._head(name + _MARKER, member)
+        header = parse_header(head, where)
+        text = head[header.length : member.size]
+        if header.dtype.kind not in "US" or len(text) != header.size_bytes or header.size_bytes < 1:
+            raise BadData(f"{where} is not a string such as 'bfloat16'.")
+        encoding = "ascii" if header.dtype.kind == "S" else "utf-32-le"
+        return text.decode(encoding, "replace").rstrip("\0")
+
+    def _digest(self, member: Member, header: NpyHeader, dtype: DType) -> str:
+        known: list[Any] = [dtype, header.shape, member.size, member.crc]
+        if self.container == "npy":  # no checksum inside: the file's identity stands in
+            known.append(self._file.identity)
+        return hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest()
+
+    def _convert_line(self) -> str:
+        path = Path(self.uri)
+        target = path.with_name(f"{path.stem}-stored.npz")
+        return f"ttf data convert {shlex.quote(self.uri)} {shlex.quote(str(target))}"
+
+    # -- content
+
+    def _head(self, name: str, member: Member) -> bytes:
+        if member.method == 0:
+            offset = data_offset(self._file, member) if self.container == "npz" else 0
+            return self._file.bytes_at(offset, min(HEAD_BYTES, member.size))
+        return b"".join(self._content(name, member, limit=HEAD_BYTES))[:HEAD_BYTES]
+
+    def _header(self, name: str, member: Member) -> NpyHeader:
+        return parse_header(self._head(name, member), self._where(name))
+
+    def _content(self, name: str, member: Member, limit: int | None = None) -> Iterator[bytes]:
+        """The member's bytes, decompressed and checked against its CRC where read to the end."""
+        data_offset(self._file, member)
+        try:
+            with (
+                zipfile.ZipFile(self._file.path) as archive,
+                archive.open(member.filename) as stream,
+            ):
+                while block := stream.read(_BLOCK_BYTES if limit is None else limit):
+                    yield block
+                    if limit is not None:
+                        return
+        except Exception as error:  # any decompressor on arbitrary bytes
+            raise BadData(
+                f"{self._where(name)} is damaged: {error}", hint="Write or copy the file again."
+            ) from error
+
+    def _check_crc(self, name: str, member: Member) -> None:
+        if member.method:
+            for _ in self._content(name, member):
+                pass
+            return
+        start, crc = data_offset(self._file, member), 0
+        with self._file.path.open("rb") as file:
+            file.seek(start)
+            left = member.size
+            while left and (block := file.read(min(left, _BLOCK_BYTES))):
+                crc = zlib.crc32(block, crc)
+                left -= len(block)
+        if left or crc != member.crc:
+            raise BadData(
+                f"{self._where(name)} is damaged: its checksum is {crc:08x}, "
+                f"{member.crc:08x} was written."
+            )
+
+    def _row_blocks(
+        self, name: str, member: Member, header: NpyHeader, block_bytes: int
+    ) -> Iterator[NDArray[Any]]:
+        """Whole rows, a few MB at a time; the last check is the member's CRC."""
+        row_bytes = max(1, header.row_bytes if header.shape else header.dtype.itemsize)
+        wanted = max(1, block_bytes // row_bytes) * row_bytes
+        pending, skip = bytearray(), header.length
+        for piece in self._pieces(name, member):
+            pending += piece[skip:] if skip < len(piece) else b""
+            skip = max(0, skip - len(piece))
+            while len(pending) >= wanted:
+                yield self._rows(pending[:wanted], header)
+                del pending[:wanted]
+        if len(pending) % row_bytes:
+            raise BadData(f"{self._where(name)} is truncated in the middle of a row.")
+        if pending:
+            yield self._rows(pending, header)
+
+    def _pieces(self, name: str, member: Member) -> Iterator[bytes]:
+        if self.container == "npz":
+            yield from self._content(name, member)
+            return
+        for start in range(0, member.size, _BLOCK_BYTES):
+            yield self._file.bytes_at(start, min(_BLOCK_BYTES, member.size - start))
+
+    @staticmethod
+    def _rows(raw: bytes | bytearray, header: NpyHeader) -> NDArray[Any]:
+        return np.frombuffer(bytes(raw), header.dtype).reshape(-1, *header.shape[1:])
+
+    def _fortran_blocks(
+        self, name: str, member: Member, header: NpyHeader, block_bytes: int
+    ) -> Iterator[NDArray[Any]]:
+        if member.method:
+            raise BadData(
+                f"{self._where(name)} is compressed and in Fortran order: its rows cannot be "
+                "streamed.",
+                hint="Rewrite it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
+            )
+        offset = data_offset(self._file, member) if self.container == "npz" else 0
+        turned = self._file.view(offset + header.length, header.shape[::-1], header.dtype).T
+        step = max(1, block_bytes // max(1, header.row_bytes))
+        for start in range(0, header.shape[0], step):
+            yield np.ascontiguousarray(turned[start : start + step])

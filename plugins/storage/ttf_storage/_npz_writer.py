@@ -1,0 +1,148 @@
+"""Writes .npz and .npy files of any size in one pass, arrays on page boundaries."""
+
+from __future__ import annotations
+
+import io
+import math
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.data.vectors import numpy_dtype
+from ttf.errors import ConfigError
+from ttf_storage._beside import FileBeside, checked_block
+from ttf_storage._npz_reader import NPY_ARRAY
+from ttf_storage._zip_records import CRC_OFFSET, Entry, central_directory, local_header
+
+_PIECE_BYTES: Final = 8 << 20
+
+
+class NpyArrayWriter:
+    """One array of the file; a checksum runs along."""
+
+    def __init__(self, file: FileBeside, name: str, shape: tuple[int, ...], dtype: DType) -> None:
+        self.name, self.shape, self.dtype = name, shape, dtype
+        self.rows_done = 0
+        self.crc = 0
+        self._file = file
+
+    def append(self, rows: NDArray[Any]) -> None:
+        block = checked_block(rows, self.shape, self.dtype, self.rows_done, self.name)
+        data = block.reshape(-1).view(np.uint8).data
+        for start in range(0, len(data), _PIECE_BYTES):
+            self.write(data[start : start + _PIECE_BYTES])
+        self.rows_done += len(block)
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.crc = zlib.crc32(data, self.crc)
+        self._file.append(data)
+
+    def check_complete(self) -> None:
+        if self.rows_done != self.shape[0]:
+            raise ValueError(
+                f"the array {self.name!r} has {self.rows_done} of {self.shape[0]} rows"
+            )
+
+
+class NpzWriter:
+    """Aligned members, zip64 throughout; equal arrays in equal order give equal bytes."""
+
+    def __init__(self, uri: str) -> None:
+        self._file = FileBeside(Path(uri))
+        self._entries: list[Entry] = []
+        self._open: tuple[NpyArrayWriter, bytes, int, int] | None = None
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> NpyArrayWriter:
+        self._finish_array()
+        if f"{name}.npy".encode() in (e.filename for e in self._entries):
+            raise ValueError(f"the array {name!r} was written already")
+        held = numpy_dtype(dtype)
+        size = math.prod(shape) * held.itemsize
+        return self._start(name, shape, dtype, npy_header(shape, held), size)
+
+    def commit(self) -> None:
+        self._finish_array()
+        self._file.append(central_directory(self._entries, self._file.position))
+        self._file.publish()
+
+    def abort(self) -> None:
+        self._file.discard()
+
+    def _start(
+        self, name: str, shape: tuple[int, ...], dtype: DType, header: bytes, size: int
+    ) -> NpyArrayWriter:
+        filename, offset = f"{name}.npy".encode(), self._file.position
+        total = len(header) + size
+        self._file.append(local_header(filename, total, offset, len(header)))
+        writer = NpyArrayWriter(self._file, name, shape, dtype)
+        writer.write(header)
+        self._open = (writer, filename, offset, total)
+        return writer
+
+    def _finish_array(self) -> None:
+        if self._open is None:
+            return
+        writer, filename, offset, total = self._open
+        writer.check_complete()
+        self._file.patch(writer.crc.to_bytes(4, "little"), offset + CRC_OFFSET)
+        self._entries.append(Entry(filename, offset, total, writer.crc))
+        self._open = None
+        if writer.dtype == "bfloat16":
+            self._mark(writer.name)
+
+    def _mark(self, name: str) -> None:
+        """The string member that says what the uint16 bits are."""
+        text = np.array("bfloat16", dtype="<U8")
+        marker = self._start(
+            f"{name}.dtype", (0,), "uint8", npy_header((), text.dtype), text.nbytes
+        )
+        marker.write(text.tobytes())
+        self._finish_array()
+
+
+class NpyWriter:
+    """A .npy file: the one array, under whatever name."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._file = FileBeside(Path(uri))
+        self._array: NpyArrayWriter | None = None
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> NpyArrayWriter:
+        if self._array is not None or dtype == "bfloat16":
+            self.abort()
+            what = "bfloat16" if dtype == "bfloat16" else "more than one array"
+            raise ConfigError(
+                f"{self._uri}: a .npy file cannot hold {what}.",
+                hint=f"Name the output .npz; its arrays are called as you like ({NPY_ARRAY}).",
+            )
+        self._file.append(npy_header(shape, numpy_dtype(dtype)))
+        self._array = NpyArrayWriter(self._file, name, shape, dtype)
+        return self._array
+
+    def commit(self) -> None:
+        if self._array is None:
+            raise ValueError("nothing was written")
+        self._array.check_complete()
+        self._file.publish()
+
+    def abort(self) -> None:
+        self._file.discard()
+
+
+def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    stream = io.BytesIO()
+    npy_format.write_array_header_1_0(
+        stream,
+        {
+            "descr": npy_format.dtype_to_descr(dtype),
+            "fortran_order": False,
+            "shape": tuple(int(n) for n in shape),
+        },
+    )
+    return stream.getvalue()

@@ -1,0 +1,124 @@
+"""Where the members of a zip file lie: central directory, then each member's local header."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ttf.errors import BadData
+from ttf_storage._mapped import MappedFile, unreadable
+
+LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
+END_RECORD_BYTES: Final = 22
+METHODS: Final = {0: "stored", 8: "deflated", 12: "bzip2", 14: "lzma", 93: "zstd"}
+_ENCRYPTED: Final = 0x1
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member as the central directory declares it."""
+
+    filename: str
+    header_offset: int
+    size: int
+    compressed_size: int
+    crc: int
+    method: int
+    encrypted: bool
+
+    @property
+    def stored(self) -> str:
+        return METHODS.get(self.method, f"method {self.method}")
+
+
+def read_members(file: MappedFile) -> list[Member]:
+    """Every member, names checked; BadData says what is wrong with a file that is no zip."""
+    path = file.path
+    if file.size < END_RECORD_BYTES:
+        raise BadData(
+            f"{path} is truncated: it has {file.size} bytes, fewer than any .npz file.",
+            hint="Write or copy the file again.",
+        )
+    members = [_member(info) for info in _central_directory(file)]
+    counts = Counter(m.filename for m in members)
+    for name, count in counts.items():
+        if count > 1:
+            raise BadData(
+                f"{path} has {count} members named {name!r}: which one is meant is unclear.",
+                hint="Write the file again with numpy.savez.",
+            )
+        if _leaves_the_folder(name):
+            raise BadData(
+                f"{path} has a member named {name!r}, which points out of the archive.",
+                hint="Do not trust this file; write your own with numpy.savez.",
+            )
+    return members
+
+
+def data_offset(file: MappedFile, member: Member) -> int:
+    """The first byte of a member's content, by its local header; checked against the file."""
+    where = f"{file.path}: member {member.filename!r}"
+    start = member.header_offset
+    raw = file.bytes_at(start, LOCAL_HEADER.size) if start >= 0 else b""
+    if len(raw) < LOCAL_HEADER.size or not raw.startswith(b"PK\x03\x04"):
+        raise BadData(
+            f"{where} has no local header at byte {start}: the file is damaged.",
+            hint="Write or copy the file again.",
+        )
+    name_length, extra_length = LOCAL_HEADER.unpack(raw)[9:]
+    name = file.bytes_at(start + LOCAL_HEADER.size, name_length)
+    if name not in (member.filename.encode(), member.filename.encode("cp437", "replace")):
+        raise BadData(f"{where} is called {name[:80]!r} in its local header: the file is damaged.")
+    offset = int(start + LOCAL_HEADER.size + name_length + extra_length)
+    if offset + member.compressed_size > file.size:
+        raise BadData(
+            f"{where} is truncated: it should end at byte {offset + member.compressed_size}, "
+            f"the file at {file.size}.",
+            hint="Write or copy the file again.",
+        )
+    return offset
+
+
+def _central_directory(file: MappedFile) -> list[zipfile.ZipInfo]:
+    path = file.path
+    try:
+        with path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
+            return archive.infolist()
+    except PermissionError as error:
+        raise unreadable(path, error) from error
+    except Exception as error:  # zipfile meets arbitrary bytes: struct, value and OS errors
+        raise _not_a_zip(file, path, error) from error
+
+
+def _not_a_zip(file: MappedFile, path: Path, error: Exception) -> BadData:
+    head = file.bytes_at(0, 6)
+    if head.startswith(b"PK\x03\x04"):
+        return BadData(
+            f"{path} is truncated or damaged: it starts as a .npz file, but its directory at the "
+            f"end cannot be read ({error}).",
+            hint="Write or copy the file again.",
+        )
+    if head == b"\x93NUMPY":
+        return BadData(f"{path} is a .npy file under another name.", hint="Rename it to .npy.")
+    return BadData(f"{path} is not a .npz file: it is no zip archive.", hint="Check the path.")
+
+
+def _member(info: zipfile.ZipInfo) -> Member:
+    return Member(
+        filename=info.filename,
+        header_offset=info.header_offset,
+        size=info.file_size,
+        compressed_size=info.compress_size,
+        crc=info.CRC,
+        method=info.compress_type,
+        encrypted=bool(info.flag_bits & _ENCRYPTED),
+    )
+
+
+def _leaves_the_folder(name: str) -> bool:
+    parts = name.replace("\\", "/").split("/")
+    return ".." in parts or name.startswith(("/", "\\")) or ":" in parts[0]

@@ -1,0 +1,41 @@
+"""`.npz` and `.npy` files, mapped where they lie, and an aligned streaming writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ttf.contracts import Availability
+from ttf.hookspecs import hookimpl
+from ttf.options import NoOptions
+
+if TYPE_CHECKING:
+    from ttf.contracts import StorageFactory, Store, StoreWriter
+
+
+class NpzStorage:
+    """Needs numpy alone; nothing is ever unpickled."""
+
+    name = "npz"
+    options_type: type[Any] = NoOptions
+    suffixes: tuple[str, ...] = (".npz", ".npy")
+
+    def availability(self) -> Availability:
+        return Availability(ok=True)
+
+    def claims(self, uri: str) -> bool:
+        return uri.lower().endswith(self.suffixes)
+
+    def open(self, uri: str) -> Store:
+        from ttf_storage._npz_reader import NpzStore
+
+        return NpzStore(uri)
+
+    def create(self, uri: str) -> StoreWriter:
+        from ttf_storage._npz_writer import NpyWriter, NpzWriter
+
+        return NpyWriter(uri) if uri.lower().endswith(".npy") else NpzWriter(uri)
+
+
+@hookimpl
+def ttf_storage(name: str) -> StorageFactory | None:
+    return NpzStorage() if name == NpzStorage.name else None
