@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 API = 1
 GROUP = f"ttf.v{API}"
+OURS = "twotower"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,13 +127,8 @@ def load(kind: Kind, name: str) -> Factory:
     try:
         manager.register(info.entry_point.load(), name=info.reference)
         factory = getattr(manager.hook, f"ttf_{kind}")(name=info.name)
-    except Exception as error:
-        raise PluginBroken(
-            f"The plugin {info.reference} of the distribution {info.distribution} "
-            f"{info.version} failed to load: {type(error).__name__}: {error}",
-            hint=f"Reinstall it (pip install --force-reinstall {info.distribution}), "
-            f"or switch it off with TTF_DISABLE_PLUGINS={info.distribution}.",
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(info, error) from error
     if factory is None:
         raise PluginBroken(
             f"The distribution {info.distribution} declares {info.reference}, but its hook "
@@ -140,6 +136,16 @@ def load(kind: Kind, name: str) -> Factory:
             hint=f"Report it to the authors of {info.distribution}.",
         )
     return cast("Factory", factory)
+
+
+def _broken(info: PluginInfo, error: BaseException) -> PluginBroken:
+    mend = f"Reinstall it: pip install --force-reinstall --no-deps {info.distribution}"
+    off = f", or switch it off: TTF_DISABLE_PLUGINS={info.distribution}"
+    return PluginBroken(
+        f"The plugin {info.reference} of the distribution {info.distribution} "
+        f"{info.version} failed to load: {type(error).__name__}: {error}",
+        hint=f"{mend}{'' if info.distribution == OURS else off}.",
+    )
 
 
 def usable(kind: Kind, name: str) -> Factory:
@@ -179,9 +185,6 @@ def observers(wanted: Iterable[str]) -> Any:
         info = find("observer", name)
         try:
             manager.register(info.entry_point.load(), name=info.reference)
-        except Exception as error:
-            raise PluginBroken(
-                f"The observer {name!r} of {info.distribution} failed to load: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        except (Exception, SystemExit) as error:
+            raise _broken(info, error) from error
     return manager.hook

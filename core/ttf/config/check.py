@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from ttf import host, options
-from ttf.config.schema import RunConfig
+from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
 from ttf.errors import TtfError, suggestion
 
 if TYPE_CHECKING:
@@ -20,12 +21,15 @@ def schema(draft: Draft) -> RunConfig | None:
     """The configuration, or None after noting every problem in the draft."""
     from ttf.config.resolve import as_json
 
-    _complete(draft)
+    _pairs_are_there(draft)
+    _metrics_are_computed(draft)
     try:
         return RunConfig.model_validate_json(as_json(draft.tree), strict=True)
     except ValidationError as error:
         merged: dict[Keys, list[str]] = {}
         for item in error.errors():
+            if not item["loc"]:  # what spans sections; found above, however much else is wrong
+                continue
             path = _given_path(draft, item["loc"], str(item["type"]))
             merged.setdefault(path, []).append(_explain(path, item))
         for path, texts in merged.items():
@@ -33,12 +37,29 @@ def schema(draft: Draft) -> RunConfig | None:
         return None
 
 
-def _complete(draft: Draft) -> None:
-    """What one key needs of another."""
+def _pairs_are_there(draft: Draft) -> None:
     data = draft.section("data")
     for key in ("bank", "context"):
         if data.get(key) and not data.get("pairs"):
             draft.problem(("data", key), f"a {key} needs pairs to train on: add --pairs FILE")
+
+
+def _metrics_are_computed(draft: Draft) -> None:
+    section = draft.section("evaluate")
+    ks = section.get("k", EvaluateConfig().k)
+    if not isinstance(ks, list | tuple) or not all(isinstance(k, int) for k in ks):
+        return
+    known = metric_names(tuple(ks))
+    metric = section.get("metric", EvaluateConfig().metric)
+    wanted: list[tuple[Keys, Any]] = [(("evaluate", "metric"), metric)]
+    gates = draft.tree.get("gates")
+    for number, gate in enumerate(gates if isinstance(gates, list) else []):
+        need = gate.get("need") if isinstance(gate, dict) else None
+        if isinstance(need, str):
+            wanted.append((("gates", str(number), "need"), re.split(r" *[<>]", need)[0]))
+    for path, name in wanted:
+        if isinstance(name, str) and name not in known:
+            draft.problem(path, f"{name!r} is not computed.{suggestion(name, known)}")
 
 
 def _given_path(draft: Draft, loc: Sequence[str | int], kind: str) -> Keys:
@@ -67,7 +88,7 @@ def _explain(path: Keys, item: Any) -> str:
         return f"is a table of keys{f' ({known})' if known else ''}, not a value"
     if item["type"] == "missing":
         return "is missing"
-    message = str(item["msg"]).removeprefix("Value error, ")
+    message = str(item["msg"]).removeprefix("Value error, ").replace("valid array", "list")
     return message[:1].lower() + message[1:]
 
 
@@ -182,7 +203,7 @@ def _factory(draft: Draft, kind: Kind, name: str, path: Keys, *, must_run: bool)
     try:
         return host.usable(kind, name) if must_run else host.load(kind, name)
     except TtfError as error:
-        text = f"{error} {error.hint}".strip()
+        text = f"{str(error).rstrip('.')}. {error.hint}".strip()
         draft.problem(path, text[:1].lower() + text[1:] if text[1:2].islower() else text)
         return None
 

@@ -87,6 +87,7 @@ class Draft:
             self._change_tower(side, layer)
         for path, value in layer.values.items():
             self._put(path, value, layer.origins[path])
+        self.origins.update(layer.origins)
 
     def problem(self, path: Sequence[str], text: str) -> None:
         """`run.toml:12: section.key: text`; the place is left out for defaults."""
@@ -119,6 +120,7 @@ class Draft:
         if isinstance(value, dict) and isinstance(node.get(path[-1]), dict):
             return  # an empty table says nothing about one that has keys
         node[path[-1]] = value
+        self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
         self.origins[path] = origin
 
     def _change_tower(self, side: str, layer: Layer) -> None:
@@ -176,6 +178,9 @@ def _file_layer(file: Path | Mapping[str, Any] | None) -> Layer:
         document = toml.read(Path(file))
         for path, value in _leaves((), document.values):
             layer.add(path, value, document.origin(path))
+            for below in document.lines:
+                if below[: len(path)] == path:  # inside [[tables]], whose list is one value
+                    layer.origins[below] = document.origin(below)
         _anchor(layer, Path(file).absolute().parent)
     return layer
 
@@ -201,7 +206,8 @@ def _flag_layer(flags: Mapping[str, Any], problems: list[str]) -> Layer:
             known = [flag.lstrip("-").replace("-", "_") for flag in FLAGS]
             problems.append(f"{name}: no such option.{suggestion(name, known)}")
         else:
-            layer.add(tuple(key.split(".")), _plain(value), name)
+            origin = name if name.startswith("-") else f"{name}="
+            layer.add(tuple(key.split(".")), _plain(value), origin)
     _anchor(layer, Path.cwd())
     return layer
 
@@ -249,7 +255,7 @@ def _tidy(draft: Draft) -> None:
     """The word none where a value may be None, and what no key can take."""
     from ttf.config.check import may_be_switched_off
 
-    for path in list(draft.origins):
+    for path in [p for p in draft.origins if p[-1] in draft.section(*p[:-1])]:
         section = draft.section(*path[:-1])
         value = section.get(path[-1])
         if value == "none" and may_be_switched_off(path):
@@ -270,8 +276,8 @@ def _encodable(text: str) -> bool:
 
 
 def _origins(config: RunConfig, draft: Draft) -> dict[str, str]:
-    tree = {k: v for k, v in config.model_dump().items()}
-    return {".".join(path): draft.origin(path) for path, _ in _leaves((), tree)}
+    leaves = _leaves((), config.model_dump())
+    return {".".join(path): draft.origin(path) for path, _ in leaves}
 
 
 def as_json(tree: Mapping[str, Any]) -> str:

@@ -40,7 +40,8 @@ class Document:
         for end in range(len(path), 0, -1):
             if path[:end] in self.lines:
                 return f"{self.name}:{self.lines[path[:end]]}"
-        return self.name
+        below = [n for keys, n in self.lines.items() if keys[: len(path)] == path]
+        return f"{self.name}:{min(below)}" if below else self.name
 
 
 def read(path: Path) -> Document:

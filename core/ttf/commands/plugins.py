@@ -1,0 +1,189 @@
+"""`ttf plugins`: what is installed (imports none of it), and what one plugin can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ttf.commands._common import (
+    Suggesting,
+    choice,
+    emit_json,
+    json_option,
+    next_command,
+    say,
+    show,
+    table,
+)
+from ttf.errors import UnknownName
+
+if TYPE_CHECKING:
+    from ttf.contracts import Kind
+    from ttf.host import PluginInfo
+
+_KINDS = ("tower", "miner", "storage", "device", "observer")
+
+
+def _references() -> list[str]:
+    from ttf import host
+
+    return [f"{p.kind}.{p.name}" for p in host.installed()]
+
+
+class Reference(Suggesting):
+    """`kind.name`; checked when it is looked up, so that a bare name does as well."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+
+@click.group(short_help="What is installed, and one plugin's options.")
+def command() -> None:
+    """What is installed, and one plugin's options."""
+
+
+@command.command(
+    "list",
+    epilog="""\b
+Examples:
+  ttf plugins list
+  ttf plugins list --kind miner
+  TTF_DISABLE_PLUGINS=some-package ttf plugins list --json""",
+)
+@click.option("--kind", type=choice("kind", *_KINDS), metavar="KIND", help="Only this kind.")
+@json_option
+def list_(kind: str | None, as_json: bool) -> None:
+    """Every installed plugin, from metadata alone: nothing is imported.
+
+    With --json: [{"kind", "name", "distribution", "version", "api", "available", "reason"}];
+    "available" is null where only loading the plugin can tell (ttf plugins show KIND.NAME does).
+    """
+    from ttf import catalogue
+
+    found = [e for e in catalogue.entries() if kind in (None, e.kind)]
+    if as_json:
+        emit_json(found)
+    elif not found:
+        say(f"No {kind or 'plugin'} is installed besides what ttf itself does.")
+    else:
+        rows = [[e.kind, e.name, e.distribution, e.version, e.reason] for e in found]
+        show(table(rows, ["kind", "name", "distribution", "version", "remark"]))
+    first = next((e for e in found if e.available is not False and e.kind != "observer"), None)
+    if first is not None:
+        next_command(f"ttf plugins show {first.kind}.{first.name}")
+
+
+@command.command(
+    "show",
+    epilog="""\b
+Examples:
+  ttf plugins show tower.gru
+  ttf plugins show miner.faiss --json""",
+)
+@click.argument("reference", type=Reference("plugin", _references), metavar="KIND.NAME")
+@json_option
+def show_(reference: str, as_json: bool) -> None:
+    """One plugin's options with type, default and bounds, and whether it can run here."""
+    found = _describe(_find(reference))
+    if as_json:
+        emit_json(found)
+        return
+    show(f"{found.kind}.{found.name}  ({found.distribution} {found.version})")
+    if found.summary:
+        show(f"  {found.summary}")
+    state = "yes" if found.available else "no"
+    show(f"  can run here: {state}{f' ({found.reason})' if found.reason else ''}")
+    if found.fix:
+        show(f"  to change that: {found.fix}")
+    show()
+    if found.options:
+        rows = [[o["name"], o["type"], _shown(o["default"]), _bounds(o), o["help"]]
+                for o in found.options]  # fmt: skip
+        show(table(rows, ["option", "type", "default", "bounds", "what"]))
+    else:
+        show("It has no options.")
+    if found.example:
+        next_command(found.example)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `ttf plugins show --json` writes."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    summary: str
+    available: bool
+    reason: str
+    fix: str
+    options: list[dict[str, Any]]
+    section: str
+    """Where the options go in a configuration."""
+    example: str
+
+
+def _find(reference: str) -> PluginInfo:
+    """By `kind.name`, or by a name that only one kind has."""
+    from ttf import host
+
+    kind, _, name = reference.partition(".")
+    if kind in _KINDS and name:
+        return host.find(cast("Kind", kind), name)
+    bare = [p for p in host.installed() if p.name == reference]
+    if len(bare) == 1:
+        return bare[0]
+    raise UnknownName("plugin", reference, _references())
+
+
+def _describe(info: PluginInfo) -> Description:
+    from ttf import host, options
+
+    common: dict[str, Any] = {
+        "kind": info.kind,
+        "name": info.name,
+        "distribution": info.distribution,
+        "version": info.version,
+    }
+    name = info.name
+    if name in host.claimed_twice(info.kind):
+        name = f"{info.distribution}:{name}"
+    if info.kind == "observer":
+        host.observers([name])
+        return Description(
+            **common, summary="", available=True, reason="", fix="", options=[],
+            section="observers", example=f"ttf train --set observers='[\"{name}\"]'",
+        )  # fmt: skip
+    factory = host.load(info.kind, name)
+    state = factory.availability()
+    described = [
+        vars(o) | {"bounds": dict(o.bounds)} for o in options.describe(factory.options_type)
+    ]
+    section = "tower.query" if info.kind == "tower" else f"{info.kind}.{name}"
+    chosen = f"ttf train --{info.kind} {name}"
+    first = described[0] if described else None
+    setting = f" --set {section}.{first['name']}={_shown(first['default'])}" if first else ""
+    return Description(
+        **common,
+        summary=(vars(type(factory)).get("__doc__") or "").partition("\n")[0],
+        available=state.ok,
+        reason=state.reason,
+        fix=state.fix,
+        options=described,
+        section=section,
+        example=(chosen + setting) if state.ok and info.kind != "storage" else "",
+    )
+
+
+def _shown(value: Any) -> str:
+    return (
+        str(value).lower() if isinstance(value, bool) else "none" if value is None else str(value)
+    )
+
+
+def _bounds(option: dict[str, Any]) -> str:
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    return ", ".join(f"{signs[key]} {value:g}" for key, value in option["bounds"].items())
