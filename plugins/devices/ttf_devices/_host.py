@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ttf.errors import ConfigError
+from ttf.memory import cgroup
 
 if TYPE_CHECKING:
     import torch
@@ -42,28 +43,16 @@ def cgroup_quota(root: Path = Path("/")) -> float | None:
 
     More threads than that make every parallel region wait for the throttled ones.
     """
-    base = root / "sys/fs/cgroup"
     quotas: list[float] = []
-    for group in own_groups(root):
-        v2 = _words(base / group.lstrip("/") / "cpu.max")
+    for folder in cgroup.folders("cpu", root):
+        v2 = cgroup.words(folder / "cpu.max")
         if len(v2) == 2 and v2[0] != "max":
             quotas.append(int(v2[0]) / int(v2[1]))
-        v1 = base / "cpu" / group.lstrip("/")
-        quota, period = _words(v1 / "cpu.cfs_quota_us"), _words(v1 / "cpu.cfs_period_us")
+        quota = cgroup.words(folder / "cpu.cfs_quota_us")
+        period = cgroup.words(folder / "cpu.cfs_period_us")
         if quota and period and int(quota[0]) > 0:
             quotas.append(int(quota[0]) / int(period[0]))
     return min(quotas) if quotas else None
-
-
-def own_groups(root: Path) -> list[str]:
-    """The cgroup paths of this process and of all their ancestors, for cpu (v1) and v2."""
-    found = {"/"}
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, path = line.split(":", 2)
-        if controllers == "" or "cpu" in controllers.split(","):
-            parts = path.strip("/").split("/")
-            found.update("/" + "/".join(parts[:n]) for n in range(1, len(parts) + 1))
-    return sorted(found)
 
 
 def thread_environment(threads: int) -> dict[str, str]:
@@ -103,11 +92,3 @@ def set_host_rng_state(state: Mapping[str, torch.Tensor], device: str) -> None:
     import torch
 
     torch.set_rng_state(rng_part(state, "cpu", device))
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def _words(path: Path) -> list[str]:
-    return path.read_text().split() if path.exists() else []

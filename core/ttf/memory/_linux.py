@@ -1,0 +1,118 @@
+"""Memory of a process tree from /proc."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from ttf.memory._types import TreeMemory
+
+PROC: Final = Path("/proc")
+GONE = (FileNotFoundError, ProcessLookupError)
+ROLLUP_DUTY: Final = 2000
+"""smaps_rollup walks every mapped page (33 ms with 11 GB mapped): it is read again only after
+this many times what it took, which keeps it below 0.05% of a processor."""
+
+
+class LinuxTree:
+    """Reads /proc/<pid>/status of each process of the tree (about 20 us each).
+
+    Where several processes hold shared memory, how much of it is the same pages is known only
+    from smaps_rollup; the overlap found there is used until it is worth reading again.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._overlap = 0
+        self._sharing: frozenset[int] = frozenset()
+        self._read_again_at = 0.0
+
+    def __call__(self) -> TreeMemory:
+        usage = {pid: use for pid in descendants(self.pid) if (use := status(pid)) is not None}
+        if self.pid not in usage:
+            raise ProcessLookupError(f"There is no process {self.pid}.")
+        shmem = {pid: use[1] for pid, use in usage.items() if use[1] > 0}
+        return TreeMemory(
+            anon=sum(use[0] for use in usage.values()),
+            shared=self._shared(shmem),
+            file=sum(use[2] for use in usage.values()),
+            processes=len(usage),
+        )
+
+    def _shared(self, shmem: dict[int, int]) -> int:
+        total = sum(shmem.values())
+        if len(shmem) < 2:
+            return total
+        now = time.monotonic()
+        if now >= self._read_again_at or self._sharing != shmem.keys():
+            once = sum(pss_shmem(pid, whole=size) for pid, size in shmem.items())
+            self._overlap = max(0, total - once)
+            self._sharing = frozenset(shmem)
+            self._read_again_at = now + ROLLUP_DUTY * (time.monotonic() - now)
+        return max(total - self._overlap, *shmem.values())
+
+
+def descendants(pid: int) -> list[int]:
+    """`pid` and all below it, parents first."""
+    found = [pid]
+    for parent in found:
+        found.extend(children(parent))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of a process; none where it is gone."""
+    try:
+        tasks = list((PROC / str(pid) / "task").iterdir())
+    except GONE:
+        return []
+    found: list[int] = []
+    for task in tasks:
+        try:
+            found.extend(int(child) for child in (task / "children").read_bytes().split())
+        except GONE:
+            # A thread that ended just now, or a kernel without CONFIG_PROC_CHILDREN.
+            if task.exists():
+                return _children_by_parent(pid)
+    return found
+
+
+def _children_by_parent(pid: int) -> list[int]:
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def status(pid: int) -> tuple[int, int, int] | None:
+    """RssAnon, RssShmem, RssFile in bytes; None for a process that has ended."""
+    try:
+        text = (PROC / str(pid) / "status").read_bytes()
+    except GONE:
+        return None
+    start = text.find(b"RssAnon:")
+    if start < 0:  # a zombie has no memory left
+        return None
+    words = text[start : start + 120].split()
+    # RssAnon: N kB RssFile: N kB RssShmem: N kB
+    return int(words[1]) << 10, int(words[7]) << 10, int(words[4]) << 10
+
+
+def pss_shmem(pid: int, whole: int) -> int:
+    """The process's proportional share of its shared memory.
+
+    `whole` (all of it) where the kernel will not tell: that is too much rather than too little.
+    """
+    try:
+        text = (PROC / str(pid) / "smaps_rollup").read_text()
+    except GONE:
+        return 0
+    except PermissionError:
+        return whole
+    for line in text.splitlines():
+        if line.startswith("Pss_Shmem:"):
+            return int(line.split()[1]) << 10
+    return whole

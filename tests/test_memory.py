@@ -1,0 +1,280 @@
+"""Memory figures against real allocations, real shared memory and real child processes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import shared_memory
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ttf.errors import TtfError
+from ttf.memory import MemorySampler, TreeMemory, limit_in_force, tree_memory
+from ttf.memory._darwin import DarwinTree
+from ttf.memory._linux import LinuxTree, descendants
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+MB = 1 << 20
+SLACK = 4 * MB
+"""The kernel's counters are kept per processor and lag by some pages."""
+
+
+@contextmanager
+def child(code: str, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that has done `code` and waits until the end of the block."""
+    script = f"import sys\n{code}\nprint('ready', flush=True)\nsys.stdin.read()\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        line = process.stdout.readline().strip()
+        assert line == "ready", line
+        yield process
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+
+
+@linux_only
+def test_private_memory_is_anonymous_and_freed_memory_is_gone() -> None:
+    before = tree_memory(os.getpid())
+    block = bytearray(os.urandom(1)) * (64 * MB)
+    during = tree_memory(os.getpid())
+    assert during.anon - before.anon == pytest.approx(64 * MB, abs=SLACK)
+    assert during.shared == before.shared
+    del block
+    assert tree_memory(os.getpid()).anon == pytest.approx(before.anon, abs=SLACK)
+
+
+@linux_only
+def test_figures_of_a_child_are_those_of_its_status_file() -> None:
+    with child("block = bytearray(48 << 20)") as process:
+        memory = tree_memory(process.pid)
+        status = dict(
+            line.split(":", 1)
+            for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        )
+        assert memory.anon == int(status["RssAnon"].split()[0]) << 10
+        assert memory.file == int(status["RssFile"].split()[0]) << 10
+        assert memory.shared == int(status["RssShmem"].split()[0]) << 10
+        assert memory.anon > 48 * MB
+        assert memory.processes == 1
+        assert memory.held == memory.anon + memory.shared
+
+
+@linux_only
+def test_children_and_grandchildren_count() -> None:
+    nested = (
+        "import subprocess\n"
+        "inner = subprocess.Popen([sys.executable, '-c', "
+        "'import sys; b = bytearray(40 << 20); print(1, flush=True); sys.stdin.read()'], "
+        "stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "inner.stdout.readline()\n"
+        "block = bytearray(24 << 20)"
+    )
+    before = tree_memory(os.getpid())
+    with child(nested) as process:
+        memory = tree_memory(os.getpid())
+        assert memory.processes == before.processes + 2
+        assert memory.anon - before.anon > 64 * MB
+        assert len(descendants(process.pid)) == 2
+        assert tree_memory(process.pid).anon > 64 * MB
+
+
+@linux_only
+def test_pages_that_two_processes_share_count_once() -> None:
+    block = shared_memory.SharedMemory(create=True, size=32 * MB)
+    try:
+        before = tree_memory(os.getpid()).shared
+        assert block.buf is not None
+        block.buf[:] = bytes(32 * MB)
+        touch = (
+            "import mmap\n"
+            "f = open(sys.argv[1], 'rb')\n"
+            "m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)\n"
+            "total = sum(m[i] for i in range(0, len(m), 4096))"
+        )
+        name = f"/dev/shm/{block.name.lstrip('/')}"
+        reader = LinuxTree(os.getpid())
+        with child(touch, name), child(touch, name):
+            assert tree_memory(os.getpid()).shared - before == pytest.approx(32 * MB, abs=SLACK)
+            # The second call uses the overlap of the first.
+            assert reader().shared == pytest.approx(reader().shared, abs=SLACK)
+            assert reader().shared - before == pytest.approx(32 * MB, abs=SLACK)
+        assert reader().shared - before == pytest.approx(32 * MB, abs=SLACK)
+    finally:
+        block.close()
+        block.unlink()
+
+
+@linux_only
+def test_a_mapped_file_is_file_backed_and_not_held(tmp_path: Path) -> None:
+    import mmap
+
+    # On tmpfs a mapped file *is* shared memory; the checkout lies on a disk.
+    path = Path(__file__).parent / f".mapped-{os.getpid()}"
+    path.write_bytes(bytes(32 * MB))
+    try:
+        before = tree_memory(os.getpid())
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as m:
+            assert sum(m[i] for i in range(0, len(m), 4096)) == 0
+            after = tree_memory(os.getpid())
+        assert after.file + after.shared - before.file - before.shared > 30 * MB
+        assert after.anon == pytest.approx(before.anon, abs=SLACK)
+    finally:
+        path.unlink()
+
+
+@linux_only
+def test_a_process_that_is_gone_is_named() -> None:
+    with child("pass") as process:
+        pid = process.pid
+    with pytest.raises(ProcessLookupError, match=str(pid)):
+        tree_memory(pid)
+
+
+def recorded(pid: int, rss: int, uss: int, below: list[Any] | None = None) -> Any:
+    return SimpleNamespace(
+        pid=pid,
+        children=lambda recursive: below or [],
+        memory_full_info=lambda: SimpleNamespace(rss=rss, uss=uss),
+    )
+
+
+def test_on_darwin_uss_is_held_and_the_rest_is_file_backed() -> None:
+    miner = recorded(11, rss=300, uss=120)
+    trainer = recorded(10, rss=1000, uss=700, below=[miner])
+    memory = DarwinTree(10, {10: trainer}.__getitem__)()
+    assert memory == TreeMemory(anon=820, shared=0, file=480, processes=2)
+
+
+def test_on_darwin_a_child_that_just_ended_is_left_out() -> None:
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    def ended() -> Any:
+        raise psutil.NoSuchProcess(11)
+
+    dead = SimpleNamespace(memory_full_info=ended)
+    trainer = recorded(10, rss=1000, uss=700, below=[dead])
+    assert DarwinTree(10, {10: trainer}.__getitem__)().processes == 1
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+def fake_root(tmp_path: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_without_any_limit_physical_memory_is_the_limit(tmp_path: Path) -> None:
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    limit = limit_in_force(tmp_path)
+    assert limit == (psutil.virtual_memory().total, "physical memory")
+
+
+def test_the_smallest_limit_of_all_ancestors_holds_in_cgroup_v2(tmp_path: Path) -> None:
+    root = fake_root(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/job/task\n",
+            "sys/fs/cgroup/job/memory.max": f"{300 * MB}\n",
+            "sys/fs/cgroup/job/task/memory.max": "max\n",
+        },
+    )
+    assert limit_in_force(root) == (300 * MB, "cgroup /job (memory.max)")
+
+
+def test_a_container_that_sees_only_its_own_group_is_limited_too(tmp_path: Path) -> None:
+    root = fake_root(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/docker/abc\n0::/docker/abc\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{200 * MB}\n",
+        },
+    )
+    assert limit_in_force(root) == (200 * MB, "cgroup /memory (memory.limit_in_bytes)")
+
+
+def test_an_rlimit_is_a_limit() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30)); "
+        "from ttf.memory import limit_in_force as f; print(*f())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(3 << 30), "RLIMIT_DATA"]
+
+
+# --- the sampler -----------------------------------------------------------------------------
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@linux_only
+def test_the_sampler_keeps_the_peak_of_the_whole_tree(tmp_path: Path) -> None:
+    path = tmp_path / "memory.jsonl"
+    sampler = MemorySampler(os.getpid(), path, interval_s=0.01, step=lambda: 7)
+    before = sampler.held_bytes
+    with child("block = bytearray(64 << 20)"):
+        assert sampler.sample().held - before > 64 * MB
+    sampler.stop()
+    sampler.stop()
+    assert sampler.peak_bytes - before > 64 * MB
+    first, last = lines_of(path)[0], lines_of(path)[-1]
+    assert first["step"] == 7
+    assert set(first) == {
+        "time", "step", "anon", "shared", "file", "processes", "peak", "limit"
+    }  # fmt: skip
+    assert last["peak"] == sampler.peak_bytes
+    assert last["anon"] + last["shared"] < last["peak"]
+
+
+@linux_only
+def test_the_sampler_writes_at_most_a_line_a_second(tmp_path: Path) -> None:
+    path = tmp_path / "memory.jsonl"
+    sampler = MemorySampler(os.getpid(), path, interval_s=0.005)
+    time.sleep(0.3)
+    sampler.stop()
+    times = [line["time"] for line in lines_of(path)]
+    assert len(times) >= 2  # the first and the last are always there
+    assert all(b - a > 0.9 for a, b in itertools.pairwise(times[:-1]))
+
+
+@linux_only
+def test_the_sampler_ends_when_its_process_does(tmp_path: Path) -> None:
+    with child("pass") as process:
+        sampler = MemorySampler(process.pid, tmp_path / "memory.jsonl", interval_s=0.01)
+    sampler._thread.join(timeout=30)
+    assert not sampler._thread.is_alive()
+    sampler.stop()
+    assert sampler.peak_bytes > 0
+
+
+@linux_only
+def test_a_folder_that_takes_no_lines_is_remembered_and_sampling_goes_on(tmp_path: Path) -> None:
+    sampler = MemorySampler(os.getpid(), tmp_path / "missing" / "memory.jsonl")
+    sampler.sample()
+    sampler.stop()
+    assert isinstance(sampler.failure, FileNotFoundError)
+    assert sampler.peak_bytes > 0
+    assert not isinstance(sampler.failure, TtfError)
