@@ -74,6 +74,44 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+def report_run(summary: Mapping[str, Any], as_json: bool) -> int:
+    """The end of a run: its summary on standard output, what to do next; returns the exit code."""
+    run_dir = summary.get("run_dir")
+    if as_json:
+        emit_json(summary)
+    else:
+        show(table(list(_summary_rows(summary))))
+    code = int(summary.get("exit_code") or 0)
+    if run_dir is not None and code == 0:
+        next_command(f"ttf eval {quoted(run_dir)}")
+        next_command(f"ttf search {quoted(run_dir)} --queries FILE -k 10")
+    elif run_dir is not None:
+        next_command(f"ttf resume {quoted(run_dir)}")
+    return code
+
+
+def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    units = {"wall_s": "s", "samples_per_s": "samples/s", "peak_anon_mb": "MB anonymous + shared"}
+    after = summary.get("metrics") or {}
+    before = summary.get("metrics_initial") or {}
+    for name in ("status", "steps", "epochs", "samples", "wall_s", "samples_per_s", "peak_anon_mb"):
+        if summary.get(name) is not None:
+            yield name, f"{number(summary[name])} {units.get(name, '')}".rstrip()
+    for name, value in after.items():
+        start = f"  (before training {number(before[name])})" if name in before else ""
+        yield name, f"{number(value)}{start}"
+    for name in ("miner", "weights_sha256", "run_dir"):
+        if summary.get(name):
+            yield name, str(summary[name])
+
+
+def number(value: Any) -> str:
+    """Four significant digits of a float; everything else as it is."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> str:
     """Left-aligned columns, two spaces apart."""
     lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]

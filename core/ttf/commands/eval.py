@@ -1,0 +1,55 @@
+"""`ttf eval`: exact metrics of a run against the full bank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ttf.commands._common import (
+    INT_LIST,
+    PATH,
+    emit_json,
+    json_option,
+    next_command,
+    number,
+    quoted,
+    show,
+    table,
+)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  ttf eval runs/run-001
+  ttf eval runs/run-001 --k 1,5,50
+  ttf eval runs/run-001 --pairs test.npz --bank other.npz --json"""
+)
+@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
+@click.option(
+    "--pairs", type=PATH, help="Other pairs; their X_val are the queries. [default: the run's]"
+)
+@click.option("--bank", type=PATH, help="Another bank of documents. [default: the run's]")
+@click.option(
+    "--k",
+    "ks",
+    type=INT_LIST,
+    default="1,10,100,500",
+    show_default=True,
+    help="Cut-offs of recall, in documents.",
+)
+@json_option
+def command(
+    run_dir: Path, pairs: Path | None, bank: Path | None, ks: tuple[int, ...], as_json: bool
+) -> None:
+    """Recall@k, MRR@10 and nDCG@10 of the validation pairs against the full bank, exact."""
+    from ttf import api
+
+    found = api.evaluate_run(run_dir, pairs=pairs, bank=bank, k=ks)
+    if as_json:
+        emit_json(found)
+    else:
+        metrics = found.get("metrics", found)
+        show(table([(name, number(value)) for name, value in metrics.items()]))
+    next_command(f"ttf search {quoted(run_dir)} --queries FILE -k {max(ks[0], 10)}")

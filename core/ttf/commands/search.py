@@ -1,0 +1,72 @@
+"""`ttf search`: ids and scores of the best documents for the queries of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ttf.commands._common import (
+    PATH,
+    POSITIVE,
+    emit_json,
+    json_option,
+    next_command,
+    quoted,
+    say,
+    show,
+)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  ttf search runs/run-001 --queries queries.npz -k 10 | head
+  ttf search runs/run-001 --queries queries.npz -k 100 --out found.npz
+\b
+The file of queries has an array `vectors`, or any X_* (or seq_* of the run's context)."""
+)
+@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
+@click.option("--queries", type=PATH, required=True, help="The file of queries.")
+@click.option(
+    "-k",
+    "k",
+    type=POSITIVE,
+    default=10,
+    show_default=True,
+    metavar="K",
+    help="Documents per query.",
+)
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE.npz",
+    help="Write `ids` (Q, K) int64 and `scores` (Q, K) float32. [default: a table]",
+)
+@json_option
+def command(run_dir: Path, queries: Path, k: int, out: Path | None, as_json: bool) -> None:
+    """Ids and scores of the best documents, exact, best first.
+
+    The table has tab-separated columns: query (row of the file), rank (from 1), id, score.
+    """
+    from ttf import api
+
+    found: Any = api.load(run_dir).search_file(queries, k, out)
+    if out is not None:
+        say(f"Wrote ids and scores of {len(found.ids)} queries to {out}.")
+        if as_json:
+            emit_json({"out": out, "queries": len(found.ids), "k": found.ids.shape[1]})
+        next_command(f"ttf data inspect {quoted(out)}")
+    elif as_json:
+        emit_json({"ids": found.ids, "scores": found.scores})
+    else:
+        _print_table(found)
+        next_command(f"ttf search {quoted(run_dir)} --queries {quoted(queries)} --out found.npz")
+
+
+def _print_table(found: Any) -> None:
+    show("query\trank\tid\tscore")
+    for row, (ids, scores) in enumerate(zip(found.ids, found.scores, strict=True)):
+        for rank, (document, score) in enumerate(zip(ids, scores, strict=True), start=1):
+            show(f"{row}\t{rank}\t{document}\t{score:.6g}")

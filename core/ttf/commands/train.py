@@ -1,0 +1,213 @@
+"""`ttf train`: flags become keys with an origin, the rest is `ttf.api`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ttf.commands._common import (
+    PATH,
+    choice,
+    emit_json,
+    json_option,
+    next_command,
+    plugin_name,
+    quoted,
+    report_run,
+    say,
+    set_option,
+    show,
+)
+from ttf.errors import ConfigError
+
+
+class NumberOrAuto(click.ParamType[Any]):
+    """A whole number, or the word auto."""
+
+    name = "N|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        if value == "auto" or isinstance(value, int):
+            return value  # type: ignore[no-any-return]
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a whole number nor 'auto'.", param, ctx)
+
+
+_EPILOG = """\b
+Examples:
+  ttf train                                     a demo set, made and trained in two minutes
+  ttf train --pairs pairs.npz --bank bank.npz   your vectors
+  ttf train run.toml --tower mlp --lr 3e-4      a configuration with two things changed
+  ttf train run.toml --miner hnswlib --plan     what that would need; trains nothing
+  ttf train --pairs windows.npz --context context.npz --bank bank.npz --set miner.negatives=8
+\b
+Each value: default < RUN.toml < --set < flag. OUT/run.toml records which of them it was.
+Paths in RUN.toml are relative to its folder, paths of flags to the current one.
+Options of towers and miners: ttf plugins show tower.gru, then --set tower.query.hidden=512.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("run_toml", type=PATH, required=False, metavar="[RUN.toml]")
+@click.option("--pairs", type=PATH, help="Training and validation pairs. [default: a demo set]")
+@click.option("--bank", type=PATH, help="The documents. [default: the distinct rows of Y]")
+@click.option("--context", type=PATH, help="Vectors that seq_* refers to. [default: the bank]")
+@click.option("--out", type=PATH, help="The run's folder. [default: runs/run-001, ...]")
+@click.option(
+    "--tower", type=plugin_name("tower"), metavar="NAME", help="Query tower. [default: gru]"
+)
+@click.option(
+    "--doc-tower",
+    type=plugin_name("tower"),
+    metavar="NAME",
+    help="Document tower. [default: identity]",
+)
+@click.option(
+    "--miner",
+    type=plugin_name("miner", "auto"),
+    metavar="NAME",
+    help="Finds hard negatives; auto: by a cost model. [default: auto]",
+)
+@click.option(
+    "--storage",
+    type=plugin_name("storage", "auto"),
+    metavar="NAME",
+    help="Reads the files; auto: by their ending. [default: auto]",
+)
+@click.option(
+    "--device",
+    type=plugin_name("device", "auto"),
+    metavar="NAME",
+    help="Trains; auto says what it chose and why. [default: auto]",
+)
+@click.option(
+    "--epochs", type=int, metavar="N", help="Passes over the training pairs. [default: 8]"
+)
+@click.option(
+    "--steps", type=int, metavar="N", help="Stop after N optimizer steps. [default: all epochs]"
+)
+@click.option(
+    "--batch-size",
+    type=NumberOrAuto(),
+    metavar="N|auto",
+    help="Samples per micro-batch. [default: auto]",
+)
+@click.option(
+    "--accum", type=int, metavar="N", help="Micro-batches per optimizer step. [default: 1]"
+)
+@click.option(
+    "--lr", type=float, metavar="X", help="Learning rate after the warm-up. [default: 0.001]"
+)
+@click.option("--seed", type=int, metavar="N", help="Of weights, order and negatives. [default: 0]")
+@click.option(
+    "--threads",
+    type=NumberOrAuto(),
+    metavar="N|auto",
+    help="CPU threads; auto: the physical cores. [default: auto]",
+)
+@click.option(
+    "--memory-bank",
+    type=NumberOrAuto(),
+    metavar="N|auto",
+    help="Earlier documents kept as negatives; 0: none. [default: auto]",
+)
+@click.option(
+    "--precision",
+    type=choice("precision", "fp32", "bf16", "auto"),
+    metavar="fp32|bf16|auto",
+    help="Of the towers. [default: auto]",
+)
+@click.option(
+    "--isolation",
+    type=choice("isolation", "process", "none"),
+    metavar="process|none",
+    help="Where the miner runs. [default: process]",
+)
+@click.option(
+    "--init",
+    type=PATH,
+    metavar="FILE",
+    help="Safetensors file the towers start from. [default: fresh weights]",
+)
+@set_option
+@click.option("--resume", type=PATH, metavar="DIR", help="Continue this run; same as ttf resume.")
+@click.option(
+    "--plan",
+    is_flag=True,
+    help="Print what would happen, with predicted memory and time, and stop.",
+)
+@json_option
+def command(
+    run_toml: Path | None,
+    out: Path | None,
+    sets: tuple[str, ...],
+    resume: Path | None,
+    plan: bool,
+    as_json: bool,
+    **flags: Any,
+) -> int:
+    """Train towers on your pairs; without data, on a built-in demo set.
+
+    Prints the summary on standard output and writes everything to the run's folder.
+    """
+    given = {f"--{name.replace('_', '-')}": v for name, v in flags.items() if v is not None}
+    if resume is not None:
+        _refuse_beside_resume(run_toml, out, sets, plan, given)
+        return _resume(resume, as_json)
+    from ttf.config.resolve import resolve
+
+    resolved = resolve(run_toml, sets, given)
+    for note in resolved.notes:
+        say(f"note: {note}")
+    from ttf import api
+
+    if plan:
+        predicted = api.plan_resolved(resolved)
+        if as_json:
+            emit_json(predicted.to_json())
+        else:
+            show(predicted.text())
+        next_command(_again(run_toml, out, sets, given))
+        return 0
+    return report_run(api.train_resolved(resolved, out, json=as_json), as_json)
+
+
+def _resume(run_dir: Path, as_json: bool) -> int:
+    from ttf import api
+
+    return report_run(api.resume_run(run_dir, json=as_json), as_json)
+
+
+def _refuse_beside_resume(
+    run_toml: Path | None,
+    out: Path | None,
+    sets: tuple[str, ...],
+    plan: bool,
+    given: dict[str, Any],
+) -> None:
+    """A run goes on with the configuration it was started with."""
+    others = [*map(str, [run_toml] if run_toml else []), *(["--out"] if out else [])]
+    others += [*(["--set"] if sets else []), *(["--plan"] if plan else []), *given]
+    if others:
+        raise ConfigError(
+            f"--resume continues a run as it was configured; it goes with no {', '.join(others)}.",
+            hint="To change something, start a new run from the folder's run.toml: "
+            "ttf train RUN_DIR/run.toml --out NEW_DIR, with your flags.",
+        )
+
+
+def _again(
+    run_toml: Path | None, out: Path | None, sets: tuple[str, ...], given: dict[str, Any]
+) -> str:
+    """The command line of this run, without --plan."""
+    words = ["ttf train", *([quoted(run_toml)] if run_toml else [])]
+    words += [f"{flag} {quoted(str(value))}" for flag, value in given.items()]
+    words += [f"--set {quoted(text)}" for text in sets]
+    words += [f"--out {quoted(out)}"] if out else []
+    return " ".join(words)
