@@ -141,7 +141,7 @@ class Loader:
                     self._put(MicroBatch(start=start, stop=stop, queries=queries))
                     if self._closing.is_set():
                         return
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever iterates
             self._put(error)
 
     def _put(self, item: Any) -> None:

@@ -1,0 +1,90 @@
+"""The training loop. What happens in what order; how each thing is done lies elsewhere.
+
+Everything a verb needs is in `Training`; who listens is in `Events`. A run that is continued enters
+at the step its checkpoint names and takes the same path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ttf.contracts import EvalRecord, StepRecord
+from ttf.data.loader import DrawNegatives, Loader
+from ttf.data.order import Order
+from ttf.step import Stepper
+from ttf.stopwatch import Stopwatch
+
+
+class Events(Protocol):
+    """What the loop tells the world, in the order it happens."""
+
+    def stepped(self, record: StepRecord) -> None:
+        """After every optimizer step; may save a checkpoint."""
+        ...
+
+    def evaluated(self, record: EvalRecord) -> bool:
+        """After every evaluation; True ends the training early. Raises GateNotMet."""
+        ...
+
+    def raise_if_asked_to_stop(self) -> None:
+        """At step boundaries only: the state can be saved and continued from there."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Training:
+    """A run in motion; `step` is the number of optimizer steps done."""
+
+    step: int
+    total_steps: int
+    order: Order
+    stepper: Stepper
+    learning_rate: Callable[[int], float]
+    negatives_from: Callable[[int], tuple[DrawNegatives | None, int]]
+    """(how to draw, the step until which that holds); mines if a refresh is due."""
+    load: Callable[[int, int, DrawNegatives | None], Loader]
+    evaluate: Callable[[int], EvalRecord]
+    evaluation_due: Callable[[int], bool]
+
+
+def train(run: Training, events: Events) -> None:
+    """Trains from `run.step` to the end, or until an event ends it."""
+    if run.step == 0:
+        events.evaluated(run.evaluate(0))
+    while run.step < run.total_steps:
+        events.raise_if_asked_to_stop()
+        draw, until = run.negatives_from(run.step)
+        with run.load(run.step, until, draw) as loader:
+            if _train_window(run, events, loader):
+                return
+
+
+def _train_window(run: Training, events: Events, loader: Loader) -> bool:
+    """The steps of one refresh window; True if training is to end early."""
+    clock = Stopwatch()
+    for head, micro_batches in loader:
+        clock.lap("data")
+        lr = run.learning_rate(run.step)
+        result = run.stepper(head, clock.timed("data", micro_batches), lr)
+        run.step += 1
+        clock.lap("compute")
+        seconds, shares = clock.take()
+        events.stepped(
+            StepRecord(
+                step=run.step,
+                epoch=run.order.epoch_of(run.step - 1),
+                loss=result.loss,
+                lr=lr,
+                grad_norm=result.grad_norm,
+                samples_per_s=len(head.rows) / seconds,
+                seconds=seconds,
+                extra={"mined": head.num_mined / len(head.rows), **shares},
+            )
+        )
+        if run.evaluation_due(run.step) and events.evaluated(run.evaluate(run.step)):
+            return True
+        events.raise_if_asked_to_stop()
+        clock.restart()
+    return False

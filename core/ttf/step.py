@@ -1,0 +1,220 @@
+"""One optimizer step: micro-batches through the towers and the one loss, then the weights move.
+
+Every micro-batch sees the candidates of the whole step, so how a step is cut changes rounding only.
+Dropout is seeded by (seed, step): a step's numbers do not depend on what ran before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ttf.bank import Columns, MemoryBank
+from ttf.config.schema import LossConfig
+from ttf.contracts import DevicePolicy, Precision
+from ttf.data.dataset import Dataset, Split
+from ttf.data.loader import MicroBatch, StepHead
+from ttf.documents import Documents
+from ttf.errors import BadData, NumericFailure
+from ttf.evaluate import raise_if_inputs_not_finite
+from ttf.gradcache import cached_step
+from ttf.keyed import key
+from ttf.loss import info_nce
+from ttf.model import TwoTower
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    loss: float
+    grad_norm: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSettings:
+    loss: LossConfig
+    seed: int
+    clip: float
+    grad_cache: bool
+
+
+class Stepper:
+    """Owns what one optimizer step touches: towers, optimizer, memory bank."""
+
+    def __init__(
+        self,
+        *,
+        model: TwoTower,
+        optimizer: torch.optim.Optimizer,
+        bank: MemoryBank,
+        documents: Documents,
+        data: Dataset,
+        policy: DevicePolicy,
+        precision: Precision,
+        settings: StepSettings,
+    ) -> None:
+        self.model, self.optimizer, self.bank = model, optimizer, bank
+        self._documents, self._data = documents, data
+        self._policy, self._precision, self._settings = policy, precision, settings
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def __call__(
+        self, head: StepHead, micro_batches: Iterator[MicroBatch], lr: float
+    ) -> StepResult:
+        self.model.train()
+        torch.manual_seed(key(self._settings.seed, "dropout", head.step))
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        if self._settings.grad_cache:
+            losses_S, docs_KD = self._cached(head, list(micro_batches))
+        else:
+            losses_S, docs_KD = self._accumulated(head, micro_batches)
+        loss = float(losses_S.mean())
+        norm = float(
+            torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
+        )
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._explain(head, losses_S, norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._commit(head, docs_KD)
+        self._policy.synchronize()
+        return StepResult(loss=loss, grad_norm=norm)
+
+    def _accumulated(
+        self, head: StepHead, micro_batches: Iterable[MicroBatch]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        docs_KD = self._documents.encode(head.docs)
+        # Documents are encoded once; their gradient gathers at a leaf, then goes through at once.
+        leaf_KD = docs_KD.detach().requires_grad_() if docs_KD.requires_grad else docs_KD
+        columns = self._columns(head, leaf_KD)
+        losses = []
+        for micro in micro_batches:
+            q_BD = self._encode(micro)
+            loss_B = self._loss(q_BD, columns, micro.start, micro.stop)
+            (loss_B.sum() / len(head.rows)).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss_B.detach())
+        if docs_KD.requires_grad:
+            assert leaf_KD.grad is not None
+            docs_KD.backward(leaf_KD.grad)  # type: ignore[no-untyped-call]
+        return torch.cat(losses), docs_KD.detach()
+
+    def _cached(
+        self, head: StepHead, micro_batches: list[MicroBatch]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._documents.fixed:
+            docs_KD = self._documents.encode(head.docs)
+            columns = self._columns(head, docs_KD)
+
+            def fixed_loss(q_SD: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
+                return self._loss(q_SD, columns, 0, len(head.rows))
+
+            losses = cached_step(micro_batches, self._encode, None, fixed_loss, self._policy)
+            return losses, docs_KD
+        slices = np.array_split(np.arange(len(head.doc_ids)), len(micro_batches))
+        docs: list[torch.Tensor] = []
+
+        def loss(q_SD: torch.Tensor, d_KD: torch.Tensor | None) -> torch.Tensor:
+            assert d_KD is not None
+            docs.append(d_KD.detach())
+            return self._loss(q_SD, self._columns(head, d_KD), 0, len(head.rows))
+
+        losses = cached_step(
+            list(zip(micro_batches, slices, strict=True)),
+            lambda chunk: self._encode(chunk[0]),
+            lambda chunk: self._documents.encode(head.docs[chunk[1]]),
+            loss,
+            self._policy,
+        )
+        return losses, docs[0]
+
+    def _encode(self, micro: MicroBatch) -> torch.Tensor:
+        x = self._policy.to_device(torch.from_numpy(micro.queries.x))
+        lengths = micro.queries.lengths
+        with self._policy.autocast(self._precision):
+            return self.model.encode_queries(
+                x, None if lengths is None else torch.from_numpy(lengths)
+            )
+
+    def _columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
+        return self.bank.columns(
+            head.doc_ids,
+            docs_KD,
+            head.targets,
+            head.known,
+            use_bank=head.step >= self._settings.loss.memory_bank_start,
+        )
+
+    def _loss(self, q_BD: torch.Tensor, columns: Columns, start: int, stop: int) -> torch.Tensor:
+        return info_nce(
+            q_BD,
+            columns.cand_ND,
+            columns.target_S[start:stop],
+            scale=self.model.temperature.scale(),
+            known_BP=columns.known_SP[start:stop],
+            dead_K=columns.dead_K,
+            symmetric=self._settings.loss.symmetric,
+        )
+
+    def _commit(self, head: StepHead, docs_KD: torch.Tensor) -> None:
+        """Only targets enter the bank: a document that is nobody's positive is no fair negative."""
+        targets = np.unique(head.targets)
+        place = torch.from_numpy(np.searchsorted(head.doc_ids, targets)).to(docs_KD.device)
+        self.bank.commit(targets, docs_KD[place], refresh=not self._documents.fixed)
+
+    def _explain(self, head: StepHead, losses_S: torch.Tensor, norm: float) -> None:
+        """Raises: bad data if an input is not finite, else a numeric failure naming the rows."""
+        train = self._data.train
+        raise_if_documents_not_finite(self._data, head)
+        wrong = (~torch.isfinite(losses_S)).nonzero().flatten().tolist()
+        for start in range(0, len(head.rows), 256):
+            rows = head.rows[start : start + 256]
+            raise_if_inputs_not_finite(train, rows, train.batch(rows).x)
+        names = _first_rows(train, head, wrong)
+        what = "loss" if wrong else "gradient"
+        raise NumericFailure(
+            f"The {what} of step {head.step + 1} is not finite (loss {float(losses_S.mean())}, "
+            f"gradient norm {norm}); the inputs are. Training rows of that batch: {names}.",
+            hint="The weights are as they were before this step. Try a smaller --lr, a larger "
+            "temperature (--set loss.temperature=0.1), or --precision fp32.",
+        )
+
+
+def raise_if_documents_not_finite(data: Dataset, head: StepHead) -> None:
+    wrong = np.flatnonzero(~np.isfinite(head.docs).all(axis=1))
+    if wrong.size:
+        raise BadData(
+            f"{data.bank.name}[{head.doc_ids[wrong[0]]}] in {data.bank.uri} is not finite.",
+            hint=f"See all of them: ttf data inspect --full {data.bank.uri}",
+        )
+
+
+def _first_rows(train: Split, head: StepHead, wrong: list[int]) -> str:
+    rows = train.keep[head.rows[wrong] if wrong else head.rows]
+    shown = ", ".join(str(r) for r in rows[:8])
+    return f"{shown} and {len(rows) - 8} more" if len(rows) > 8 else shown
+
+
+def make_optimizer(model: TwoTower, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    """AdamW; biases, norms and the temperature are not decayed."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=lr, fused=True)
+
+
+def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: float) -> float:
+    """The rate of a step, a pure function: linear warm-up, then cosine, linear or constant."""
+    warm = math.ceil(warmup * total)
+    if step < warm:
+        return peak * (step + 1) / warm
+    done = (step - warm) / max(1, total - warm)
+    if schedule == "cosine":
+        return peak * 0.5 * (1 + math.cos(math.pi * done))
+    return peak * (1 - done) if schedule == "linear" else peak
