@@ -1,0 +1,47 @@
+"""What every built-in tower's factory needs: availability, resolved options, sums of cost.
+
+Light: the standard library and `ttf` only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Literal
+
+from ttf.contracts import Availability, TowerShape
+from ttf.errors import ConfigError
+
+FLOAT_BYTES = 4
+
+Residual = Literal["auto", "none", "last", "mean", "weighted"]
+Skip = Literal["none", "last", "mean", "weighted"]
+
+
+def torch_availability() -> Availability:
+    if importlib.util.find_spec("torch") is None:
+        return Availability(ok=False, reason="torch is missing", fix="pip install torch")
+    return Availability(ok=True)
+
+
+def resolve_skip(tower: str, wanted: Residual, shape: TowerShape) -> Skip:
+    """Which input vector the output starts as; needs equal widths on both sides."""
+    if wanted == "none" or (wanted == "auto" and shape.in_dim != shape.out_dim):
+        return "none"
+    if shape.in_dim != shape.out_dim:
+        raise ConfigError(
+            f"The {tower} tower cannot add the {wanted} input vector (width {shape.in_dim}) to "
+            f"its output (width {shape.out_dim}): residual = '{wanted}' needs equal widths.",
+            hint="Set residual = 'auto' or 'none'.",
+        )
+    if not shape.sequence:
+        return "last"
+    return "weighted" if wanted == "auto" else wanted
+
+
+def pool_parameters(how: str, width: int, length: int) -> int:
+    """Parameters of `_modules.pooling.Pool`."""
+    return {"attention": width, "weighted": length}.get(how, 0)
+
+
+def linear_parameters(width_in: int, width_out: int, bias: bool = True) -> int:
+    return width_in * width_out + (width_out if bias else 0)

@@ -1,0 +1,90 @@
+"""What every tower module shares: its shape, its view of the input, its way out.
+
+Shapes: B samples, L steps, D width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ttf.errors import BadData
+
+
+class TowerModule(nn.Module):
+    """The attributes of `ttf.contracts.Tower`, and one reading of (B, D) or (B, L, D)."""
+
+    def __init__(
+        self, in_dim: int, out_dim: int, *, frozen: bool = False, identity: bool = False
+    ) -> None:
+        super().__init__()
+        self.in_dim = in_dim
+        self.out_dim = out_dim
+        self.frozen = frozen
+        self.identity = identity
+
+    def steps(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The input as (B, L, D) with padding zeroed; lengths only where some are short.
+
+        A (B, D) input is a sequence of one step.
+        """
+        if x.dim() not in (2, 3) or x.shape[-1] != self.in_dim:
+            raise BadData(
+                f"A tower for vectors of width {self.in_dim} was given an array of shape "
+                f"{tuple(x.shape)}; it takes (B, {self.in_dim}) or (B, L, {self.in_dim}).",
+                hint="Use the data this model was trained for, or train a new one.",
+            )
+        x_BLD = x[:, None, :] if x.dim() == 2 else x
+        if lengths is None or bool((lengths == x_BLD.shape[1]).all()):
+            return x_BLD, None
+        _check_lengths(lengths, *x_BLD.shape[:2])
+        lengths = lengths.to(x.device, torch.int64)
+        return x_BLD.masked_fill(padding(lengths, x_BLD.shape[1])[:, :, None], 0.0), lengths
+
+
+def padding(lengths_B: Tensor, length: int) -> Tensor:
+    """(B, L), True where a step is padding."""
+    return torch.arange(length, device=lengths_B.device) >= lengths_B[:, None]
+
+
+def _check_lengths(lengths: Tensor, batch: int, length: int) -> None:
+    if lengths.shape != (batch,):
+        raise BadData(
+            f"Lengths of shape {tuple(lengths.shape)} do not fit {batch} sequences.",
+            hint="Give one length per sequence.",
+        )
+    wrong = torch.nonzero((lengths < 1) | (lengths > length)).flatten()
+    if len(wrong):
+        row = int(wrong[0])
+        raise BadData(
+            f"Row {row} of the batch has length {int(lengths[row])}; a sequence of {length} "
+            f"steps has between 1 and {length} valid ones.",
+            hint="Check len_train and len_val: `ttf data inspect` shows their range.",
+        )
+
+
+class Head(nn.Module):
+    """From the pooled state to the output: a projection, or a gain where there is none.
+
+    With `at_zero` it starts as 0, so that a residual output starts as its input vector.
+    """
+
+    def __init__(self, width: int, out_dim: int, *, project: bool, at_zero: bool) -> None:
+        super().__init__()
+        self.projection = nn.Linear(width, out_dim) if project else None
+        self.gain = nn.Parameter(torch.zeros(())) if at_zero and not project else None
+        if self.projection is not None and at_zero:
+            zero_(self.projection)
+
+    def forward(self, state_BD: Tensor) -> Tensor:
+        if self.projection is not None:
+            out: Tensor = self.projection(state_BD)
+            return out
+        return state_BD if self.gain is None else state_BD * self.gain
+
+
+def zero_(layer: nn.Linear) -> None:
+    """Sets a layer to zero, in place."""
+    nn.init.zeros_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)

@@ -1,0 +1,52 @@
+"""The identity tower: the vectors are good as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ttf import hookimpl, option
+from ttf.contracts import Availability, TowerCost, TowerFactory, TowerShape
+from ttf.errors import ConfigError
+from ttf_towers._common import torch_availability
+
+if TYPE_CHECKING:
+    from ttf_towers._modules.vector import IdentityTower
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityOptions:
+    pool: Literal["mean", "last"] = option("mean", "which vector stands for a sequence")
+
+
+class IdentityFactory:
+    name = "identity"
+    options_type = IdentityOptions
+
+    def availability(self) -> Availability:
+        return torch_availability()
+
+    def estimate(self, shape: TowerShape, options: IdentityOptions) -> TowerCost:
+        _check(shape)
+        work = shape.length * shape.in_dim if shape.sequence else 0
+        return TowerCost(parameters=0, activation_bytes=0, forward_flops=work)
+
+    def create(self, shape: TowerShape, options: IdentityOptions) -> IdentityTower:
+        from ttf_towers._modules.vector import IdentityTower
+
+        _check(shape)
+        return IdentityTower(shape, options.pool)
+
+
+def _check(shape: TowerShape) -> None:
+    if shape.in_dim != shape.out_dim:
+        raise ConfigError(
+            f"The identity tower returns vectors of width {shape.in_dim}, but the other side "
+            f"has width {shape.out_dim}.",
+            hint="Choose the linear tower for this side: it can change the width.",
+        )
+
+
+@hookimpl
+def ttf_tower(name: str) -> TowerFactory | None:
+    return IdentityFactory() if name == "identity" else None

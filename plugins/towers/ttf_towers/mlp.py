@@ -1,0 +1,80 @@
+"""The MLP tower: hidden layers beside a residual, starting as the identity where widths agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ttf import hookimpl, option
+from ttf.contracts import Availability, TowerCost, TowerFactory, TowerShape
+from ttf_towers._common import (
+    FLOAT_BYTES,
+    linear_parameters,
+    pool_parameters,
+    torch_availability,
+)
+
+if TYPE_CHECKING:
+    from ttf_towers._modules.vector import MlpTower
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpOptions:
+    hidden: int = option(1024, "width of the hidden layers", ge=1)
+    layers: int = option(1, "hidden layers", ge=1, le=64)
+    dropout: float = option(0.5, "share of hidden values dropped in training", ge=0, lt=1)
+    activation: Literal["gelu", "relu", "silu", "tanh"] = option(
+        "gelu", "the function after each hidden layer"
+    )
+    norm: bool = option(True, "layer-normalise what the hidden layers see")
+    residual: Literal["auto", "none"] = option(
+        "auto", "auto: start as the identity where widths agree"
+    )
+    pool: Literal["mean", "last", "first", "max", "weighted"] = option(
+        "weighted",
+        "how a sequence becomes one vector; weighted: learned weight per age of a step, and the "
+        "hidden layers see the last and the mean vector as well",
+    )
+
+    def summaries(self, shape: TowerShape) -> int:
+        """How many vectors per sample the hidden layers see."""
+        return 3 if shape.sequence and self.pool == "weighted" else 1
+
+
+class MlpFactory:
+    name = "mlp"
+    options_type = MlpOptions
+
+    def availability(self) -> Availability:
+        return torch_availability()
+
+    def estimate(self, shape: TowerShape, options: MlpOptions) -> TowerCost:
+        pool = pool_parameters(options.pool, shape.in_dim, shape.length) if shape.sequence else 0
+        seen = shape.in_dim * options.summaries(shape)
+        matrices = (
+            seen * options.hidden
+            + (options.layers - 1) * options.hidden**2
+            + options.hidden * shape.out_dim
+        )
+        # per hidden layer: before and after the activation, the dropped values, their mask
+        per_layer = (3 if options.dropout else 2) * options.hidden * FLOAT_BYTES
+        kept = seen + (shape.length * shape.in_dim if pool else 0)
+        return TowerCost(
+            parameters=pool
+            + linear_parameters(seen, options.hidden)
+            + (options.layers - 1) * linear_parameters(options.hidden, options.hidden)
+            + linear_parameters(options.hidden, shape.out_dim),
+            activation_bytes=kept * FLOAT_BYTES + options.layers * per_layer,
+            forward_flops=2 * matrices + 4 * shape.length * shape.in_dim,
+        )
+
+    def create(self, shape: TowerShape, options: MlpOptions) -> MlpTower:
+        from ttf_towers._modules.vector import MlpTower
+
+        residual = options.residual == "auto" and shape.in_dim == shape.out_dim
+        return MlpTower(shape, options, residual)
+
+
+@hookimpl
+def ttf_tower(name: str) -> TowerFactory | None:
+    return MlpFactory() if name == "mlp" else None

@@ -1,0 +1,111 @@
+"""The GRU and LSTM towers: the steps of a sequence read in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ttf import hookimpl, option
+from ttf.contracts import Availability, TowerCost, TowerFactory, TowerShape
+from ttf.errors import ConfigError
+from ttf_towers._common import (
+    FLOAT_BYTES,
+    linear_parameters,
+    pool_parameters,
+    resolve_skip,
+    torch_availability,
+)
+
+if TYPE_CHECKING:
+    from ttf_towers._common import Skip
+    from ttf_towers._modules.recurrent import RecurrentTower
+
+GATES = {"gru": 3, "lstm": 4}
+KEPT = {"gru": 8, "lstm": 18}
+"""Values kept for backward, in hidden widths per step and direction (measured, torch 2.13)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentOptions:
+    hidden: int = option(256, "width of the hidden state, per direction", ge=1)
+    layers: int = option(1, "recurrent layers", ge=1, le=64)
+    bidirectional: bool = option(True, "read the sequence in both directions")
+    dropout: float = option(
+        0.1, "share of values dropped between layers and before the output", ge=0, lt=1
+    )
+    pool: Literal["last", "mean", "max", "attention"] = option(
+        "mean", "how steps become one vector; last: each direction's final state"
+    )
+    residual: Literal["auto", "none", "last", "mean", "weighted"] = option(
+        "auto",
+        "input vector that the output starts as; weighted: learned weight per age of a step; "
+        "auto: weighted where widths agree",
+    )
+    norm: bool = option(True, "layer-normalise the input vectors")
+    project: bool = option(
+        True, "a linear layer to the output; false: none, where the widths agree"
+    )
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def width(self) -> int:
+        """Width of the pooled state."""
+        return self.hidden * self.directions
+
+
+class RecurrentFactory:
+    """Makes GRU or LSTM towers, by name."""
+
+    options_type = RecurrentOptions
+
+    def __init__(self, name: Literal["gru", "lstm"]) -> None:
+        self.name: str = name
+        self._cell = name
+
+    def availability(self) -> Availability:
+        return torch_availability()
+
+    def estimate(self, shape: TowerShape, options: RecurrentOptions) -> TowerCost:
+        skip = self._resolve(shape, options)
+        widths = [shape.in_dim, *[options.width] * (options.layers - 1)]
+        gates = GATES[self.name] * options.hidden
+        cells = options.directions * sum(gates * (w + options.hidden) for w in widths)
+        biases = options.directions * options.layers * 2 * gates
+        head = linear_parameters(options.width, shape.out_dim)
+        if not options.project:
+            head = 1 if skip != "none" else 0
+        states = KEPT[self.name] * options.width * options.layers
+        return TowerCost(
+            parameters=cells
+            + biases
+            + head
+            + pool_parameters(options.pool, options.width, shape.length)
+            + pool_parameters(skip, shape.in_dim, shape.length),
+            activation_bytes=FLOAT_BYTES * shape.length * (2 * shape.in_dim + states),
+            forward_flops=2 * shape.length * cells + 2 * head,
+        )
+
+    def create(self, shape: TowerShape, options: RecurrentOptions) -> RecurrentTower:
+        from ttf_towers._modules.recurrent import RecurrentTower
+
+        return RecurrentTower(shape, self._cell, options, self._resolve(shape, options))
+
+    def _resolve(self, shape: TowerShape, options: RecurrentOptions) -> Skip:
+        if not options.project and options.width != shape.out_dim:
+            raise ConfigError(
+                f"The {self.name} tower's state has width {options.width} (hidden "
+                f"{options.hidden} x {options.directions} directions), but the other side has "
+                f"width {shape.out_dim}, and project = false leaves no layer between them.",
+                hint="Set project = true, or a hidden width that fits.",
+            )
+        return resolve_skip(self.name, options.residual, shape)
+
+
+@hookimpl
+def ttf_tower(name: str) -> TowerFactory | None:
+    if name == "gru":
+        return RecurrentFactory("gru")
+    return RecurrentFactory("lstm") if name == "lstm" else None
