@@ -288,6 +288,8 @@ class Precision:
 class DevicePolicy(Protocol):
     """Owns everything device-specific; created once, before torch is imported."""
 
+    constant_shapes: bool
+    """Tensors must keep their shapes from step to step (graph caches, known bugs)."""
     name: str
     """The concrete device ("cpu"), also where "auto" was asked for."""
     reason: str

@@ -32,6 +32,7 @@ class CpuPolicy:
     """Host memory is device memory: nothing to move, to wait for or to clear."""
 
     name = "cpu"
+    constant_shapes = False
 
     def __init__(self, options: CpuOptions, threads: int | None) -> None:
         self.options = options

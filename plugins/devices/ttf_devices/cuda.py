@@ -37,6 +37,7 @@ class CudaPolicy:
     """One GPU. `backend` stands for the module `torch.cuda`; tests pass another object."""
 
     name = "cuda"
+    constant_shapes = False
 
     def __init__(self, options: CudaOptions, threads: int | None, backend: Any = None) -> None:
         self.options = options

@@ -43,6 +43,7 @@ class MpsPolicy:
     """
 
     name = "mps"
+    constant_shapes = True
 
     def __init__(self, options: MpsOptions, threads: int | None, backend: Any = None) -> None:
         self.options = options
