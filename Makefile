@@ -1,0 +1,62 @@
+# Each recipe sets up what it needs: a virtual environment in .venv with the versions of
+# constraints.txt, made anew when pyproject.toml or constraints.txt changes.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
+
+.PHONY: train test lint types layers bench format docs clean
+.DEFAULT_GOAL := test
+
+# Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
+# Two minutes on two cores. Options: make train ARGS="--seed 1 --tower lstm"
+train: $(STAMP)
+	$(BIN)/ttf train $(ARGS)
+
+# Everything CI runs: lint, types, layers, then the suite on two processes (under ten minutes).
+# One file: make test ARGS=tests/cli
+test: lint types layers
+	$(BIN)/pytest -n 2 $(ARGS)
+
+# Style, likely bugs and spelling; changes nothing.
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/codespell core plugins tests docs *.md Makefile
+
+# mypy --strict over core, plugins, tests and benchmarks.
+types: $(STAMP)
+	$(BIN)/mypy
+
+# The core imports no plugin, plugin kinds do not import one another.
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+# All benchmarks, one after another; takes as long as their headers say.
+bench: $(STAMP)
+	set -e; for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python "$$file"; done
+
+# Rewrite files to the house style, with safe fixes.
+format: $(STAMP)
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+# docs/cli.md from the commands' own help.
+docs: $(STAMP)
+	$(BIN)/python docs/make_cli.py
+
+# Remove the environment and every cache; runs/ stays.
+clean:
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find core plugins tests -name __pycache__ -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"Python 3.11 or later is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev || { \
+	  echo "The installation failed. If hnswlib did not build: it is compiled on your machine and" >&2; \
+	  echo "needs a C++ compiler and Python's headers. Debian, Ubuntu: apt-get install g++ python3-dev;" >&2; \
+	  echo "Fedora: dnf install gcc-c++ python3-devel; macOS: xcode-select --install." >&2; exit 1; }
+	@touch $@
