@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
-from pathlib import Path
+from io import FileIO
 from typing import Final
 
 from ttf.memory._types import TreeMemory
 
-PROC: Final = Path("/proc")
 GONE = (FileNotFoundError, ProcessLookupError)
 ROLLUP_DUTY: Final = 2000
 """smaps_rollup walks every mapped page (33 ms with 11 GB mapped): it is read again only after
@@ -62,19 +62,17 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process; none where it is gone."""
-    try:
-        tasks = list((PROC / str(pid) / "task").iterdir())
-    except GONE:
-        return []
+    """The direct children of a process, whichever of its threads started them."""
     found: list[int] = []
-    for task in tasks:
-        try:
-            found.extend(int(child) for child in (task / "children").read_bytes().split())
-        except GONE:
-            # A thread that ended just now, or a kernel without CONFIG_PROC_CHILDREN.
-            if task.exists():
-                return _children_by_parent(pid)
+    try:
+        with os.scandir(f"/proc/{pid}/task") as tasks:
+            names = [task.name for task in tasks]
+        for name in names:
+            found.extend(map(int, _read(f"/proc/{pid}/task/{name}/children").split()))
+    except GONE:
+        # The process or one of its threads has just ended, or the kernel lacks
+        # CONFIG_PROC_CHILDREN.
+        return _children_by_parent(pid)
     return found
 
 
@@ -90,7 +88,7 @@ def _children_by_parent(pid: int) -> list[int]:
 def status(pid: int) -> tuple[int, int, int] | None:
     """RssAnon, RssShmem, RssFile in bytes; None for a process that has ended."""
     try:
-        text = (PROC / str(pid) / "status").read_bytes()
+        text = _read(f"/proc/{pid}/status")
     except GONE:
         return None
     start = text.find(b"RssAnon:")
@@ -107,12 +105,18 @@ def pss_shmem(pid: int, whole: int) -> int:
     `whole` (all of it) where the kernel will not tell: that is too much rather than too little.
     """
     try:
-        text = (PROC / str(pid) / "smaps_rollup").read_text()
+        text = _read(f"/proc/{pid}/smaps_rollup")
     except GONE:
         return 0
     except PermissionError:
         return whole
     for line in text.splitlines():
-        if line.startswith("Pss_Shmem:"):
+        if line.startswith(b"Pss_Shmem:"):
             return int(line.split()[1]) << 10
     return whole
+
+
+def _read(path: str) -> bytes:
+    # Four times as fast as pathlib, and this runs several times a second beside the training.
+    with FileIO(path) as file:
+        return file.readall()
