@@ -1,0 +1,104 @@
+"""Zarr arrays read through the zarr library: compressed, chunked otherwise, or far away."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.data.vectors import checked_ids, checked_out, checked_span, numpy_dtype
+from ttf.errors import BadData, PluginUnavailable, TtfError
+from ttf_storage.zarr_store import INSTALL
+
+_SAMPLED_ROWS: Final = 16
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Whatever zarr, its codecs or a remote store raise becomes BadData with their words."""
+    try:
+        yield
+    except (TtfError, MemoryError):
+        raise
+    except Exception as error:  # zarr's own classes, codecs', file systems' and servers'
+        reason = str(error).strip().splitlines() or [""]
+        raise BadData(
+            f"{where}: zarr could not read it ({type(error).__name__}: {reason[0][:300]}).",
+            hint="Check the address and the store; 'ttf data verify' reads all of it.",
+        ) from error
+
+
+def open_node(uri: str) -> Any:
+    """The zarr group or array at a path or URL."""
+    if importlib.util.find_spec("zarr") is None:
+        raise PluginUnavailable(
+            f"{uri} can only be read through the zarr library, which is not installed.",
+            hint=INSTALL,
+        )
+    import zarr
+
+    with explained(uri):
+        return zarr.open(uri, mode="r")
+
+
+class IndirectRows:
+    """Rows through zarr's orthogonal selection, each distinct row fetched once."""
+
+    def __init__(self, name: str, uri: str, array: Any, dtype: DType, digest: str | None) -> None:
+        self.name, self.uri = name, uri
+        self.shape: tuple[int, ...] = tuple(array.shape)
+        self.dtype: DType = dtype
+        self._array = array
+        self._digest = digest
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
+        if into.size:
+            # Sorted and distinct: some versions of zarr return other rows otherwise (#4203).
+            distinct, places = np.unique(rows, return_inverse=True)
+            rest = (slice(None),) * (len(self.shape) - 1)
+            with explained(f"{self.uri}: the array {self.name!r}"):
+                found = self._array.get_orthogonal_selection((distinct, *rest))
+            into[...] = self._as_stored(found)[places]
+        return into
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, self.shape[0], self.name)
+        into = checked_out(out, (stop - start, *self.shape[1:]), self.dtype, self.name)
+        if into.size:
+            with explained(f"{self.uri}: the array {self.name!r}"):
+                into[...] = self._as_stored(self._array[start:stop])
+        return into
+
+    def fingerprint(self) -> str:
+        """Of the files where they are local, else of the metadata and a sample of rows."""
+        if self._digest is None:
+            about = json.dumps(self._array.metadata.to_dict(), sort_keys=True, default=str)
+            digest = hashlib.blake2b(about.encode(), digest_size=16)
+            rows = self.shape[0]
+            sample = np.linspace(0, max(0, rows - 1), min(rows, _SAMPLED_ROWS)).astype(np.int64)
+            digest.update(self.gather(sample).tobytes())
+            self._digest = digest.hexdigest()
+        return self._digest
+
+    def _as_stored(self, found: Any) -> NDArray[Any]:
+        return np.asarray(found).astype(numpy_dtype(self.dtype), copy=False)
+
+
+def check_all_written(array: Any, where: str) -> None:
+    """For stores whose files cannot be listed here: a chunk that is not there is bad data."""
+    with explained(where):
+        written, all_chunks = array.nchunks_initialized, array.nchunks
+    if written < all_chunks:
+        raise BadData(
+            f"{where}: {all_chunks - written} of {all_chunks} chunks were never written.",
+            hint="Copy the store again, or write it with 'array.write_empty_chunks' set.",
+        )

@@ -1,0 +1,239 @@
+"""What zarr.json (v3) or .zarray (v2) says of an array, and whether its chunks can be mapped."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ttf.contracts import DType
+from ttf.data.vectors import DTYPES
+from ttf.errors import BadData
+
+_TOO_LARGE: Final = 1 << 48
+_INDEX_CODECS: Final = ({"bytes"}, {"bytes", "crc32c"})
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """Where a shard keeps its index."""
+
+    at_end: bool
+    checksum: bool
+
+
+@dataclass(frozen=True)
+class ArrayMeta:
+    """An array as its metadata declares it; `plain` where its bytes lie as numpy holds them."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    marker: str | None
+    """'bfloat16' where an attribute says that uint16 stands for it."""
+    files: tuple[int, ...]
+    """The extent of what one file holds: a shard, or a chunk where there are no shards."""
+    chunks: tuple[int, ...]
+    index: ShardIndex | None
+    stored: str
+    plain: bool
+    prefix: str
+    separator: str
+    raw: bytes
+
+    @property
+    def by_rows(self) -> bool:
+        """Every chunk holds whole rows."""
+        return self.plain and len(self.shape) > 0 and self.chunks[1:] == self.shape[1:]
+
+    def file_keys(self) -> Iterator[tuple[tuple[int, ...], str]]:
+        """Grid position and relative path of every file that must be there."""
+        grid = [-(-n // f) for n, f in zip(self.shape, self.files, strict=True)]
+        for number in range(math.prod(grid)):
+            position, rest = [], number
+            for extent in reversed(grid):
+                rest, along = divmod(rest, extent)
+                position.append(along)
+            position.reverse()
+            yield tuple(position), self.prefix + self.separator.join(map(str, position))
+
+
+def find_arrays(root: Path) -> dict[str, Path]:
+    """The arrays of a local group by name; a lone array is called 'vectors'."""
+    if _array_file(root) is not None:
+        return {"vectors": root}
+    if not any((root / mark).is_file() for mark in ("zarr.json", ".zgroup")):
+        raise BadData(
+            f"{root} is no zarr group: it has neither zarr.json nor .zgroup.",
+            hint="Check the path; a copy may have left out the hidden files.",
+        )
+    return {p.name: p for p in sorted(root.iterdir()) if p.is_dir() and _array_file(p) is not None}
+
+
+def read_meta(folder: Path, where: str) -> ArrayMeta:
+    """Raises BadData where the metadata is damaged."""
+    path = _array_file(folder)
+    assert path is not None, folder
+    try:
+        raw = path.read_bytes()
+        values = json.loads(raw)
+        if path.name == "zarr.json":
+            return _version_3(values, raw)
+        extra = folder / ".zattrs"
+        return _version_2(values, raw, json.loads(extra.read_bytes()) if extra.exists() else {})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadData(
+            f"{where}: {path.name} is truncated or damaged ({type(error).__name__}: {error}).",
+            hint="Write or copy the store again.",
+        ) from error
+
+
+def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> DType:
+    """The stored dtype in the contract's terms, or BadData with the line that converts."""
+    if marker == "bfloat16" and name in ("uint16", "bfloat16"):
+        return "bfloat16"
+    if marker not in (None, name):
+        raise BadData(f"{where} is marked as {marker!r}, but it holds {name}.")
+    if name not in DTYPES:
+        raise BadData(
+            f"{where} holds {name}; known are float32, float16, bfloat16, int32, int64 and uint8.",
+            hint=f"Rewrite it: {convert}",
+        )
+    return name
+
+
+def _array_file(folder: Path) -> Path | None:
+    """The metadata file of an array, None where the folder is none."""
+    legacy = folder / ".zarray"
+    if legacy.is_file():
+        return legacy
+    path = folder / "zarr.json"
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return path  # damaged: read_meta says so, with the array's name
+    group = isinstance(values, dict) and values.get("node_type") == "group"
+    return None if group else path
+
+
+def _version_3(values: Mapping[str, Any], raw: bytes) -> ArrayMeta:
+    shape, files = _extent(values["shape"]), _grid(values)
+    if len(files) != len(shape):
+        raise ValueError(f"chunks {files} do not fit the shape {shape}")
+    names, plain, index, chunks = _codecs(values["codecs"], files)
+    if values.get("storage_transformers"):
+        plain = False
+    prefix, separator = _key_encoding(values.get("chunk_key_encoding", {"name": "default"}))
+    dtype = values["data_type"]
+    return ArrayMeta(
+        shape=shape,
+        dtype=dtype if isinstance(dtype, str) else str(dtype.get("name")),
+        marker="bfloat16" if dtype == "bfloat16" else _marker(values.get("attributes") or {}),
+        files=files,
+        chunks=chunks,
+        index=index,
+        stored=names or "stored",
+        plain=plain,
+        prefix=prefix,
+        separator=separator,
+        raw=raw,
+    )
+
+
+def _version_2(values: Mapping[str, Any], raw: bytes, attributes: Mapping[str, Any]) -> ArrayMeta:
+    shape, chunks = _extent(values["shape"]), _extent(values["chunks"], least=1)
+    if len(chunks) != len(shape):
+        raise ValueError(f"chunks {chunks} do not fit the shape {shape}")
+    dtype = np.dtype(values["dtype"] if isinstance(values["dtype"], str) else "V1")
+    compressor, filters = values.get("compressor"), values.get("filters")
+    plain = not compressor and not filters and values.get("order", "C") == "C"
+    return ArrayMeta(
+        shape=shape,
+        dtype=dtype.name,
+        marker=_marker(attributes),
+        files=chunks,
+        chunks=chunks,
+        index=None,
+        stored=str(compressor["id"]) if compressor else "stored",
+        plain=plain and dtype.byteorder != ">",
+        prefix="",
+        separator=str(values.get("dimension_separator") or "."),
+        raw=raw + json.dumps(attributes, sort_keys=True).encode(),
+    )
+
+
+def _grid(values: Mapping[str, Any]) -> tuple[int, ...]:
+    grid = values["chunk_grid"]
+    if grid["name"] != "regular":
+        raise ValueError(f"chunk grid {grid['name']!r} is not supported")
+    return _extent(grid["configuration"]["chunk_shape"], least=1)
+
+
+def _codecs(
+    given: Any, files: tuple[int, ...]
+) -> tuple[str, bool, ShardIndex | None, tuple[int, ...]]:
+    """Names of the compressors, whether the bytes lie plain, the index, the chunks in a file."""
+    codecs = [_codec(c) for c in given]
+    if len(codecs) == 1 and codecs[0][0] == "sharding_indexed":
+        options = codecs[0][1]
+        inner = [_codec(c) for c in options["codecs"]]
+        chunks = _extent(options["chunk_shape"], least=1)
+        if len(chunks) != len(files) or any(f % c for f, c in zip(files, chunks, strict=True)):
+            raise ValueError(f"chunks {chunks} do not divide shards {files}")
+        plain = _is_plain(inner) and options.get("index_location", "end") in ("end", "start")
+        return _compressors(inner), plain, _shard_index(options), chunks
+    return _compressors(codecs), _is_plain(codecs), None, files
+
+
+def _shard_index(options: Mapping[str, Any]) -> ShardIndex:
+    codecs = [_codec(c) for c in options["index_codecs"]]
+    names = [name for name, _ in codecs]
+    if set(names) not in _INDEX_CODECS or names[0] != "bytes" or not _is_plain(codecs[:1]):
+        raise ValueError(f"index codecs {names} are not supported")
+    return ShardIndex(options.get("index_location", "end") == "end", "crc32c" in names)
+
+
+def _codec(given: Any) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(given, str):
+        return given, {}
+    return str(given["name"]), given.get("configuration") or {}
+
+
+def _is_plain(codecs: list[tuple[str, Mapping[str, Any]]]) -> bool:
+    return (
+        len(codecs) == 1
+        and codecs[0][0] == "bytes"
+        and codecs[0][1].get("endian", "little") == "little"
+    )
+
+
+def _compressors(codecs: list[tuple[str, Mapping[str, Any]]]) -> str:
+    return "+".join(name for name, _ in codecs if name not in ("bytes", "transpose"))
+
+
+def _key_encoding(encoding: Any) -> tuple[str, str]:
+    name, options = _codec(encoding)
+    if name == "default":
+        separator = str(options.get("separator", "/"))
+        return f"c{separator}", separator
+    if name == "v2":
+        return "", str(options.get("separator", "."))
+    raise ValueError(f"chunk keys {name!r} are not supported")
+
+
+def _extent(values: Any, least: int = 0) -> tuple[int, ...]:
+    extent = tuple(values)
+    if any(type(n) is not int or not least <= n < _TOO_LARGE for n in extent):
+        raise ValueError(f"{list(extent)} is no shape")
+    return extent
+
+
+def _marker(attributes: Mapping[str, Any]) -> str | None:
+    marker = attributes.get("dtype")
+    return marker if isinstance(marker, str) else None

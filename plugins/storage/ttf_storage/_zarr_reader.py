@@ -1,0 +1,203 @@
+"""An open zarr group: for each array the straight way to its bytes, or the way through zarr."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.errors import ArrayMissing, BadData, TtfError, suggestion
+from ttf_storage._mapped import FileIdentity, check_identity
+from ttf_storage._zarr_files import ChunkFile, chunk_files
+from ttf_storage._zarr_indirect import IndirectRows, check_all_written, explained, open_node
+from ttf_storage._zarr_meta import ArrayMeta, contract_dtype, find_arrays, read_meta
+from ttf_storage._zarr_rows import DirectRows, files_digest
+
+_MOST_MAPPED_FILES: Final = 20_000
+"""Beyond it, a list of all files costs more than zarr's own way."""
+_BLOCK_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True)
+class ZarrStream:
+    """An array read once from front to back, of any numeric type."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    marker: str | None
+    blocks: Iterator[NDArray[Any]]
+
+
+class ZarrStore:
+    """Local groups are looked at file by file; others are left to zarr altogether."""
+
+    container = "zarr"
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        local = "://" not in uri
+        self._root = Path(uri) if local and Path(uri).is_dir() else None
+        self._folders = find_arrays(self._root) if self._root else {}
+        self._node: Any = None
+        self._archive = FileIdentity.of(Path(uri)) if local and self._root is None else None
+        self._opened: dict[str, tuple[DirectRows | IndirectRows, list[ChunkFile]]] = {}
+        if self._root is None:
+            self._zarr_node()
+
+    def names(self) -> list[str]:
+        if self._root is not None:
+            return list(self._folders)
+        node = self._zarr_node()
+        if not hasattr(node, "array_keys"):
+            return ["vectors"]
+        with explained(self.uri):
+            return sorted(node.array_keys())
+
+    def source(self, name: str) -> DirectRows | IndirectRows:
+        self._check_name(name)
+        if name not in self._opened:
+            self._opened[name] = self._open(name)
+        return self._opened[name][0]
+
+    def describe(self, name: str) -> Mapping[str, Any]:
+        self._check_name(name)
+        facts: dict[str, Any] = {
+            "shape": None,
+            "dtype": None,
+            "stored": "zarr",
+            "mappable": False,
+            "aligned": False,
+            "bytes": 0,
+            "problem": None,
+        }
+        try:
+            facts |= self._declared(name)
+            source = self.source(name)
+        except TtfError as error:
+            facts["problem"] = str(error)
+        else:
+            direct = isinstance(source, DirectRows)
+            facts |= {"dtype": source.dtype, "mappable": direct, "aligned": direct}
+        return facts
+
+    def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> ZarrStream:
+        """Any array of plain numbers, read through zarr."""
+        self._check_name(name)
+        array, where = self._zarr_array(name), self._where(name)
+        if self._root is not None:
+            meta = read_meta(self._folders[name], where)
+            if np.dtype(array.dtype).kind in "fiub":
+                chunk_files(self._folders[name], meta, where)
+        dtype = np.dtype(array.dtype)
+        if dtype.kind not in "fiub" or not array.shape:
+            raise BadData(f"{where} holds {dtype} {tuple(array.shape)}, not rows of numbers.")
+        shape = tuple(array.shape)
+        row_bytes = max(1, int(np.prod(shape[1:])) * dtype.itemsize)
+        step = max(1, block_bytes // row_bytes)
+        marker = array.attrs.get("dtype")
+
+        def blocks() -> Iterator[NDArray[Any]]:
+            for start in range(0, shape[0], step):
+                with explained(where):
+                    block = np.asarray(array[start : start + step])
+                yield block
+
+        return ZarrStream(shape, dtype, marker if isinstance(marker, str) else None, blocks())
+
+    def check_unchanged(self) -> None:
+        """Remote stores are not checked: they have no files to ask."""
+        if self._archive is not None:
+            check_identity(Path(self.uri), self._archive)
+        for _, files in self._opened.values():
+            for file in files:
+                check_identity(file.path, file.identity)
+
+    def verify(self) -> Iterator[str]:
+        for name in self.names():
+            try:
+                source = self.source(name)
+                row_bytes = max(1, int(np.prod(source.shape[1:])) * 8)
+                step = max(1, _BLOCK_BYTES // row_bytes)
+                for start in range(0, source.shape[0], step):
+                    source.read(start, min(start + step, source.shape[0])).sum()
+            except TtfError as error:
+                yield str(error)
+
+    def close(self) -> None:
+        for source, _ in self._opened.values():
+            if isinstance(source, DirectRows):
+                source.close()
+        if self._node is not None:
+            self._node.store.close()
+            self._node = None
+
+    # -- how an array is opened
+
+    def _open(self, name: str) -> tuple[DirectRows | IndirectRows, list[ChunkFile]]:
+        where = self._where(name)
+        if self._root is None:
+            array = self._zarr_array(name)
+            marker = array.attrs.get("dtype")
+            dtype = self._dtype(np.dtype(array.dtype).name, marker, len(array.shape), where)
+            check_all_written(array, where)
+            return IndirectRows(name, self.uri, array, dtype, None), []
+        folder = self._folders[name]
+        meta = read_meta(folder, where)
+        dtype = self._dtype(meta.dtype, meta.marker, len(meta.shape), where)
+        files = chunk_files(folder, meta, where)
+        if meta.by_rows and len(files) <= _MOST_MAPPED_FILES:
+            return DirectRows(name, self.uri, meta, dtype, files), files
+        array, digest = self._zarr_array(name), files_digest(meta, files)
+        return IndirectRows(name, self.uri, array, dtype, digest), files
+
+    def _dtype(self, name: str, marker: Any, dimensions: int, where: str) -> DType:
+        dtype = contract_dtype(name, marker, where, self._convert_line())
+        if dimensions == 0:
+            raise BadData(f"{where} is a single number, not rows.")
+        return dtype
+
+    def _declared(self, name: str) -> dict[str, Any]:
+        if self._root is None:
+            array = self._zarr_array(name)
+            with explained(self._where(name)):
+                size = int(array.nbytes_stored())
+            return {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": size}
+        folder = self._folders[name]
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+        meta: ArrayMeta = read_meta(folder, self._where(name))
+        return {
+            "shape": list(meta.shape),
+            "dtype": meta.marker or meta.dtype,
+            "stored": meta.stored,
+            "bytes": size,
+        }
+
+    def _zarr_node(self) -> Any:
+        if self._node is None:
+            self._node = open_node(self.uri)
+        return self._node
+
+    def _zarr_array(self, name: str) -> Any:
+        node = self._zarr_node()
+        if not hasattr(node, "array_keys"):
+            return node
+        with explained(self._where(name)):
+            return node[name]
+
+    def _check_name(self, name: str) -> None:
+        names = self.names()
+        if name not in names:
+            raise ArrayMissing(f"{self.uri}: there is no array {name!r}.{suggestion(name, names)}")
+
+    def _where(self, name: str) -> str:
+        return f"{self.uri}: the array {name!r}"
+
+    def _convert_line(self) -> str:
+        stem = self.uri.rstrip("/").rpartition("/")[2].split(".")[0]
+        return f"ttf data convert {shlex.quote(self.uri)} {shlex.quote(stem)}-stored.npz"

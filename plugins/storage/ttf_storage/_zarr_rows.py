@@ -1,0 +1,160 @@
+"""Uncompressed zarr rows read from mapped chunk or shard files, without any pipeline."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections import OrderedDict
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.data.vectors import checked_ids, checked_out, checked_span, numpy_dtype
+from ttf.errors import DataChanged
+from ttf_storage._mapped import MappedFile, as_bytes, check_identity
+from ttf_storage._zarr_files import ChunkFile
+from ttf_storage._zarr_meta import ArrayMeta
+
+_OPEN_MAPS: Final = 48
+"""Per array. Each map holds a file descriptor, and macOS grants a process 256."""
+
+
+class MappedChunks:
+    """The row matrix of each file, mapped on first use; the least recently used are let go."""
+
+    def __init__(self, files: list[ChunkFile], row_bytes: int, chunk_rows: int) -> None:
+        self._files = files
+        self._row_bytes = row_bytes
+        self._chunk_rows = chunk_rows
+        self._open: OrderedDict[int, tuple[MappedFile, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, file: int, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+        """Rows of one file, numbered from its first, as bytes."""
+        offsets = self._files[file].offsets
+        mapped, base = self._map(file)
+        chunk = rows // self._chunk_rows
+        within = rows - chunk * self._chunk_rows
+        if base >= 0:
+            matrix = self._matrix(mapped, base)
+            lines = (offsets[chunk] - base) // self._row_bytes + within
+            np.take(matrix, lines, axis=0, out=out, mode="clip")
+            return
+        for number in np.unique(chunk):
+            picked = np.flatnonzero(chunk == number)
+            shape = (self._chunk_rows, self._row_bytes)
+            piece = mapped.view(int(offsets[number]), shape, np.uint8)
+            out[picked] = np.take(piece, within[picked], axis=0, mode="clip")
+
+    def contiguous(self, file: int, start: int, stop: int, itemsize: int) -> NDArray[Any] | None:
+        """Rows start..stop of a file as a view on it, None where they do not lie so."""
+        mapped, base = self._map(file)
+        if base < 0 or base % itemsize or stop == start:
+            return None
+        first, last = start // self._chunk_rows, (stop - 1) // self._chunk_rows
+        places = self._files[file].offsets[first : last + 1]
+        if (np.diff(places) != self._chunk_rows * self._row_bytes).any():
+            return None
+        line = (int(places[0]) - base) // self._row_bytes + start - first * self._chunk_rows
+        return self._matrix(mapped, base)[line : line + stop - start]
+
+    def close(self) -> None:
+        with self._lock:
+            for mapped, _ in self._open.values():
+                mapped.close()
+            self._open.clear()
+
+    def _matrix(self, mapped: MappedFile, base: int) -> NDArray[np.uint8]:
+        lines = (mapped.size - base) // self._row_bytes
+        return mapped.view(base, (lines, self._row_bytes), np.uint8)
+
+    def _map(self, file: int) -> tuple[MappedFile, int]:
+        with self._lock:
+            known = self._open.get(file)
+            if known is not None:
+                self._open.move_to_end(file)
+                return known
+            opened = self._files[file]
+            mapped = MappedFile(opened.path)
+            if mapped.identity != opened.identity:
+                check_identity(opened.path, opened.identity)
+                raise DataChanged(f"{opened.path} was changed while it was in use.")
+            self._open[file] = mapped, self._base(opened.offsets)
+            while len(self._open) > _OPEN_MAPS:
+                self._open.popitem(last=False)  # unmapped with the last view on it
+            return self._open[file]
+
+    def _base(self, offsets: NDArray[np.int64]) -> int:
+        """Where the file's matrix of rows begins; -1 if its chunks do not line up to one."""
+        used = offsets[offsets >= 0]
+        base = int(used[0]) % self._row_bytes
+        return -1 if ((used - base) % self._row_bytes).any() else base
+
+
+class DirectRows:
+    """A zarr array of plain bytes, chunked along rows, read like a memory map."""
+
+    def __init__(
+        self, name: str, uri: str, meta: ArrayMeta, dtype: DType, files: list[ChunkFile]
+    ) -> None:
+        self.name, self.uri = name, uri
+        self.shape = meta.shape
+        self.dtype: DType = dtype
+        self._meta = meta
+        self._files = files
+        self._file_rows = meta.files[0]
+        self._itemsize = numpy_dtype(dtype).itemsize
+        row_bytes = math.prod(meta.shape[1:]) * self._itemsize
+        self._chunks = MappedChunks(files, max(1, row_bytes), meta.chunks[0])
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
+        if not into.size:
+            return into
+        target = as_bytes(into)
+        file = rows // self._file_rows
+        order = np.argsort(file, kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(file[order])) + 1):
+            number = int(file[part[0]])
+            within = rows[part] - number * self._file_rows
+            if part[-1] - part[0] + 1 == len(part):
+                self._chunks.take(number, within, target[part[0] : part[-1] + 1])
+                continue
+            rows_of_file = np.empty((len(part), target.shape[1]), np.uint8)
+            self._chunks.take(number, within, rows_of_file)
+            target[part] = rows_of_file
+        return into
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, self.shape[0], self.name)
+        if out is None and stop > start and 0 not in self.shape:
+            file = start // self._file_rows
+            if (stop - 1) // self._file_rows == file:
+                first = file * self._file_rows
+                view = self._chunks.contiguous(file, start - first, stop - first, self._itemsize)
+                if view is not None:
+                    return view.view(numpy_dtype(self.dtype)).reshape(-1, *self.shape[1:])
+        return self.gather(np.arange(start, stop, dtype=np.int64), out)
+
+    def fingerprint(self) -> str:
+        return files_digest(self._meta, self._files)
+
+    def check_unchanged(self) -> None:
+        for file in self._files:
+            check_identity(file.path, file.identity)
+
+    def close(self) -> None:
+        self._chunks.close()
+
+
+def files_digest(meta: ArrayMeta, files: list[ChunkFile]) -> str:
+    """Of the metadata and of each file's size and time: plain chunks carry no checksum."""
+    digest = hashlib.blake2b(meta.raw, digest_size=16)
+    for file in files:
+        digest.update(f"{file.path.name}:{file.identity.size}:{file.identity.mtime_ns}".encode())
+        digest.update(file.offsets.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,188 @@
+"""Writes a zarr v3 group of uncompressed, sharded arrays with bounded memory and no library.
+
+Shards hold their chunks in natural order with the index at the end: a shard of whole rows is a
+row matrix that any reader can map, and zarr itself reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.data.vectors import numpy_dtype
+from ttf.errors import storage_error
+from ttf.fsio import TEMP_PREFIX, fsync_dir
+from ttf_storage._beside import FileBeside, checked_block
+from ttf_storage._crc32c import crc32c
+
+CHUNK_BYTES: Final = 256 << 10
+SHARD_BYTES: Final = 512 << 20
+_EMPTY: Final = np.uint64(2**64 - 1)
+
+
+class ZarrArrayWriter:
+    """One array; a shard is on disk in full before the next begins."""
+
+    def __init__(self, folder: Path, name: str, shape: tuple[int, ...], dtype: DType) -> None:
+        self.name, self.shape, self.dtype = name, tuple(int(n) for n in shape), dtype
+        self.rows_done = 0
+        self._folder = folder
+        row_bytes = max(1, math.prod(shape[1:]) * numpy_dtype(dtype).itemsize)
+        self.chunk_rows = max(1, min(CHUNK_BYTES // row_bytes, max(1, shape[0])))
+        most = max(1, SHARD_BYTES // (self.chunk_rows * row_bytes))
+        self.chunks_per_shard = max(1, min(most, -(-shape[0] // self.chunk_rows)))
+        self._row_bytes = row_bytes
+        self._shard: FileBeside | None = None
+        folder.mkdir()
+        (folder / "zarr.json").write_text(json.dumps(self._metadata(), indent=2))
+
+    @property
+    def shard_rows(self) -> int:
+        return self.chunk_rows * self.chunks_per_shard
+
+    def append(self, rows: NDArray[Any]) -> None:
+        block = checked_block(rows, self.shape, self.dtype, self.rows_done, self.name)
+        while len(block) and block.size:
+            room = self.shard_rows - self.rows_done % self.shard_rows
+            piece, block = block[:room], block[room:]
+            self._current().append(piece.reshape(-1).view(np.uint8).data)
+            self.rows_done += len(piece)
+            if self.rows_done % self.shard_rows == 0:
+                self._end_shard()
+        self.rows_done += len(block)  # rows of no width
+
+    def finish(self) -> None:
+        if self.rows_done != self.shape[0]:
+            raise ValueError(
+                f"the array {self.name!r} has {self.rows_done} of {self.shape[0]} rows"
+            )
+        if self._shard is not None:
+            self._end_shard()
+
+    def discard(self) -> None:
+        if self._shard is not None:
+            self._shard.discard()
+            self._shard = None
+
+    def _current(self) -> FileBeside:
+        if self._shard is None:
+            number = self.rows_done // self.shard_rows
+            path = self._folder.joinpath("c", str(number), *["0"] * (len(self.shape) - 1))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._shard = FileBeside(path)
+        return self._shard
+
+    def _end_shard(self) -> None:
+        assert self._shard is not None
+        chunk_bytes = self.chunk_rows * self._row_bytes
+        chunks = -(-self._shard.position // chunk_bytes)
+        self._shard.append(bytes(chunks * chunk_bytes - self._shard.position))
+        index = np.full((self.chunks_per_shard, 2), _EMPTY, "<u8")
+        index[:chunks, 0] = np.arange(chunks, dtype=np.uint64) * np.uint64(chunk_bytes)
+        index[:chunks, 1] = chunk_bytes
+        raw = index.tobytes()
+        self._shard.append(raw + crc32c(raw).to_bytes(4, "little"))
+        self._shard.publish()
+        self._shard = None
+
+    def _metadata(self) -> dict[str, Any]:
+        rest = [max(1, n) for n in self.shape[1:]]
+        as_bytes: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+        index_codecs = [as_bytes, {"name": "crc32c"}]
+        sharding = {
+            "chunk_shape": [self.chunk_rows, *rest],
+            "codecs": [{"name": "bytes"} if self.dtype == "uint8" else as_bytes],
+            "index_codecs": index_codecs,
+            "index_location": "end",
+        }
+        return {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(self.shape),
+            "data_type": numpy_dtype(self.dtype).name,
+            "chunk_grid": {
+                "name": "regular",
+                "configuration": {"chunk_shape": [self.shard_rows, *rest]},
+            },
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 0,
+            "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+            "attributes": {"dtype": "bfloat16"} if self.dtype == "bfloat16" else {},
+            "storage_transformers": [],
+        }
+
+
+class ZarrWriter:
+    """A folder beside the target, renamed into place when it is complete."""
+
+    def __init__(self, uri: str) -> None:
+        import os
+
+        self.target = Path(uri.rstrip("/"))
+        self._temp = self.target.with_name(f"{TEMP_PREFIX}{self.target.name}-{os.getpid()}")
+        self._array: ZarrArrayWriter | None = None
+        self._done = False
+        try:
+            shutil.rmtree(self._temp, ignore_errors=True)
+            self._temp.mkdir()
+            self._write_group()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ZarrArrayWriter:
+        self._finish_array()
+        try:
+            self._array = ZarrArrayWriter(self._temp / name, name, shape, dtype)
+        except FileExistsError:
+            raise ValueError(f"the array {name!r} was written already") from None
+        except OSError as error:
+            raise self._failed(error) from error
+        return self._array
+
+    def commit(self) -> None:
+        self._finish_array()
+        try:
+            for folder in [p for p in self._temp.rglob("*") if p.is_dir()]:
+                fsync_dir(folder)
+            fsync_dir(self._temp)
+            old = self._set_aside()
+            self._temp.rename(self.target)
+            fsync_dir(self.target.parent)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._done = True
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def abort(self) -> None:
+        if not self._done:
+            if self._array is not None:
+                self._array.discard()
+            shutil.rmtree(self._temp, ignore_errors=True)
+
+    def _finish_array(self) -> None:
+        if self._array is not None:
+            self._array.finish()
+            self._array = None
+
+    def _write_group(self) -> None:
+        values = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+        (self._temp / "zarr.json").write_text(json.dumps(values, indent=2))
+
+    def _set_aside(self) -> Path | None:
+        """What was at the target keeps a name until the new group has taken its place."""
+        if not self.target.exists():
+            return None
+        old = self._temp.with_name(f"{self._temp.name}-old")
+        return self.target.rename(old)
+
+    def _failed(self, error: OSError) -> Exception:
+        self.abort()
+        return storage_error(error, str(self.target))

@@ -1,0 +1,55 @@
+"""Zarr groups: uncompressed local arrays are mapped, everything else is read through zarr.
+
+The zarr library is needed for compressed arrays, other chunkings and remote stores; uncompressed
+local arrays are read and written without it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ttf.contracts import Availability
+from ttf.hookspecs import hookimpl
+from ttf.options import NoOptions
+
+if TYPE_CHECKING:
+    from ttf.contracts import StorageFactory, Store, StoreWriter
+
+INSTALL = 'pip install "twotower[zarr]"'
+
+
+class ZarrStorage:
+    """v3 and v2, folders, zip files and whatever URL zarr can open."""
+
+    name = "zarr"
+    options_type: type[Any] = NoOptions
+    suffixes: tuple[str, ...] = (".zarr", ".zarr.zip")
+
+    def availability(self) -> Availability:
+        if importlib.util.find_spec("zarr") is not None:
+            return Availability(ok=True)
+        reason = "only uncompressed local arrays: the zarr library is not installed"
+        return Availability(ok=True, reason=reason, fix=INSTALL)
+
+    def claims(self, uri: str) -> bool:
+        if uri.rstrip("/").lower().endswith(self.suffixes):
+            return True
+        marks = ("zarr.json", ".zgroup", ".zarray")
+        return "://" not in uri and any((Path(uri) / mark).is_file() for mark in marks)
+
+    def open(self, uri: str) -> Store:
+        from ttf_storage._zarr_reader import ZarrStore
+
+        return ZarrStore(uri)
+
+    def create(self, uri: str) -> StoreWriter:
+        from ttf_storage._zarr_writer import ZarrWriter
+
+        return ZarrWriter(uri)
+
+
+@hookimpl
+def ttf_storage(name: str) -> StorageFactory | None:
+    return ZarrStorage() if name == ZarrStorage.name else None
