@@ -55,7 +55,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"Python 3.11 or later is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev || { \
+	@echo "Installing the versions of constraints.txt into .venv ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev || { \
 	  echo "The installation failed. If hnswlib did not build: it is compiled on your machine and" >&2; \
 	  echo "needs a C++ compiler and Python's headers. Debian, Ubuntu: apt-get install g++ python3-dev;" >&2; \
 	  echo "Fedora: dnf install gcc-c++ python3-devel; macOS: xcode-select --install." >&2; exit 1; }

@@ -21,7 +21,11 @@ def page() -> str:
 
 def _sections(command: click.Command, path: str, parent: click.Context | None) -> list[str]:
     context = click.Context(
-        command, info_name=path.rpartition(" ")[2], parent=parent, **_settings()
+        command,
+        info_name=path.rpartition(" ")[2],
+        parent=parent,
+        terminal_width=100,
+        help_option_names=["-h", "--help"],
     )
     text = command.get_help(context)
     plain = "\n".join(line.rstrip() for line in text.splitlines())
@@ -32,10 +36,6 @@ def _sections(command: click.Command, path: str, parent: click.Context | None) -
             assert inner is not None
             found += _sections(inner, f"{path} {name}", context)
     return found
-
-
-def _settings() -> dict[str, object]:
-    return {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
 
 
 if __name__ == "__main__":

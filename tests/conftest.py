@@ -1,0 +1,198 @@
+"""Guards around every test, and what several rooms of the suite share."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a command line ended with."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+RunTtf = Callable[..., Outcome]
+Invoke = Callable[[Sequence[str]], Outcome]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test reads or writes the cache of the person who runs the suite."""
+    os.environ["TTF_HOME"] = str(tmp_path_factory.mktemp("ttf-home"))
+
+
+@pytest.fixture(autouse=True)
+def _leaves_no_trace(_own_home: None) -> Iterator[None]:
+    """Environment, working directory and child processes are as they were."""
+    environment, folder = dict(os.environ), Path.cwd()
+    children = _children()
+    yield
+    changed = _changed(environment)
+    moved = Path.cwd() != folder
+    os.chdir(folder)
+    left = _still_alive(_children() - children)
+    assert not changed, f"the test changed the environment: {sorted(changed)}"
+    assert not moved, "the test left another working directory"
+    assert not left, f"the test left child processes: {left}"
+
+
+def _changed(before: dict[str, str]) -> set[str]:
+    """Variables that differ, put back; what a device policy prepared for torch may stay."""
+    now = dict(os.environ)
+    differ = {k for k in before.keys() | now.keys() if before.get(k) != now.get(k)}
+    prepared = {"TTF_PREPARED", *json.loads(now.get("TTF_PREPARED", "{}"))}
+    unexpected = differ - {"PYTEST_CURRENT_TEST"} - prepared
+    for key in unexpected:
+        if key in before:
+            os.environ[key] = before[key]
+        else:
+            del os.environ[key]
+    return unexpected
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+def _still_alive(processes: set[psutil.Process]) -> list[str]:
+    """What has not ended two seconds later; Python's own resource tracker lives on by design."""
+    _, alive = psutil.wait_procs(list(processes), timeout=2)
+    left = []
+    for process in alive:
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+        if "resource_tracker" not in line and process.status() != psutil.STATUS_ZOMBIE:
+            left.append(f"{process.pid}: {line}")
+            process.kill()
+    return left
+
+
+@pytest.fixture
+def run_ttf(tmp_path: Path) -> RunTtf:
+    """`ttf` in a process of its own, with a fresh TTF_HOME."""
+
+    def run(
+        *argv: str | Path,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout_s: float = 240,
+    ) -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-m", "ttf", *map(str, argv)],
+            env=os.environ | {"TTF_HOME": str(tmp_path / "home")} | (env or {}),
+            cwd=cwd or tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        return Outcome(code=done.returncode, out=done.stdout, err=done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def invoke(capsys: pytest.CaptureFixture[str]) -> Invoke:
+    """A command line in this process: fast, for what needs no fresh interpreter."""
+    from ttf import cli
+
+    def run(argv: Sequence[str]) -> Outcome:
+        capsys.readouterr()
+        code = cli.run([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return Outcome(code=code, out=out, err=err)
+
+    return run
+
+
+@pytest.fixture
+def shared_data() -> Callable[[str], Path]:
+    """The folder of a real data set; skips where the sets are not beside the project."""
+
+    def folder(name: str) -> Path:
+        path = SHARED / name
+        if not path.is_dir():
+            pytest.skip(f"the data set {name} is not at ../shared/data")
+        return path
+
+    return folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeDistribution:
+    """A distribution on sys.path that is nothing but metadata and, where given, a module."""
+
+    folder: Path
+
+    def add(
+        self,
+        name: str,
+        entry_points: dict[str, str],
+        *,
+        group: str = "ttf.v1",
+        version: str = "1.0",
+    ) -> None:
+        info = self.folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        info.joinpath("METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        lines = [f"[{group}]", *(f"{key} = {value}" for key, value in entry_points.items())]
+        info.joinpath("entry_points.txt").write_text("\n".join(lines) + "\n")
+
+    def module(self, name: str, source: str) -> None:
+        self.folder.joinpath(f"{name}.py").write_text(source)
+
+
+@pytest.fixture
+def fake_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDistribution]:
+    """Third-party plugins that exist for one test."""
+    from ttf import host
+
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    before = set(sys.modules)
+    _forget(host)
+    yield FakeDistribution(folder=folder)
+    _forget(host)
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(folder) in str(
+            sys.modules[name].__file__
+        ):
+            del sys.modules[name]
+
+
+def _forget(host: Any) -> None:
+    host.installed.cache_clear()
+    host.load.cache_clear()
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
+    """Polls; for tests that start processes."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)

@@ -1,0 +1,147 @@
+"""Names from metadata, one plugin loaded at a time, failures explained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ttf import catalogue, host
+from ttf.errors import ConfigError, PluginBroken, UnknownName
+
+if TYPE_CHECKING:
+    from tests.conftest import FakeDistribution
+
+GOOD = """
+from ttf.hookspecs import hookimpl
+from ttf.contracts import Availability
+from ttf.options import NoOptions
+
+class Factory:
+    options_type = NoOptions
+    def __init__(self, name):
+        self.name = name
+    def availability(self):
+        return Availability(ok=False, reason="libfoo is missing", fix='pip install "foo"')
+
+@hookimpl
+def ttf_miner(name):
+    return Factory(name)
+"""
+
+
+def test_a_misspelt_name_gets_the_closest_match_and_what_is_known() -> None:
+    with pytest.raises(UnknownName, match=r"No miner named 'hnswlb'. Did you mean 'hnswlib'\?"):
+        host.find("miner", "hnswlb")
+
+
+def test_a_third_party_plugin_is_found_and_loaded_by_name(
+    fake_plugins: FakeDistribution,
+) -> None:
+    fake_plugins.add("ttf-foo", {"miner.foo": "ttf_foo_miner"})
+    fake_plugins.module("ttf_foo_miner", GOOD)
+    assert "foo" in host.names("miner")
+    assert host.load("miner", "foo").name == "foo"
+    with pytest.raises(ConfigError, match="libfoo is missing") as caught:
+        host.usable("miner", "foo")
+    assert caught.value.hint == 'pip install "foo"'
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import no_such_library", "ModuleNotFoundError"),
+        ("raise RuntimeError('boom')", "RuntimeError: boom"),
+        ("import sys; sys.exit(3)", "SystemExit"),
+        ("def broken(:", "SyntaxError"),
+    ],
+    ids=["missing library", "raises", "exits", "syntax error"],
+)
+def test_a_broken_plugin_names_its_distribution_and_harms_no_other(
+    fake_plugins: FakeDistribution, source: str, said: str
+) -> None:
+    fake_plugins.add("ttf-broken", {"miner.broken": "ttf_broken_miner"})
+    fake_plugins.module("ttf_broken_miner", source)
+    with pytest.raises(PluginBroken, match=f"ttf-broken 1.0 failed to load: {said}") as caught:
+        host.load("miner", "broken")
+    assert "TTF_DISABLE_PLUGINS=ttf-broken" in caught.value.hint
+    assert host.load("device", "cpu").name == "cpu"
+
+
+def test_a_hook_that_returns_nothing_is_the_authors_fault(
+    fake_plugins: FakeDistribution,
+) -> None:
+    fake_plugins.add("ttf-empty", {"tower.empty": "ttf_empty"})
+    fake_plugins.module("ttf_empty", "")
+    with pytest.raises(PluginBroken, match="ttf_tower returned nothing for 'empty'"):
+        host.load("tower", "empty")
+
+
+def test_a_name_claimed_twice_names_both_and_is_chosen_by_distribution(
+    fake_plugins: FakeDistribution,
+) -> None:
+    for number in ("one", "two"):
+        fake_plugins.add(f"ttf-{number}", {"miner.same": f"ttf_{number}"})
+        fake_plugins.module(f"ttf_{number}", GOOD)
+    with pytest.raises(ConfigError, match="ttf-one, ttf-two") as caught:
+        host.load("miner", "same")
+    assert "ttf-one:same or ttf-two:same" in caught.value.hint
+    assert host.load("miner", "ttf-two:same").name == "same"
+    assert host.find("miner", "ttf-two:same").distribution == "ttf-two"
+    assert {"ttf-one:same", "ttf-two:same"} < set(host.choices("miner"))
+    with pytest.raises(UnknownName, match="Did you mean 'ttf-two:same'"):
+        host.find("miner", "ttf-tow:same")
+    reasons = [e.reason for e in catalogue.entries() if e.name == "same"]
+    assert reasons == [
+        "claimed by ttf-one and ttf-two: choose ttf-one:same",
+        "claimed by ttf-one and ttf-two: choose ttf-two:same",
+    ]
+
+
+def test_a_distribution_can_be_switched_off(
+    fake_plugins: FakeDistribution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_plugins.add("ttf-foo", {"miner.foo": "nowhere"})
+    monkeypatch.setenv("TTF_DISABLE_PLUGINS", "something, TTF-Foo")
+    assert "foo" not in host.names("miner")
+    (entry,) = (e for e in catalogue.entries() if e.name == "foo")
+    assert (entry.available, entry.reason) == (False, "switched off by TTF_DISABLE_PLUGINS")
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [("ttf.v0", "older plugin API 0"), ("ttf.v2", "newer plugin API 2")],
+)
+def test_plugins_of_another_api_are_listed_with_the_reason_and_not_offered(
+    fake_plugins: FakeDistribution, group: str, said: str
+) -> None:
+    fake_plugins.add("ttf-other", {"miner.other": "nowhere"}, group=group)
+    assert "other" not in host.names("miner")
+    (entry,) = (e for e in catalogue.entries() if e.name == "other")
+    assert entry.available is False
+    assert said in entry.reason
+    assert "pip install --upgrade" in entry.reason
+
+
+def test_an_entry_point_of_no_known_kind_is_listed_with_the_closest_kind(
+    fake_plugins: FakeDistribution,
+) -> None:
+    fake_plugins.add("ttf-typo", {"minr.foo": "nowhere"})
+    (entry,) = (e for e in catalogue.entries() if e.distribution == "ttf-typo")
+    assert entry.available is False
+    assert "Did you mean 'miner'?" in entry.reason
+
+
+def test_observers_are_loaded_one_by_one_and_called(fake_plugins: FakeDistribution) -> None:
+    fake_plugins.add("ttf-watch", {"observer.watch": "ttf_watch", "observer.bad": "no_module"})
+    fake_plugins.module(
+        "ttf_watch",
+        "from ttf.hookspecs import hookimpl\nseen = []\n"
+        "@hookimpl\ndef ttf_checkpointed(step, path):\n    seen.append(step)\n",
+    )
+    host.observers(["watch"]).ttf_checkpointed(step=3, path=fake_plugins.folder)
+    import sys
+
+    assert sys.modules["ttf_watch"].seen == [3]
+    with pytest.raises(PluginBroken, match="ttf-watch"):
+        host.observers(["bad"])
