@@ -1,0 +1,200 @@
+"""A live line at the bottom of a terminal, and above it what happened, in colour where wanted."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ttf.reporting import _text
+from ttf.reporting._base import Reporter
+from ttf.reporting._state import Progress
+from ttf.reporting._summary import summary_rows
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ttf.contracts import EvalRecord, StepRecord
+
+DRAW_EVERY_S = 0.2
+CLEAR = "\r\x1b[K"
+LONGEST_BAR = 24
+SHORTEST_BAR = 4
+LABEL = 10
+
+
+class ConsoleReporter(Reporter):
+    """For terminals. Events are printed with rich; the live line is written by hand, because a
+    rich render takes longer than a short training step."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        colour: bool = True,
+        summary: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        width: Callable[[], int] | None = None,
+    ) -> None:
+        self._out = stream
+        self._colour = colour
+        self._progress = Progress(clock)
+        self._show_summary = summary
+        self._width = width or (lambda: shutil.get_terminal_size().columns)
+        self._made_console: Console | None = None
+        self._next_draw = 0.0
+        self._drawn = False
+        self._bar_room = LONGEST_BAR
+        encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+        self._full, self._rest = ("\u2501", "\u2500") if "utf" in encoding else ("=", "-")
+
+    def memory_from(self, held_bytes: Callable[[], int]) -> None:
+        self._progress.held_bytes = held_bytes
+
+    def stage(self, name: str, total: int | None) -> None:
+        self._end_stage()
+        self._begin(name, total)
+
+    def advance(self, done: int, total: int) -> None:
+        self._progress.done, self._progress.total = done, total
+        if self._progress.clock() >= self._next_draw:
+            self._draw()
+
+    def step(self, record: StepRecord, total_steps: int) -> None:
+        if not self._progress.stage:
+            self._begin("train", total_steps)
+        self._progress.stepped(record, total_steps)
+        if self._progress.clock() >= self._next_draw:
+            self._draw()
+
+    def note(self, text: str) -> None:
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(Text("note", style="bold yellow"), Text(text))
+        self._print(Padding(grid, (0, 0, 0, 2), expand=False))
+
+    def evaluated(self, record: EvalRecord) -> None:
+        from rich import box
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        head, rows = self._progress.evaluation(record)
+        simple = box.SIMPLE_HEAD if self._full != "=" else None
+        table = Table(box=simple, pad_edge=False, show_edge=False)
+        for position, title in enumerate(head):
+            right = 0 < position < 3
+            table.add_column(title, justify="right" if right else "left", no_wrap=True)
+        for row in rows:
+            last = row[-1] if len(row) == 4 else ""
+            style = "green" if last.startswith("+") else "red" if last.startswith("-") else "dim"
+            cells = [Text(cell) for cell in row]
+            if len(row) == 4:
+                cells[-1].stylize(style)
+            table.add_row(*cells)
+        if self._progress.stage.startswith("eval"):
+            self._end_stage()
+        self._print(Padding(table, (1, 0, 1, 2), expand=False))
+
+    def finished(self, summary: Mapping[str, Any]) -> None:
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        self._end_stage()
+        if not self._show_summary:
+            return
+        good = summary.get("status") == "finished"
+        grid = Table.grid(padding=(0, 2))
+        for position, (label, value) in enumerate(summary_rows(summary)):
+            style = ("bold green" if good else "bold yellow") if position == 0 else "dim"
+            grid.add_row(Text(label, style=style), Text(value))
+        self._print(Padding(grid, (1, 0, 1, 2), expand=False))
+
+    def close(self) -> None:
+        self._clear()
+        self._out.flush()
+
+    # --- the live line -----------------------------------------------------------------------
+
+    def _begin(self, name: str, total: int | None) -> None:
+        self._progress.begin(name, total)
+        self._bar_room = LONGEST_BAR
+        self._draw()
+
+    def _draw(self) -> None:
+        self._next_draw = self._progress.clock() + DRAW_EVERY_S
+        self._out.write(CLEAR + self._line(self._width()))
+        self._out.flush()
+        self._drawn = True
+
+    def _line(self, width: int) -> str:
+        """At most `width - 1` columns: a full line would make some terminals scroll."""
+        room = width - 1
+        label, counter = f"  {self._progress.stage}", f" {self._progress.counter()}"
+        used = len(label) + len(counter)
+        if used > room:
+            return (label + counter)[:room]
+        tail = ""
+        for part in self._progress.parts():
+            if used + len(tail) + 2 + len(part) > room:
+                break
+            tail += "  " + part
+        bar = self._bar(room - used - len(tail) - 1)
+        return f"{self._paint('1', label)}{bar}{counter}{self._paint('2', tail)}"
+
+    def _bar(self, room: int) -> str:
+        """As wide as the figures leave it; within a stage it only shrinks, so as not to jump."""
+        self._bar_room = min(self._bar_room, room)
+        width = self._bar_room
+        total = self._progress.total
+        if not total or width < SHORTEST_BAR:
+            return ""
+        filled = min(width, int(width * self._progress.done / total))
+        done, rest = self._full * filled, self._rest * (width - filled)
+        return " " + self._paint("36", done) + self._paint("2", rest)
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour and text else text
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._out.write(CLEAR)
+            self._drawn = False
+
+    def _end_stage(self) -> None:
+        if not self._progress.stage:
+            return
+        took = _text.duration(self._progress.seconds())
+        done = self._progress.done
+        count = f"  {done:,}" if done else ""
+        self._clear()
+        label = self._paint("1", f"  {self._progress.stage:<{LABEL}}")
+        self._out.write(f"{label} {self._paint('2', f'{took:>8}{count}')}\n")
+        self._progress.stage = ""
+
+    def _print(self, *what: Any) -> None:
+        self._clear()
+        console = self._console()
+        console.width = self._width()
+        for each in what:
+            console.print(each)
+        if self._progress.stage:
+            self._draw()
+
+    def _console(self) -> Console:
+        if self._made_console is None:
+            from rich.console import Console
+
+            self._made_console = Console(
+                file=self._out,
+                force_terminal=True,
+                color_system="auto" if self._colour else None,
+                highlight=False,
+                legacy_windows=False,
+            )
+        return self._made_console

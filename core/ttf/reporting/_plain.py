@@ -1,0 +1,96 @@
+"""Lines for a log file or a dumb terminal: no control codes, no colours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ttf.reporting import _text
+from ttf.reporting._base import Reporter
+from ttf.reporting._state import Progress
+from ttf.reporting._summary import summary_rows
+
+if TYPE_CHECKING:
+    from ttf.contracts import EvalRecord, StepRecord
+
+LINE_EVERY_S = 10.0
+
+
+class PlainReporter(Reporter):
+    """One line an event, and one every ten seconds while something goes on."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        summary: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._out = stream
+        self._progress = Progress(clock)
+        self._show_summary = summary
+        self._next_line = 0.0
+
+    def memory_from(self, held_bytes: Callable[[], int]) -> None:
+        self._progress.held_bytes = held_bytes
+
+    def stage(self, name: str, total: int | None) -> None:
+        self._end_stage()
+        self._progress.begin(name, total)
+        self._wait()
+        self._say(f"{name} ...")
+
+    def advance(self, done: int, total: int) -> None:
+        self._progress.done, self._progress.total = done, total
+        self._maybe_line()
+
+    def step(self, record: StepRecord, total_steps: int) -> None:
+        if not self._progress.stage:
+            self.stage("train", total_steps)
+        first = self._progress.record is None
+        self._progress.stepped(record, total_steps)
+        if first:
+            self._next_line = 0.0
+        self._maybe_line()
+
+    def note(self, text: str) -> None:
+        self._say(f"note: {text}")
+
+    def evaluated(self, record: EvalRecord) -> None:
+        head, rows = self._progress.evaluation(record)
+        if len(head) == 2:
+            shown = [f"{name} {value}" for name, value in rows]
+        else:
+            shown = [f"{name} {old} -> {now}" for name, old, now, _ in rows]
+        took = _text.duration(record.seconds)
+        self._say(f"evaluated at step {record.step:,} ({took}): {', '.join(shown)}")
+
+    def finished(self, summary: Mapping[str, Any]) -> None:
+        self._end_stage()
+        if self._show_summary:
+            for label, value in summary_rows(summary):
+                self._say(f"{label}: {value}")
+
+    def close(self) -> None:
+        self._out.flush()
+
+    def _maybe_line(self) -> None:
+        if self._progress.clock() < self._next_line:
+            return
+        self._wait()
+        parts = [self._progress.counter(), *self._progress.parts()]
+        self._say(f"{self._progress.stage} {'  '.join(p for p in parts if p)}".lstrip())
+
+    def _wait(self) -> None:
+        self._next_line = self._progress.clock() + LINE_EVERY_S
+
+    def _end_stage(self) -> None:
+        if self._progress.stage:
+            took = _text.duration(self._progress.seconds())
+            self._say(f"{self._progress.stage} took {took}")
+        self._progress.stage = ""
+
+    def _say(self, text: str) -> None:
+        self._out.write(text + "\n")
+        self._out.flush()

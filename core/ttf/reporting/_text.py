@@ -1,0 +1,67 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> [duration(s) for s in (0.042, 3.21, 75, 3725, 200000)]
+    ['42 ms', '3.2 s', '1:15', '1:02:05', '2 d 7 h']
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    if whole < 48 * 3600:
+        return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def clock(seconds: float) -> str:
+    """A time left that does not jump in width: 0:42, 12:05, 1:02:05."""
+    return duration(max(60.0, seconds)) if seconds >= 60 else f"0:{int(seconds):02d}"
+
+
+def size(count: float) -> str:
+    """Bytes in decimal units, as `peak_anon_mb` counts.
+
+    >>> [size(b) for b in (0, 999, 61_200_000, 11_030_000_000)]
+    ['0 B', '999 B', '61 MB', '11.0 GB']
+    """
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)):
+        if count < scale * 999.5 or unit == "TB":
+            value = count / scale
+            digits = 1 if unit in ("GB", "TB") or value < 9.95 else 0
+            return f"{value:.{digits}f} {unit}"
+    raise AssertionError("unreachable: the last unit takes everything")
+
+
+def rate(per_second: float) -> str:
+    """
+    >>> [rate(r) for r in (0.42, 12.3, 1234.5)]
+    ['0.42/s', '12.3/s', '1,234/s']
+    """
+    digits = 2 if per_second < 10 else 1 if per_second < 100 else 0
+    return f"{per_second:,.{digits}f}/s"
+
+
+def metric(name: str, value: float) -> str:
+    """Shares with three digits after the point; anything else with four significant ones."""
+    return f"{value:.3f}" if 0 <= value <= 1 else f"{value:.4g}"
+
+
+def change(before: float, now: float) -> str:
+    """
+    >>> [change(0.1, 0.35), change(0.5, 0.49), change(0.2, 0.2), change(0, 0.3)]
+    ['+0.250 (x3.5)', '-0.010', '=', '+0.300']
+    """
+    difference = now - before
+    if abs(difference) < 0.0005:
+        return "="
+    factor = f" (x{now / before:.1f})" if before > 0 and now / before >= 1.5 else ""
+    return f"{difference:+.3f}{factor}"
