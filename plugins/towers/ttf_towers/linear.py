@@ -39,7 +39,9 @@ class LinearFactory:
     def estimate(self, shape: TowerShape, options: LinearOptions) -> TowerCost:
         pool = pool_parameters(options.pool, shape.in_dim, shape.length) if shape.sequence else 0
         matrix = shape.in_dim * shape.out_dim
-        kept = shape.in_dim * (1 + shape.length if pool else 1)
+        # a single step is a view, which keeps the whole sequence alive
+        whole = shape.length if options.pool in ("weighted", "last", "first") else 0
+        kept = shape.in_dim * (1 + whole if shape.sequence else 1)
         return TowerCost(
             parameters=pool + linear_parameters(shape.in_dim, shape.out_dim, options.bias),
             activation_bytes=kept * FLOAT_BYTES,

@@ -56,15 +56,15 @@ class MlpFactory:
             + (options.layers - 1) * options.hidden**2
             + options.hidden * shape.out_dim
         )
-        # per hidden layer: before and after the activation, the dropped values, their mask
-        per_layer = (3 if options.dropout else 2) * options.hidden * FLOAT_BYTES
+        # gelu and silu keep what goes in, relu and tanh what comes out (the next layer's input)
+        copies = (2 if options.activation in ("gelu", "silu") else 1) + bool(options.dropout)
         kept = seen + (shape.length * shape.in_dim if pool else 0)
         return TowerCost(
             parameters=pool
             + linear_parameters(seen, options.hidden)
             + (options.layers - 1) * linear_parameters(options.hidden, options.hidden)
             + linear_parameters(options.hidden, shape.out_dim),
-            activation_bytes=kept * FLOAT_BYTES + options.layers * per_layer,
+            activation_bytes=FLOAT_BYTES * (kept + options.layers * copies * options.hidden),
             forward_flops=2 * matrices + 4 * shape.length * shape.in_dim,
         )
 

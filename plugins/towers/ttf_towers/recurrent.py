@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ttf_towers._modules.recurrent import RecurrentTower
 
 GATES = {"gru": 3, "lstm": 4}
-KEPT = {"gru": 8, "lstm": 18}
-"""Values kept for backward, in hidden widths per step and direction (measured, torch 2.13)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +75,23 @@ class RecurrentFactory:
         head = linear_parameters(options.width, shape.out_dim)
         if not options.project:
             head = 1 if skip != "none" else 0
-        states = KEPT[self.name] * options.width * options.layers
+        kept = options.directions * sum(self._kept(w, options.hidden, shape.length) for w in widths)
         return TowerCost(
             parameters=cells
             + biases
             + head
             + pool_parameters(options.pool, options.width, shape.length)
             + pool_parameters(skip, shape.in_dim, shape.length),
-            activation_bytes=FLOAT_BYTES * shape.length * (2 * shape.in_dim + states),
+            activation_bytes=FLOAT_BYTES * (2 * shape.length * shape.in_dim + kept),
             forward_flops=2 * shape.length * cells + 2 * head,
         )
+
+    def _kept(self, width_in: int, hidden: int, steps: int) -> int:
+        """Values a layer keeps per direction and sample, as measured with torch 2.13: its LSTM
+        runs in oneDNN, whose workspace has room for gradients and one step more."""
+        if self._cell == "gru":
+            return 8 * hidden * steps
+        return 10 * hidden * steps + 7 * max(width_in, hidden) * (steps + 1)
 
     def create(self, shape: TowerShape, options: RecurrentOptions) -> RecurrentTower:
         from ttf_towers._modules.recurrent import RecurrentTower
