@@ -51,7 +51,7 @@ def evaluation(step: int, recall: float) -> EvalRecord:
 
 def scripted_run(reporter: Reporter, clock: Clock, steps: int = 40) -> None:
     with reporter:
-        reporter.memory_from(lambda: 612_300_000)
+        reporter.watch_memory(lambda: 612_300_000)
         reporter.stage("open data", None)
         clock.now += 0.3
         reporter.note("3 of 500 pairs name no document: left out")

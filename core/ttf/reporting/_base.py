@@ -16,7 +16,7 @@ class Reporter:
     Use it as a context manager, or call `close`: whatever is on the screen is then left whole.
     """
 
-    def memory_from(self, held_bytes: Callable[[], int]) -> None:
+    def watch_memory(self, held_bytes: Callable[[], int]) -> None:
         """Fires once, when the memory sampler runs; the callable costs nothing and may be asked
         for the memory held now at every update."""
 

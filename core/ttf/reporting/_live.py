@@ -49,7 +49,7 @@ class ConsoleReporter(Reporter):
         encoding = (getattr(stream, "encoding", None) or "ascii").lower()
         self._full, self._rest = ("\u2501", "\u2500") if "utf" in encoding else ("=", "-")
 
-    def memory_from(self, held_bytes: Callable[[], int]) -> None:
+    def watch_memory(self, held_bytes: Callable[[], int]) -> None:
         self._progress.held_bytes = held_bytes
 
     def stage(self, name: str, total: int | None) -> None:

@@ -32,7 +32,7 @@ class PlainReporter(Reporter):
         self._show_summary = summary
         self._next_line = 0.0
 
-    def memory_from(self, held_bytes: Callable[[], int]) -> None:
+    def watch_memory(self, held_bytes: Callable[[], int]) -> None:
         self._progress.held_bytes = held_bytes
 
     def stage(self, name: str, total: int | None) -> None:
