@@ -88,14 +88,19 @@ def _explain(path: Keys, item: Any) -> str:
         return f"is a table of keys{f' ({known})' if known else ''}, not a value"
     if item["type"] == "missing":
         return "is missing"
-    message = str(item["msg"]).removeprefix("Value error, ").replace("valid array", "list")
+    message = str(item["msg"]).removeprefix("Value error, ").replace("a valid array", "a list")
     return message[:1].lower() + message[1:]
 
 
 def _got(draft: Draft, path: Keys, texts: Sequence[str]) -> str:
-    value = draft.section(*path[:-1]).get(path[-1]) if path else None
-    shown = isinstance(value, str | int | float | list) and "no such" not in texts[0]
-    return f" (got {value!r})" if shown else ""
+    node: Any = draft.tree
+    for part in path:
+        if isinstance(node, list) and part.isdigit() and int(part) < len(node):
+            node = node[int(part)]
+        else:
+            node = node.get(part) if isinstance(node, dict) else None
+    shown = isinstance(node, str | int | float | list) and "no such" not in texts[0]
+    return f" (got {node!r})" if shown else ""
 
 
 def _model(path: Keys) -> type[BaseModel] | None:

@@ -66,6 +66,8 @@ class Layer:
 
     values: dict[Keys, Any] = field(default_factory=dict)
     origins: dict[Keys, str] = field(default_factory=dict)
+    places: dict[Keys, str] = field(default_factory=dict)
+    """Where tables begin, and what stands inside [[tables]]: finer than the leaves' origins."""
 
     def add(self, path: Keys, value: Any, origin: str) -> None:
         for leaf, item in _leaves(path, value):
@@ -79,6 +81,7 @@ class Draft:
 
     tree: dict[str, Any] = field(default_factory=dict)
     origins: dict[Keys, str] = field(default_factory=dict)
+    places: dict[Keys, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -87,11 +90,14 @@ class Draft:
             self._change_tower(side, layer)
         for path, value in layer.values.items():
             self._put(path, value, layer.origins[path])
-        self.origins.update(layer.origins)
+        self.places.update(layer.places)
 
     def problem(self, path: Sequence[str], text: str) -> None:
         """`run.toml:12: section.key: text`; the place is left out for defaults."""
         origin = self.origin(tuple(path))
+        exact = self.places.get(tuple(path), origin)
+        if exact.partition(":")[0] == origin.partition(":")[0]:
+            origin = exact
         place = "" if origin == "default" else f"{origin}: "
         self.problems.append(f"{place}{'.'.join(path)}: {text}" if path else f"{place}{text}")
 
@@ -114,8 +120,9 @@ class Draft:
         for depth, part in enumerate(path[:-1], start=1):
             below = node.setdefault(part, {})
             if not isinstance(below, dict):
-                self.problem(path[:depth], f"is a table of keys, not a value (got {below!r})")
-                below = node[part] = {}
+                text = f"is both a value ({below!r}) and a table of keys ({path[depth]})"
+                self.problem(path[:depth], text)
+                return
             node = below
         if isinstance(value, dict) and isinstance(node.get(path[-1]), dict):
             return  # an empty table says nothing about one that has keys
@@ -178,9 +185,7 @@ def _file_layer(file: Path | Mapping[str, Any] | None) -> Layer:
         document = toml.read(Path(file))
         for path, value in _leaves((), document.values):
             layer.add(path, value, document.origin(path))
-            for below in document.lines:
-                if below[: len(path)] == path:  # inside [[tables]], whose list is one value
-                    layer.origins[below] = document.origin(below)
+        layer.places.update({path: document.origin(path) for path in document.lines})
         _anchor(layer, Path(file).absolute().parent)
     return layer
 
@@ -255,7 +260,7 @@ def _tidy(draft: Draft) -> None:
     """The word none where a value may be None, and what no key can take."""
     from ttf.config.check import may_be_switched_off
 
-    for path in [p for p in draft.origins if p[-1] in draft.section(*p[:-1])]:
+    for path in list(draft.origins):
         section = draft.section(*path[:-1])
         value = section.get(path[-1])
         if value == "none" and may_be_switched_off(path):
