@@ -162,6 +162,10 @@ def test_preferences_put_cuda_before_cpu_before_mps() -> None:
     assert [f.name for f in order] == ["cuda", "cpu", "mps"]
 
 
+def test_only_mps_insists_on_constant_shapes() -> None:
+    assert [name for name, policy in POLICIES.items() if policy.constant_shapes] == ["mps"]
+
+
 # --- cpu -------------------------------------------------------------------------------------
 
 
