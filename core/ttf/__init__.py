@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ttf.api import Model as Model
+    from ttf.inference import Model as Model
     from ttf.api import Run as Run
     from ttf.api import evaluate as evaluate
     from ttf.api import load as load
@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ExitCode": "ttf.errors",
-    "Model": "ttf.api",
+    "Model": "ttf.inference",
     "NoOptions": "ttf.options",
     "Run": "ttf.api",
     "TtfError": "ttf.errors",

@@ -21,15 +21,16 @@ class Events(Protocol):
     """What the loop tells the world, in the order it happens."""
 
     def stepped(self, record: StepRecord) -> None:
-        """After every optimizer step; may save a checkpoint."""
+        """After every optimizer step."""
         ...
 
     def evaluated(self, record: EvalRecord) -> bool:
         """After every evaluation; True ends the training early. Raises GateNotMet."""
         ...
 
-    def raise_if_asked_to_stop(self) -> None:
-        """At step boundaries only: the state can be saved and continued from there."""
+    def settled(self, step: int) -> None:
+        """When nothing of a step is left to do: the state can be saved and continued from here.
+        May save a checkpoint; raises StopAsked where the user asked for an end."""
         ...
 
 
@@ -54,7 +55,7 @@ def train(run: Training, events: Events) -> None:
     if run.step == 0:
         events.evaluated(run.evaluate(0))
     while run.step < run.total_steps:
-        events.raise_if_asked_to_stop()
+        events.settled(run.step)
         draw, until = run.negatives_from(run.step)
         with run.load(run.step, until, draw) as loader:
             if _train_window(run, events, loader):
@@ -85,6 +86,6 @@ def _train_window(run: Training, events: Events, loader: Loader) -> bool:
         )
         if run.evaluation_due(run.step) and events.evaluated(run.evaluate(run.step)):
             return True
-        events.raise_if_asked_to_stop()
+        events.settled(run.step)
         clock.restart()
     return False

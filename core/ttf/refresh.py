@@ -101,9 +101,7 @@ class Refresher:
         def negatives(
             step: int, rows: NDArray[np.int64], known: NDArray[np.int64]
         ) -> NDArray[np.int64]:
-            ids, _ = draw(
-                table, rows, known, self._negatives, count, key(seed, "negatives", step)
-            )
+            ids, _ = draw(table, rows, known, self._negatives, count, key(seed, "negatives", step))
             return ids
 
         return negatives

@@ -7,6 +7,7 @@ positives have to be found by value. Every problem names the file, the array and
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -277,3 +278,47 @@ def _same_inputs(pairs: _Arrays, train: Queries, val: Queries) -> None:
             f"Training and validation queries of {pairs.uri} differ in shape: "
             f"{train.source.name} {train.source.shape}, {val.source.name} {val.source.shape}."
         )
+
+
+class OpenQueries:
+    """The queries of a file that holds nothing else that matters; closes what it opened."""
+
+    def __init__(self, queries: Queries, stores: list[Store]) -> None:
+        self.queries, self._stores = queries, stores
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for store in self._stores:
+            store.close()
+
+
+def open_queries(uri: str, config: DataConfig, bank: VectorSource) -> OpenQueries:
+    """Queries to search with: an array `vectors`, or the first X_* or seq_* of the file."""
+    store = open_store(uri)
+    stores = [store]
+    try:
+        arrays = _Arrays(store, {})
+        present = sorted(store.names())
+        if "vectors" in arrays:
+            source = arrays["vectors"]
+            _need_floats(source, (2, 3), "(N, D) or (N, L, D)")
+            return OpenQueries(Queries(source, None, None), stores)
+        order = ["X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train"]
+        named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
+        if not named:
+            raise ArrayMissing(
+                f"{uri} has no queries: neither `vectors` nor any X_* or seq_*; "
+                f"it has: {', '.join(present) or 'nothing'}."
+            )
+        split = named[0].partition("_")[2]
+        context = bank
+        if named[0].startswith("seq_") and config.context is not None:
+            stores.append(open_store(config.context, config.storage))
+            context = _vectors(stores[-1], config.names)
+        return OpenQueries(_queries(arrays, split, context), stores)
+    except BaseException:
+        for opened in stores:
+            opened.close()
+        raise

@@ -1,0 +1,113 @@
+"""manifest.json: what a run ran on, and whether a later process is the same for the numbers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ttf import __version__, host
+from ttf.config.schema import RunConfig
+from ttf.contracts import DevicePolicy
+from ttf.data.dataset import Dataset
+
+_OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
+_LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")
+
+
+def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> dict[str, Any]:
+    """What decides the bits of the weights beside configuration, data and seed."""
+    import torch
+
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "machine": platform.machine(),
+        "device": policy.name,
+        "plugins": _plugin_versions(config),
+    }
+
+
+def _plugin_versions(config: RunConfig) -> dict[str, str]:
+    used = [
+        ("tower", config.tower.query.name),
+        ("tower", config.tower.doc.name),
+        ("device", config.device.name),
+    ]
+    if config.miner.negatives:
+        used.append(("miner", config.miner.name))
+    infos = [host.find(kind, name) for kind, name in used]  # type: ignore[arg-type]
+    return {i.reference: f"{i.distribution} {i.version}" for i in infos}
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """One sentence per entry of the numeric fingerprint that is not what it was."""
+    return [
+        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+
+
+def build(config: RunConfig, data: Dataset, policy: DevicePolicy) -> dict[str, Any]:
+    """Everything a reader needs to know about where the numbers came from."""
+    return {
+        "format": 1,
+        "ttf": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "versions": _versions(),
+        "openmp_runtimes": openmp_runtimes(),
+        "numeric": numeric_fingerprint(config, policy),
+        "data": {
+            "fingerprint": data.fingerprint,
+            "pairs": config.data.pairs,
+            "bank": config.data.bank,
+            "context": config.data.context,
+            "train_pairs": len(data.train),
+            "val_pairs": len(data.val),
+            "bank_rows": data.bank.shape[0],
+            "left_out": {"train": data.train.left_out, "val": data.val.left_out},
+        },
+        "seed": config.train.seed,
+        "git": _git(),
+        "command": sys.argv,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def openmp_runtimes() -> list[str]:
+    """The OpenMP libraries mapped into this process; empty where the system does not list them."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return []
+    paths = {line.split(maxsplit=5)[5].strip() for line in maps.open() if line.count("/")}
+    return sorted(p for p in paths if _OPENMP.search(Path(p).name))
+
+
+def _git() -> str | None:
+    """The commit of the folder the run was started in, None outside a repository."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

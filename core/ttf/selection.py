@@ -1,0 +1,58 @@
+"""The best evaluation so far, the weights it was made with, and when to give up waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from ttf.config.schema import EvaluateConfig
+from ttf.contracts import EvalRecord
+
+
+@dataclass(kw_only=True)
+class Selection:
+    """Sees every evaluation once, in order."""
+
+    config: EvaluateConfig
+    initial: dict[str, float] = field(default_factory=dict)
+    last: dict[str, float] = field(default_factory=dict)
+    best: dict[str, float] = field(default_factory=dict)
+    best_step: int = 0
+    without_gain: int = 0
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+    def see(self, record: EvalRecord, model: nn.Module) -> bool:
+        """True if patience is used up."""
+        self.last = dict(record.metrics)
+        if record.step == 0:
+            self.initial = dict(record.metrics)
+        metric = self.config.metric
+        if not self.best or record.metrics[metric] > self.best[metric]:
+            self.best, self.best_step, self.without_gain = dict(record.metrics), record.step, 0
+            if self.config.keep_best:
+                self.weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        else:
+            self.without_gain += 1
+        return bool(self.config.patience) and self.without_gain >= self.config.patience
+
+    @property
+    def final(self) -> dict[str, float]:
+        """Metrics of the weights that the run ends with."""
+        return self.best if self.config.keep_best else self.last
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "initial": self.initial,
+            "last": self.last,
+            "best": self.best,
+            "best_step": self.best_step,
+            "without_gain": self.without_gain,
+        }
+
+    def restore(self, state: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.weights = dict(weights)

@@ -1,0 +1,376 @@
+"""A run from its folder to its summary: restores, trains, saves, and ends it whatever happens."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ttf import checkpoint, host, loop, manifest
+from ttf.assembly import Decided, Parts, Specs, assemble, decide, specify
+from ttf.config.resolve import Resolved
+from ttf.config.toml import dump
+from ttf.contracts import DevicePolicy, EvalRecord, StepRecord
+from ttf.data.dataset import Dataset
+from ttf.data.loader import DrawNegatives, Loader, head_of
+from ttf.data.opening import open_dataset
+from ttf.errors import ExitCode, GateNotMet, Stopped, TtfError
+from ttf.evaluate import check_gates, evaluate
+from ttf.fsio import read_json, write_atomically, write_json
+from ttf.memory import MemorySampler
+from ttf.mining.candidates import CandidateTable
+from ttf.mining.negatives import YieldReport
+from ttf.model import save_model, start_from
+from ttf.page import write_page
+from ttf.refresh import Refresher
+from ttf.reporting import Reporter
+from ttf.runfolder import MetricsLog, RunFolder
+from ttf.selection import Selection
+from ttf.step import learning_rate
+from ttf.stopping import StopAsked, StopRequest
+from ttf.tables import TableMaker
+
+SYNC_METRICS_EVERY_S = 30.0
+
+
+def run(
+    resolved: Resolved,
+    folder: RunFolder,
+    policy: DevicePolicy,
+    reporter: Reporter,
+    *,
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Trains to the end and returns the summary; failures are raised after they were recorded.
+
+    `policy` was chosen and its environment set before torch was imported.
+    """
+    policy.start()
+    with (
+        folder,
+        StopRequest() as stop,
+        open_dataset(resolved.config.data) as data,
+    ):
+        specs = specify(resolved.config, data)
+        decided = decide(resolved, data, policy, specs)
+        for note in (*data.notes, *decided.notes):
+            reporter.note(note)
+        parts = assemble(decided, specs, data, policy)
+        trainer = Trainer(folder, decided, specs, data, policy, parts, reporter, stop)
+        return trainer.run(resume=resume)
+
+
+class Trainer:
+    """Owns a run's state and files while it trains; the loop's `Events`."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        decided: Decided,
+        specs: Specs,
+        data: Dataset,
+        policy: DevicePolicy,
+        parts: Parts,
+        reporter: Reporter,
+        stop: StopRequest,
+    ) -> None:
+        self.folder, self.decided, self.specs, self.data = folder, decided, specs, data
+        self.policy, self.parts, self.reporter, self.stop = policy, parts, reporter, stop
+        self.config = decided.config
+        self.selection = Selection(config=self.config.evaluate)
+        self.hooks = host.observers(self.config.observers)
+        self.deviations: list[str] = []
+        self.miner = str(self.config.miner.name) if self.config.miner.negatives else ""
+        self._before_s = 0.0
+        self._train_s = 0.0
+        self._began = self._saved_at = self._synced_at = time.monotonic()
+        self._saved_step = 0
+        self.tables = TableMaker(
+            decided, data, parts.model, parts.documents, policy, folder, reporter, stop
+        )
+        self.refresher = Refresher(
+            order=decided.order,
+            total_steps=decided.total_steps,
+            miner=self.config.miner,
+            negatives=self.config.negatives,
+            folder=folder.candidates,
+            known=data.train.known,
+            mine=self.tables.make,
+            on_table=self._mined,
+        )
+        self.loop = loop.Training(
+            step=0,
+            total_steps=decided.total_steps,
+            order=decided.order,
+            stepper=parts.stepper,
+            learning_rate=partial(
+                learning_rate,
+                total=decided.total_steps,
+                peak=self.config.train.lr,
+                schedule=self.config.train.schedule,
+                warmup=self.config.train.warmup,
+            ),
+            negatives_from=self.refresher,
+            load=self._load,
+            evaluate=self._evaluate,
+            evaluation_due=self._evaluation_due,
+        )
+
+    # --- the run as a whole ---------------------------------------------------------------
+
+    def run(self, *, resume: bool) -> dict[str, Any]:
+        resumed_from = self._restore() if resume else self._start()
+        self.metrics = MetricsLog(self.folder.metrics, resumed_from if resume else None)
+        self.sampler = MemorySampler(os.getpid(), self.folder.memory, step=lambda: self.loop.step)
+        self.reporter.watch_memory(lambda: self.sampler.held_bytes)
+        self.hooks.ttf_run_started(
+            run_dir=self.folder.path, config=self.config.model_dump(), resumed_from=resumed_from
+        )
+        status, code, problem = "failed", ExitCode.OUR_FAULT, ""
+        try:
+            loop.train(self.loop, self)
+            self._finish()
+            status, code = "finished", ExitCode.DONE
+        except StopAsked as asked:
+            self._save()
+            stopped = self._stopped(asked)
+            status, code, problem = "stopped", stopped.exit_code, str(stopped)
+            raise stopped from None
+        except GateNotMet as error:
+            self._save()
+            status, code, problem = "stopped", error.exit_code, str(error)
+            raise
+        except TtfError as error:
+            code, problem = error.exit_code, str(error)
+            raise
+        except BaseException as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self.sampler.stop()
+            self.metrics.close()
+            summary = self._summary(status, code, problem)
+            self.folder.write_summary(summary)
+            write_page(self.folder.path)
+            self.hooks.ttf_run_finished(run_dir=self.folder.path, summary=summary)
+        self.reporter.finished(summary)
+        return summary
+
+    def _start(self) -> int:
+        if self.config.train.init is not None:
+            start_from(self.parts.model, Path(self.config.train.init))
+        write_atomically(self.folder.config, dump(self.decided.resolved).encode())
+        write_json(self.folder.manifest, manifest.build(self.config, self.data, self.policy))
+        return 0
+
+    def _finish(self) -> None:
+        """The last checkpoint, then the finished towers."""
+        self._save()
+        if self.selection.weights:
+            self.parts.model.load_state_dict(self.selection.weights)
+        save_model(
+            self.folder.model,
+            self.parts.model,
+            self.specs.query,
+            self.specs.doc,
+            self.config.loss,
+        )
+
+    def _stopped(self, asked: StopAsked) -> Stopped:
+        return Stopped(
+            asked.signum,
+            f"Stopped by {asked} after step {self.loop.step} of {self.loop.total_steps}; "
+            "a checkpoint was saved.",
+            hint=f"Continue with: ttf resume {self.folder.path}",
+        )
+
+    # --- what the loop calls --------------------------------------------------------------
+
+    def _load(self, start: int, stop: int, draw: DrawNegatives | None) -> Loader:
+        make_head = partial(
+            head_of,
+            split=self.data.train,
+            order=self.decided.order,
+            read_documents=self.parts.documents.read,
+            draw=draw,
+        )
+        self.data.check_unchanged()
+        return Loader(make_head, self.data.train, self.decided.plan.micro_batch, start, stop)
+
+    def _evaluation_due(self, step: int) -> bool:
+        every = self.config.evaluate.every
+        if step == self.loop.total_steps:
+            return True
+        if every == "end":
+            return False
+        return step % (self.decided.order.steps_per_epoch if every == "epoch" else every) == 0
+
+    def _evaluate(self, step: int) -> EvalRecord:
+        began = time.perf_counter()
+        self.reporter.stage("evaluating", None)
+        self.data.check_unchanged()
+        metrics = evaluate(
+            self.parts.model,
+            self.data.val,
+            self.parts.documents,
+            self.policy,
+            self.decided.precision,
+            self.decided.plan.micro_batch,
+            self.config.evaluate.k,
+        )
+        epoch = self.decided.order.epoch_of(step - 1) if step else 0
+        return EvalRecord(
+            step=step, epoch=epoch, metrics=metrics, seconds=time.perf_counter() - began
+        )
+
+    def stepped(self, record: StepRecord) -> None:
+        self._train_s += record.seconds
+        line = asdict(record)
+        self.metrics.write({"type": "step", **line.pop("extra"), **line})
+        self.reporter.step(record, self.loop.total_steps)
+        self.hooks.ttf_step(record=record)
+
+    def evaluated(self, record: EvalRecord) -> bool:
+        self.metrics.write({"type": "eval", **asdict(record)})
+        self.reporter.evaluated(record)
+        self.hooks.ttf_evaluated(record=record)
+        ended = self.selection.see(record, self.parts.model)
+        epochs_done = record.step // self.decided.order.steps_per_epoch
+        whole = record.step % self.decided.order.steps_per_epoch == 0
+        check_gates(self.config.gates, record, epochs_done if whole else 0)
+        if ended:
+            self.reporter.note(
+                f"No gain in {self.config.evaluate.metric} for {self.config.evaluate.patience} "
+                "evaluations: training ends early."
+            )
+        return ended
+
+    def settled(self, step: int) -> None:
+        now = time.monotonic()
+        settings = self.config.checkpoint
+        due = settings.every_s is not None and now - self._saved_at >= settings.every_s
+        due = due or (settings.every_steps is not None and step % settings.every_steps == 0)
+        if due and step > self._saved_step:
+            self._save()
+        elif now - self._synced_at > SYNC_METRICS_EVERY_S:
+            self.metrics.sync()
+            self._synced_at = now
+        self.stop.raise_if_asked()
+
+    def _mined(self, step: int, table: CandidateTable, report: YieldReport) -> None:
+        self.miner = self.tables.miner
+        self.deviations.extend(self.tables.take_deviations())
+        self.metrics.write({"type": "mining", "step": step, **self.tables.last_report(report)})
+
+    # --- checkpoints ----------------------------------------------------------------------
+
+    def _save(self) -> None:
+        """Durable before anything older is removed."""
+        self.metrics.sync()
+        step = self.loop.step
+        bank = self.parts.bank
+        tensors = {"ids": torch.from_numpy(bank.ids[: bank.filled].copy())}
+        if not self.parts.documents.fixed:
+            tensors["vectors"] = bank.vectors()
+        path = checkpoint.save(
+            self.folder.checkpoints,
+            checkpoint.Snapshot(
+                step=step,
+                model=self.parts.model.state_dict(),
+                optimizer=checkpoint.optimizer_tensors(self.parts.stepper.optimizer),
+                bank=tensors,
+                best=self.selection.weights,
+                progress={
+                    "table": self.refresher.table_key,
+                    "bank_position": bank.position,
+                    "selection": self.selection.to_json(),
+                    "wall_s": self._wall_s,
+                    "train_s": self._train_s,
+                    "peak_bytes": self.sampler.peak_bytes,
+                    "deviations": self.deviations,
+                    "miner": self.miner,
+                },
+            ),
+        )
+        checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep)
+        self.tables.prune(checkpoint.tables_in_use(self.folder.checkpoints))
+        self._saved_at, self._saved_step = time.monotonic(), step
+        self.hooks.ttf_checkpointed(step=step, path=path)
+
+    def _restore(self) -> int:
+        snapshot = checkpoint.load_newest(self.folder.checkpoints, self.reporter.note)
+        state = snapshot.progress
+        self.parts.model.load_state_dict(snapshot.model)
+        checkpoint.restore_optimizer(self.parts.stepper.optimizer, snapshot.optimizer)
+        ids = snapshot.bank["ids"].numpy().astype(np.int64)
+        vectors = snapshot.bank.get("vectors")
+        if vectors is None:
+            vectors = torch.from_numpy(self.parts.documents.read(ids))
+        self.parts.bank.restore(ids, state["bank_position"], vectors)
+        self.refresher.resume(state["table"])
+        self.selection.restore(state["selection"], snapshot.best)
+        self._before_s, self._train_s = state["wall_s"], state["train_s"]
+        self.deviations, self.miner = list(state["deviations"]), state["miner"]
+        self.loop.step = self._saved_step = snapshot.step
+        self._note_differences()
+        return snapshot.step
+
+    def _note_differences(self) -> None:
+        before = read_json(self.folder.manifest)
+        now = manifest.build(self.config, self.data, self.policy)
+        found = manifest.differences(before["numeric"], now["numeric"])
+        found += manifest.differences(
+            {"data": before["data"]["fingerprint"]}, {"data": now["data"]["fingerprint"]}
+        )
+        for difference in found:
+            text = f"resumed where {difference}"
+            self.deviations.append(text)
+            self.reporter.note(
+                f"From here on the numbers are statistically, not bitwise, the same: {text}."
+            )
+
+    # --- the summary ----------------------------------------------------------------------
+
+    @property
+    def _wall_s(self) -> float:
+        return self._before_s + time.monotonic() - self._began
+
+    def _summary(self, status: str, code: int, problem: str) -> dict[str, Any]:
+        steps = self.loop.step
+        samples = steps * self.decided.plan.samples
+        weights = self.folder.model / "config.json"
+        finished = status == "finished"
+        return {
+            "status": status,
+            "exit_code": int(code),
+            "problem": problem,
+            "steps": steps,
+            "epochs": steps / self.decided.order.steps_per_epoch,
+            "samples": samples,
+            "metrics": self.selection.final,
+            "metrics_initial": self.selection.initial,
+            "metrics_last": self.selection.last,
+            "best_step": self.selection.best_step,
+            "samples_per_s": samples / self._train_s if self._train_s else 0.0,
+            "wall_s": self._wall_s,
+            "peak_anon_mb": self.sampler.peak_bytes / 1e6,
+            "exact": not self.deviations,
+            "deviations": self.deviations,
+            "restarts": 0,
+            "incidents": [],
+            "miner": self.miner,
+            "weights_sha256": _weights_digest(weights) if finished else None,
+            "seed": self.config.train.seed,
+        }
+
+
+def _weights_digest(config: Path) -> str:
+    value: Mapping[str, Any] = read_json(config)
+    return str(value["weights_sha256"])
