@@ -1,0 +1,1 @@
+"""Hard negatives: candidate tables, the draw from them, and the miners behind a process wall."""

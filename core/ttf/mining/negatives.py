@@ -1,0 +1,197 @@
+"""Drawing negatives from a candidate table: the positive-aware filter, and its yield.
+
+A candidate survives where its score is below the positive's by a margin (sign-safe: the relative
+margin is a share of |s_pos|), its rank is inside the window, and it is no known positive.
+
+Shapes: B sample rows, K candidates of each, P known positives (padded with -1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.errors import ConfigError
+from ttf.keyed import hash64
+
+if TYPE_CHECKING:
+    from ttf.config.schema import NegativesConfig
+    from ttf.mining.candidates import CandidateTable
+
+_REPORT_ROWS = 4096
+_LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def draw(
+    table: CandidateTable,
+    rows: NDArray[np.int64],
+    known_BP: NDArray[np.int64],
+    settings: NegativesConfig,
+    num: int,
+    key: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(B, num) bank rows, -1 where a query has too few, and (B,) how many survived the filter.
+
+    Without replacement, from the first `draw_from` survivors. What a row gets depends on `key`
+    and the row alone, not on the batch it comes in.
+    """
+    at = table.positions(rows)
+    found = np.maximum(at, 0)
+    if not len(table):
+        return np.full((len(rows), num), -1, np.int64), np.zeros(len(rows), np.int64)
+    ids_BK = np.asarray(table.ids[found])
+    alive_BK = _survivors(
+        ids_BK, table.scores[found], table.positive_scores[found], known_BP, settings
+    )
+    alive_BK &= (at >= 0)[:, None]
+    kept = alive_BK.sum(axis=1)
+    eligible_BK = alive_BK & (alive_BK.cumsum(axis=1) <= settings.draw_from)
+    row_key = hash64(rows, key)
+    lot_BK = hash64(row_key[:, None] ^ ids_BK.astype(np.uint64), key)
+    lot_BK = np.where(eligible_BK, lot_BK, _LAST)
+    first = np.argsort(lot_BK, axis=1, kind="stable")[:, :num]
+    drawn = np.where(
+        np.take_along_axis(eligible_BK, first, axis=1),
+        np.take_along_axis(ids_BK, first, axis=1),
+        -1,
+    )
+    missing = num - drawn.shape[1]
+    return np.pad(drawn, ((0, 0), (0, max(missing, 0))), constant_values=-1), kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class YieldReport:
+    """How much of a table the filter leaves."""
+
+    queries: int
+    kept_share: float
+    """Of all candidates."""
+    with_survivor: float
+    """Share of queries that have at least one: what `min_yield` is compared with."""
+    survivors: dict[str, float]
+    """Quantiles of survivors per query: p10, p50, p90."""
+    suggested_margin: float | None
+    """The largest relative margin under which `min_yield` of the queries have a survivor; None
+    where no margin does."""
+
+    @property
+    def without_survivor(self) -> float:
+        return 1.0 - self.with_survivor
+
+
+def yield_report(
+    table: CandidateTable, known_QP: NDArray[np.int64], settings: NegativesConfig
+) -> YieldReport:
+    """Over all queries of the table; `known_QP` in the order of `table.rows`."""
+    kept = np.zeros(len(table), np.int64)
+    largest = np.full(len(table), -np.inf)
+    for here in _slices(len(table)):
+        ids, scores = table.ids[here], table.scores[here]
+        positive, known = table.positive_scores[here], known_QP[here]
+        kept[here] = _survivors(ids, scores, positive, known, settings).sum(axis=1)
+        largest[here] = _largest_margins(ids, scores, positive, known, settings)
+    share = float((kept > 0).mean()) if len(table) else 0.0
+    per_query = {
+        f"p{q}": float(np.quantile(kept, q / 100)) if len(table) else 0.0 for q in (10, 50, 90)
+    }
+    return YieldReport(
+        queries=len(table),
+        kept_share=float(kept.sum() / max(table.ids.size, 1)),
+        with_survivor=share,
+        survivors=per_query,
+        suggested_margin=_margin_reaching(largest, settings.min_yield),
+    )
+
+
+def require_yield(report: YieldReport, settings: NegativesConfig) -> None:
+    """Raises ConfigError where fewer queries than `min_yield` have a survivor."""
+    if report.with_survivor >= settings.min_yield:
+        return
+    filters = [f"negatives.relative_margin = {settings.relative_margin}"]
+    if settings.absolute_margin is not None:
+        filters.append(f"negatives.absolute_margin = {settings.absolute_margin}")
+    if settings.rank_from or settings.rank_to:
+        filters.append(f"ranks {settings.rank_from} to {settings.rank_to or 'the last'}")
+    if report.suggested_margin is not None:
+        hint = (
+            f"--set negatives.relative_margin={report.suggested_margin:.4g} leaves "
+            f"{settings.min_yield:.0%} of the queries a negative"
+        )
+    else:
+        hint = "No relative margin would be enough: mine deeper (miner.k)"
+    raise ConfigError(
+        f"Only {report.with_survivor:.1%} of {report.queries:,} queries have a mined negative "
+        f"left ({report.kept_share:.2%} of all candidates); negatives.min_yield asks for "
+        f"{settings.min_yield:.1%}. The filter: {', '.join(filters)}. The other candidates are "
+        "known positives or too close to the positive to be trusted as negatives.",
+        hint=f"{hint}, or train without mined negatives (--set miner.negatives=0).",
+    )
+
+
+def _survivors(
+    ids_BK: NDArray[np.int64],
+    scores_BK: NDArray[np.float32],
+    positive_B: NDArray[np.float32],
+    known_BP: NDArray[np.int64],
+    settings: NegativesConfig,
+) -> NDArray[np.bool_]:
+    alive_BK = _without_margin(ids_BK, scores_BK, positive_B, known_BP, settings)
+    if settings.relative_margin is not None:
+        positive = positive_B.astype(np.float64)
+        limit_B = positive - settings.relative_margin * np.abs(positive)
+        alive_BK &= scores_BK < limit_B[:, None]
+    return alive_BK
+
+
+def _without_margin(
+    ids_BK: NDArray[np.int64],
+    scores_BK: NDArray[np.float32],
+    positive_B: NDArray[np.float32],
+    known_BP: NDArray[np.int64],
+    settings: NegativesConfig,
+) -> NDArray[np.bool_]:
+    """Everything but the relative margin."""
+    ranks = np.arange(ids_BK.shape[1])
+    last = ids_BK.shape[1] if settings.rank_to is None else settings.rank_to
+    inside = (ranks >= settings.rank_from) & (ranks < last)
+    alive_BK = inside & ~(ids_BK[:, :, None] == known_BP[:, None, :]).any(axis=2)
+    if settings.absolute_margin is not None:
+        limit_B = positive_B.astype(np.float64) - settings.absolute_margin
+        alive_BK &= scores_BK < limit_B[:, None]
+    return alive_BK
+
+
+def _largest_margins(
+    ids_BK: NDArray[np.int64],
+    scores_BK: NDArray[np.float32],
+    positive_B: NDArray[np.float32],
+    known_BP: NDArray[np.int64],
+    settings: NegativesConfig,
+) -> NDArray[np.float64]:
+    """Below which relative margin a query has a survivor; -inf where none has."""
+    alive_BK = _without_margin(ids_BK, scores_BK, positive_B, known_BP, settings)
+    lowest = np.where(alive_BK, scores_BK, np.inf).min(axis=1, initial=np.inf).astype(np.float64)
+    positive = positive_B.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        margin = (positive - lowest) / np.abs(positive)
+    return np.where(np.isnan(margin), -np.inf, margin)
+
+
+def _margin_reaching(largest_Q: NDArray[np.float64], share: float) -> float | None:
+    needed = math.ceil(share * len(largest_Q))
+    if not 0 < needed <= len(largest_Q):
+        return None
+    edge = float(np.sort(largest_Q)[-needed])
+    # Strictly below the edge, on a grid that prints with four digits.
+    margin = min(math.floor((edge - 1e-9) * 1e4) / 1e4, 0.9999)
+    return margin if margin >= 0 else None
+
+
+def _slices(size: int) -> Iterator[slice]:
+    for start in range(0, size, _REPORT_ROWS):
+        yield slice(start, min(start + _REPORT_ROWS, size))

@@ -1,0 +1,201 @@
+"""faiss indexes that are built once and saved: a graph (HNSW) and inverted lists (IVF).
+
+A search that comes back with -1 is widened until it is complete; what stays short after that is
+scanned exactly, so that -1 never leaves this file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import MinerContext, VectorSource
+from ttf.errors import ArtifactDamaged, StorageError
+from ttf.fsio import fsync_file, sha256_file
+from ttf.keyed import key
+from ttf_miners._rows import blocks, require_room, scan
+from ttf_miners.faiss_miner import (
+    KMEANS_ROUNDS,
+    TRAIN_ROWS_PER_LIST,
+    FaissOptions,
+    hnsw_bytes,
+    ivf_bytes,
+    num_lists,
+)
+
+FILE: Final = "index.faiss"
+_WIDENINGS = 3
+# Fixed: in what portions rows are added decides how faiss links them.
+_ADD_ROWS = 8192
+_QUERY_TILE = 4096
+
+
+class _FaissIndex:
+    """What both kinds share; a kind says how to make one, how to fill it, how wide to look."""
+
+    def __init__(self, options: FaissOptions, context: MinerContext) -> None:
+        self._options = options
+        self._context = context
+        self._index: Any = None
+        self._source: VectorSource | None = None
+
+    def build(self, source: VectorSource, workdir: Path) -> None:
+        require_room(self._size(source), self._context.budget_bytes, self._what(source))
+        self._index = self._filled(source)
+        self._source = source
+
+    def search(
+        self, queries: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        assert self._source is not None, "build or load first"
+        faiss.omp_set_num_threads(self._context.threads)
+        k = min(k, self._source.shape[0])
+        ids = np.empty((len(queries), k), np.int64)
+        scores = np.empty((len(queries), k), np.float32)
+        for start in range(0, len(queries), _QUERY_TILE):
+            here = slice(start, start + _QUERY_TILE)
+            tile = np.ascontiguousarray(queries[here], dtype=np.float32)
+            ids[here], scores[here] = self._complete(self._source, tile, k)
+        return ids, scores
+
+    def save(self, path: Path) -> None:
+        """Hashed while it is written, then read back: faiss does not fsync."""
+        digest = hashlib.sha256()
+        file = path / FILE
+        try:
+            with file.open("wb") as handle:
+
+                def write(chunk: bytes) -> int:
+                    digest.update(chunk)
+                    return handle.write(chunk)
+
+                faiss.write_index(self._index, faiss.PyCallbackIOWriter(write, 1 << 20))
+                handle.flush()
+                fsync_file(handle.fileno())
+        except (OSError, RuntimeError) as error:
+            raise StorageError(
+                f"The faiss index could not be written to {file}: {error}",
+                hint="Free some space, or set TTF_HOME to a folder with room.",
+            ) from error
+        if sha256_file(file) != digest.hexdigest():
+            raise StorageError(
+                f"{file} does not read back as it was written.",
+                hint="Check the disk before you trust it again.",
+            )
+
+    def load(self, path: Path, source: VectorSource) -> None:
+        require_room(self._size(source), self._context.budget_bytes, self._what(source))
+        file = path / FILE
+        faiss.set_deserialization_vector_byte_limit(file.stat().st_size)
+        try:
+            index = faiss.read_index(str(file))
+        except RuntimeError as error:
+            raise ArtifactDamaged(
+                f"{file} is not a whole faiss index: {error}", hint="Delete it: it is made anew."
+            ) from error
+        if (index.ntotal, index.d) != tuple(source.shape):
+            raise ArtifactDamaged(
+                f"{file} holds {index.ntotal} rows of {index.d}, the bank "
+                f"{source.shape[0]} of {source.shape[1]}.",
+                hint="Delete it: it is made anew.",
+            )
+        self._index, self._source = index, source
+
+    def close(self) -> None:
+        self._index = self._source = None
+
+    def _complete(
+        self, source: VectorSource, queries: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        short = np.arange(len(queries))
+        ids = np.full((len(queries), k), -1, np.int64)
+        scores = np.empty((len(queries), k), np.float32)
+        for parameters in self._ever_wider(k):
+            scores[short], ids[short] = self._index.search(queries[short], k, params=parameters)
+            short = np.flatnonzero((ids < 0).any(axis=1))
+            if not short.size:
+                return ids, scores
+        ids[short], scores[short] = scan(source, queries[short], k)
+        return ids, scores
+
+    def _what(self, source: VectorSource) -> str:
+        kind = self._options.kind
+        return f"The faiss index ({kind}) of {source.shape[0]:,} x {source.shape[1]} vectors"
+
+    def _size(self, source: VectorSource) -> int:
+        raise NotImplementedError
+
+    def _filled(self, source: VectorSource) -> Any:
+        raise NotImplementedError
+
+    def _ever_wider(self, k: int) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class HnswIndex(_FaissIndex):
+    def _size(self, source: VectorSource) -> int:
+        return hnsw_bytes(*source.shape, self._options.M)
+
+    def _filled(self, source: VectorSource) -> Any:
+        # Which of two threads links its row first decides the graph.
+        faiss.omp_set_num_threads(1 if self._context.deterministic else self._context.threads)
+        index = faiss.IndexHNSWFlat(source.shape[1], self._options.M, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = self._options.ef_construction
+        index.hnsw.rng = faiss.RandomGenerator(_seed(self._context))
+        for _, block_ND in blocks(source, _ADD_ROWS):
+            index.add(block_ND)
+        return index
+
+    def _ever_wider(self, k: int) -> Iterator[Any]:
+        for times in range(_WIDENINGS):
+            width = max(self._options.ef_search, k) << times
+            yield faiss.SearchParametersHNSW(efSearch=width)
+
+
+class IvfIndex(_FaissIndex):
+    def _size(self, source: VectorSource) -> int:
+        return ivf_bytes(*source.shape)
+
+    def _filled(self, source: VectorSource) -> Any:
+        faiss.omp_set_num_threads(self._context.threads)
+        rows, dim = source.shape
+        lists = num_lists(rows, self._options.nlist)
+        coarse = faiss.IndexFlatIP(dim)
+        index = faiss.IndexIVFFlat(coarse, dim, lists, faiss.METRIC_INNER_PRODUCT)
+        index.cp.seed = _seed(self._context)
+        index.cp.niter = KMEANS_ROUNDS
+        index.cp.min_points_per_centroid = 1
+        index.cp.max_points_per_centroid = TRAIN_ROWS_PER_LIST
+        index.train(self._sample(source, TRAIN_ROWS_PER_LIST * lists))
+        for _, block_ND in blocks(source, _ADD_ROWS):
+            index.add(block_ND)
+        return index
+
+    def _sample(self, source: VectorSource, wanted: int) -> NDArray[np.float32]:
+        """Rows to learn the lists from, within a quarter of the budget; the same every time."""
+        from ttf.data.vectors import to_float32
+        from ttf.keyed import Permutation
+
+        rows, dim = source.shape
+        count = min(rows, wanted, max(1024, self._context.budget_bytes // (16 * dim)))
+        chosen = Permutation(rows, key(self._context.seed, "ivf sample"))(np.arange(count))
+        found = to_float32(source.gather(np.sort(chosen)), source.dtype)
+        return np.ascontiguousarray(found)
+
+    def _ever_wider(self, k: int) -> Iterator[Any]:
+        width = self._options.nprobe
+        lists = self._index.nlist
+        while width < lists:
+            yield faiss.SearchParametersIVF(nprobe=width)
+            width *= 2
+        yield faiss.SearchParametersIVF(nprobe=lists)
+
+
+def _seed(context: MinerContext) -> int:
+    return key(context.seed, "faiss") & 0x7FFFFFFF

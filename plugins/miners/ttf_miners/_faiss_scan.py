@@ -1,0 +1,75 @@
+"""faiss's flat search over blocks of the bank: exact, and nothing is copied for keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import MinerContext, VectorSource
+from ttf_miners._rows import blocks, scan
+
+# faiss breaks ties as they come; asking for a few more shows whether one was cut off at the end.
+_SPARE = 8
+_QUERY_TILE = 4096
+_MAX_BLOCK = 65536
+
+
+class FlatScan:
+    def __init__(self, context: MinerContext) -> None:
+        self._context = context
+        self._source: VectorSource | None = None
+
+    def build(self, source: VectorSource, workdir: Path) -> None:
+        self._source = source
+
+    def search(
+        self, queries: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        assert self._source is not None, "build first"
+        faiss.omp_set_num_threads(self._context.threads)
+        k = min(k, self._source.shape[0])
+        ids = np.empty((len(queries), k), np.int64)
+        scores = np.empty((len(queries), k), np.float32)
+        for start in range(0, len(queries), _QUERY_TILE):
+            here = slice(start, start + _QUERY_TILE)
+            tile = np.ascontiguousarray(queries[here])
+            ids[here], scores[here] = self._tile(self._source, tile, k)
+        return ids, scores
+
+    def save(self, path: Path) -> None:
+        """Nothing to save: the bank is the index."""
+
+    def load(self, path: Path, source: VectorSource) -> None:
+        self._source = source
+
+    def close(self) -> None:
+        self._source = None
+
+    def _tile(
+        self, source: VectorSource, queries: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        ids = np.empty((len(queries), 0), np.int64)
+        scores = np.empty((len(queries), 0), np.float32)
+        cut = np.full(len(queries), -np.inf, np.float32)
+        for start, block_ND in blocks(source, self._block_rows(source.shape[1])):
+            wide = min(k + _SPARE, len(block_ND))
+            found, rows = faiss.knn(queries, block_ND, wide, metric=faiss.METRIC_INNER_PRODUCT)
+            if wide < len(block_ND):
+                np.maximum(cut, found[:, -1], out=cut)
+            ids = np.concatenate([ids, rows + start], axis=1)
+            scores = np.concatenate([scores, found], axis=1)
+            best = np.lexsort((ids, -scores), axis=1)[:, :k]
+            ids = np.take_along_axis(ids, best, axis=1)
+            scores = np.take_along_axis(scores, best, axis=1)
+        # Where a block's list ended at or above the final k-th score, equals may be missing.
+        unsure = np.flatnonzero(cut >= scores[:, -1])
+        if unsure.size:
+            ids[unsure], scores[unsure] = scan(source, queries[unsure], k)
+        return ids, scores
+
+    def _block_rows(self, dim: int) -> int:
+        """As large as half the budget allows: fewer, larger products and fewer merges."""
+        return int(max(1024, min(_MAX_BLOCK, self._context.budget_bytes // (2 * 4 * dim))))

@@ -1,0 +1,175 @@
+"""The hnswlib graph, and what its library leaves to its callers.
+
+hnswlib 0.8 returns normally from a save that ran into a full disk, and dies of a damaged file on
+load: what was written is measured and read back, and files are hashed by the caller before `load`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any, Final
+
+import hnswlib
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import MinerContext, VectorSource
+from ttf.errors import ArtifactDamaged, MinerFailed, StorageError
+from ttf.fsio import fsync_file
+from ttf.keyed import key
+from ttf_miners._rows import blocks, require_room, scan
+from ttf_miners.hnswlib_miner import HnswlibOptions, index_bytes
+
+FILE: Final = "index.hnswlib"
+_ADD_ROWS = 8192
+_QUERY_TILE = 4096
+_WIDENINGS = 3
+
+
+class HnswlibMiner:
+    def __init__(self, options: HnswlibOptions, context: MinerContext) -> None:
+        self._options = options
+        self._context = context
+        self._index: Any = None
+        self._source: VectorSource | None = None
+
+    def build(self, source: VectorSource, workdir: Path) -> None:
+        self._require_room(source)
+        rows, dim = source.shape
+        index = hnswlib.Index(space="ip", dim=dim)
+        index.init_index(
+            max_elements=rows,
+            ef_construction=self._options.ef_construction,
+            M=self._options.M,
+            random_seed=key(self._context.seed, "hnswlib") & 0x7FFFFFFF,
+        )
+        # Which of two threads links its row first decides the graph.
+        threads = 1 if self._context.deterministic else self._context.threads
+        for start, block_ND in blocks(source, _ADD_ROWS):
+            ids = np.arange(start, start + len(block_ND))
+            index.add_items(block_ND, ids, num_threads=threads)
+        self._index, self._source = index, source
+
+    def search(
+        self, queries: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        assert self._source is not None, "build or load first"
+        k = min(k, self._source.shape[0])
+        ids = np.empty((len(queries), k), np.int64)
+        scores = np.empty((len(queries), k), np.float32)
+        for start in range(0, len(queries), _QUERY_TILE):
+            here = slice(start, start + _QUERY_TILE)
+            self._widening(queries[here], k, ids[here], scores[here])
+        return ids, scores
+
+    def save(self, path: Path) -> None:
+        file = path / FILE
+        expected = self._index.index_file_size()
+        try:
+            self._index.save_index(str(file))
+            with file.open("rb") as handle:
+                fsync_file(handle.fileno())
+            written = file.stat().st_size
+        except (OSError, RuntimeError) as error:
+            raise StorageError(
+                f"The hnswlib index could not be written to {file}: {error}",
+                hint="Free some space, or set TTF_HOME to a folder with room.",
+            ) from error
+        if written != expected:
+            raise StorageError(
+                f"Only {written:,} of {expected:,} bytes of the hnswlib index reached {file}: "
+                "the disk is probably full (hnswlib does not notice).",
+                hint="Free some space, or set TTF_HOME to a folder with room.",
+            )
+        self._read_back(path)
+
+    def load(self, path: Path, source: VectorSource) -> None:
+        self._require_room(source)
+        rows, dim = source.shape
+        index = hnswlib.Index(space="ip", dim=dim)
+        try:
+            index.load_index(str(path / FILE), max_elements=rows)
+        except RuntimeError as error:
+            raise ArtifactDamaged(
+                f"{path / FILE} is not a whole hnswlib index: {error}",
+                hint="Delete it: it is made anew.",
+            ) from error
+        if index.get_current_count() != rows:
+            raise ArtifactDamaged(
+                f"{path / FILE} holds {index.get_current_count()} rows, the bank {rows}.",
+                hint="Delete it: it is made anew.",
+            )
+        self._index, self._source = index, source
+
+    def close(self) -> None:
+        self._index = self._source = None
+
+    def _read_back(self, path: Path) -> None:
+        """From here on the index is the one on disk: two at once might not fit into memory."""
+        assert self._source is not None
+        source = self._source
+        probe = source.read(0, min(64, source.shape[0]))
+        from ttf.data.vectors import to_float32
+
+        queries = np.ascontiguousarray(to_float32(probe, source.dtype))
+        before = self.search(queries, 10)
+        self.close()
+        try:
+            self.load(path, source)
+            after = self.search(queries, 10)
+        except ArtifactDamaged as error:
+            raise MinerFailed(
+                "hnswlib", f"What hnswlib wrote does not read back: {error}"
+            ) from error
+        if not all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)):
+            raise MinerFailed("hnswlib", f"{path / FILE} answers otherwise than what was written.")
+
+    def _require_room(self, source: VectorSource) -> None:
+        rows, dim = source.shape
+        require_room(
+            index_bytes(rows, dim, self._options.M),
+            self._context.budget_bytes,
+            f"The hnswlib index of {rows:,} x {dim} vectors",
+        )
+
+    def _widening(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ids: NDArray[np.int64],
+        scores: NDArray[np.float32],
+    ) -> None:
+        """hnswlib refuses the whole batch when it cannot find k for one query of it."""
+        if not len(queries):
+            return
+        for times in range(_WIDENINGS):
+            self._index.set_ef(max(self._options.ef_search, k) << times)
+            try:
+                found, distances = self._index.knn_query(
+                    queries, k=k, num_threads=self._context.threads
+                )
+            except RuntimeError as error:
+                if "contiguous 2D array" not in str(error):
+                    raise
+                continue
+            ids[:] = found
+            np.subtract(np.float32(1), distances, out=scores)
+            return
+        self._split(queries, k, ids, scores)
+
+    def _split(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ids: NDArray[np.int64],
+        scores: NDArray[np.float32],
+    ) -> None:
+        """Halves the batch until the queries that stay short stand alone; those are scanned."""
+        assert self._source is not None
+        if len(queries) == 1:
+            ids[:], scores[:] = scan(self._source, queries, k)
+            return
+        half = len(queries) // 2
+        for low, high in itertools.pairwise((0, half, len(queries))):
+            self._widening(queries[low:high], k, ids[low:high], scores[low:high])

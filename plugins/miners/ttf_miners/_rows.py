@@ -1,0 +1,72 @@
+"""What the miners share: float32 blocks of a bank, and an exact scan in plain numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import VectorSource
+from ttf.data.vectors import to_float32
+from ttf.errors import ConfigError
+
+_SCAN_ROWS = 4096
+_SCAN_QUERIES = 256
+
+
+def read_float32(
+    source: VectorSource, start: int, stop: int, out: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
+    """Rows as C-contiguous, aligned float32 of our own; never a view of the file."""
+    rows = np.empty((stop - start, source.shape[1]), np.float32) if out is None else out
+    if source.dtype == "float32":
+        return source.read(start, stop, out=rows)
+    rows[:] = to_float32(source.read(start, stop), source.dtype)
+    return rows
+
+
+def blocks(source: VectorSource, num_rows: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """(first row, rows), each block valid until the next one is asked for."""
+    total = source.shape[0]
+    buffer = np.empty((min(num_rows, total), source.shape[1]), np.float32)
+    for start in range(0, total, num_rows):
+        stop = min(start + num_rows, total)
+        yield start, read_float32(source, start, stop, buffer[: stop - start])
+
+
+def scan(
+    source: VectorSource, queries: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The exact answer for the few queries an index could not answer; ties by smaller id."""
+    k = min(k, source.shape[0])
+    ids = np.zeros((len(queries), k), np.int64)
+    scores = np.full((len(queries), k), -np.inf, np.float32)
+    for start, block_ND in blocks(source, _SCAN_ROWS):
+        block_ids = np.arange(start, start + len(block_ND))
+        for first in range(0, len(queries), _SCAN_QUERIES):
+            here = slice(first, first + _SCAN_QUERIES)
+            score_QN = queries[here] @ block_ND.T
+            all_scores = np.concatenate([scores[here], score_QN], axis=1)
+            all_ids = np.concatenate(
+                [ids[here], np.broadcast_to(block_ids, score_QN.shape)], axis=1
+            )
+            # What came earlier has the smaller id, so a stable sort breaks ties as promised.
+            best = np.argsort(-all_scores, axis=1, kind="stable")[:, :k]
+            scores[here] = np.take_along_axis(all_scores, best, axis=1)
+            ids[here] = np.take_along_axis(all_ids, best, axis=1)
+    return ids, scores
+
+
+def require_room(needed: int, budget: int, what: str) -> None:
+    """Refuses, with the figure, an index that cannot fit the memory the run granted."""
+    if needed > budget:
+        raise ConfigError(
+            f"{what} needs about {_size(needed)} of memory, but the budget is {_size(budget)}.",
+            hint=f"Raise it (memory.budget = '{-(-needed // 2**20)}MiB'), or use the miner "
+            "'exact', which reads the bank where it lies.",
+        )
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.1f} MiB"

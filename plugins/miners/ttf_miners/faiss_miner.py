@@ -1,0 +1,147 @@
+"""The miner `faiss`: an exact streamed scan (flat), a graph (hnsw) or inverted lists (ivf)."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
+from ttf.hookspecs import hookimpl
+from ttf.options import option
+
+if TYPE_CHECKING:
+    from ttf.contracts import Miner, MinerFactory
+
+# 2 x Zen 5, AVX512, faiss-cpu 1.15.1, 50,000 unit rows of 384 and 768, k = 200, 2026-11-18.
+FLAT_FLOPS_PER_THREAD = 0.9e11
+HNSW_DISTANCES_PER_S = 1.6e7
+IVF_TRAIN_FLOPS_PER_THREAD = 0.8e11
+IVF_SCAN_FLOPS_PER_THREAD = 1.0e10
+
+KMEANS_ROUNDS = 10
+TRAIN_ROWS_PER_LIST = 64
+MIN_ROWS_PER_LIST = 39
+"""Below this faiss's k-means warns that its centroids mean little."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaissOptions:
+    kind: Literal["flat", "hnsw", "ivf"] = option(
+        "flat", "flat: exact, nothing to build; hnsw: graph, slow to build; ivf: quick to build"
+    )
+    M: int = option(32, "hnsw: links per row", ge=2, le=512)
+    ef_construction: int = option(200, "hnsw: candidates looked at while building", ge=1)
+    ef_search: int = option(256, "hnsw: candidates looked at per query; at least k", ge=1)
+    nlist: int = option(0, "ivf: lists; 0: 4 x the root of the number of rows", ge=0)
+    nprobe: int = option(64, "ivf: lists looked at per query", ge=1)
+
+
+class FaissFactory:
+    name = "faiss"
+    options_type = FaissOptions
+
+    def availability(self) -> Availability:
+        if importlib.util.find_spec("faiss") is None:
+            return Availability(
+                ok=False, reason="faiss is not installed", fix='pip install "twotower[faiss]"'
+            )
+        return Availability(ok=True)
+
+    def traits(self, options: FaissOptions, context: MinerContext) -> MinerTraits:
+        return MinerTraits(
+            exact=options.kind == "flat",
+            deterministic=options.kind != "hnsw" or context.deterministic or context.threads == 1,
+            has_index=options.kind != "flat",
+            native=("faiss",),
+        )
+
+    def estimate(
+        self,
+        rows: int,
+        dim: int,
+        queries: int,
+        k: int,
+        options: FaissOptions,
+        context: MinerContext,
+    ) -> MinerCost:
+        if options.kind == "flat":
+            return _flat_cost(rows, dim, queries, k, context)
+        if options.kind == "hnsw":
+            return _hnsw_cost(rows, dim, queries, k, options, context)
+        return _ivf_cost(rows, dim, queries, options, context)
+
+    def create(self, options: FaissOptions, context: MinerContext) -> Miner:
+        from ttf_miners import _faiss_index, _faiss_scan
+
+        if options.kind == "flat":
+            return _faiss_scan.FlatScan(context)
+        if options.kind == "hnsw":
+            return _faiss_index.HnswIndex(options, context)
+        return _faiss_index.IvfIndex(options, context)
+
+
+def num_lists(rows: int, wanted: int) -> int:
+    """The inverted lists for a bank: what was asked for, as far as the rows go."""
+    return max(1, min(wanted or round(4 * rows**0.5), rows // MIN_ROWS_PER_LIST))
+
+
+def graph_slowdown(rows: int, dim: int) -> float:
+    """Speed relative to 50,000 rows of 768: a walk through a graph grows with the logarithm."""
+    return 768 / max(dim, 64) * math.log(50_000) / math.log(max(rows, 1000))
+
+
+def hnsw_bytes(rows: int, dim: int, links: int) -> int:
+    """Vectors, two links per row and M on the lowest level, offsets and levels."""
+    return rows * (4 * dim + 9 * links + 16)
+
+
+def ivf_bytes(rows: int, dim: int) -> int:
+    """Codes and ids; the lists grow by doubling, so that half as much again may be reserved."""
+    return int(1.5 * rows * (4 * dim + 8))
+
+
+def _flat_cost(rows: int, dim: int, queries: int, k: int, context: MinerContext) -> MinerCost:
+    flops = 2.0 * rows * dim * queries
+    return MinerCost(
+        build_s=0.0,
+        search_s=flops / (FLAT_FLOPS_PER_THREAD * context.threads),
+        anon_bytes=min(context.budget_bytes, 4 * rows * dim + 36 * queries * k),
+        disk_bytes=0,
+    )
+
+
+def _hnsw_cost(
+    rows: int, dim: int, queries: int, k: int, options: FaissOptions, context: MinerContext
+) -> MinerCost:
+    per_s = HNSW_DISTANCES_PER_S * graph_slowdown(rows, dim)
+    builders = 1 if context.deterministic else context.threads
+    looked_at = options.M * (max(options.ef_search, k) + 10)
+    size = hnsw_bytes(rows, dim, options.M)
+    return MinerCost(
+        build_s=rows * options.M * (options.ef_construction + 10) / (per_s * builders),
+        search_s=queries * looked_at / (per_s * context.threads),
+        anon_bytes=size,
+        disk_bytes=size,
+    )
+
+
+def _ivf_cost(
+    rows: int, dim: int, queries: int, options: FaissOptions, context: MinerContext
+) -> MinerCost:
+    lists = num_lists(rows, options.nlist)
+    train = 2.0 * min(rows, TRAIN_ROWS_PER_LIST * lists) * lists * dim * KMEANS_ROUNDS
+    assign = 2.0 * rows * lists * dim
+    scanned = 2.0 * queries * rows * dim * min(options.nprobe, lists) / lists
+    return MinerCost(
+        build_s=(train + assign) / (IVF_TRAIN_FLOPS_PER_THREAD * context.threads),
+        search_s=scanned / (IVF_SCAN_FLOPS_PER_THREAD * context.threads),
+        anon_bytes=ivf_bytes(rows, dim),
+        disk_bytes=rows * (4 * dim + 8),
+    )
+
+
+@hookimpl
+def ttf_miner(name: str) -> MinerFactory | None:
+    return FaissFactory() if name == "faiss" else None
