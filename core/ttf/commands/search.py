@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,9 @@ from ttf.commands._common import (
     say,
     show,
 )
+
+if TYPE_CHECKING:
+    from ttf.inference import Found
 
 
 @click.command(
@@ -52,7 +55,8 @@ def command(run_dir: Path, queries: Path, k: int, out: Path | None, as_json: boo
     """
     from ttf import api
 
-    found: Any = api.load(run_dir).search_file(queries, k, out)
+    with api.load(run_dir) as model:
+        found = model.search_file(queries, k, out)
     if out is not None:
         say(f"Wrote ids and scores of {len(found.ids)} queries to {out}.")
         if as_json:
@@ -65,7 +69,7 @@ def command(run_dir: Path, queries: Path, k: int, out: Path | None, as_json: boo
         next_command(f"ttf search {quoted(run_dir)} --queries {quoted(queries)} --out found.npz")
 
 
-def _print_table(found: Any) -> None:
+def _print_table(found: Found) -> None:
     show("query\trank\tid\tscore")
     for row, (ids, scores) in enumerate(zip(found.ids, found.scores, strict=True)):
         for rank, (document, score) in enumerate(zip(ids, scores, strict=True), start=1):
