@@ -38,6 +38,8 @@ ROTATION: Final = np.pi / 2
 
 _BLOCK_VALUES: Final = 1 << 21
 _WORKERS: Final = 2
+_BYTE_SPREAD: Final = float(np.sqrt((256**2 - 1) / 12))
+"""Standard deviation of a uniform byte."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,8 +237,12 @@ def _noisy(
     vectors: NDArray[np.float32], draw: np.random.Generator, noise: float
 ) -> NDArray[np.float32]:
     """Unit vectors with noise of the given length, at length one again."""
-    out = draw.standard_normal(vectors.shape, dtype=np.float32)
-    out *= np.float32(noise / np.sqrt(vectors.shape[-1]))
+    words = draw.integers(2**64, size=-(-vectors.size // 8), dtype=np.uint64).astype("<u8")
+    levels = words.view(np.int8)[: vectors.size].reshape(vectors.shape)
+    # Uniform bytes: a tenth of the time of normal numbers, and 11 GB are at stake.
+    scale = noise / np.sqrt(vectors.shape[-1]) / _BYTE_SPREAD
+    out = np.multiply(levels, np.float32(scale), dtype=np.float32)
+    out += np.float32(scale / 2)
     out += vectors
     return unit_rows(out, in_place=True)
 
