@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from ttf.contracts import EvalRecord, StepRecord
-from ttf.reporting import ConsoleReporter, PlainReporter, Reporter, _text, make_reporter
+from ttf.reporting import ConsoleReporter, PlainReporter, Reporter, make_reporter, text
 
 
 class Screen(io.StringIO):
@@ -233,7 +233,7 @@ def test_an_ascii_terminal_gets_ascii() -> None:
 
 
 def test_numbers_read_as_documented() -> None:
-    result = doctest.testmod(_text)
+    result = doctest.testmod(text)
     assert result.attempted >= 4 and result.failed == 0
 
 

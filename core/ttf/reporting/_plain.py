@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ttf.reporting import _text
+from ttf.reporting import text as _text
 from ttf.reporting._base import Reporter
 from ttf.reporting._state import Progress
 from ttf.reporting._summary import summary_rows

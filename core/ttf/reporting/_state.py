@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ttf.reporting import _text
+from ttf.reporting import text as _text
 
 if TYPE_CHECKING:
     from ttf.contracts import EvalRecord, StepRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ttf.reporting import _text
+from ttf.reporting import text as _text
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,0 +1,16 @@
+"""What a run would take, before it starts: memory, disk and time, predicted per component."""
+
+from __future__ import annotations
+
+from ttf.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
+from ttf.plan._predict import auto_batch_size, make_plan
+
+__all__ = [
+    "ArrayFacts",
+    "Choices",
+    "DataFacts",
+    "Item",
+    "Plan",
+    "auto_batch_size",
+    "make_plan",
+]

@@ -1,0 +1,169 @@
+"""The prediction of `ttf train --plan`."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ttf.config.schema import RunConfig
+from ttf.contracts import BatchPlan, MinerCost, TowerCost
+from ttf.memory import Limit
+from ttf.plan import ArrayFacts, Choices, DataFacts, Plan, _predict, auto_batch_size, make_plan
+
+GB = 10**9
+PAIRS = ArrayFacts(
+    name="X_train",
+    uri="data/pairs.npz",
+    shape=(35_904, 100, 768),
+    dtype="float32",
+    bytes=35_904 * 100 * 768 * 4,
+    mappable=True,
+    aligned=False,
+)
+BANK = ArrayFacts(
+    name="vectors",
+    uri="data/bank.zarr",
+    shape=(771_115, 768),
+    dtype="float32",
+    bytes=771_115 * 768 * 4,
+    mappable=False,
+    aligned=False,
+)
+FACTS = DataFacts(
+    train_pairs=35_904,
+    val_pairs=1_000,
+    length=100,
+    in_dim=768,
+    sequence=True,
+    doc_dim=768,
+    bank_rows=771_115,
+    distinct_documents=35_904,
+    arrays=(PAIRS, BANK),
+)
+GRU = TowerCost(parameters=4_700_000, activation_bytes=3_900_000, forward_flops=800_000_000)
+IDENTITY = TowerCost(parameters=0, activation_bytes=0, forward_flops=0)
+CHOICES = Choices(
+    query=GRU,
+    doc=IDENTITY,
+    doc_frozen=True,
+    batch=BatchPlan(micro_batch=32, accumulate=16),
+    total_steps=560,
+    device="cpu",
+    threads=2,
+    precision="fp32",
+    memory_bank=35_904,
+    miner="exact",
+    miner_cost=MinerCost(build_s=0.0, search_s=600.0, anon_bytes=200_000_000, disk_bytes=0),
+    miner_needs_torch=True,
+    refreshes=8,
+    evaluations=9,
+)
+ROOMY = Limit(24 * GB, "physical memory")
+
+
+def plan(limit: Limit = ROOMY, **changed: object) -> Plan:
+    return make_plan(RunConfig(), FACTS, replace(CHOICES, **changed), limit)  # type: ignore[arg-type]
+
+
+def item(found: Plan, component: str) -> int:
+    return next(i.anon_bytes for i in found.items if i.component == component)
+
+
+def test_the_reference_run_is_predicted_below_its_bar() -> None:
+    assert 0.5 * GB < plan().peak_anon_bytes < 1.5 * GB
+
+
+def test_mapped_files_are_not_memory() -> None:
+    found = plan()
+    assert found.file_bytes == PAIRS.bytes
+    assert found.peak_anon_bytes < PAIRS.bytes / 5
+
+
+def test_components_follow_their_formulas() -> None:
+    found = plan()
+    assert item(found, "weights, gradients, AdamW") == 16 * GRU.parameters
+    assert item(found, "micro-batches on their way") == 4 * 32 * 100 * 768 * 4
+    assert item(found, "activations") == 2 * 32 * GRU.activation_bytes
+    documents = 512 * 5 + 35_904
+    assert item(found, "memory bank and candidates") == documents * 768 * 4
+    assert item(found, "logits") == 2 * 32 * documents * 4
+
+
+def test_candidate_tables_take_twelve_bytes_an_entry_for_each_that_is_kept() -> None:
+    tables = next(i for i in plan().items if i.component == "candidate tables")
+    assert tables.disk_bytes == 3 * 35_840 * 200 * 12
+    assert tables.anon_bytes == 0
+
+
+def test_phases_are_not_added_up() -> None:
+    found = plan()
+    assert found.peak_anon_bytes == found.anon_bytes(found.peak_phase)
+    assert found.peak_anon_bytes < sum(i.anon_bytes for i in found.items)
+
+
+def test_without_mined_negatives_nothing_is_predicted_for_a_miner() -> None:
+    found = plan(miner="", miner_cost=None, refreshes=0)
+    assert not any("miner" in i.component or "candidate t" in i.component for i in found.items)
+    assert "no mined negatives" in found.text()
+
+
+def test_a_trainable_document_tower_costs_activations_and_larger_checkpoints() -> None:
+    linear = TowerCost(parameters=590_000, activation_bytes=6_144, forward_flops=1_180_000)
+    frozen, trained = plan(), plan(doc=linear, doc_frozen=False)
+    assert item(trained, "activations") > item(frozen, "activations")
+    assert trained.disk_bytes > frozen.disk_bytes + 3 * 35_904 * 768 * 4
+
+
+def test_the_limit_decides_whether_it_fits_and_the_text_says_so() -> None:
+    tight = plan(limit=Limit(300_000_000, "cgroup /job (memory.max)"))
+    assert plan().fits and "Fits:" in plan().text()
+    assert not tight.fits
+    assert "Does NOT fit" in tight.text() and "cgroup /job" in tight.text()
+
+
+def test_without_a_given_limit_the_one_in_force_counts() -> None:
+    assert make_plan(RunConfig(), FACTS, CHOICES).limit.bytes > 0
+
+
+def test_the_text_names_every_array_and_the_caps() -> None:
+    text = plan(notes=("mps caps accumulation at 4",)).text()
+    assert "pairs.npz: X_train" in text and "35,904 x 100 x 768" in text
+    assert "mapped, unaligned" in text and "decoded in parts" in text
+    assert "note: mps caps accumulation at 4" in text
+    assert "rough" in text
+
+
+def test_the_json_holds_what_the_text_says() -> None:
+    found = plan()
+    loaded = json.loads(json.dumps(found.to_json()))
+    assert loaded["fits"] is True
+    assert loaded["peak_anon_bytes"] == found.peak_anon_bytes == max(loaded["anon_bytes"].values())
+    assert loaded["disk_bytes"] == sum(i["disk_bytes"] for i in loaded["items"])
+    assert loaded["arrays"][0]["access"].startswith("mapped")
+
+
+def test_more_threads_predict_less_time() -> None:
+    assert plan(threads=4).seconds < plan(threads=2).seconds
+
+
+@given(st.integers(min_value=0, max_value=2**40))
+def test_the_automatic_batch_is_a_power_of_two_within_bounds_and_budget(activation: int) -> None:
+    size = auto_batch_size(activation)
+    assert 16 <= size <= 512 and size & (size - 1) == 0
+    assert size == 16 or size * activation <= 128 << 20
+    assert size == 512 or 2 * size * activation > 128 << 20
+
+
+def test_batch_sizes_read_as_documented() -> None:
+    assert doctest.testmod(_predict).failed == 0
+
+
+@pytest.mark.parametrize("steps", [1, 10])
+def test_a_short_run_mines_only_the_queries_it_visits(steps: int) -> None:
+    choices = replace(CHOICES, total_steps=steps, refreshes=1)
+    assert _predict.mined_queries(FACTS, choices) == steps * 512
