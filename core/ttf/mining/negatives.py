@@ -80,7 +80,8 @@ class YieldReport:
     where no margin does."""
 
     @property
-    def without_survivor(self) -> float:
+    def zero_share(self) -> float:
+        """Of the queries: those that have none."""
         return 1.0 - self.with_survivor
 
 
@@ -159,7 +160,7 @@ def _without_margin(
     ranks = np.arange(ids_BK.shape[1])
     last = ids_BK.shape[1] if settings.rank_to is None else settings.rank_to
     inside = (ranks >= settings.rank_from) & (ranks < last)
-    alive_BK = inside & ~(ids_BK[:, :, None] == known_BP[:, None, :]).any(axis=2)
+    alive_BK: NDArray[np.bool_] = inside & ~(ids_BK[:, :, None] == known_BP[:, None, :]).any(axis=2)
     if settings.absolute_margin is not None:
         limit_B = positive_B.astype(np.float64) - settings.absolute_margin
         alive_BK &= scores_BK < limit_B[:, None]

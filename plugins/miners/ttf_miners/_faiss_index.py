@@ -140,7 +140,8 @@ class _FaissIndex:
 
 class HnswIndex(_FaissIndex):
     def _size(self, source: VectorSource) -> int:
-        return hnsw_bytes(*source.shape, self._options.M)
+        rows, dim = source.shape
+        return hnsw_bytes(rows, dim, self._options.M)
 
     def _filled(self, source: VectorSource) -> Any:
         # Which of two threads links its row first decides the graph.
@@ -160,7 +161,8 @@ class HnswIndex(_FaissIndex):
 
 class IvfIndex(_FaissIndex):
     def _size(self, source: VectorSource) -> int:
-        return ivf_bytes(*source.shape)
+        rows, dim = source.shape
+        return ivf_bytes(rows, dim)
 
     def _filled(self, source: VectorSource) -> Any:
         faiss.omp_set_num_threads(self._context.threads)

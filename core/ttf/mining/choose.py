@@ -1,0 +1,142 @@
+"""Which miner `auto` is: the exact scan, until an index pays for its building."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ttf import host
+from ttf.contracts import MinerContext, MinerCost, MinerFactory
+from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
+
+if TYPE_CHECKING:
+    from ttf.config.schema import MinerConfig
+    from ttf.mining.job import MiningJob
+
+AUTO: Final = "auto"
+EXACT: Final = "exact"
+_MUST_BE_BELOW: Final = 1 / 3
+DEADLINE_FACTOR: Final = 20.0
+SHORTEST_DEADLINE_S: Final = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What a run asks of its miner."""
+
+    rows: int
+    dim: int
+    queries: int
+    k: int
+    refreshes: int
+
+
+def choose_miner(
+    miner: MinerConfig,
+    *,
+    rows: int,
+    dim: int,
+    queries: int,
+    refreshes: int,
+    threads: int,
+    seed: int,
+    budget_bytes: int,
+) -> tuple[str, str]:
+    """The miner's name, and a sentence with the figures; empty where it was asked for by name.
+
+    `auto` follows from static estimates alone, so that two runs choose alike.
+    """
+    if miner.name != AUTO:
+        return miner.name, ""
+    work = Workload(rows=rows, dim=dim, queries=queries, k=miner.k, refreshes=refreshes)
+    context = MinerContext(
+        threads=threads, seed=seed, deterministic=miner.deterministic, budget_bytes=budget_bytes
+    )
+    exact_s = _total_s(estimate(EXACT, miner.options_of(EXACT), work, context), work)
+    best: tuple[float, str] | None = None
+    too_large: list[str] = []
+    for other in host.choices("miner"):
+        cost = _if_approximate(other, miner.options_of(other), work, context)
+        if cost is None:
+            continue
+        if cost.anon_bytes > budget_bytes:
+            too_large.append(f"{other} ({cost.anon_bytes / 2**30:.1f} GiB)")
+        elif best is None or _total_s(cost, work) < best[0]:
+            best = (_total_s(cost, work), other)
+    return _winner(exact_s, best), _sentence(exact_s, best, too_large, work)
+
+
+def estimate(
+    name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
+) -> MinerCost:
+    """The cost of one miner with these (unvalidated) options."""
+    factory = host.miner(name)
+    return factory.estimate(
+        work.rows, work.dim, work.queries, work.k, checked_options(factory, options), context
+    )
+
+
+def checked_options(factory: MinerFactory, options: Mapping[str, Any]) -> Any:
+    """An instance of the miner's options type. Raises ConfigError with every problem."""
+    if not options:
+        return factory.options_type()
+    from ttf.options import validate
+
+    instance, problems = validate(factory.options_type, options, f"miner.{factory.name}")
+    if instance is None:
+        raise ConfigError(
+            f"The options of the miner {factory.name!r} are wrong.", problems=problems
+        )
+    return instance
+
+
+def deadlines(
+    rows: int, dim: int, queries: int, configured: float | str = AUTO
+) -> Callable[[MiningJob], float]:
+    """Seconds a job may take: as configured, or a multiple of what its miner is expected to."""
+
+    def deadline_s(job: MiningJob) -> float:
+        if not isinstance(configured, str):
+            return configured
+        work = Workload(rows=rows, dim=dim, queries=queries, k=job.k, refreshes=1)
+        cost = estimate(job.miner, job.options, work, job.context)
+        return max(SHORTEST_DEADLINE_S, DEADLINE_FACTOR * (cost.build_s + cost.search_s))
+
+    return deadline_s
+
+
+def _if_approximate(
+    name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
+) -> MinerCost | None:
+    """The cost of an approximate miner that can run here; None for any other."""
+    try:
+        factory = host.miner(name)
+    except (PluginUnavailable, PluginBroken):
+        return None
+    chosen = checked_options(factory, options)
+    if factory.traits(chosen, context).exact:
+        return None
+    return estimate(name, options, work, context)
+
+
+def _total_s(cost: MinerCost, work: Workload) -> float:
+    return cost.build_s + work.refreshes * cost.search_s
+
+
+def _winner(exact_s: float, best: tuple[float, str] | None) -> str:
+    return best[1] if best is not None and best[0] < exact_s * _MUST_BE_BELOW else EXACT
+
+
+def _sentence(
+    exact_s: float, best: tuple[float, str] | None, too_large: list[str], work: Workload
+) -> str:
+    rounds = f"{work.refreshes} mining round{'s' if work.refreshes != 1 else ''}"
+    text = f"the exact scan needs about {exact_s:,.0f} s for {rounds}"
+    if best is not None:
+        text += f", {best[1]} about {best[0]:,.0f} s with its building"
+        if _winner(exact_s, best) == EXACT:
+            text += " (an index is taken below a third of the exact scan)"
+    if too_large:
+        text += f"; beyond the memory budget: {', '.join(too_large)}"
+    return text

@@ -1,0 +1,61 @@
+"""Small JSON messages on a pipe: length, CRC-32, text. Vectors never travel this way."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_HEADER: Final = struct.Struct("<II")
+_LONGEST: Final = 16 << 20
+
+
+class BrokenFrame(Exception):
+    """The bytes on the pipe are no message: its writer died in the middle, or wrote over it."""
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    payload = json.dumps(message).encode()
+    return _HEADER.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def write(fd: int, message: Mapping[str, Any]) -> None:
+    """Blocks until the whole message is in the pipe; BrokenPipeError when nobody reads."""
+    left = memoryview(encode(message))
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+class Reader:
+    """Cuts a stream of bytes back into messages."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
+        """The messages that `data` completes. Raises BrokenFrame."""
+        self._pending += data
+        while len(self._pending) >= _HEADER.size:
+            length, crc = _HEADER.unpack_from(self._pending)
+            if length > _LONGEST:
+                raise BrokenFrame(f"a message of {length} bytes was announced")
+            end = _HEADER.size + length
+            if len(self._pending) < end:
+                return
+            payload = bytes(self._pending[_HEADER.size : end])
+            del self._pending[:end]
+            if zlib.crc32(payload) != crc:
+                raise BrokenFrame("a message does not match its checksum")
+            yield json.loads(payload)
+
+
+def read_one(fd: int) -> dict[str, Any] | None:
+    """Blocks for one message; None where the stream ends first."""
+    reader = Reader()
+    while data := os.read(fd, 1 << 16):
+        for message in reader.feed(data):
+            return message
+    return None
