@@ -23,7 +23,7 @@ test: lint types layers
 lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/codespell core plugins tests docs *.md Makefile
+	$(BIN)/codespell core plugins docs *.md Makefile
 
 # mypy --strict over core, plugins, tests and benchmarks.
 types: $(STAMP)
