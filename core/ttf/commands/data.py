@@ -1,0 +1,32 @@
+"""`ttf data`: look at, rewrite, make, cut and check vector files."""
+
+from __future__ import annotations
+
+import click
+
+from ttf.commands.data_inspect import inspect_command, verify_command
+from ttf.commands.data_make import synth_command
+from ttf.commands.data_rewrite import convert_command, subset_command
+
+_EPILOG = """\b
+Examples:
+  ttf data inspect pairs.npz                      what is in it, and what is wrong with it
+  ttf data convert packed.npz plain.npz           uncompressed, so that it can be mapped
+  ttf data synth --out data/demo                  a set to try things on
+  ttf data subset pairs.npz small.npz --train 1000
+  ttf data verify bank.zarr                       reads everything once"""
+
+
+@click.group(epilog=_EPILOG)
+def command() -> None:
+    """Look at, convert, make, cut and check vector files (.npz, .npy, .zarr)."""
+
+
+for _command in (
+    inspect_command,
+    verify_command,
+    convert_command,
+    synth_command,
+    subset_command,
+):
+    command.add_command(_command)

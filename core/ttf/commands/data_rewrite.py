@@ -1,0 +1,149 @@
+"""`ttf data convert` and `ttf data subset`: other files from the ones that are there."""
+
+from __future__ import annotations
+
+import click
+
+from ttf.commands._common import (
+    NATURAL,
+    POSITIVE,
+    emit_json,
+    json_option,
+    next_command,
+    plugin_name,
+    quoted,
+    say,
+    show,
+)
+from ttf.commands._data_common import (
+    DTYPE,
+    check_outputs,
+    overwrite_option,
+    progress_lines,
+    storage_option,
+)
+
+
+@click.command(
+    "convert",
+    epilog="""\b
+Examples:
+  ttf data convert packed.npz plain.npz            a compressed file, made mappable
+  ttf data convert bank.npz bank.zarr
+  ttf data convert bank.npz bank-half.npz --dtype bf16
+  ttf data convert all.npz vectors.npz --array vectors""",
+)
+@click.argument("source", metavar="IN")
+@click.argument("target", metavar="OUT")
+@click.option(
+    "--dtype",
+    type=DTYPE,
+    metavar="f32|f16|bf16",
+    help="Of the vectors; whole numbers stay as they are. [default: as it is]",
+)
+@click.option("--array", "arrays", multiple=True, metavar="NAME", help="Only this one; repeatable.")
+@storage_option
+@click.option(
+    "--to-storage",
+    type=plugin_name("storage", "auto"),
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="Writes OUT; auto: by its ending.",
+)
+@overwrite_option
+@json_option
+def convert_command(
+    source: str,
+    target: str,
+    dtype: str | None,
+    arrays: tuple[str, ...],
+    storage: str,
+    to_storage: str,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Rewrite a container: uncompressed, page-aligned, in another format or type.
+
+    Streams with bounded memory. float64 becomes float32, short integers int32; pickled objects are
+    refused. With --json: {"path", "arrays": [{"name", "shape", "dtype"}], "left_out"}.
+    """
+    from ttf.data.convert import convert
+    from ttf.data.vectors import parse_dtype
+
+    check_outputs([target], overwrite)
+    done = convert(
+        source,
+        target,
+        dtype=parse_dtype(dtype) if dtype else None,
+        arrays=arrays,
+        storage=storage,
+        to_storage=to_storage,
+        progress=progress_lines("converting"),
+    )
+    if as_json:
+        emit_json(done)
+    else:
+        for array in done.arrays:
+            show(f"{array['name']}  {'x'.join(map(str, array['shape']))}  {array['dtype']}")
+    for name in done.left_out:
+        say(f"Left out {name!r}: a single value, not rows.")
+    next_command(f"ttf data inspect {quoted(target)}")
+
+
+@click.command(
+    "subset",
+    epilog="""\b
+Examples:
+  ttf data subset pairs.npz small.npz --train 1000              the first 1000 pairs
+  ttf data subset pairs.npz small.npz --train 1000 --seed 0     1000 random ones
+  ttf data subset pairs.npz small.npz --train 1000 --bank bank.npz --bank-out small-bank.npz
+\b
+Where seq_* numbers rows of a context file, say --context-apart when the bank is cut.""",
+)
+@click.argument("pairs", metavar="PAIRS")
+@click.argument("out", metavar="OUT")
+@click.option("--train", type=POSITIVE, metavar="N", help="Training pairs. [default: all]")
+@click.option("--val", type=POSITIVE, metavar="N", help="Validation pairs. [default: all]")
+@click.option("--seed", type=NATURAL, metavar="N", help="Random pairs. [default: the first ones]")
+@click.option("--bank", metavar="FILE", help="Cut this bank as well, to the rows that are needed.")
+@click.option("--bank-out", metavar="FILE", help="Where to write the cut bank.")
+@click.option(
+    "--distractors",
+    type=NATURAL,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Random further rows that the cut bank keeps.",
+)
+@click.option("--context-apart", is_flag=True, help="seq_* numbers rows of another file.")
+@overwrite_option
+@json_option
+def subset_command(
+    pairs: str,
+    out: str,
+    train: int | None,
+    val: int | None,
+    seed: int | None,
+    bank: str | None,
+    bank_out: str | None,
+    distractors: int,
+    context_apart: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Cut a set down to fewer pairs, and the bank with it if you like.
+
+    With --json: {"pairs", "rows": {"train", "val"}, "bank", "bank_rows"}.
+    """
+    from ttf.data.subset import Subset, subset
+
+    check_outputs([p for p in (out, bank_out) if p], overwrite)
+    keep = Subset(train=train, val=val, seed=seed, distractors=distractors, context=context_apart)
+    done = subset(pairs, out, keep, bank=bank, bank_out=bank_out)
+    if as_json:
+        emit_json(done)
+    else:
+        rows = ", ".join(f"{count} {split}" for split, count in done["rows"].items())
+        show(f"{out}: {rows}" + (f"; {bank_out}: {done['bank_rows']} rows" if bank_out else ""))
+    next_command(f"ttf train --pairs {quoted(out)} --bank {quoted(bank_out or 'bank.npz')} --plan")

@@ -1,0 +1,168 @@
+"""Cuts a data set down: fewer pairs, and if wanted a bank of only the rows they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.data.stores import open_store
+from ttf.data.writing import array_bytes, block_rows, writing
+from ttf.errors import BadData, ConfigError
+from ttf.keyed import Permutation, key
+
+if TYPE_CHECKING:
+    from ttf.contracts import Store, StoreWriter, VectorSource
+
+_KINDS: Final = ("X", "seq", "Y", "pos", "len")
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subset:
+    """What to keep; None keeps all."""
+
+    train: int | None = None
+    val: int | None = None
+    seed: int | None = None
+    """Random rows by this seed; None: the first ones."""
+    distractors: int = 0
+    """Bank rows kept beyond those that the pairs name."""
+    context: bool = False
+    """`seq_*` numbers rows of a context file rather than of the bank."""
+
+
+def subset(
+    pairs: str, out: str, keep: Subset, *, bank: str | None = None, bank_out: str | None = None
+) -> dict[str, Any]:
+    """Writes fewer pairs; with `bank` and `bank_out` a cut bank too, positives renumbered."""
+    if (bank is None) != (bank_out is None):
+        raise ConfigError("Cutting the bank takes both: the bank, and where to write it.")
+    _check_outputs([p for p in (pairs, bank) if p], [p for p in (out, bank_out) if p])
+    store = open_store(pairs)
+    try:
+        chosen = {split: _chosen_rows(store, split, keep) for split in ("train", "val")}
+        kept = None
+        if bank is not None and bank_out is not None:
+            kept = _cut_bank(store, chosen, bank, bank_out, keep)
+        _write_pairs(store, out, chosen, kept, keep)
+    finally:
+        store.close()
+    rows = {split: len(ids) for split, ids in chosen.items() if ids is not None}
+    return {
+        "pairs": out,
+        "rows": rows,
+        "bank": bank_out,
+        "bank_rows": None if kept is None else len(kept),
+    }
+
+
+def _check_outputs(inputs: list[str], outputs: list[str]) -> None:
+    places = [str(Path(p).resolve()) for p in outputs]
+    if {str(Path(p).resolve()) for p in inputs} & set(places) or len(set(places)) < len(places):
+        raise ConfigError("Every output needs a path of its own, other than the inputs'.")
+
+
+def _chosen_rows(store: Store, split: str, keep: Subset) -> Rows | None:
+    """Which rows of a split stay, in their order; None where the file has no such split."""
+    arrays = _arrays_of(store, split)
+    if not arrays:
+        return None
+    counts = {name: store.source(name).shape[0] for name in arrays}
+    if len(set(counts.values())) > 1:
+        raise BadData(f"{store.uri}: the arrays of {split} differ in rows: {counts}.")
+    total = counts[arrays[0]]
+    wanted = keep.train if split == "train" else keep.val
+    if wanted is None or wanted >= total:
+        return np.arange(total)
+    if keep.seed is None:
+        return np.arange(wanted)
+    order = Permutation(total, key(keep.seed, "subset", split))
+    return np.sort(order(np.arange(wanted)))
+
+
+def _arrays_of(store: Store, split: str) -> list[str]:
+    return [n for n in store.names() if n in {f"{kind}_{split}" for kind in _KINDS}]
+
+
+def _cut_bank(
+    store: Store, chosen: dict[str, Rows | None], bank: str, bank_out: str, keep: Subset
+) -> Rows:
+    """Writes the bank rows that the pairs name and some more; returns their old numbers."""
+    named = [_named_rows(store, split, ids, keep) for split, ids in chosen.items()]
+    used = np.unique(np.concatenate(named))
+    bank_store = open_store(bank)
+    try:
+        total = bank_store.source("vectors").shape[0]
+        if used.size and used[-1] >= total:
+            raise BadData(
+                f"{store.uri} names row {used[-1]} of the bank, but {bank} has {total} rows.",
+                hint="Name the bank that belongs to these pairs.",
+            )
+        others = Permutation(total, key(keep.seed or 0, "distractors"))(np.arange(total))
+        others = others[~np.isin(others, used)][: keep.distractors]
+        kept = np.sort(np.concatenate([used, others]))
+        sources = [bank_store.source(n) for n in bank_store.names() if n in ("vectors", "ids")]
+        with writing(bank_out, needed_bytes=_size(sources, len(kept))) as writer:
+            for source in sources:
+                _copy(writer, source, kept)
+    finally:
+        bank_store.close()
+    return kept
+
+
+def _named_rows(store: Store, split: str, ids: Rows | None, keep: Subset) -> Rows:
+    """Bank rows that the chosen pairs of a split refer to."""
+    if ids is None:
+        return np.empty(0, np.int64)
+    name = f"pos_{split}"
+    if name not in store.names():
+        raise BadData(
+            f"{store.uri} has no {name}: which bank rows the pairs need is unknown.",
+            hint="Keep the whole bank: leave out --bank and --bank-out.",
+        )
+    referring = [name]
+    if not keep.context and f"seq_{split}" in store.names():
+        referring.append(f"seq_{split}")
+    rows = [store.source(n).gather(ids).reshape(-1).astype(np.int64) for n in referring]
+    found = np.unique(np.concatenate(rows))
+    return found[found >= 0]
+
+
+def _write_pairs(
+    store: Store, out: str, chosen: dict[str, Rows | None], kept: Rows | None, keep: Subset
+) -> None:
+    parts = [
+        (store.source(name), ids)
+        for split, ids in chosen.items()
+        if ids is not None
+        for name in _arrays_of(store, split)
+    ]
+    if not parts:
+        raise BadData(f"{store.uri} has no pairs: none of X_train, seq_train, ... is in it.")
+    with writing(out, needed_bytes=sum(_size([s], len(ids)) for s, ids in parts)) as writer:
+        for source, ids in parts:
+            refers = source.name.startswith("pos_") or (
+                source.name.startswith("seq_") and not keep.context
+            )
+            _copy(writer, source, ids, kept if refers else None)
+
+
+def _copy(writer: StoreWriter, source: VectorSource, ids: Rows, kept: Rows | None = None) -> None:
+    """Some rows of a source; with `kept`, its values are bank rows and get their new numbers."""
+    array = writer.array(source.name, (len(ids), *source.shape[1:]), source.dtype)
+    step = block_rows(source.shape)
+    for start in range(0, len(ids), step):
+        rows = source.gather(ids[start : start + step])
+        if kept is not None:
+            new = np.searchsorted(kept, rows)
+            rows = np.where(rows >= 0, new, -1).astype(rows.dtype)
+        array.append(rows)
+
+
+def _size(sources: list[VectorSource], rows: int) -> int:
+    return sum(array_bytes((rows, *s.shape[1:]), s.dtype) for s in sources)
