@@ -1,0 +1,161 @@
+"""`ttf mine`: a table of hard-negative candidates, within a memory budget, resumable."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ttf.commands._common import (
+    PATH,
+    POSITIVE,
+    choice,
+    emit_json,
+    json_option,
+    next_command,
+    number,
+    plugin_name,
+    quoted,
+    set_option,
+    show,
+    table,
+)
+from ttf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ttf.mining.offline import Inputs, Mined
+    from ttf.reporting import Reporter
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  ttf mine runs/run-001 --out candidates.npz                the run's training queries
+  ttf mine --queries queries.npz --bank bank.npz --out candidates.npz
+  ttf mine --queries q.npz --bank bank.npz --miner faiss --set miner.faiss.kind=ivf -k 100 \\
+      --out candidates.npz
+\b
+FILE of --queries holds `vectors` or an X_* of two dimensions. The table holds `ids` (Q, K) int64,
+rows of the bank, and `scores` (Q, K) float32, best first. An interrupted command continues when
+it is given again."""
+)
+@click.argument("run_dir", type=PATH, required=False, metavar="[RUN_DIR]")
+@click.option("--queries", type=PATH, metavar="FILE", help="Query vectors, instead of RUN_DIR.")
+@click.option("--bank", type=PATH, metavar="FILE", help="The documents. [default: the run's]")
+@click.option(
+    "--miner",
+    type=plugin_name("miner", "auto"),
+    metavar="NAME",
+    help="Who searches; auto: by a cost model. [default: auto]",
+)
+@click.option("-k", "k", type=POSITIVE, metavar="K", help="Candidates per query. [default: 200]")
+@click.option("--out", type=PATH, required=True, metavar="FILE", help="The table to write.")
+@click.option(
+    "--memory-budget",
+    metavar="SIZE",
+    help="Working memory, in bytes or like 512MiB. [default: 1GiB]",
+)
+@click.option("--threads", type=POSITIVE, metavar="N", help="CPU threads. [default: all cores]")
+@click.option(
+    "--isolation",
+    type=choice("isolation", "process", "none"),
+    metavar="process|none",
+    help="Where the miner runs. [default: process]",
+)
+@click.option(
+    "--similarity",
+    type=choice("similarity", "cosine", "dot"),
+    metavar="cosine|dot",
+    help="With --queries; a run has its own. [default: cosine]",
+)
+@set_option
+@json_option
+def command(
+    run_dir: Path | None,
+    queries: Path | None,
+    bank: Path | None,
+    out: Path,
+    similarity: str | None,
+    sets: tuple[str, ...],
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """The K best bank rows of every query, as a table of hard-negative candidates."""
+    _check(run_dir, queries, bank, similarity)
+    from ttf.config.resolve import resolve
+
+    names = {"k": "miner.k", "memory_budget": "memory.budget", "threads": "device.threads"}
+    names |= {"miner": "miner.name", "isolation": "miner.isolation"}
+    given = {names[name]: value for name, value in flags.items() if value is not None}
+    config = resolve(None, sets, given).config
+    from ttf import api
+    from ttf.config.resolve import Resolved
+    from ttf.mining.offline import mine
+    from ttf.reporting import make_reporter
+
+    with contextlib.ExitStack() as stack:
+        reporter = stack.enter_context(make_reporter(json=as_json))
+        policy = api.prepared_policy(Resolved(config=config, origins={}), reporter)
+        unit = (similarity or config.loss.similarity) == "cosine"
+        inputs = _inputs(stack, run_dir, queries, bank, unit, config.data.storage, out, reporter)
+        mined = mine(inputs, out, config, policy.threads, reporter)
+    if as_json:
+        emit_json(mined)
+    else:
+        show(table(_rows(mined)))
+    next_command(f"ttf data inspect {quoted(out)}")
+
+
+def _check(
+    run_dir: Path | None, queries: Path | None, bank: Path | None, similarity: str | None
+) -> None:
+    problems = []
+    if (run_dir is None) == (queries is None):
+        problems.append("give either RUN_DIR or --queries FILE")
+    if queries is not None and bank is None:
+        problems.append("--queries needs --bank FILE")
+    if run_dir is not None and similarity is not None:
+        problems.append("--similarity goes with --queries: a run has the one it was trained with")
+    if problems:
+        raise ConfigError(
+            "It is not clear what to mine:", problems=problems, hint="See ttf mine --help."
+        )
+
+
+def _inputs(
+    stack: contextlib.ExitStack,
+    run_dir: Path | None,
+    queries: Path | None,
+    bank: Path | None,
+    unit: bool,
+    storage: str,
+    out: Path,
+    reporter: Reporter,
+) -> Inputs:
+    from ttf.mining.offline import file_inputs, partial_folder, run_inputs
+
+    if run_dir is not None:
+        scratch = partial_folder(out)
+        scratch.mkdir(parents=True, exist_ok=True)
+        return stack.enter_context(run_inputs(run_dir, bank, scratch))
+    assert queries is not None
+    assert bank is not None
+    return stack.enter_context(
+        file_inputs(queries, bank, unit=unit, storage=storage, say=reporter.note)
+    )
+
+
+def _rows(mined: Mined) -> list[tuple[str, str]]:
+    recall = "exact" if mined.certified else f"{mined.recall_vs_exact:.3f} of the exact answers"
+    index = "reused" if mined.reused_index else f"{number(mined.build_s)} s"
+    return [
+        ("table", mined.out),
+        ("queries", f"{mined.queries:,} x {mined.k}"),
+        ("bank", f"{mined.bank:,} rows"),
+        ("miner", f"{mined.miner} ({recall})"),
+        ("index", index),
+        ("search", f"{number(mined.search_s)} s"),
+        ("in all", f"{number(mined.wall_s)} s"),
+    ]

@@ -1,0 +1,354 @@
+"""`ttf mine`: a candidate table for the queries of a file or of a finished run.
+
+Everything unfinished lies in `<out>.partial/`; the same command continues there. The result
+appears at `out` when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf import host
+from ttf.cache import cache_dir
+from ttf.config.schema import RunConfig
+from ttf.contracts import MinerContext
+from ttf.data.refs import VectorRef
+from ttf.data.stores import create_store, open_store
+from ttf.data.vectors import FLOATS, UnitRows, to_float32
+from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
+from ttf.fsio import read_json, sha256_file, write_json
+from ttf.keyed import Permutation, key
+from ttf.mining.choose import AUTO, checked_options, choose_miner, deadlines
+from ttf.mining.job import MinerChoice, MiningJob, MiningReport, mine_with_fallback
+
+if TYPE_CHECKING:
+    from ttf.contracts import DType, VectorSource
+    from ttf.reporting import Reporter
+
+_SAMPLE = 256
+_BLOCK_ROWS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mined:
+    """What `ttf mine --json` prints."""
+
+    out: str
+    queries: int
+    bank: int
+    k: int
+    miner: str
+    build_s: float
+    search_s: float
+    wall_s: float
+    recall_vs_exact: float
+    """Share of the exact answers found, on a sample of queries; 1.0 where certified."""
+    certified: bool
+    """The miner is exact: nothing was sampled."""
+    reused_index: bool
+    continued_from: int
+    deaths: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Where vectors come from: a bank that another process can open, and queries in blocks."""
+
+    bank: VectorRef
+    rows: int
+    dim: int
+    num_queries: int
+    identity: str
+    """Of the query vectors: equal for equal vectors."""
+    blocks: Callable[[], Iterator[NDArray[np.float32]]]
+
+
+@contextlib.contextmanager
+def file_inputs(
+    queries: Path, bank: Path, *, unit: bool, storage: str, say: Callable[[str], None]
+) -> Iterator[Inputs]:
+    """Ready-made query vectors: `vectors`, or an X_* of two dimensions."""
+    with (
+        contextlib.closing(open_store(str(queries), storage)) as query_store,
+        contextlib.closing(open_store(str(bank), storage)) as bank_store,
+    ):
+        source = _query_source(query_store.source, list(query_store.names()), queries, say)
+        documents = bank_store.source("vectors")
+        _need_vectors(documents)
+        if source.shape[1] != documents.shape[1]:
+            raise BadData(
+                f"{source.name} in {queries} has width {source.shape[1]}, vectors in {bank} "
+                f"{documents.shape[1]}.",
+                hint="Raw queries of another width need a trained tower: ttf mine RUN_DIR.",
+            )
+        seen = UnitRows(source) if unit else source
+        yield Inputs(
+            bank=VectorRef(uri=str(bank), array="vectors", storage=storage, unit=unit),
+            rows=documents.shape[0],
+            dim=documents.shape[1],
+            num_queries=source.shape[0],
+            identity=seen.fingerprint(),
+            blocks=lambda: _blocks(seen),
+        )
+
+
+@contextlib.contextmanager
+def run_inputs(run_dir: Path, bank: Path | None, scratch: Path) -> Iterator[Inputs]:
+    """The training queries of a finished run, as its tower encodes them; row i is row i of the
+    pairs file."""
+    from ttf.config.toml import load_run_toml
+    from ttf.data.opening import open_dataset
+    from ttf.inference import open_run
+    from ttf.runfolder import RunFolder
+
+    folder = RunFolder.existing(run_dir)
+    config = load_run_toml(folder.config).config.data
+    if bank is not None:
+        config = config.model_copy(update={"bank": str(bank)})
+    with open_run(run_dir, bank=bank) as model, open_dataset(config) as data:
+        queries = data.train.queries
+
+        def blocks() -> Iterator[NDArray[np.float32]]:
+            for start in range(0, len(queries), _BLOCK_ROWS):
+                rows = np.arange(start, min(start + _BLOCK_ROWS, len(queries)), dtype=np.int64)
+                batch = queries.batch(rows)
+                yield model.encode_queries(batch.x, batch.lengths)
+
+        weights = sha256_file(folder.model / "model.safetensors")
+        yield Inputs(
+            bank=model.documents.reference(scratch),
+            rows=data.bank.shape[0],
+            dim=model.documents.dim,
+            num_queries=len(queries),
+            identity=f"{weights}|{data.fingerprint}",
+            blocks=blocks,
+        )
+
+
+def mine(inputs: Inputs, out: Path, config: RunConfig, threads: int, reporter: Reporter) -> Mined:
+    """Mines, continuing an interrupted attempt at the same `out`, and writes `out`."""
+    started = time.monotonic()
+    with _partial(out) as folder:
+        queries = _queries_file(folder, inputs, reporter)
+        job = _job(inputs, queries, folder, config, threads, reporter)
+        report = _run(job, inputs, config, reporter)
+        recall, exact = _recall(report, job, inputs, config, reporter, folder)
+        _write(out, report)
+        shutil.rmtree(folder, ignore_errors=True)
+    return Mined(
+        out=str(out),
+        queries=report.queries,
+        bank=report.bank_rows,
+        k=report.k,
+        miner=report.miner,
+        build_s=report.build_s,
+        search_s=report.search_s,
+        wall_s=time.monotonic() - started,
+        recall_vs_exact=recall,
+        certified=exact,
+        reused_index=report.reused_index,
+        continued_from=report.continued_from,
+        deaths=report.deaths,
+    )
+
+
+def partial_folder(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
+
+
+@contextlib.contextmanager
+def _partial(out: Path) -> Iterator[Path]:
+    """The folder beside `out`, ours alone while we are in it."""
+    import filelock
+
+    folder = partial_folder(out)
+    lock = filelock.FileLock(out.with_name(f".{out.name}.lock"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise FolderInUse(
+            f"Another process is mining into {out}.", hint="Wait for it, or choose another --out."
+        ) from None
+    except OSError as error:
+        raise storage_error(error, str(folder)) from error
+    try:
+        yield folder
+    except (ConfigError, BadData):
+        # The same command would fail again: there is nothing worth continuing.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        lock.release()
+        Path(lock.lock_file).unlink(missing_ok=True)
+
+
+def _query_source(
+    source: Callable[[str], VectorSource], names: list[str], path: Path, say: Callable[[str], None]
+) -> VectorSource:
+    found = [n for n in ("vectors", *sorted(names)) if n in names]
+    found = [n for n in found if n == "vectors" or n.startswith("X_")]
+    if not found:
+        raise ArrayMissing(
+            f"{path} has neither `vectors` nor any X_*; it has: {', '.join(names) or 'nothing'}.",
+            hint="Sequences of rows (seq_*) need a trained tower: ttf mine RUN_DIR.",
+        )
+    if len(found) > 1:
+        say(
+            f"{path} has several arrays of queries; taking {found[0]} (not {', '.join(found[1:])})."
+        )
+    chosen = source(found[0])
+    _need_vectors(chosen)
+    return chosen
+
+
+def _need_vectors(source: VectorSource) -> None:
+    if source.dtype in FLOATS and len(source.shape) == 2:
+        return
+    sequences = len(source.shape) == 3
+    raise BadData(
+        f"{source.name} in {source.uri} is {source.dtype} {source.shape}; it must be vectors, "
+        "(rows, dim), float32, float16 or bfloat16.",
+        hint="Sequences need a trained tower: ttf mine RUN_DIR." if sequences else "",
+    )
+
+
+def _blocks(source: VectorSource) -> Iterator[NDArray[np.float32]]:
+    for start in range(0, source.shape[0], _BLOCK_ROWS):
+        stop = min(start + _BLOCK_ROWS, source.shape[0])
+        yield to_float32(source.read(start, stop), source.dtype)
+
+
+def _queries_file(folder: Path, inputs: Inputs, reporter: Reporter) -> Path:
+    """The query vectors as one mapped file; kept from an interrupted attempt if they are equal."""
+    path, note = folder / "queries.npy", folder / "queries.json"
+    with contextlib.suppress(OSError, ValueError):
+        if read_json(note) == {"identity": inputs.identity, "sha256": sha256_file(path)}:
+            return path
+    reporter.stage("encode", inputs.num_queries)
+    done = 0
+    try:
+        with path.open("wb") as file:
+            header = {
+                "descr": "<f4",
+                "fortran_order": False,
+                "shape": (inputs.num_queries, inputs.dim),
+            }
+            np.lib.format.write_array_header_1_0(file, header)
+            for block in inputs.blocks():
+                file.write(np.ascontiguousarray(block, dtype="<f4").data)
+                done += len(block)
+                reporter.advance(done, inputs.num_queries)
+    except OSError as error:
+        raise storage_error(error, str(path)) from error
+    write_json(note, {"identity": inputs.identity, "sha256": sha256_file(path)})
+    return path
+
+
+def _job(
+    inputs: Inputs,
+    queries: Path,
+    folder: Path,
+    config: RunConfig,
+    threads: int,
+    reporter: Reporter,
+) -> MiningJob:
+    miner = config.miner
+    name, reason = choose_miner(
+        miner,
+        rows=inputs.rows,
+        dim=inputs.dim,
+        queries=inputs.num_queries,
+        refreshes=1,
+        threads=threads,
+        seed=config.train.seed,
+        budget_bytes=config.memory.budget_bytes,
+    )
+    if miner.name == AUTO:
+        reporter.note(f"Miner: {name} ({reason})")
+    return MiningJob(
+        bank=inputs.bank,
+        queries=str(queries),
+        k=miner.k,
+        miner=name,
+        options=miner.options_of(name),
+        context=MinerContext(
+            threads=threads,
+            seed=config.train.seed,
+            deterministic=miner.deterministic,
+            budget_bytes=config.memory.budget_bytes,
+        ),
+        out=str(folder / "found"),
+        cache=str(cache_dir()),
+    )
+
+
+def _run(
+    job: MiningJob, inputs: Inputs, config: RunConfig, reporter: Reporter, stage: str = "mine"
+) -> MiningReport:
+    reporter.stage(stage, inputs.num_queries)
+    return mine_with_fallback(
+        job,
+        [MinerChoice(name=n, options=config.miner.options_of(n)) for n in config.miner.fallback],
+        isolation=config.miner.isolation,
+        deadline_s=deadlines(inputs.rows, inputs.dim, inputs.num_queries, config.miner.deadline_s),
+        say=reporter.note,
+        progress=reporter.advance,
+    )
+
+
+def _recall(
+    report: MiningReport,
+    job: MiningJob,
+    inputs: Inputs,
+    config: RunConfig,
+    reporter: Reporter,
+    folder: Path,
+) -> tuple[float, bool]:
+    """Recall of the answers on a keyed sample, against the exact scan; certified for exact ones."""
+    factory = host.miner(report.miner)
+    options = checked_options(factory, config.miner.options_of(report.miner))
+    if factory.traits(options, job.context).exact or not report.queries:
+        return 1.0, True
+    count = min(_SAMPLE, report.queries)
+    rows = np.sort(Permutation(report.queries, key("recall"))(np.arange(count)))
+    sample = folder / "sample.npy"
+    np.save(sample, np.load(job.queries, mmap_mode="r")[rows])
+    exact = replace(
+        job.with_miner(MinerChoice(name="exact")),
+        queries=str(sample),
+        out=str(folder / "exact"),
+        cache=None,
+    )
+    truth = np.load(_run(exact, inputs, config, reporter, stage="check").ids_path)
+    found = np.load(report.ids_path, mmap_mode="r")[rows]
+    hits = sum(len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True))
+    return hits / truth.size, False
+
+
+def _write(out: Path, report: MiningReport) -> None:
+    """Block by block, so that a table larger than memory can be written."""
+    writer = create_store(str(out))
+    try:
+        tables: tuple[tuple[str, str, DType], ...] = (
+            ("ids", report.ids_path, "int64"),
+            ("scores", report.scores_path, "float32"),
+        )
+        for name, path, dtype in tables:
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+            array = writer.array(name, found.shape, dtype)
+            for start in range(0, len(found), _BLOCK_ROWS):
+                array.append(np.asarray(found[start : start + _BLOCK_ROWS]))
+        writer.commit()
+    except BaseException:
+        writer.abort()
+        raise
