@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"
+_SETS_ITSELF = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}  # pytest, torch when it loads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ def _changed(before: dict[str, str]) -> set[str]:
     now = dict(os.environ)
     differ = {k for k in before.keys() | now.keys() if before.get(k) != now.get(k)}
     prepared = {"TTF_PREPARED", *json.loads(now.get("TTF_PREPARED", "{}"))}
-    unexpected = differ - {"PYTEST_CURRENT_TEST"} - prepared
+    unexpected = differ - _SETS_ITSELF - prepared
     for key in unexpected:
         if key in before:
             os.environ[key] = before[key]

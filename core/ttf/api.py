@@ -94,13 +94,18 @@ def _train(
 ) -> dict[str, Any]:
     from ttf.demo import with_demo
 
-    with reporter:
-        reporter.note(f"Run folder: {folder.path}")
-        policy = prepared_policy(resolved, reporter)
-        resolved = with_demo(resolved, reporter)
-        from ttf import trainer
+    try:
+        with reporter:
+            reporter.note(f"Run folder: {folder.path}")
+            policy = prepared_policy(resolved, reporter)
+            resolved = with_demo(resolved, reporter)
+            from ttf import trainer
 
-        summary = trainer.run(resolved, folder, policy, reporter, resume=resume)
+            summary = trainer.run(resolved, folder, policy, reporter, resume=resume)
+    except BaseException:
+        if not resume:
+            folder.abandon()
+        raise
     return {**summary, "run_dir": str(folder.path)}
 
 

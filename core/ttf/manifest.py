@@ -98,7 +98,8 @@ def openmp_runtimes() -> list[str]:
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []
-    paths = {line.split(maxsplit=5)[5].strip() for line in maps.open() if line.count("/")}
+    lines = maps.read_text().splitlines()
+    paths = {line.split(maxsplit=5)[5].strip() for line in lines if "/" in line}
     return sorted(p for p in paths if _OPENMP.search(Path(p).name))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ class RunFolder:
         self.model = path / "model"
         self.summary = path / "summary.json"
         self._lock = FileLock(path / ".lock")
+        self._made = False
 
     @classmethod
     def new(cls, path: Path | None) -> RunFolder:
@@ -38,6 +40,7 @@ class RunFolder:
         path = path or _next_free(Path("runs"))
         folder = cls(path)
         try:
+            folder._made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             folder._refuse_live_run()
             if folder.config.exists():
@@ -50,6 +53,15 @@ class RunFolder:
         except OSError as error:
             raise storage_error(error, str(path)) from error
         return folder
+
+    def abandon(self) -> None:
+        """Removes what `new` made, where no run began in it: bad input leaves no folder behind."""
+        if self.config.exists():
+            return
+        (self.path / ".lock").unlink(missing_ok=True)
+        for made in [*(self.path / name for name in FOLDERS), *([self.path] if self._made else [])]:
+            with contextlib.suppress(OSError):  # somebody put a file there: it stays
+                made.rmdir()
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:

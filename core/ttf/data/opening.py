@@ -66,7 +66,8 @@ def _assemble(
     for name in ("train", "val"):
         queries = _queries(pairs, name, context or bank)
         known = own_positives.get(name) or _positives(pairs, name, bank, len(queries))
-        _same_count(pairs, f"positives ({name})", len(known.rows), name, len(queries))
+        array = f"pos_{name}" if f"pos_{name}" in pairs else f"Y_{name}"
+        _same_count(pairs, array, len(known.rows), name, len(queries))
         keep = known.usable
         if known.unmatched:
             notes.append(
@@ -115,6 +116,11 @@ class _Arrays:
     def __getitem__(self, name: str) -> VectorSource:
         return self.store.source(self._names.get(name, name))
 
+    def said(self, name: str) -> str:
+        """The name as a message should have it, with what the user mapped it to."""
+        mapped = self._names.get(name, name)
+        return name if mapped == name else f"{name} (mapped to {mapped!r})"
+
 
 def _vectors(store: Store, names: dict[str, str]) -> VectorSource:
     source = store.source(names.get("vectors", "vectors"))
@@ -144,7 +150,7 @@ def _queries(pairs: _Arrays, split: str, context: VectorSource) -> Queries:
         )
     if x not in pairs and seq not in pairs:
         raise ArrayMissing(
-            f"{pairs.uri} has neither {x} nor {seq}; it has: "
+            f"{pairs.uri} has neither {pairs.said(x)} nor {pairs.said(seq)}; it has: "
             f"{', '.join(pairs.store.names()) or 'nothing'}.",
             hint=f"Map your names, e.g. --set data.names.{x}=queries",
         )
