@@ -111,14 +111,13 @@ def _less_preferred(factories: list[DeviceFactory]) -> list[str]:
     out = []
     for factory in factories:
         why = factory.availability().reason or "less preferred"
-        out.append(f"{factory.name}: usable by name, but {why}")
+        out.append(f"{factory.name}: usable, but {why}")
     return out
 
 
 def _because(policy: DevicePolicy, passed: list[str]) -> str:
     threads = f"{policy.threads} thread{'s' if policy.threads != 1 else ''}"
-    others = f" ({'; '.join(passed)})" if passed else ""
-    return f"{policy.name} with {threads} was chosen as the best device here{others}"
+    return "; ".join([f"the best device here, with {threads}", *(f"not {p}" for p in passed)])
 
 
 def _why_not(name: str, error: PluginUnavailable | PluginBroken) -> str:

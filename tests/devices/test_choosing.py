@@ -29,16 +29,16 @@ def test_auto_takes_the_best_device_and_says_why_not_the_others(
     monkeypatch.setattr(cuda, "has_driver", lambda: False)
     policy = devices.choose("auto", {}, 2)
     assert policy.name == "cpu" and policy.threads == 2
-    assert "cpu with 2 threads was chosen" in policy.reason
-    assert "no NVIDIA driver" in policy.reason and "mps" in policy.reason
+    assert policy.reason.startswith("the best device here, with 2 threads; ")
+    assert "not cuda: no NVIDIA driver" in policy.reason and "mps" in policy.reason
 
 
 def test_auto_prefers_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "has_driver", lambda: True)
     monkeypatch.setattr(cuda, "torch_has_cuda", lambda: True)
     policy = devices.choose("auto", {}, 1)
-    assert policy.name == "cuda" and "1 thread was" in policy.reason
-    assert "cpu: usable by name" in policy.reason
+    assert policy.name == "cuda" and "with 1 thread;" in policy.reason
+    assert "cpu: usable" in policy.reason
 
 
 def test_auto_passes_over_mps_and_says_that_recurrent_towers_are_the_reason(
@@ -49,7 +49,7 @@ def test_auto_passes_over_mps_and_says_that_recurrent_towers_are_the_reason(
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     policy = devices.choose("auto", {}, 2)
     assert policy.name == "cpu"
-    assert "mps: usable by name, but recurrent towers" in policy.reason
+    assert "not mps: usable, but recurrent towers" in policy.reason
 
 
 def test_a_device_asked_for_by_name_needs_no_reason() -> None:

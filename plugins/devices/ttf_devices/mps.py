@@ -153,7 +153,7 @@ class MpsFactory:
             return Availability(ok=True, reason=KNOWN_BAD)
         return Availability(
             ok=False,
-            reason=f"it needs a Mac with Apple silicon (this is {system} on {machine})",
+            reason=f"it needs a Mac with Apple silicon, this is {system} on {machine}",
             fix="Use --device cpu.",
         )
 

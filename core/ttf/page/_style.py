@@ -1,0 +1,65 @@
+"""The page's style: light and dark by the reader's setting, one column on a phone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LIGHT: Final = ("#2563a8", "#b4560f", "#2d7d46", "#b0243c", "#6a4c93", "#0f766e", "#7a6a00")
+DARK: Final = ("#7ab4f0", "#f0a060", "#7fcf96", "#f08094", "#bba2e8", "#5fd0c5", "#d9c75a")
+
+
+def _palette(colours: tuple[str, ...]) -> str:
+    return "".join(f"--c{i}:{colour};" for i, colour in enumerate(colours))
+
+
+def _classes() -> str:
+    return "".join(
+        f".c{i}{{stroke:var(--c{i})}}.d{i}{{fill:var(--c{i})}}.k{i}{{background:var(--c{i})}}"
+        for i in range(len(LIGHT))
+    )
+
+
+STYLE: Final = (
+    f":root{{--ink:#1c1c1e;--soft:#6b6b70;--line:#dedee2;--page:#fff;--box:#f5f5f7;"
+    f"{_palette(LIGHT)}}}"
+    f"@media(prefers-color-scheme:dark){{:root{{--ink:#e8e8ea;--soft:#9b9ba1;--line:#3a3a3e;"
+    f"--page:#18181a;--box:#232326;{_palette(DARK)}}}}}"
+    + _classes()
+    + """
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+main{max-width:1160px;margin:0 auto;padding:20px 16px 48px}
+h1{font-size:24px;margin:0 0 12px;overflow-wrap:anywhere}
+h2{font-size:17px;margin:32px 0 8px}
+.s{font-size:13px;font-weight:600;padding:2px 10px;border-radius:12px;background:var(--box);
+color:var(--c1);vertical-align:middle}
+.s.finished{color:var(--c2)}.s.failed{color:var(--c3)}
+.w{border-left:4px solid var(--c3);background:var(--box);padding:8px 12px;margin:12px 0;
+overflow-wrap:anywhere}
+.n{display:grid;grid-template-columns:repeat(auto-fill,minmax(128px,1fr));gap:10px}
+.n div{background:var(--box);border-radius:8px;padding:8px 12px;color:var(--soft);font-size:13px}
+.n b{display:block;color:var(--ink);font-size:19px;font-weight:600}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));
+gap:20px;margin-top:28px}
+figure{margin:0;min-width:0}
+figcaption{display:flex;flex-wrap:wrap;gap:2px 12px;font-size:13px;color:var(--soft)}
+figcaption b{color:var(--ink);font-size:15px;flex-basis:100%}
+figcaption i{display:inline-block;width:14px;height:3px;margin:0 5px 4px 0}
+svg{width:100%;height:auto;display:block}
+polyline{fill:none;stroke-width:2;stroke-linejoin:round}
+.f{opacity:.35}
+polyline.f{stroke-width:1.2}
+.g{stroke:var(--line)}.a{stroke:var(--soft)}
+.t{font-size:12px;fill:var(--soft)}
+.o{overflow-x:auto}
+table{border-collapse:collapse;font-size:14px}
+th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--line);
+vertical-align:top}
+td:nth-child(2){overflow-wrap:anywhere;min-width:4em}
+.r~td{white-space:nowrap}
+th{color:var(--soft);font-weight:500}
+.r{text-align:right;font-variant-numeric:tabular-nums}
+details{margin-top:10px}
+summary{cursor:pointer;color:var(--soft)}
+"""
+)
