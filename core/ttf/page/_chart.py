@@ -87,7 +87,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round values that span low..high.
 
     >>> ticks(0.0, 0.93), ticks(3, 3), ticks(0, 1120)
-    ([0.0, 0.25, 0.5, 0.75, 1.0], [3.0], [0.0, 250.0, 500.0, 750.0, 1000.0, 1250.0])
+    ([0.0, 0.25, 0.5, 0.75, 1.0], [3.0], [0.0, 500.0, 1000.0, 1500.0])
     """
     if not high > low:
         return [float(low)]

@@ -135,9 +135,9 @@ def _section(title: str, body: str) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
     def cells(tag: str, row: Sequence[str]) -> str:
+        marks = [' class="r"' if i in numbers else "" for i in range(len(row))]
         return "".join(
-            f"<{tag}{' class="r"' if i in numbers else ''}>{escape(cell)}</{tag}>"
-            for i, cell in enumerate(row)
+            f"<{tag}{mark}>{escape(cell)}</{tag}>" for cell, mark in zip(row, marks, strict=True)
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
