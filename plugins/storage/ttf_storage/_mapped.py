@@ -64,6 +64,7 @@ class MappedFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._closed = False
         try:
             with path.open("rb") as file:
                 self.identity = FileIdentity.of_open(file.fileno())
@@ -81,22 +82,30 @@ class MappedFile:
 
     def bytes_at(self, offset: int, length: int) -> bytes:
         """Fewer than `length` at the end of the file."""
-        return b"" if self._map is None else self._map[offset : offset + length]
+        mapped = self._open()
+        return b"" if mapped is None else mapped[offset : offset + length]
 
     def view(self, offset: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """A read-only array on the file; the caller has checked that it fits."""
-        if self._map is None or 0 in shape:
+        mapped = self._open()
+        if mapped is None or 0 in shape:
             return np.empty(shape, dtype)
-        array: NDArray[Any] = np.ndarray(shape, dtype, buffer=self._map, offset=offset)
+        array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=offset)
         return array
 
     def close(self) -> None:
-        """Unmaps, or leaves that to the last view on the file that somebody still holds."""
-        if self._map is not None:
-            try:
-                self._map.close()
-            except BufferError:
-                self._map = None
+        """Gives the map up; it goes with the last view on it.
+
+        Never `mmap.close`: it would unmap under numpy's views, and reading one would be a
+        segmentation fault.
+        """
+        self._closed = True
+        self._map = None
+
+    def _open(self) -> mmap.mmap | None:
+        if self._closed:
+            raise ValueError(f"{self.path} was closed")
+        return self._map
 
 
 def unreadable(path: Path, error: OSError) -> BadData | StorageError:
