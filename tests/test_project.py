@@ -54,7 +54,7 @@ def test_every_declared_plugin_answers_to_its_name(reference: str) -> None:
     from ttf import host
 
     kind, _, name = reference.partition(".")
-    factory = host.load(kind, name)  # type: ignore[arg-type]
+    factory = host.load(kind, name)
     assert factory.name == name
     state = factory.availability()
     assert state.ok or (state.reason and state.fix)

@@ -108,6 +108,12 @@ class Model:
     def search_file(self, queries: Path, k: int, out: Path | None = None) -> Found:
         """The same for the queries of a file; with `out`, ids and scores are written there."""
         with open_queries(str(queries), self.config.data, self._data.bank) as opened:
+            wanted, given = self.towers.query.in_dim, opened.queries.dim
+            if wanted != given:
+                raise BadData(
+                    f"The query tower was trained on vectors of width {wanted}, "
+                    f"but the queries of {queries} have width {given}."
+                )
             found = self._find(self._encode_all(opened.queries), k)
         if out is not None:
             _write(out, found)
