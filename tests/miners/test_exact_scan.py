@@ -1,0 +1,89 @@
+"""The exact scan against numpy: hypothesis looks for banks on which the running top k fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ttf.contracts import MinerContext
+from ttf_miners import _exact_scan
+from ttf_miners._exact_scan import BANK_BLOCK, QUERY_TILE, ExactMiner, queries_per_pass
+from ttf_miners._faiss_scan import FlatScan
+
+from tests.miners.test_every_miner import MemorySource
+
+
+def context(budget_bytes: int = 64 << 20) -> MinerContext:
+    return MinerContext(threads=2, seed=0, deterministic=True, budget_bytes=budget_bytes)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 3 * BANK_BLOCK + 7),
+    queries=st.integers(1, 40),
+    k=st.integers(1, 400),
+    levels=st.integers(1, 50),
+    rising=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_ids_equal_a_stable_sort_also_with_ties_and_rising_scores(
+    rows: int, queries: int, k: int, levels: int, rising: bool, seed: int
+) -> None:
+    """Small whole numbers have exact products, so that ties are real."""
+    rng = np.random.default_rng(seed)
+    bank = rng.integers(-levels, levels + 1, (rows, 4)).astype(np.float32)
+    if rising:
+        bank = bank[np.argsort(bank.sum(axis=1), kind="stable")]
+    asked = rng.integers(-3, 4, (queries, 4)).astype(np.float32)
+    expected = np.argsort(-(asked @ bank.T), axis=1, kind="stable")[:, :k]
+    for miner in (ExactMiner(context()), FlatScan(context())):
+        miner.build(MemorySource(bank), Path())
+        ids, scores = miner.search(asked, k)
+        assert (ids == expected).all()
+        assert (scores == np.take_along_axis(asked @ bank.T, expected, axis=1)).all()
+
+
+def test_answers_do_not_depend_on_the_budget_or_on_what_else_is_asked() -> None:
+    rng = np.random.default_rng(0)
+    bank = rng.standard_normal((2 * BANK_BLOCK + 5, 32)).astype(np.float32)
+    asked = rng.standard_normal((2 * QUERY_TILE + 3, 32)).astype(np.float32)
+    whole = ExactMiner(context(1 << 30))
+    whole.build(MemorySource(bank), Path())
+    ids, scores = whole.search(asked, 20)
+    small = ExactMiner(context(1))
+    small.build(MemorySource(bank), Path())
+    again = small.search(asked, 20)
+    assert (again[0] == ids).all()
+    assert (again[1] == scores).all()
+    alone = small.search(asked[700:703], 20)
+    assert (alone[0] == ids[700:703]).all()
+    assert (alone[1] == scores[700:703]).all()
+
+
+def test_a_larger_budget_reads_the_bank_less_often() -> None:
+    few, many = (queries_per_pass(768, 200, budget) for budget in (64 << 20, 1 << 30))
+    assert QUERY_TILE <= few < many
+    assert queries_per_pass(768, 200, 0) == QUERY_TILE
+
+
+def test_settings_of_torch_are_left_as_they_were() -> None:
+    before = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    miner = ExactMiner(MinerContext(threads=1, seed=0, deterministic=True, budget_bytes=1 << 20))
+    miner.build(MemorySource(np.eye(3, dtype=np.float32)), Path())
+    miner.search(np.eye(3, dtype=np.float32), 2)
+    assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before
+
+
+def test_the_product_chosen_is_a_float32_one() -> None:
+    assert _exact_scan._precision() in ("medium", "highest")
+    rng = np.random.default_rng(0)
+    bank = rng.standard_normal((100, 256)).astype(np.float32)
+    bank /= np.linalg.norm(bank, axis=1, keepdims=True)
+    miner = ExactMiner(context())
+    miner.build(MemorySource(bank), Path())
+    _, scores = miner.search(bank, 1)
+    assert scores[:, 0] == pytest.approx(np.ones(100), abs=1e-6)
