@@ -142,6 +142,8 @@ class MemoryBank:
 
     def restore(self, ids: NDArray[np.int64], position: int, vectors_ND: torch.Tensor) -> None:
         """Back to a checkpoint's state; `ids` in slot order, vectors in the same order."""
+        self._slot_of.fill(NOT_IN_BANK)
+        self.ids.fill(NOT_IN_BANK)
         self.ids[: len(ids)] = ids
         self._slot_of[ids] = np.arange(len(ids), dtype=np.int32)
         self._bank_ND[: len(ids)] = vectors_ND

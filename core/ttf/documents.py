@@ -18,7 +18,7 @@ from ttf.data.dataset import Dataset
 from ttf.data.refs import VectorRef
 from ttf.data.stores import create_store
 from ttf.data.vectors import UnitRows, to_float32
-from ttf.errors import BadData
+from ttf.errors import BadData, NumericFailure
 from ttf.model import TwoTower
 
 
@@ -63,27 +63,48 @@ class Documents:
 
     def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
         """The whole bank as (first row, finished vectors on the host), in order."""
+        if not self.fixed:
+            self._model.eval()
         for start in range(0, self.rows, self.block_rows):
             stop = min(start + self.block_rows, self.rows)
-            yield start, self._checked(start, self._block(start, stop))
+            stored = self._source.read(start, stop)
+            wide = to_float32(stored, self._source.dtype)
+            if not wide.flags.writeable:  # a view of the file, which torch would warn about
+                wide = wide.copy()
+            block = self._encoded(wide)
+            if not bool(torch.isfinite(block.sum())):
+                self._raise_if_not_finite(start, wide, block)
+            yield start, block
 
     @torch.no_grad()
-    def _block(self, start: int, stop: int) -> torch.Tensor:
-        stored = self._source.read(start, stop)
-        wide = np.array(to_float32(stored, self._source.dtype), copy=not stored.flags.writeable)
-        return torch.from_numpy(wide) if self.fixed else self.encode(wide).cpu()
+    def _encoded(self, inputs: NDArray[np.float32]) -> torch.Tensor:
+        return self.encode(inputs).cpu()
 
-    def _checked(self, start: int, block: torch.Tensor) -> torch.Tensor:
-        if not bool(torch.isfinite(block.sum())):
-            wrong = (~torch.isfinite(block).all(dim=1)).nonzero()
-            if len(wrong):
-                row = start + int(wrong[0])
-                raise BadData(
-                    f"{self._data.bank.name}[{row}] in {self._data.bank.uri} is not finite "
-                    "(NaN or infinite).",
-                    hint=f"See all of them: ttf data inspect --full {self._data.bank.uri}",
-                )
-        return block
+    def _raise_if_not_finite(
+        self, start: int, inputs: NDArray[np.float32], block: torch.Tensor
+    ) -> None:
+        """The sum of a block may overflow where no value does: looks at each row."""
+        self.raise_if_inputs_not_finite(
+            np.arange(start, start + len(inputs), dtype=np.int64), inputs
+        )
+        wrong = (~torch.isfinite(block).all(dim=1)).nonzero()
+        if len(wrong):
+            raise NumericFailure(
+                "The document tower gave a vector that is not finite for "
+                f"{self._data.document_name(start + int(wrong[0]))}, although its input is finite.",
+                hint="The weights have probably diverged: try a smaller --lr.",
+            )
+
+    def raise_if_inputs_not_finite(
+        self, ids: NDArray[np.int64], inputs: NDArray[np.float32]
+    ) -> None:
+        """BadData naming the first document that holds NaN or infinity; `inputs` as from `read`."""
+        wrong = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
+        if wrong.size:
+            raise BadData(
+                f"{self._data.document_name(int(ids[wrong[0]]))} is not finite (NaN or infinite).",
+                hint=f"See all of them: ttf data inspect --full {self._data.bank.uri}",
+            )
 
     def reference(self, folder: Path) -> VectorRef:
         """What a miner in another process opens; a trainable tower's vectors are written first."""

@@ -16,7 +16,7 @@ from ttf.data.dataset import Split
 from ttf.documents import Documents
 from ttf.errors import BadData, GateNotMet, NumericFailure
 from ttf.model import TwoTower
-from ttf.ranks import ranks_in_blocks
+from ttf.ranks import TIE, ranks_in_blocks
 
 CUTOFF = 10
 _OPERATORS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
@@ -113,22 +113,33 @@ def evaluate(
     rows = np.arange(len(split), dtype=np.int64)
     q_QD = torch.from_numpy(encode_split(model, split, rows, policy, precision, micro_batch))
     known = split.known(rows)
-    scores_QP = positive_scores(q_QD, known, documents)
-    return metrics_from_ranks(ranks_in_blocks(q_QD, scores_QP, known, documents.blocks()), ks)
+    scores_QP, lengths_QP = _scores_and_lengths(q_QD, known, documents)
+    ranks = ranks_in_blocks(q_QD, scores_QP, TIE * lengths_QP, known, documents.blocks())
+    return metrics_from_ranks(ranks, ks)
 
 
 def positive_scores(
     q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents
 ) -> torch.Tensor:
     """Score of each query with each of its positives; -inf where there is none."""
-    out_QP = torch.full(known_QP.shape, -torch.inf)
+    return _scores_and_lengths(q_QD, known_QP, documents)[0]
+
+
+def _scores_and_lengths(
+    q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores, and the product of both vectors' lengths, which their rounding is relative to."""
+    scores_QP = torch.full(known_QP.shape, -torch.inf)
+    lengths_QP = torch.zeros(known_QP.shape)
     for start in range(0, len(q_QD), documents.block_rows):
         rows = slice(start, start + documents.block_rows)
         for column in range(known_QP.shape[1]):
             there = np.flatnonzero(known_QP[rows, column] >= 0)
-            vectors = documents.vectors(known_QP[rows, column][there])
-            out_QP[rows][there, column] = (q_QD[rows][there] * vectors).sum(-1)
-    return out_QP
+            vectors_KD = documents.vectors(known_QP[rows, column][there])
+            q_KD = q_QD[rows][there]
+            scores_QP[rows][there, column] = (q_KD * vectors_KD).sum(-1)
+            lengths_QP[rows][there, column] = q_KD.norm(dim=-1) * vectors_KD.norm(dim=-1)
+    return scores_QP, lengths_QP
 
 
 def check_gates(gates: Sequence[Gate], record: EvalRecord, epoch_done: int) -> None:

@@ -54,9 +54,12 @@ def write_atomically(path: Path, data: bytes) -> None:
             fsync_file(file.fileno())
         temp.rename(path)
         fsync_dir(path.parent)
-    except OSError as error:
-        temp.unlink(missing_ok=True)
-        raise storage_error(error, str(path)) from error
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # on a read-only file system even this fails
+            temp.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise storage_error(error, str(path)) from error
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -95,10 +98,12 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
             else:
                 fsync_dir(file)
         fsync_dir(temp)
+        old = path.with_name(f"{TEMP_PREFIX}old-{path.name}-{os.getpid()}")
         if path.exists():
-            shutil.rmtree(path)
+            path.rename(old)  # never a half-removed folder under the real name
         temp.rename(path)
         fsync_dir(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(temp, ignore_errors=True)
         raise storage_error(error, str(path)) from error

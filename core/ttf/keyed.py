@@ -49,6 +49,9 @@ class Permutation:
         self._keys = [int(k) for k in hash64(np.arange(self.ROUNDS, dtype=np.int64), key)]
 
     def __call__(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each position goes; IndexError outside range(size), whose walk might not end."""
+        if positions.size and (positions.min() < 0 or positions.max() >= self.size):
+            raise IndexError(f"positions must lie in 0..{self.size - 1}")
         out = self._once(positions.astype(np.uint64))
         outside = np.flatnonzero(out >= self.size)
         while outside.size:

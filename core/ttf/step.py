@@ -20,7 +20,7 @@ from ttf.contracts import DevicePolicy, Precision
 from ttf.data.dataset import Dataset, Split
 from ttf.data.loader import MicroBatch, StepHead
 from ttf.documents import Documents
-from ttf.errors import BadData, NumericFailure
+from ttf.errors import NumericFailure
 from ttf.evaluate import raise_if_inputs_not_finite
 from ttf.gradcache import cached_step
 from ttf.keyed import key
@@ -168,8 +168,9 @@ class Stepper:
 
     def _explain(self, head: StepHead, losses_S: torch.Tensor, norm: float) -> None:
         """Raises: bad data if an input is not finite, else a numeric failure naming the rows."""
+        self.optimizer.zero_grad(set_to_none=True)
         train = self._data.train
-        raise_if_documents_not_finite(self._data, head)
+        self._documents.raise_if_inputs_not_finite(head.doc_ids, head.docs)
         wrong = (~torch.isfinite(losses_S)).nonzero().flatten().tolist()
         for start in range(0, len(head.rows), 256):
             rows = head.rows[start : start + 256]
@@ -181,15 +182,6 @@ class Stepper:
             f"gradient norm {norm}); the inputs are. Training rows of that batch: {names}.",
             hint="The weights are as they were before this step. Try a smaller --lr, a larger "
             "temperature (--set loss.temperature=0.1), or --precision fp32.",
-        )
-
-
-def raise_if_documents_not_finite(data: Dataset, head: StepHead) -> None:
-    wrong = np.flatnonzero(~np.isfinite(head.docs).all(axis=1))
-    if wrong.size:
-        raise BadData(
-            f"{data.bank.name}[{head.doc_ids[wrong[0]]}] in {data.bank.uri} is not finite.",
-            hint=f"See all of them: ttf data inspect --full {data.bank.uri}",
         )
 
 

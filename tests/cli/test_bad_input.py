@@ -226,7 +226,7 @@ ROWS = [
     data("no rows", pairs(X_train=vectors(0, D), pos_train=np.zeros(0, np.int64)), "X_train"),
     data("validation of another width", pairs(X_val=vectors(VAL, D + 1)), "X_val"),
     data("a query that is not a number", pairs(X_train=with_value(vectors(TRAIN, D), (5, 1), np.nan)),
-         "pairs.npz", "X_train", "5"),
+         "pairs.npz", "X_train", "5", extra=("--steps", "8")),  # a whole epoch: in any order
     data("an infinite validation query", pairs(X_val=with_value(vectors(VAL, D), (3, 0), np.inf)),
          "X_val", "3"),
     data("a document that is not a number",

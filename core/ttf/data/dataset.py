@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from ttf.contracts import Store, VectorSource
 from ttf.data.queries import Queries, QueryBatch
 from ttf.data.refs import VectorRef
+from ttf.data.stacked import StackedRows
+from ttf.data.vectors import RowView
+from ttf.errors import storage_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,21 +59,31 @@ class Dataset:
         if self.bank_rows is None:
             return dataclasses.replace(self.bank_at, unit=unit)
         path = folder / "bank-rows.npy"
-        np.save(path, self.bank_rows)
+        try:
+            np.save(path, self.bank_rows)
+        except OSError as error:
+            raise storage_error(error, str(path)) from error
         return dataclasses.replace(self.bank_at, unit=unit, rows_path=str(path.resolve()))
+
+    def document_name(self, row: int) -> str:
+        """Where a document lies in the user's files, for messages: array, row and file."""
+        source = self.bank
+        if isinstance(source, RowView):
+            row, source = int(source.rows[row]), source.source
+        if isinstance(source, StackedRows):
+            source, row = source.owner_of(row)
+        return f"{source.name}[{row}] in {source.uri}"
 
     @property
     def fingerprint(self) -> str:
-        parts = [
-            s.fingerprint()
-            for split in (self.train, self.val)
-            for s in (split.queries.source, split.queries.context)
-            if s is not None
-        ]
-        parts += [
-            self.bank.fingerprint(),
-            hashlib.sha256(self.train.positives.tobytes()).hexdigest(),
-        ]
+        """Of everything that numbers depend on: inputs, bank, positives and lengths."""
+        parts = [self.bank.fingerprint()]
+        for split in (self.train, self.val):
+            queries = split.queries
+            parts += [s.fingerprint() for s in (queries.source, queries.context) if s is not None]
+            for held in (split.positives, queries.lengths):
+                if held is not None:
+                    parts.append(hashlib.sha256(np.ascontiguousarray(held).data).hexdigest())
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     @property

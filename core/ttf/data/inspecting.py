@@ -194,7 +194,8 @@ def _disagreements(arrays: Mapping[str, ArrayFacts]) -> list[str]:
         one, other = arrays.get(f"{kind}_train"), arrays.get(f"{kind}_val")
         if one and other and one.shape and other.shape and one.shape[1:] != other.shape[1:]:
             problems.append(
-                f"{kind}_train has rows of {one.shape[1:]}, {kind}_val of {other.shape[1:]}."
+                f"{kind}_train has rows of {tuple(one.shape[1:])}, "
+                f"{kind}_val of {tuple(other.shape[1:])}."
             )
     return problems
 

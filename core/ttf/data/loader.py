@@ -125,10 +125,16 @@ class Loader:
             yield self._take()
 
     def _take(self) -> Any:
-        item = self._queue.get()
-        if isinstance(item, BaseException):
-            raise item
-        return item
+        while True:
+            try:
+                item = self._queue.get(timeout=1.0)
+            except queue.Empty:
+                if self._thread.is_alive():
+                    continue
+                raise RuntimeError("the gather thread has ended: the loader was closed") from None
+            if isinstance(item, BaseException):
+                raise item
+            return item
 
     def _work(self) -> None:
         try:

@@ -64,10 +64,14 @@ def _assemble(
     context = _vectors(store(config.context), config.names) if config.context else None
     splits = []
     for name in ("train", "val"):
-        queries = _queries(pairs, name, context or bank)
-        known = own_positives.get(name) or _positives(pairs, name, bank, len(queries))
-        array = f"pos_{name}" if f"pos_{name}" in pairs else f"Y_{name}"
-        _same_count(pairs, array, len(known.rows), name, len(queries))
+        queries = _queries(pairs, name, bank if context is None else context)
+        if name in own_positives:
+            known = own_positives[name]
+            _same_count(pairs, f"Y_{name}", len(known.rows), name, len(queries))
+            if f"pos_{name}" in pairs:
+                notes.append(f"pos_{name} is not used: without a bank, it names rows of nothing.")
+        else:
+            known = _positives(pairs, name, bank, len(queries))
         keep = known.usable
         if known.unmatched:
             notes.append(
@@ -80,6 +84,8 @@ def _assemble(
                 "in the bank.",
                 hint=f"Check that pos_{name} or Y_{name} belongs to this bank.",
             )
+        if queries.num_steps * 8 <= _CHECK_AT_OPEN_BYTES:
+            queries.check_steps(keep)
         splits.append(
             Split(
                 name=name,
@@ -162,10 +168,7 @@ def _queries(pairs: _Arrays, split: str, context: VectorSource) -> Queries:
             f"{seq} in {pairs.uri} is {source.dtype} {source.shape}; it must be int32 or int64 "
             "of shape (N, L): rows of the context, -1 for padding."
         )
-    queries = Queries(source, None if x in pairs else context, _lengths(pairs, split, source))
-    if seq in pairs and source.shape[0] * source.shape[1] * 8 <= _CHECK_AT_OPEN_BYTES:
-        queries.check_steps(np.arange(len(queries), dtype=np.int64))
-    return queries
+    return Queries(source, None if x in pairs else context, _lengths(pairs, split, source))
 
 
 def _lengths(pairs: _Arrays, split: str, source: VectorSource) -> NDArray[np.int64] | None:
@@ -183,8 +186,8 @@ def _lengths(pairs: _Arrays, split: str, source: VectorSource) -> NDArray[np.int
     wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
     if wrong.size:
         raise BadData(
-            f"{name}[{wrong[0]}] = {lengths[wrong[0]]}, but a sequence here has 1 to {longest} "
-            f"steps ({wrong.size:,} such values in all)."
+            f"{array.name}[{wrong[0]}] = {lengths[wrong[0]]} in {pairs.uri}, but a sequence of "
+            f"{source.name} has 1 to {longest} steps ({wrong.size:,} such values in all)."
         )
     return lengths
 
@@ -193,7 +196,8 @@ def _positives(pairs: _Arrays, split: str, bank: VectorSource, count: int) -> po
     named, valued = f"pos_{split}", f"Y_{split}"
     found = None
     if named in pairs:
-        found = pos.from_array(pairs[named], bank.shape[0], named)
+        found = pos.from_array(pairs[named], bank.shape[0])
+        _same_count(pairs, named, len(found.rows), split, count)
     if valued in pairs and (found is None or found.unmatched):
         target = pairs[valued]
         _need_floats(target, (2,), "(N, D)")
@@ -211,8 +215,8 @@ def _positives(pairs: _Arrays, split: str, bank: VectorSource, count: int) -> po
         found.rows[missing, 0] = by_value.rows[missing, 0]
     if found is None:
         raise ArrayMissing(
-            f"{pairs.uri} has neither {named} nor {valued}: the positives of the {split} pairs "
-            "are unknown.",
+            f"{pairs.uri} has neither {pairs.said(named)} nor {pairs.said(valued)}: the "
+            f"positives of the {split} pairs are unknown.",
             hint=f"Add {named} (rows of the bank), or map your name: "
             f"--set data.names.{named}=positives",
         )

@@ -41,9 +41,10 @@ class Order:
 
     def rows_between(self, start: int, stop: int) -> NDArray[np.int64]:
         """The distinct rows that steps start..stop visit, sorted: what a mining round covers."""
-        if stop - start >= self.steps_per_epoch:
-            return np.arange(self.size, dtype=np.int64)
-        return np.unique(np.concatenate([self.rows(step) for step in range(start, stop)]))
+        visited = np.zeros(self.size, dtype=np.bool_)
+        for step in range(start, stop):
+            visited[self.rows(step)] = True
+        return np.flatnonzero(visited).astype(np.int64)
 
 
 @lru_cache(maxsize=4)

@@ -13,7 +13,9 @@ from ttf.errors import BadData
 from ttf.keyed import hash64
 
 UNKNOWN = -1
-_BLOCK_BYTES = 32 << 20
+_COMPARED_AT_ONCE = 8192
+_BLOCK_BYTES = 256 << 10
+"""Fits a core's cache: hashing is then bound by arithmetic, not by memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,24 +35,35 @@ class Positives:
         return len(self.rows) - len(self.usable)
 
 
-def from_array(source: VectorSource, bank_rows: int, label: str) -> Positives:
+def from_array(source: VectorSource, bank_rows: int) -> Positives:
     """Reads pos_* and checks every value; raises BadData naming the first wrong row."""
-    if source.dtype not in ("int32", "int64") or len(source.shape) not in (1, 2):
+    shape = source.shape
+    if source.dtype not in ("int32", "int64") or len(shape) not in (1, 2) or 0 in shape:
         raise BadData(
-            f"{label} must be int64 of shape (N,) or (N, P), but is {source.dtype} {source.shape}.",
+            f"{source.name} in {source.uri} must be int64 of shape (N,) or (N, P), not empty, "
+            f"but is {source.dtype} {shape}.",
             hint="Each value is a row of the bank, -1 where unknown.",
         )
-    rows = np.array(source.read(0, source.shape[0]), dtype=np.int64)
-    rows = rows.reshape(len(rows), -1)
+    rows = np.array(source.read(0, shape[0]), dtype=np.int64).reshape(shape[0], -1)
     wrong = np.argwhere((rows < UNKNOWN) | (rows >= bank_rows))
     if len(wrong):
         row, column = wrong[0]
+        place = f"{row}, {column}" if len(shape) == 2 else f"{row}"
         raise BadData(
-            f"{label}[{row}] = {rows[row, column]} is not a row of the bank, "
-            f"which has {bank_rows:,} rows ({len(wrong):,} such values in all).",
+            f"{source.name}[{place}] = {rows[row, column]} in {source.uri} is not a row of the "
+            f"bank, which has {bank_rows:,} rows ({len(wrong):,} such values in all).",
             hint="Use -1 for an unknown positive, or give the bank these positions were made for.",
         )
-    return Positives(rows=rows)
+    return Positives(rows=_each_once(rows))
+
+
+def _each_once(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A positive named twice for one pair counts once: the repetition becomes unknown."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    ordered = np.take_along_axis(rows, order, axis=1)
+    again = np.zeros(rows.shape, dtype=np.bool_)
+    np.put_along_axis(again, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+    return np.where(again, UNKNOWN, rows)
 
 
 def match(targets: VectorSource, bank: VectorSource) -> Positives:
@@ -58,11 +71,11 @@ def match(targets: VectorSource, bank: VectorSource) -> Positives:
     target_hashes = _row_hashes(targets)
     bank_hashes = _row_hashes(bank)
     order = np.argsort(bank_hashes, kind="stable")
-    place = np.searchsorted(bank_hashes[order], target_hashes)
+    place = np.searchsorted(bank_hashes, target_hashes, sorter=order)
     candidate = order[np.minimum(place, len(order) - 1)]
     hit = np.flatnonzero(bank_hashes[candidate] == target_hashes)
     rows = np.full(len(target_hashes), UNKNOWN, dtype=np.int64)
-    for chunk in np.array_split(hit, max(1, len(hit) // 8192 + 1)):
+    for chunk in np.array_split(hit, len(hit) // _COMPARED_AT_ONCE + 1):
         equal = (_f32(targets, chunk) == _f32(bank, candidate[chunk])).all(axis=1)
         rows[chunk[equal]] = candidate[chunk[equal]]
     return Positives(rows=rows[:, None], matched_by_value=int((rows >= 0).sum()))
@@ -90,7 +103,8 @@ def _row_hashes(source: VectorSource) -> NDArray[np.uint64]:
     for start in range(0, count, step):
         stop = min(start + step, count)
         block = to_float32(source.read(start, stop), source.dtype)
-        bits = (block + np.float32(0.0)).view(np.uint32).astype(np.uint64)  # -0.0 equals 0.0
-        mixed = hash64(bits * weights, key=2)
-        out[start:stop] = (mixed * weights).sum(axis=1, dtype=np.uint64)
+        mixed = (block + np.float32(0.0)).view(np.uint32) * weights  # -0.0 equals 0.0
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= weights
+        out[start:stop] = mixed.sum(axis=1, dtype=np.uint64)
     return out

@@ -31,7 +31,7 @@ class Queries:
     ) -> None:
         self.source = source
         self.context = context
-        self._lengths = lengths
+        self.lengths = lengths
         self.sequence = context is not None or len(source.shape) == 3
         self.length = source.shape[1] if self.sequence else 1
         self.dim = context.shape[1] if context is not None else source.shape[-1]
@@ -39,8 +39,13 @@ class Queries:
     def __len__(self) -> int:
         return self.source.shape[0]
 
+    @property
+    def num_steps(self) -> int:
+        """Steps of all queries together."""
+        return len(self) * self.length
+
     def batch(self, rows: NDArray[np.int64]) -> QueryBatch:
-        lengths = None if self._lengths is None else self._lengths[rows]
+        lengths = None if self.lengths is None else self.lengths[rows]
         if self.context is None:
             x = to_float32(self.source.gather(rows), self.source.dtype)
         else:
@@ -49,12 +54,15 @@ class Queries:
             x = flat.reshape(len(rows), self.length, self.dim)
         if lengths is not None and bool((lengths == self.length).all()):
             lengths = None
+        if lengths is not None:
+            # Whatever lies in the padding: it must not reach a tower, nor be called bad data.
+            x[np.arange(self.length) >= lengths[:, None]] = 0.0
         return QueryBatch(x=x, lengths=lengths)
 
     def check_steps(self, rows: NDArray[np.int64]) -> None:
         """Raises BadData naming the first row with a step outside the context."""
         if self.context is not None:
-            self._steps(rows, None)
+            self._steps(rows, None if self.lengths is None else self.lengths[rows])
 
     def _steps(
         self, rows: NDArray[np.int64], lengths: NDArray[np.int64] | None
@@ -70,16 +78,17 @@ class Queries:
             bad = steps[wrong[0]]
             value = bad[(bad < -1) | (bad >= self.context.shape[0])][0]
             raise BadData(
-                f"{self.source.name}[{rows[wrong[0]]}] refers to row {value}, but "
-                f"{self.context.uri} has rows 0 to {self.context.shape[0] - 1}.",
+                f"{self.source.name}[{rows[wrong[0]]}] in {self.source.uri} refers to row "
+                f"{value}, but {self.context.uri} has rows 0 to {self.context.shape[0] - 1}.",
                 hint="Give the context file these rows were made for (--context).",
             )
         counts = valid.sum(axis=1)
         empty = np.flatnonzero(counts == 0)
         if empty.size:
             raise BadData(
-                f"{self.source.name}[{rows[empty[0]]}] has no valid step: all are padding (-1).",
-                hint="Leave such pairs out.",
+                f"{self.source.name}[{rows[empty[0]]}] in {self.source.uri} has no valid step: "
+                "all are padding (-1).",
+                hint="Leave such pairs out, or set their positive to -1.",
             )
         if not valid.all():
             order = np.argsort(~valid, axis=1, kind="stable")

@@ -45,6 +45,11 @@ class StackedRows:
                 into[low - start : high - start] = part.read(low - offset, high - offset)
         return into
 
+    def owner_of(self, row: int) -> tuple[VectorSource, int]:
+        """The part that holds a row, and the row's number there."""
+        index = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self.parts[index], row - int(self._starts[index])
+
     def fingerprint(self) -> str:
         joined = "+".join(part.fingerprint() for part in self.parts)
         return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
