@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ttf.inference import Model as Model
     from ttf.api import Run as Run
     from ttf.api import evaluate as evaluate
     from ttf.api import load as load
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from ttf.errors import ExitCode as ExitCode
     from ttf.errors import TtfError as TtfError
     from ttf.hookspecs import hookimpl as hookimpl
+    from ttf.inference import Model as Model
     from ttf.options import NoOptions as NoOptions
     from ttf.options import option as option
 
@@ -37,7 +37,20 @@ _HOMES = {
     "train": "ttf.api",
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]
+__all__ = [
+    "ExitCode",
+    "Model",
+    "NoOptions",
+    "Run",
+    "TtfError",
+    "__version__",
+    "evaluate",
+    "hookimpl",
+    "load",
+    "open_vectors",
+    "option",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
