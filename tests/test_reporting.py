@@ -185,6 +185,17 @@ def test_steps_without_a_stage_are_training() -> None:
     assert "train  1/10" in screen.getvalue()
 
 
+def test_a_step_ends_the_stage_before_it() -> None:
+    screen, clock = Screen(tty=False), Clock()
+    reporter = PlainReporter(screen, clock=clock)
+    reporter.stage("mine with exact", 10)
+    clock.now = 2.0
+    reporter.step(record(1), 10)
+    lines = screen.getvalue().splitlines()
+    assert lines.index("mine with exact took 2.0 s") < lines.index("train ...")
+    assert lines[-1].startswith("train  1/10")
+
+
 def test_the_time_left_of_a_stage_without_steps_follows_its_own_pace() -> None:
     screen, clock = Screen(), Clock()
     reporter = ConsoleReporter(screen, clock=clock, width=lambda: 80)

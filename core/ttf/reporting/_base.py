@@ -32,7 +32,8 @@ class Reporter:
         """Fires for something the user must hear: a cap, a fallback, rows that were left out."""
 
     def step(self, record: StepRecord, total_steps: int) -> None:
-        """Fires after every optimizer step; must return within microseconds."""
+        """Fires after every optimizer step; must return within microseconds. Ends whatever stage
+        was on: steps are the stage "train", announced or not."""
 
     def evaluated(self, record: EvalRecord) -> None:
         """Fires after every evaluation, the one before training included."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ttf.reporting import text as _text
 from ttf.reporting._base import Reporter
-from ttf.reporting._state import Progress
+from ttf.reporting._state import TRAIN, Progress
 from ttf.reporting._summary import summary_rows
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ DRAW_EVERY_S = 0.2
 CLEAR = "\r\x1b[K"
 LONGEST_BAR = 24
 SHORTEST_BAR = 4
-LABEL = 10
+LABEL = 26
 
 
 class ConsoleReporter(Reporter):
@@ -54,7 +54,9 @@ class ConsoleReporter(Reporter):
 
     def stage(self, name: str, total: int | None) -> None:
         self._end_stage()
-        self._begin(name, total)
+        self._progress.begin(name, total)
+        self._bar_room = LONGEST_BAR
+        self._draw()
 
     def advance(self, done: int, total: int) -> None:
         self._progress.done, self._progress.total = done, total
@@ -62,8 +64,8 @@ class ConsoleReporter(Reporter):
             self._draw()
 
     def step(self, record: StepRecord, total_steps: int) -> None:
-        if not self._progress.stage:
-            self._begin("train", total_steps)
+        if self._progress.stage != TRAIN:
+            self.stage(TRAIN, total_steps)
         self._progress.stepped(record, total_steps)
         if self._progress.clock() >= self._next_draw:
             self._draw()
@@ -120,11 +122,6 @@ class ConsoleReporter(Reporter):
         self._out.flush()
 
     # --- the live line -----------------------------------------------------------------------
-
-    def _begin(self, name: str, total: int | None) -> None:
-        self._progress.begin(name, total)
-        self._bar_room = LONGEST_BAR
-        self._draw()
 
     def _draw(self) -> None:
         self._next_draw = self._progress.clock() + DRAW_EVERY_S

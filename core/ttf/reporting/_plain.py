@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ttf.reporting import text as _text
 from ttf.reporting._base import Reporter
-from ttf.reporting._state import Progress
+from ttf.reporting._state import TRAIN, Progress
 from ttf.reporting._summary import summary_rows
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class PlainReporter(Reporter):
         self._maybe_line()
 
     def step(self, record: StepRecord, total_steps: int) -> None:
-        if not self._progress.stage:
-            self.stage("train", total_steps)
+        if self._progress.stage != TRAIN:
+            self.stage(TRAIN, total_steps)
         first = self._progress.record is None
         self._progress.stepped(record, total_steps)
         if first:

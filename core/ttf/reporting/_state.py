@@ -11,6 +11,8 @@ from ttf.reporting import text as _text
 if TYPE_CHECKING:
     from ttf.contracts import EvalRecord, StepRecord
 
+TRAIN = "train"
+"""The stage that steps belong to; the first step after another stage begins it."""
 SMOOTH = 0.95
 """Share of the old value kept at each step: the loss of about the last 20 steps."""
 
