@@ -304,6 +304,7 @@ def test_a_store_says_how_it_holds_its_array(case: Case) -> None:
     assert case.source.shape == case.rows.shape
     assert facts["dtype"] == case.source.dtype
     assert facts["mappable"] == (case.kind in MAPPED)
+    assert facts["aligned"] == (case.kind in MAPPED - {"misaligned_npz"})
     assert facts["bytes"] > 0 and facts["problem"] is None
     assert list(case.store.verify()) == []
     case.store.check_unchanged()

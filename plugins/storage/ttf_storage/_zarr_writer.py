@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DType
 from ttf.data.vectors import numpy_dtype
-from ttf.errors import storage_error
+from ttf.errors import ConfigError, storage_error
 from ttf.fsio import TEMP_PREFIX, fsync_dir
 from ttf_storage._beside import FileBeside, checked_block
 from ttf_storage._crc32c import crc32c
@@ -75,7 +76,10 @@ class ZarrArrayWriter:
         if self._shard is None:
             number = self.rows_done // self.shard_rows
             path = self._folder.joinpath("c", str(number), *["0"] * (len(self.shape) - 1))
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise storage_error(error, str(path)) from error
             self._shard = FileBeside(path)
         return self._shard
 
@@ -123,8 +127,6 @@ class ZarrWriter:
     """A folder beside the target, renamed into place when it is complete."""
 
     def __init__(self, uri: str) -> None:
-        import os
-
         self.target = Path(uri.rstrip("/"))
         self._temp = self.target.with_name(f"{TEMP_PREFIX}{self.target.name}-{os.getpid()}")
         self._array: ZarrArrayWriter | None = None
@@ -138,6 +140,8 @@ class ZarrWriter:
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ZarrArrayWriter:
         self._finish_array()
+        if not name or name.startswith((".", "__")) or "/" in name or "\\" in name:
+            raise ConfigError(f"{self.target}: {name!r} cannot be the name of a zarr array.")
         try:
             self._array = ZarrArrayWriter(self._temp / name, name, shape, dtype)
         except FileExistsError:
