@@ -70,9 +70,10 @@ def test_a_folder_in_use_is_refused(place: Path, invoke: Invoke) -> None:
     ("options", "code", "said"),
     [
         ("size=16k", 8, "No space left on device"),
+        ("size=40k", 8, "No space left on device"),
         ("ro", 8, "Read-only file system"),
     ],
-    ids=["full", "read-only"],
+    ids=["full", "fills up during the run", "read-only"],
 )
 def test_a_disk_that_takes_nothing_is_a_storage_error(
     place: Path, options: str, code: int, said: str
