@@ -125,11 +125,11 @@ def prepared_policy(resolved: Resolved, reporter: Reporter) -> DevicePolicy:
 
 def plan_resolved(resolved: Resolved) -> Plan:
     """What a run would take: memory, disk and time, predicted; nothing is written."""
-    from ttf.demo import demo_planned
+    from ttf.demo import with_demo
     from ttf.reporting import Reporter
 
     policy = prepared_policy(resolved, Reporter())
-    resolved = demo_planned(resolved)
+    resolved = with_demo(resolved, Reporter())
     from ttf.predict import predict
 
     return predict(resolved, policy)

@@ -120,9 +120,9 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
     )
     total = config.train.steps or config.train.epochs * order.steps_per_epoch
     if config.miner.name == "auto" and config.miner.negatives:
-        refreshes = _refreshes(config, order, total)
+        rounds = refreshes(config, order, total)
         queries = min(pairs, total * plan.samples)
-        values["miner", "name"] = _choose(config, data, policy, queries, refreshes)
+        values["miner", "name"] = _choose(config, data, policy, queries, rounds)
     return Decided(
         resolved=_settled(resolved, values),
         precision=precision,
@@ -133,20 +133,21 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
     )
 
 
-def _refreshes(config: RunConfig, order: Order, total: int) -> int:
+def refreshes(config: RunConfig, order: Order, total: int) -> int:
+    """Mining rounds of a run."""
     every = order.steps_per_epoch if config.miner.refresh == "epoch" else config.miner.refresh
     return max(1, -(-total // every))
 
 
 def _choose(
-    config: RunConfig, data: Dataset, policy: DevicePolicy, queries: int, refreshes: int
+    config: RunConfig, data: Dataset, policy: DevicePolicy, queries: int, rounds: int
 ) -> tuple[str, str]:
     name, reason = choose_miner(
         config.miner,
         rows=data.bank.shape[0],
         dim=data.bank.shape[1],
         queries=queries,
-        refreshes=refreshes,
+        refreshes=rounds,
         threads=policy.threads,
         seed=config.train.seed,
         budget_bytes=config.memory.budget_bytes,

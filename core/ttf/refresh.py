@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +46,16 @@ def window_of(step: int, total: int, order: Order, miner: MinerConfig) -> Window
     return Window(start=start, stop=min(origin + (index + 1) * every, total), mined=True)
 
 
+def share_in_reach(table: CandidateTable) -> float:
+    """Share of queries whose positive scores at least as high as the last candidate kept.
+
+    Where it is low the tower is not trained yet, and a low yield says nothing about the filter.
+    """
+    if not len(table):
+        return 0.0
+    return float((table.positive_scores >= table.scores[:, -1]).mean())
+
+
 class Refresher:
     """Keeps the candidate table of the current window; `table_key` goes into checkpoints."""
 
@@ -61,10 +70,12 @@ class Refresher:
         known: Callable[[NDArray[np.int64]], NDArray[np.int64]],
         mine: Callable[[NDArray[np.int64], int], CandidateTable],
         on_table: Callable[[int, CandidateTable, YieldReport], None],
+        note: Callable[[str], None],
     ) -> None:
         self._order, self._total = order, total_steps
         self._miner, self._negatives = miner, negatives
         self._folder, self._known, self._mine, self._on_table = folder, known, mine, on_table
+        self._note = note
         self._table: CandidateTable | None = None
         self._window: Window | None = None
         self.table_key = ""
@@ -91,7 +102,14 @@ class Refresher:
         table = self._mine(rows, step)
         report = yield_report(table, self._known(rows), self._negatives)
         self._on_table(step, table, report)
-        require_yield(report, self._negatives)
+        if share_in_reach(table) >= self._negatives.min_yield:
+            require_yield(report, self._negatives)
+        elif report.with_survivor < self._negatives.min_yield:
+            self._note(
+                f"At step {step} the tower finds the positive of only {share_in_reach(table):.1%} "
+                f"of the queries among the {table.ids.shape[1]} best documents, so that hardly any "
+                "mined candidate can be trusted as a negative yet; the other negatives carry on."
+            )
         self.table_key = table.key
         return table
 
@@ -105,8 +123,3 @@ class Refresher:
             return ids
 
         return negatives
-
-
-def describe(report: YieldReport) -> dict[str, Any]:
-    """What metrics.jsonl keeps of a mining round's yield."""
-    return {"yield": report.kept_share, "without_negatives": report.zero_share}

@@ -104,6 +104,7 @@ class Trainer:
             known=data.train.known,
             mine=self.tables.make,
             on_table=self._mined,
+            note=reporter.note,
         )
         self.loop = loop.Training(
             step=0,
@@ -202,6 +203,7 @@ class Trainer:
             draw=draw,
         )
         self.data.check_unchanged()
+        self.reporter.stage("train", None)
         return Loader(make_head, self.data.train, self.decided.plan.micro_batch, start, stop)
 
     def _evaluation_due(self, step: int) -> bool:

@@ -1,0 +1,223 @@
+"""Makes candidate tables during training: encodes queries, hands them to the miner, keeps the rest.
+
+A table's name is a hash of what it follows from (weights, data, miner, rows): a table that is
+already there, from before a restart, is used and not mined again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.assembly import Decided
+from ttf.cache import cache_dir
+from ttf.contracts import DevicePolicy, MinerContext
+from ttf.data.dataset import Dataset
+from ttf.documents import Documents
+from ttf.evaluate import encode_split, positive_scores
+from ttf.mining.candidates import MANIFEST, CandidateTable
+from ttf.mining.choose import deadlines
+from ttf.mining.index_cache import write_note
+from ttf.mining.job import MinerChoice, MiningJob, MiningReport, mine_with_fallback
+from ttf.mining.negatives import YieldReport
+from ttf.model import TwoTower
+from ttf.reporting import Reporter
+from ttf.runfolder import RunFolder
+from ttf.stopping import StopRequest
+
+_SCORE_ROWS = 1024
+
+
+@dataclass(kw_only=True)
+class Round:
+    """How the last mining round went, for metrics.jsonl."""
+
+    seconds: float = 0.0
+    encode_s: float = 0.0
+    build_s: float = 0.0
+    search_s: float = 0.0
+    reused: bool = False
+
+
+class TableMaker:
+    """Owns the miner's configuration and the folder of tables."""
+
+    def __init__(
+        self,
+        decided: Decided,
+        data: Dataset,
+        model: TwoTower,
+        documents: Documents,
+        policy: DevicePolicy,
+        folder: RunFolder,
+        reporter: Reporter,
+        stop: StopRequest,
+    ) -> None:
+        self._decided, self._data, self._model = decided, data, model
+        self._documents, self._policy, self._folder = documents, policy, folder
+        self._reporter, self._stop = reporter, stop
+        self._settings = decided.config.miner
+        self.miner = self._settings.name
+        self._round = Round()
+        self._deviations: list[str] = []
+
+    def make(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
+        """The k best documents of these training rows under the present weights."""
+        began = time.perf_counter()
+        self._round = Round()
+        key = self._key(rows)
+        folder = self._folder.candidates / key
+        if (folder / MANIFEST).is_file():
+            self._round.reused = True
+            return CandidateTable.load(folder)
+        with tempfile.TemporaryDirectory(prefix=".tmp-", dir=self._folder.candidates) as scratch:
+            table = self._mine(rows, key, Path(scratch))
+        self._round.seconds = time.perf_counter() - began
+        return CandidateTable.load(table.save(self._folder.candidates))
+
+    def _mine(self, rows: NDArray[np.int64], key: str, scratch: Path) -> CandidateTable:
+        queries = self._encode(rows, scratch / "queries.npy")
+        report = self._search(scratch, len(rows))
+        self._remember(report)
+        return CandidateTable(
+            rows=rows,
+            ids=np.load(report.ids_path, mmap_mode="r"),
+            scores=np.load(report.scores_path, mmap_mode="r"),
+            positive_scores=self._lowest_positive(queries, rows),
+            key=key,
+            version="0" if self._documents.fixed else key,
+            miner=report.miner,
+        )
+
+    def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
+        began = time.perf_counter()
+        self._reporter.stage("encode queries to mine for", len(rows))
+        out = np.lib.format.open_memmap(
+            path, mode="w+", dtype=np.float32, shape=(len(rows), self._documents.dim)
+        )
+        encode_split(
+            self._model,
+            self._data.train,
+            rows,
+            self._policy,
+            self._decided.precision,
+            self._decided.plan.micro_batch,
+            out=out,
+            progress=self._advance,
+        )
+        out.flush()
+        self._round.encode_s = time.perf_counter() - began
+        return out
+
+    def _search(self, scratch: Path, num_queries: int) -> MiningReport:
+        config = self._decided.config
+        self._reporter.stage(f"mine with {self.miner}", num_queries)
+        job = MiningJob(
+            bank=self._documents.reference(scratch),
+            queries=str(scratch / "queries.npy"),
+            k=min(self._settings.k, self._documents.rows),
+            miner=self.miner,
+            options=self._settings.options_of(self.miner),
+            context=MinerContext(
+                threads=self._policy.threads,
+                seed=config.train.seed,
+                deterministic=self._settings.deterministic,
+                budget_bytes=config.memory.budget_bytes,
+            ),
+            out=str(scratch / "found"),
+            cache=str(cache_dir()) if self._documents.fixed else None,
+        )
+        return mine_with_fallback(
+            job,
+            [
+                MinerChoice(name=name, options=self._settings.options_of(name))
+                for name in self._settings.fallback
+            ],
+            isolation=self._settings.isolation,
+            deadline_s=deadlines(
+                self._documents.rows,
+                self._documents.dim,
+                num_queries,
+                self._settings.deadline_s,
+            ),
+            say=self._reporter.note,
+            progress=self._advance,
+        )
+
+    def _advance(self, done: int, total: int) -> None:
+        self._reporter.advance(done, total)
+        self._stop.raise_if_asked()
+
+    def _remember(self, report: MiningReport) -> None:
+        if report.miner != self.miner:
+            self._deviations.append(
+                f"the miner {self.miner!r} failed and {report.miner!r} took over"
+            )
+        self.miner = report.miner
+        self._round.build_s, self._round.search_s = report.build_s, report.search_s
+        if report.index is not None:
+            write_note(self._folder.index, report.index)
+
+    def _lowest_positive(
+        self, queries: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        out = np.empty(len(rows), dtype=np.float32)
+        for start in range(0, len(rows), _SCORE_ROWS):
+            here = slice(start, start + _SCORE_ROWS)
+            known = self._data.train.known(rows[here])
+            q_BD = torch.from_numpy(np.array(queries[here]))
+            scores = positive_scores(q_BD, known, self._documents)
+            out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1)
+        return out
+
+    def _key(self, rows: NDArray[np.int64]) -> str:
+        digest = hashlib.sha256()
+        for name, tensor in self._model.state_dict().items():
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        settings = self._settings
+        digest.update(rows.tobytes())
+        digest.update(
+            repr(
+                (
+                    self._data.fingerprint,
+                    self.miner,
+                    sorted(settings.options_of(self.miner).items()),
+                    settings.k,
+                    settings.deterministic,
+                    self._decided.config.train.seed,
+                )
+            ).encode()
+        )
+        return digest.hexdigest()[:24]
+
+    def last_report(self, report: YieldReport) -> dict[str, Any]:
+        """The mining line of metrics.jsonl."""
+        return {
+            "miner": self.miner,
+            "queries": report.queries,
+            "yield": report.kept_share,
+            "with_survivor": report.with_survivor,
+            "survivors": report.survivors,
+            **vars(self._round),
+        }
+
+    def take_deviations(self) -> list[str]:
+        """What made the numbers differ since the last call."""
+        taken, self._deviations = self._deviations, []
+        return taken
+
+    def prune(self, in_use: set[str]) -> None:
+        """Removes tables that no checkpoint names."""
+        for folder in self._folder.candidates.iterdir():
+            if folder.is_dir() and folder.name not in in_use and not folder.name.startswith("."):
+                shutil.rmtree(folder)
