@@ -100,6 +100,13 @@ def test_candidate_tables_take_twelve_bytes_an_entry_for_each_that_is_kept() -> 
     assert tables.anon_bytes == 0
 
 
+def test_a_miner_in_the_trainer_needs_no_process_of_its_own() -> None:
+    inside = RunConfig.model_validate({"miner": {"isolation": "none"}})
+    found = make_plan(inside, FACTS, CHOICES, ROOMY)
+    assert not any("its process" in i.component for i in found.items)
+    assert found.anon_bytes("mining") < plan().anon_bytes("mining")
+
+
 def test_phases_are_not_added_up() -> None:
     found = plan()
     assert found.peak_anon_bytes == found.anon_bytes(found.peak_phase)

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 FLOAT = 4
 MB = 10**6
 
-BASE_BYTES = 160 * MB
-"""Python with torch, numpy and ttf, anonymous part (Linux x86-64, torch 2.13: 150 MB)."""
-WORKER_BYTES = 30 * MB
-"""The miner's process with numpy and its library; `BASE_BYTES` where it needs torch."""
+BASE_BYTES = 230 * MB
+"""The trainer before it holds any data, anonymous part (Linux x86-64, torch 2.13): 155 MB for
+torch, numpy and ttf, 71 MB for what making an optimizer imports."""
+WORKER_BYTES, WORKER_TORCH_BYTES = 30 * MB, 155 * MB
+"""The miner's process with numpy and its library, or with torch."""
 SCRATCH_PER_THREAD = 32 * MB
 """Packing buffers of the matrix libraries and what the allocator keeps."""
 BACKWARD = 2
@@ -28,6 +29,8 @@ OPTIMIZER_BYTES = 16
 """Per trained weight: itself, gradient, two moments of AdamW."""
 CHECKPOINT_BYTES = 12
 """Per trained weight: itself and two moments."""
+ENTRY_BYTES = 12
+"""Of a candidate table: an int64 id and a float32 score."""
 METRICS_LINE = 260
 EVALUATION_TILE = 1024
 BLOCK_ROWS = 8192
@@ -171,12 +174,8 @@ def _mining(
     if not choices.miner or cost is None:
         return
     queries = mined_queries(facts, choices)
-    yield Item(
-        component=f"miner {choices.miner}, its process",
-        phase="always" if config.miner.isolation == "process" else "mining",
-        anon_bytes=BASE_BYTES if choices.miner_needs_torch else WORKER_BYTES,
-        why="python, torch" if choices.miner_needs_torch else "python, numpy and its library",
-    )
+    if config.miner.isolation == "process":
+        yield _worker(choices)
     yield Item(
         component=f"miner {choices.miner}, index and blocks",
         phase="mining",
@@ -184,6 +183,13 @@ def _mining(
         disk_bytes=cost.disk_bytes,
         seconds=cost.build_s + choices.refreshes * cost.search_s,
         why=f"{choices.refreshes} round(s) of {queries:,} queries",
+    )
+    entries = queries * config.miner.k
+    yield Item(
+        component="mined ids and scores",
+        phase="mining",
+        anon_bytes=entries * ENTRY_BYTES,
+        why=f"{queries:,} x {config.miner.k} x {ENTRY_BYTES} B",
     )
     yield Item(
         component="encoded queries",
@@ -196,9 +202,22 @@ def _mining(
     yield Item(
         component="candidate tables",
         phase="training",
-        disk_bytes=min(kept, choices.refreshes) * queries * config.miner.k * (8 + FLOAT),
+        disk_bytes=min(kept, choices.refreshes) * entries * ENTRY_BYTES,
         why=f"{queries:,} x {config.miner.k} x (id 8 B + score 4 B), "
         f"{min(kept, choices.refreshes)} kept, mapped",
+    )
+
+
+def _worker(choices: Choices) -> Item:
+    """It lives for a mining round, on as many threads as the trainer, which waits meanwhile."""
+    base, libraries = WORKER_BYTES, "python, numpy and its library"
+    if choices.miner_needs_torch:
+        base, libraries = WORKER_TORCH_BYTES, "python and torch"
+    return Item(
+        component=f"miner {choices.miner}, its process",
+        phase="mining",
+        anon_bytes=base + SCRATCH_PER_THREAD * choices.threads,
+        why=f"{libraries}, {SCRATCH_PER_THREAD // MB} MB a thread",
     )
 
 
