@@ -7,6 +7,8 @@ weights so far. The order of rows and every random draw follow from the step.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from ttf.errors import NoCheckpoint
-from ttf.fsio import folder_written_whole, read_json, sha256_file, write_json
+from ttf.errors import NoCheckpoint, StorageError
+from ttf.fsio import finite, folder_written_whole, read_json, sha256_file, write_json
+from ttf.tensorfile import save_tensors
 
 FORMAT = 1
 MANIFEST = "checkpoint.json"
@@ -55,21 +58,39 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
     """Writes a checkpoint durably and reads it back before anybody relies on it."""
     path = path_of(folder, snapshot.step)
     with folder_written_whole(path) as temp:
-        files = {}
-        for name, tensors in snapshot.groups().items():
-            file = temp / f"{name}.safetensors"
-            save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, file)
-            files[file.name] = sha256_file(file)
-        write_json(
-            temp / MANIFEST,
+        files = {
+            f"{name}.safetensors": save_tensors(tensors, temp / f"{name}.safetensors")
+            for name, tensors in snapshot.groups().items()
+        }
+        manifest = finite(
             {
                 "format": FORMAT,
                 "step": snapshot.step,
                 "files": files,
                 "progress": snapshot.progress,
-            },
+            }
         )
+        write_json(temp / MANIFEST, {**manifest, "sha256": _digest(manifest)})
+    problem = problem_with(path)
+    if problem:
+        raise StorageError(
+            f"The checkpoint {path} does not read back as it was written: {problem}.",
+            hint="Check the disk before you trust it again; older checkpoints are kept.",
+        )
+    # Newer ones are damaged: the run would have continued from them otherwise.
+    for other in _newest_first(folder):
+        if other.name > path.name:
+            shutil.rmtree(other, ignore_errors=True)
     return path
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{PREFIX}*"), reverse=True)
+
+
+def _digest(manifest: Mapping[str, Any]) -> str:
+    """Of the manifest's own content, whose numbers matter as much as the tensors do."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def problem_with(path: Path) -> str:
@@ -78,20 +99,26 @@ def problem_with(path: Path) -> str:
         manifest = read_json(path / MANIFEST)
         if manifest["format"] != FORMAT:
             return f"its format is {manifest['format']}, this version reads {FORMAT}"
-        for name, digest in manifest["files"].items():
-            if not (path / name).is_file():
-                return f"{name} is missing"
+        if manifest.pop("sha256") != _digest(manifest):
+            return f"{MANIFEST} does not match its SHA-256"
+        files = dict(manifest["files"])
+    except (OSError, LookupError, TypeError, AttributeError, ValueError) as error:
+        return f"{MANIFEST} cannot be read ({type(error).__name__})"
+    for name, digest in files.items():
+        try:
             if sha256_file(path / name) != digest:
                 return f"{name} does not match its SHA-256"
-    except (OSError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        return f"{MANIFEST} cannot be read ({type(error).__name__})"
+        except FileNotFoundError:
+            return f"{name} is missing"
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
     return ""
 
 
 def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
     """The newest intact checkpoint; damaged ones are skipped aloud. Raises NoCheckpoint."""
     tried = []
-    for path in sorted(folder.glob(f"{PREFIX}*"), reverse=True):
+    for path in _newest_first(folder):
         problem = problem_with(path)
         if not problem:
             return _load(path)
@@ -112,16 +139,16 @@ def _load(path: Path) -> Snapshot:
 
 def prune(folder: Path, keep: int) -> None:
     """Removes the oldest checkpoints; only after the newest was written and verified."""
-    for path in sorted(folder.glob(f"{PREFIX}*"), reverse=True)[keep:]:
+    for path in _newest_first(folder)[keep:]:
         shutil.rmtree(path)
 
 
 def tables_in_use(folder: Path) -> set[str]:
     """The candidate tables that some checkpoint refers to."""
     used = set()
-    for path in folder.glob(f"{PREFIX}*"):
-        if not problem_with(path):
-            used.add(str(read_json(path / MANIFEST)["progress"].get("table", "")))
+    for path in _newest_first(folder):
+        with contextlib.suppress(OSError, LookupError, TypeError, AttributeError, ValueError):
+            used.add(str(read_json(path / MANIFEST)["progress"]["table"]))
     return used
 
 

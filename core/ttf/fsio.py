@@ -18,6 +18,7 @@ from typing import Any
 from ttf.errors import storage_error
 
 TEMP_PREFIX = ".tmp-"
+OLD_PREFIX = f"{TEMP_PREFIX}old-"
 
 
 def fsync_file(fd: int) -> None:
@@ -98,7 +99,7 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
             else:
                 fsync_dir(file)
         fsync_dir(temp)
-        old = path.with_name(f"{TEMP_PREFIX}old-{path.name}-{os.getpid()}")
+        old = path.with_name(f"{OLD_PREFIX}{path.name}-{os.getpid()}")
         if path.exists():
             path.rename(old)  # never a half-removed folder under the real name
         temp.rename(path)
@@ -113,7 +114,14 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Deletes what an interrupted write left beside its target; call with the folder locked."""
+    """Deletes what an interrupted write left beside its target; call with the folder locked.
+
+    What was moved aside for a successor that never came is put back.
+    """
+    for old in folder.glob(f"{OLD_PREFIX}*"):
+        target = folder / old.name.removeprefix(OLD_PREFIX).rpartition("-")[0]
+        if not target.exists():
+            old.rename(target)
     for left in folder.glob(f"{TEMP_PREFIX}*"):
         if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)

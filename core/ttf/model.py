@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ttf import host
 from ttf.config.schema import LossConfig, TowerConfig
 from ttf.contracts import TowerCost, TowerShape
-from ttf.errors import BadData, ConfigError, DataMissing
+from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing
 from ttf.fsio import folder_written_whole, read_json, sha256_file, write_json
 from ttf.loss import Temperature
 from ttf.options import validate
+from ttf.tensorfile import save_tensors
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -86,10 +87,8 @@ def save_model(
     folder: Path, model: TwoTower, query: TowerSpec, doc: TowerSpec, loss: LossConfig
 ) -> str:
     """Writes the finished towers and returns the SHA-256 of their weights."""
-    tensors = {k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}
     with folder_written_whole(folder) as temp:
-        save_file(tensors, temp / WEIGHTS)
-        digest = sha256_file(temp / WEIGHTS)
+        digest = save_tensors(model.state_dict(), temp / WEIGHTS)
         write_json(
             temp / CONFIG,
             {
@@ -110,17 +109,19 @@ def load_model(folder: Path) -> TwoTower:
             f"{folder} holds no finished model.",
             hint="Let the run finish first: ttf resume RUN_DIR",
         )
-    config = read_json(folder / CONFIG)
-    if sha256_file(folder / WEIGHTS) != config["weights_sha256"]:
-        raise BadData(
-            f"{folder / WEIGHTS} does not match its recorded SHA-256: the file is damaged.",
-            hint="Write it anew from the last checkpoint: ttf resume RUN_DIR",
-        )
-    model = build(
-        TowerSpec.from_json("query", config["query"]),
-        TowerSpec.from_json("doc", config["doc"]),
-        LossConfig(**config["loss"]),
-    )
+    try:
+        config = read_json(folder / CONFIG)
+        if sha256_file(folder / WEIGHTS) != config["weights_sha256"]:
+            raise ValueError(f"{WEIGHTS} does not match its recorded SHA-256")
+        query = TowerSpec.from_json("query", config["query"])
+        doc = TowerSpec.from_json("doc", config["doc"])
+        loss = LossConfig(**config["loss"])
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise ArtifactDamaged(
+            f"The model in {folder} is damaged: {type(error).__name__}: {error}.",
+            hint="Delete that folder and summary.json, and write it anew: ttf resume RUN_DIR",
+        ) from error
+    model = build(query, doc, loss)
     model.load_state_dict(load_file(folder / WEIGHTS))
     return model.eval()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -12,7 +13,14 @@ from typing import Any, Self, TextIO
 from filelock import FileLock, Timeout
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, storage_error
-from ttf.fsio import finite, fsync_file, read_json, remove_leftovers, write_json
+from ttf.fsio import (
+    finite,
+    fsync_file,
+    read_json,
+    remove_leftovers,
+    write_atomically,
+    write_json,
+)
 
 FOLDERS = ("checkpoints", "candidates", "index", "incidents")
 
@@ -37,11 +45,15 @@ class RunFolder:
     @classmethod
     def new(cls, path: Path | None) -> RunFolder:
         """A folder for a new run; `runs/run-001` and counting where none is named."""
-        path = path or _next_free(Path("runs"))
-        folder = cls(path)
         try:
-            folder._made = not path.exists()
-            path.mkdir(parents=True, exist_ok=True)
+            made = True
+            if path is None:
+                path = _make_next(Path("runs"))
+            else:
+                made = not path.exists()
+                path.mkdir(parents=True, exist_ok=True)
+            folder = cls(path)
+            folder._made = made
             folder._refuse_live_run()
             if folder.config.exists():
                 raise ConfigError(
@@ -51,7 +63,7 @@ class RunFolder:
             for name in FOLDERS:
                 (path / name).mkdir(exist_ok=True)
         except OSError as error:
-            raise storage_error(error, str(path)) from error
+            raise storage_error(error, str(path or "runs")) from error
         return folder
 
     def abandon(self) -> None:
@@ -80,6 +92,13 @@ class RunFolder:
     def __enter__(self) -> Self:
         try:
             self._lock.acquire(timeout=0)
+            try:
+                (self.path / ".owner").write_text(str(os.getpid()))
+                for folder in (self.path, self.checkpoints, self.candidates, self.index):
+                    remove_leftovers(folder)
+            except BaseException:
+                self._lock.release()
+                raise
         except Timeout:
             raise FolderInUse(
                 f"{self.path} is in use by another live process{self._holder()}.",
@@ -87,19 +106,17 @@ class RunFolder:
             ) from None
         except OSError as error:
             raise storage_error(error, str(self.path)) from error
-        (self.path / ".owner").write_text(str(os.getpid()))
-        remove_leftovers(self.path)
-        remove_leftovers(self.checkpoints)
-        remove_leftovers(self.candidates)
         return self
 
     def __exit__(self, *_: object) -> None:
-        (self.path / ".owner").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the disk may have gone: the lock must go all the same
+            (self.path / ".owner").unlink(missing_ok=True)
         self._lock.release()
 
     def _holder(self) -> str:
-        owner = self.path / ".owner"
-        return f" (process {owner.read_text()})" if owner.is_file() else ""
+        with contextlib.suppress(OSError):  # it may end, and tidy up, while we look
+            return f" (process {(self.path / '.owner').read_text()})"
+        return ""
 
     def read_summary(self) -> dict[str, Any]:
         """summary.json, or an empty dict if the run never came that far."""
@@ -109,13 +126,19 @@ class RunFolder:
         write_json(self.summary, dict(summary))
 
 
-def _next_free(runs: Path) -> Path:
+def _make_next(runs: Path) -> Path:
+    """Makes the next free folder; two runs that start at once get two."""
     numbers = [
         int(p.name.removeprefix("run-"))
         for p in runs.glob("run-*")
         if p.name.removeprefix("run-").isdigit()
     ]
-    return runs / f"run-{max(numbers, default=0) + 1:03d}"
+    for number in itertools.count(max(numbers, default=0) + 1):
+        path = runs / f"run-{number:03d}"
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError
 
 
 class MetricsLog:
@@ -123,14 +146,13 @@ class MetricsLog:
 
     def __init__(self, path: Path, resume_step: int | None) -> None:
         """`resume_step` None starts the file anew; otherwise later lines are dropped first."""
+        self._path = path
+        kept = [] if resume_step is None else _lines_until(path, resume_step)
+        write_atomically(path, "".join(kept).encode())
         try:
-            kept = [] if resume_step is None else _lines_until(path, resume_step)
-            self._file: TextIO = path.open("w")
-            self._file.writelines(kept)
-            self.sync()
+            self._file: TextIO = path.open("a", encoding="utf-8")
         except OSError as error:
             raise storage_error(error, str(path)) from error
-        self._path = path
 
     def write(self, record: Mapping[str, Any]) -> None:
         try:
@@ -140,24 +162,33 @@ class MetricsLog:
             raise storage_error(error, str(self._path)) from error
 
     def sync(self) -> None:
-        self._file.flush()
-        fsync_file(self._file.fileno())
+        """Makes what was written durable; called with every checkpoint."""
+        try:
+            self._file.flush()
+            fsync_file(self._file.fileno())
+        except OSError as error:
+            raise storage_error(error, str(self._path)) from error
 
     def close(self) -> None:
         self._file.close()
 
 
 def _lines_until(path: Path, step: int) -> list[str]:
-    """Whole lines up to a step; a line the last process did not finish is dropped."""
+    """Whole lines up to a step; a line the last process did not finish is dropped.
+
+    A checkpoint is made before the mining that its step starts with, which happens again.
+    """
     if not path.is_file():
         return []
     kept = []
-    with path.open() as file:
+    with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
                 record = json.loads(line)
             except json.JSONDecodeError:
                 continue
-            if record.get("step", 0) <= step:
+            if not isinstance(record, dict) or not line.endswith("\n"):
+                continue
+            if record.get("step", 0) < step + (record.get("type") != "mining"):
                 kept.append(line)
     return kept

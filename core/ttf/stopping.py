@@ -40,7 +40,8 @@ class StopRequest:
 
     def _restore(self) -> None:
         for signum, handler in self._before.items():
-            signal.signal(signum, handler)
+            # None: it was installed by C code, and cannot be put back from here
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
         self._before = {}
 
     def raise_if_asked(self) -> None:
