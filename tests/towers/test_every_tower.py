@@ -27,7 +27,7 @@ SMALL: dict[str, dict[str, Any]] = {
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "gru": [
         *({"pool": p} for p in ("last", "mean", "max", "attention")),
-        {"layers": 2, "bidirectional": False, "pool": "last", "norm": False},
+        {"layers": 2, "bidirectional": False, "pool": "last", "norm": True},
         {"hidden": 6, "project": False, "dropout": 0.0},
         {"residual": "none", "layers": 2},
     ],
@@ -42,7 +42,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "mlp": [
         *({"pool": p} for p in ("mean", "last", "first", "max", "weighted")),
-        {"layers": 3, "activation": "relu", "norm": False, "dropout": 0.0, "residual": "none"},
+        {"layers": 3, "activation": "relu", "norm": True, "dropout": 0.0, "residual": "none"},
     ],
     "linear": [*({"pool": p} for p in ("mean", "last", "first", "max")), {"bias": True}],
 }

@@ -32,7 +32,7 @@ def sequences(rows: int = 3) -> Tensor:
 def test_last_is_the_final_state_of_each_direction(
     name: str, layers: int, lengths: list[int] | None
 ) -> None:
-    options = {"hidden": 3, "layers": layers, "pool": "last", "norm": False}
+    options = {"hidden": 3, "layers": layers, "pool": "last"}
     tower = make(name, **options, residual="none", project=False)
     rnn = tower.rnn
     assert isinstance(rnn, nn.GRU | nn.LSTM)

@@ -26,7 +26,9 @@ class MlpOptions:
     activation: Literal["gelu", "relu", "silu", "tanh"] = option(
         "gelu", "the function after each hidden layer"
     )
-    norm: bool = option(True, "layer-normalise what the hidden layers see")
+    norm: bool = option(
+        False, "layer-normalise what the hidden layers see: learns, and overfits, faster"
+    )
     residual: Literal["auto", "none"] = option(
         "auto", "auto: start as the identity where widths agree"
     )

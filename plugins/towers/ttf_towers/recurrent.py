@@ -39,7 +39,7 @@ class RecurrentOptions:
         "input vector that the output starts as; weighted: learned weight per age of a step; "
         "auto: weighted where widths agree",
     )
-    norm: bool = option(True, "layer-normalise the input vectors")
+    norm: bool = option(False, "layer-normalise the input vectors: learns, and overfits, faster")
     project: bool = option(
         True, "a linear layer to the output; false: none, where the widths agree"
     )
