@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -208,11 +208,18 @@ class Trainer:
 
     def _evaluation_due(self, step: int) -> bool:
         every = self.config.evaluate.every
-        if step == self.loop.total_steps:
+        if step == self.loop.total_steps or step in self._gate_steps:
             return True
         if every == "end":
             return False
         return step % (self.decided.order.steps_per_epoch if every == "epoch" else every) == 0
+
+    @cached_property
+    def _gate_steps(self) -> frozenset[int]:
+        """A gate is checked at its step, whatever the cadence of evaluations."""
+        length = {"step": 1, "epoch": self.decided.order.steps_per_epoch}
+        marks = [gate.at.split() for gate in self.config.gates]
+        return frozenset(int(number) * length[unit] for unit, number in marks)
 
     def _evaluate(self, step: int) -> EvalRecord:
         began = time.perf_counter()

@@ -71,6 +71,7 @@ def test_all_layers_report_together(tmp_path: Path) -> None:
         (["tower.third.name=gru"], "tower.third: no such key. Known: doc, query."),
         (["miner.name=3"], "miner.name: input should be a valid string (got 3)"),
         (["gates=[{at='epoch 1'}]"], "gates.0.need: is missing"),
+        (["gates=[{at='epoch 1', need='recall@10 >= 0..5'}]"], "gates.0.need: '0..5' is not a"),
         (["gates=3"], "gates: input should be a list (got 3)"),
         (["data.pairs=\udcff.npz"], "data.pairs: is not valid Unicode"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
@@ -56,10 +57,20 @@ def _metrics_are_computed(draft: Draft) -> None:
     for number, gate in enumerate(gates if isinstance(gates, list) else []):
         need = gate.get("need") if isinstance(gate, dict) else None
         if isinstance(need, str):
-            wanted.append((("gates", str(number), "need"), re.split(r" *[<>]", need)[0]))
+            metric, *bound = re.split(r" *[<>]=? *", need)
+            wanted.append((("gates", str(number), "need"), metric))
+            if bound and not _is_number(bound[0]):
+                draft.problem(("gates", str(number), "need"), f"{bound[0]!r} is not a number")
     for path, name in wanted:
         if isinstance(name, str) and name not in known:
             draft.problem(path, f"{name!r} is not computed.{suggestion(name, known)}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _given_path(draft: Draft, loc: Sequence[str | int], kind: str) -> Keys:
