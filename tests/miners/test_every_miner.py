@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
 from ttf import host
 from ttf.contracts import DType, Miner, MinerContext
 from ttf.data.vectors import from_float32, unit_rows
@@ -28,10 +29,10 @@ class MemorySource:
     name: str = "vectors"
     uri: str = "memory"
     largest_read: int = 0
+    shape: tuple[int, ...] = ()
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.rows.shape
+    def __post_init__(self) -> None:
+        self.shape = self.rows.shape
 
     def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
         return self.rows[ids]
@@ -115,9 +116,7 @@ def vectors(seed: int, rows: int, dim: int = 24) -> NDArray[np.float32]:
     return unit_rows(centres[rng.integers(0, 20, rows)] + own)
 
 
-def best_rows(
-    bank: NDArray[np.float32], queries: NDArray[np.float32], k: int
-) -> NDArray[np.int64]:
+def best_rows(bank: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     return np.argsort(-(queries @ bank.T), axis=1, kind="stable")[:, :k]
 
 
@@ -127,8 +126,9 @@ QUERIES = vectors(2, 300)
 
 def test_ids_and_scores_have_their_shapes_and_types(built: Built) -> None:
     ids, scores = built(BANK).search(QUERIES, 50)
-    assert (ids.shape, ids.dtype) == ((300, 50), np.int64)
-    assert (scores.shape, scores.dtype) == ((300, 50), np.float32)
+    assert ids.shape == scores.shape == (300, 50)
+    assert ids.dtype == np.int64
+    assert scores.dtype == np.float32
 
 
 def test_scores_are_dot_products_best_first(built: Built) -> None:
@@ -229,7 +229,7 @@ def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
 
 
 def test_the_bank_is_read_in_blocks(kind: Kind, tmp_path: Path) -> None:
-    source = MemorySource(np.tile(BANK, (4, 1)))
+    source = MemorySource(np.tile(BANK, (2, 1)))
     miner = kind.make(budget_bytes=12 << 20)
     miner.build(source, tmp_path)
     miner.search(QUERIES[:10], 10)

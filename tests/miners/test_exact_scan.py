@@ -9,19 +9,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.miners.test_every_miner import MemorySource
+
 from ttf.contracts import MinerContext
 from ttf_miners import _exact_scan
 from ttf_miners._exact_scan import BANK_BLOCK, QUERY_TILE, ExactMiner, queries_per_pass
 from ttf_miners._faiss_scan import FlatScan
-
-from tests.miners.test_every_miner import MemorySource
 
 
 def context(budget_bytes: int = 64 << 20) -> MinerContext:
     return MinerContext(threads=2, seed=0, deterministic=True, budget_bytes=budget_bytes)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     rows=st.integers(1, 3 * BANK_BLOCK + 7),
     queries=st.integers(1, 40),

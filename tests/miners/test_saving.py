@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ttf.errors import ArtifactDamaged, StorageError
-
 from tests.miners.test_every_miner import BANK, KINDS, QUERIES, Kind, MemorySource
+
+from ttf.errors import ArtifactDamaged, StorageError
 
 INDEXED = [kind for kind in KINDS if kind.name in ("faiss-hnsw", "faiss-ivf", "hnswlib")]
 

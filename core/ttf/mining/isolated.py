@@ -105,10 +105,12 @@ def _close(fd: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Waits for one that is finishing, kills the session of any other, and reaps it."""
-    with contextlib.suppress(ProcessLookupError):
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    """Kills the whole session, whatever the miner may have started in it, and reaps the worker.
+
+    A worker that answered has nothing left to do: its results are durable.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

@@ -80,11 +80,11 @@ class Journal:
     def _resume(self) -> bool:
         try:
             progress = read_json(self._folder / PROGRESS)
+            self._chunks = list(progress["chunks"])
             same = (progress["key"], progress["shape"]) == (self._key, list(self._shape))
-            self._chunks = list(progress["chunks"]) if same else []
+            return same and all(self._reads_back(name) for name in _DTYPES)
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return False
-        return same and all(self._reads_back(name) for name in _DTYPES)
 
     def _reads_back(self, name: str) -> bool:
         """Whether the finished rows of a file are the ones that were written."""

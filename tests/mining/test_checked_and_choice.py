@@ -1,0 +1,135 @@
+"""Whom to believe, and whom to choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ttf import host
+from ttf.config.schema import MinerConfig
+from ttf.contracts import MinerContext, VectorSource
+from ttf.data.refs import VectorRef
+from ttf.errors import BadAnswer, BadData, ExitCode
+from ttf.mining.checked import checked_search
+from ttf.mining.choose import choose_miner, deadlines
+from ttf.mining.job import MiningJob
+
+
+class Liar:
+    """A miner that answers what it is told to."""
+
+    def __init__(self, ids: Any, scores: Any) -> None:
+        self.ids, self.scores = ids, scores
+
+    def search(self, queries: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        return self.ids, self.scores
+
+    def build(self, source: VectorSource, workdir: Path) -> None: ...
+    def save(self, path: Path) -> None: ...
+    def load(self, path: Path, source: VectorSource) -> None: ...
+    def close(self) -> None: ...
+
+
+GOOD_IDS = np.array([[0, 1], [2, 3]])
+GOOD_SCORES = np.ones((2, 2), np.float32)
+QUERIES = np.zeros((2, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("ids", "scores", "complaint"),
+    [
+        (np.array([[0, 1], [2, -1]]), GOOD_SCORES, "query 1 with row -1 at rank 1"),
+        (np.array([[0, 1], [2, 8 * 10**18]]), GOOD_SCORES, "rows 0 to 9"),
+        (np.array([[0, 1], [10, 3]]), GOOD_SCORES, "query 1 with row 10 at rank 0"),
+        (np.array([[0, 1], [3, 3]]), GOOD_SCORES, "query 1 with row 3 twice"),
+        (GOOD_IDS, np.array([[1, np.nan], [1, 1]], np.float32), "query 0 the score nan"),
+        (GOOD_IDS, np.array([[1, 1], [np.inf, 1]], np.float32), "query 1 the score inf"),
+        (GOOD_IDS.astype(np.int32), GOOD_SCORES, "ids as int32"),
+        (GOOD_IDS[:, :1], GOOD_SCORES, r"ids as int64 \(2, 1\)"),
+        (GOOD_IDS, GOOD_SCORES.astype(np.float64), "scores as float64"),
+    ],
+)
+def test_wrong_answers_are_refused_by_name(ids: Any, scores: Any, complaint: str) -> None:
+    with pytest.raises(BadAnswer, match=complaint) as refused:
+        checked_search(Liar(ids, scores), QUERIES, 2, 10, name="liar")
+    assert refused.value.miner == "liar"
+    assert refused.value.exit_code == ExitCode.GAVE_UP
+
+
+def test_right_answers_pass() -> None:
+    ids, scores = checked_search(Liar(GOOD_IDS, GOOD_SCORES), QUERIES, 2, 10, name="liar")
+    assert ids is GOOD_IDS
+    assert scores is GOOD_SCORES
+
+
+def test_queries_that_are_not_finite_are_not_the_miners_fault() -> None:
+    queries = QUERIES.copy()
+    queries[1, 2] = np.nan
+    with pytest.raises(BadData, match="Query 1 of 2"):
+        checked_search(Liar(GOOD_IDS, GOOD_SCORES), queries, 2, 10, name="liar")
+
+
+def choose(miner: MinerConfig, rows: int, refreshes: int, budget: int) -> tuple[str, str]:
+    return choose_miner(
+        miner,
+        rows=rows,
+        dim=768,
+        queries=36_000,
+        refreshes=refreshes,
+        threads=2,
+        seed=0,
+        budget_bytes=budget,
+    )
+
+
+def test_a_named_miner_needs_no_reason() -> None:
+    assert choose(MinerConfig(name="hnswlib"), 1000, 1, 1 << 30) == ("hnswlib", "")
+
+
+def test_small_banks_and_single_rounds_are_scanned() -> None:
+    name, reason = choose(MinerConfig(), 20_000, 1, 1 << 34)
+    assert name == "exact"
+    assert "1 mining round" in reason
+    assert "below a third" in reason
+
+
+def test_an_index_is_taken_once_it_pays_and_the_figures_are_told() -> None:
+    name, reason = choose(MinerConfig(), 2_000_000, 50, 1 << 34)
+    assert host.miner(name).traits(host.miner(name).options_type(), context(1 << 34)).exact is False
+    assert "50 mining rounds" in reason
+    assert name in reason
+    assert (name, reason) == choose(MinerConfig(), 2_000_000, 50, 1 << 34)
+
+
+def test_an_index_beyond_the_memory_budget_is_not_taken() -> None:
+    name, reason = choose(MinerConfig(), 2_000_000, 50, 1 << 30)
+    assert name == "exact"
+    assert "beyond the memory budget" in reason
+
+
+def test_configured_options_are_what_is_costed() -> None:
+    ivf = MinerConfig.model_validate({"faiss": {"kind": "ivf"}})
+    assert choose(ivf, 2_000_000, 8, 1 << 34)[0] == "faiss"
+    assert choose(MinerConfig(), 2_000_000, 8, 1 << 34)[0] != "faiss"
+
+
+def context(budget: int) -> MinerContext:
+    return MinerContext(threads=2, seed=0, deterministic=True, budget_bytes=budget)
+
+
+def test_a_deadline_follows_the_estimate_and_has_a_floor() -> None:
+    job = MiningJob(
+        bank=VectorRef("bank.npz", "vectors"),
+        queries="q.npy",
+        k=10,
+        miner="exact",
+        context=context(1 << 30),
+        out="out",
+    )
+    assert deadlines(1000, 8, 10)(job) == 600
+    assert deadlines(10_000_000, 768, 100_000)(job) > 10_000
+    assert deadlines(10_000_000, 768, 100_000, 7.5)(job) == 7.5

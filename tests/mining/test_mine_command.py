@@ -1,0 +1,167 @@
+"""`ttf mine`, from the command line to the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.conftest import Invoke, RunTtf
+
+from ttf.data.vectors import unit_rows
+from ttf.errors import MinerDied
+
+BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
+QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "bank.npz", vectors=BANK)
+    np.savez(tmp_path / "queries.npz", X_val=QUERIES)
+    return tmp_path
+
+
+def words(folder: Path, *more: str) -> list[str]:
+    base = ["mine", "--queries", str(folder / "queries.npz"), "--bank", str(folder / "bank.npz")]
+    return [*base, "--out", str(folder / "found.npz"), "-k", "20", "--threads", "2", *more]
+
+
+def truth(k: int = 20) -> NDArray[np.int64]:
+    return np.argsort(-(unit_rows(QUERIES) @ unit_rows(BANK).T), axis=1, kind="stable")[:, :k]
+
+
+def test_the_table_holds_the_best_rows_and_nothing_else_is_left(
+    files: Path, run_ttf: RunTtf
+) -> None:
+    done = run_ttf(*words(files, "--json"))
+    assert done.code == 0, done.err
+    found = np.load(files / "found.npz")
+    assert (found["ids"] == truth()).all()
+    assert found["ids"].dtype == np.int64
+    assert found["scores"].dtype == np.float32
+    report = done.json()
+    assert (report["queries"], report["bank"], report["k"]) == (500, 3000, 20)
+    assert (report["miner"], report["recall_vs_exact"], report["certified"]) == ("exact", 1.0, True)
+    assert {"build_s", "search_s", "wall_s"} <= report.keys()
+    assert "Next:" in done.err
+    assert sorted(p.name for p in files.glob("*found*")) == ["found.npz"]
+
+
+def test_dot_products_take_vectors_as_they_are(files: Path, invoke: Invoke) -> None:
+    done = invoke(words(files, "--similarity", "dot", "--miner", "faiss", "--isolation", "none"))
+    assert done.code == 0, done.err
+    expected = np.argsort(-(QUERIES @ BANK.T), axis=1, kind="stable")[:, :20]
+    assert (np.load(files / "found.npz")["ids"] == expected).mean() > 0.999
+
+
+def test_an_approximate_miner_tells_its_recall_and_reuses_its_index(
+    files: Path, run_ttf: RunTtf
+) -> None:
+    options = ["--json", "--miner", "hnswlib", "--set", "miner.hnswlib.M=8"]
+    first, second = (run_ttf(*words(files, *options)).json() for _ in range(2))
+    found = np.load(files / "found.npz")["ids"]
+    recall = np.mean([len(np.intersect1d(a, b)) / 20 for a, b in zip(found, truth(), strict=True)])
+    assert not first["certified"]
+    assert first["recall_vs_exact"] == pytest.approx(recall, abs=0.05)
+    assert (first["reused_index"], second["reused_index"]) == (False, True)
+
+
+def test_an_interrupted_command_continues(
+    files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every attempt dies after its first chunk; the chunks add up."""
+    from ttf.mining import job, offline, work
+
+    real_search, real_run = work.checked_search, job.run_job
+    searched: list[int] = []
+
+    def dying_search(miner: Any, queries: Any, *rest: Any, name: str) -> Any:
+        searched.append(len(queries))
+        if len(searched) in (2, 4):
+            raise MinerDied(name, "killed by the test")
+        return real_search(miner, queries, *rest, name=name)
+
+    def small_chunks(given: Any, **rest: Any) -> Any:
+        import dataclasses
+
+        return real_run(dataclasses.replace(given, chunk=200), **rest)
+
+    monkeypatch.setattr(work, "checked_search", dying_search)
+    monkeypatch.setattr(job, "run_job", small_chunks)
+    monkeypatch.setattr(job, "ATTEMPTS", 1)
+    options = ["--json", "--miner", "exact", "--isolation", "none"]
+    for _ in range(2):
+        assert invoke(words(files, *options)).code == 5
+        assert not (files / "found.npz").exists()
+        assert offline.partial_folder(files / "found.npz").exists()
+    report = invoke(words(files, *options)).json()
+    assert report["continued_from"] == 400
+    assert searched == [200, 200, 200, 200, 100, 100][: len(searched)] or sum(searched) >= 500
+    assert (np.load(files / "found.npz")["ids"] == truth()).all()
+
+
+def test_a_second_command_on_the_same_table_is_refused(files: Path, invoke: Invoke) -> None:
+    import filelock
+
+    with filelock.FileLock(files / ".found.npz.lock"):
+        done = invoke(words(files))
+    assert done.code == 9
+    assert "Another process is mining into" in done.err
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "text"),
+    [
+        (["--miner", "hnswlb"], 2, "Did you mean 'hnswlib'"),
+        (["--set", "miner.faiss.kind=tree"], 2, "miner.faiss.kind"),
+        (["--memory-budget", "much"], 2, "memory.budget"),
+        (["--bank", "nowhere.npz"], 3, "there is no such file"),
+        (
+            ["--miner", "hnswlib", "--memory-budget", "100KiB"],
+            2,
+            "needs about 1.1 MiB of memory, but the budget is 0.1 MiB",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_left(
+    files: Path, invoke: Invoke, change: list[str], code: int, text: str
+) -> None:
+    done = invoke([*words(files), *change])
+    assert (done.code, text in done.err) == (code, True), done.err
+    assert not list(files.glob("*found*"))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ({"Y": QUERIES}, "neither `vectors` nor any X_*"),
+        ({"X_val": QUERIES[:, None, :]}, "Sequences need a trained tower"),
+        ({"X_val": QUERIES[:, :8]}, "has width 8, vectors in"),
+        ({"vectors": np.where(np.arange(16) == 3, np.nan, QUERIES)}, "holds NaN or infinity"),
+    ],
+)
+def test_query_files_that_cannot_be_mined_are_named(
+    files: Path, invoke: Invoke, arrays: dict[str, NDArray[Any]], text: str
+) -> None:
+    np.savez(files / "queries.npz", **arrays)  # type: ignore[arg-type]
+    done = invoke(words(files, "--isolation", "none", "--similarity", "dot"))
+    assert (done.code, text in done.err) == (3, True), done.err
+    assert not list(files.glob("*found*"))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["mine", "--out", "f.npz"],
+        ["mine", "runs/a", "--queries", "q.npz", "--bank", "b.npz", "--out", "f.npz"],
+        ["mine", "--queries", "q.npz", "--out", "f.npz"],
+        ["mine", "runs/a", "--similarity", "dot", "--out", "f.npz"],
+    ],
+)
+def test_it_must_be_clear_what_to_mine(argv: list[str], invoke: Invoke) -> None:
+    done = invoke(argv)
+    assert done.code == 2
+    assert "It is not clear what to mine" in done.err

@@ -1,0 +1,200 @@
+"""The positive-aware draw against a loop a person would write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ttf.config.schema import NegativesConfig
+from ttf.errors import ConfigError
+from ttf.mining.candidates import CandidateTable
+from ttf.mining.negatives import draw, require_yield, yield_report
+
+
+def make_table(seed: int, queries: int, k: int, documents: int, offset: float) -> CandidateTable:
+    rng = np.random.default_rng(seed)
+    ids = np.stack([rng.permutation(documents)[:k] for _ in range(queries)])
+    scores = -np.sort(-(rng.standard_normal((queries, k)) + offset), axis=1)
+    return CandidateTable(
+        rows=np.sort(rng.permutation(10 * queries)[:queries]),
+        ids=ids.astype(np.int64),
+        scores=scores.astype(np.float32),
+        positive_scores=(rng.standard_normal(queries) + offset).astype(np.float32),
+        key="test",
+    )
+
+
+def naive_survivors(
+    table: CandidateTable, at: int, known: NDArray[np.int64], config: NegativesConfig
+) -> list[int]:
+    positive = float(table.positive_scores[at])
+    found = []
+    for rank, (document, score) in enumerate(zip(table.ids[at], table.scores[at], strict=True)):
+        if rank < config.rank_from or (config.rank_to is not None and rank >= config.rank_to):
+            continue
+        if document in known:
+            continue
+        if config.relative_margin is not None and not (
+            float(score) < positive - config.relative_margin * abs(positive)
+        ):
+            continue
+        if config.absolute_margin is not None and not (
+            float(score) < positive - config.absolute_margin
+        ):
+            continue
+        found.append(int(document))
+    return found
+
+
+configs = st.builds(
+    NegativesConfig,
+    relative_margin=st.none() | st.floats(0, 0.9),
+    absolute_margin=st.none() | st.floats(0, 2),
+    rank_from=st.integers(0, 10),
+    rank_to=st.none() | st.integers(1, 30),
+    draw_from=st.integers(1, 12),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    config=configs,
+    seed=st.integers(0, 2**31),
+    k=st.integers(1, 25),
+    num=st.integers(1, 6),
+    offset=st.sampled_from([-2.0, 0.0, 2.0]),
+)
+def test_the_draw_takes_from_the_survivors_a_loop_finds(
+    config: NegativesConfig, seed: int, k: int, num: int, offset: float
+) -> None:
+    table = make_table(seed, queries=12, k=k, documents=30, offset=offset)
+    rng = np.random.default_rng(seed + 1)
+    known = rng.integers(-1, 30, (12, 3))
+    ids, kept = draw(table, table.rows, known, config, num, key=seed)
+    for at in range(12):
+        survivors = naive_survivors(table, at, known[at], config)
+        drawn = [i for i in ids[at].tolist() if i >= 0]
+        assert kept[at] == len(survivors)
+        assert len(drawn) == len(set(drawn)) == min(num, config.draw_from, len(survivors))
+        assert set(drawn) <= set(survivors[: config.draw_from])
+        assert ids[at].tolist() == drawn + [-1] * (num - len(drawn))
+
+
+def test_a_negative_positive_score_still_keeps_its_distance() -> None:
+    """s_pos = -1, margin 0.5: the limit is -1.5, not -0.5."""
+    table = CandidateTable(
+        rows=np.array([0]),
+        ids=np.array([[5, 6, 7]]),
+        scores=np.array([[-0.6, -1.4, -1.6]], np.float32),
+        positive_scores=np.array([-1.0], np.float32),
+        key="test",
+    )
+    config = NegativesConfig(relative_margin=0.5)
+    ids, kept = draw(table, np.array([0]), np.array([[9]]), config, 3, key=1)
+    assert ids.tolist() == [[7, -1, -1]]
+    assert kept.tolist() == [1]
+
+
+def test_a_row_gets_the_same_negatives_in_any_company() -> None:
+    table = make_table(1, queries=40, k=20, documents=100, offset=0)
+    known = np.full((40, 1), -1)
+    config = NegativesConfig(relative_margin=None)
+    together, _ = draw(table, table.rows, known, config, 4, key=9)
+    for at in (0, 17, 39):
+        alone, _ = draw(table, table.rows[[at]], known[[at]], config, 4, key=9)
+        assert (alone[0] == together[at]).all()
+    other, _ = draw(table, table.rows, known, config, 4, key=10)
+    assert (other != together).any()
+
+
+def test_every_survivor_in_reach_is_drawn_about_equally_often() -> None:
+    table = make_table(2, queries=1, k=20, documents=20, offset=0)
+    config = NegativesConfig(relative_margin=None, draw_from=10)
+    counts = np.zeros(20)
+    for step in range(2000):
+        ids, _ = draw(table, table.rows, np.array([[-1]]), config, 4, key=step)
+        counts[ids[0]] += 1
+    reach = counts[table.ids[0, :10]]
+    assert counts.sum() == reach.sum()
+    assert reach.min() > 0.85 * 800
+    assert reach.max() < 1.15 * 800
+
+
+def test_rows_without_candidates_get_none() -> None:
+    table = make_table(3, queries=5, k=20, documents=50, offset=0)
+    missing = np.setdiff1d(np.arange(60), table.rows)[:3]
+    config = NegativesConfig(relative_margin=None)
+    ids, kept = draw(table, missing, np.full((3, 1), -1), config, 2, key=0)
+    assert (ids == -1).all()
+    assert (kept == 0).all()
+
+
+def test_a_query_without_a_known_positive_score_gets_none() -> None:
+    table = make_table(3, queries=2, k=20, documents=50, offset=0)
+    table.positive_scores[0] = np.nan
+    ids, kept = draw(table, table.rows, np.full((2, 1), -1), NegativesConfig(), 2, key=0)
+    assert (ids[0] == -1).all()
+    assert kept[0] == 0
+
+
+def flat_table(**changes: Any) -> CandidateTable:
+    """100 queries; query i has one candidate at 1 - i / 100 of its positive score of 1."""
+    margins = np.arange(100) / 100
+    values: dict[str, Any] = {
+        "rows": np.arange(100),
+        "ids": np.arange(100)[:, None],
+        "scores": (1 - margins).astype(np.float32)[:, None],
+        "positive_scores": np.ones(100, np.float32),
+        "key": "flat",
+    }
+    return CandidateTable(**(values | changes))
+
+
+def test_the_report_counts_what_the_filter_leaves() -> None:
+    known = np.full((100, 1), -1)
+    report = yield_report(flat_table(), known, NegativesConfig(relative_margin=0.305))
+    assert report.with_survivor == pytest.approx(0.69)
+    assert report.zero_share == pytest.approx(0.31)
+    assert report.kept_share == pytest.approx(0.69)
+    assert report.survivors == {"p10": 0, "p50": 1, "p90": 1}
+
+
+@pytest.mark.parametrize("floor", [0.1, 0.5, 0.9])
+def test_the_margin_it_suggests_reaches_the_floor(floor: float) -> None:
+    known = np.full((100, 1), -1)
+    strict = NegativesConfig(relative_margin=0.995, min_yield=floor)
+    report = yield_report(flat_table(), known, strict)
+    with pytest.raises(ConfigError, match=r"Only 0\.0% of 100 queries") as refused:
+        require_yield(report, strict)
+    assert report.suggested_margin is not None
+    assert f"relative_margin={report.suggested_margin:.4g}" in refused.value.hint
+    relaxed = NegativesConfig(relative_margin=report.suggested_margin, min_yield=floor)
+    again = yield_report(flat_table(), known, relaxed)
+    require_yield(again, relaxed)
+    assert again.with_survivor == pytest.approx(floor, abs=0.011)
+
+
+def test_no_margin_is_suggested_where_none_would_do() -> None:
+    table = flat_table(scores=np.full((100, 1), 2, np.float32))
+    report = yield_report(table, np.full((100, 1), -1), NegativesConfig())
+    with pytest.raises(ConfigError) as refused:
+        require_yield(report, NegativesConfig())
+    assert "No relative margin would be enough" in refused.value.hint
+
+
+def test_an_empty_table_yields_nothing() -> None:
+    table = CandidateTable(
+        rows=np.empty(0, np.int64),
+        ids=np.empty((0, 5), np.int64),
+        scores=np.empty((0, 5), np.float32),
+        positive_scores=np.empty(0, np.float32),
+        key="empty",
+    )
+    ids, _ = draw(table, np.array([3]), np.array([[-1]]), NegativesConfig(), 2, key=0)
+    assert (ids == -1).all()
+    assert yield_report(table, np.empty((0, 1), np.int64), NegativesConfig()).with_survivor == 0
