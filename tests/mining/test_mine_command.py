@@ -74,8 +74,9 @@ def test_an_interrupted_command_continues(
 ) -> None:
     """Every attempt dies after its first chunk; the chunks add up."""
     from ttf.mining import job, offline, work
+    from ttf.mining.checked import checked_search
 
-    real_search, real_run = work.checked_search, job.run_job
+    real_search, real_run = checked_search, job.run_job
     searched: list[int] = []
 
     def dying_search(miner: Any, queries: Any, *rest: Any, name: str) -> Any:
@@ -99,7 +100,7 @@ def test_an_interrupted_command_continues(
         assert offline.partial_folder(files / "found.npz").exists()
     report = invoke(words(files, *options)).json()
     assert report["continued_from"] == 400
-    assert searched == [200, 200, 200, 200, 100, 100][: len(searched)] or sum(searched) >= 500
+    assert searched == [200, 200, 200, 100, 100]
     assert (np.load(files / "found.npz")["ids"] == truth()).all()
 
 
@@ -122,7 +123,7 @@ def test_a_second_command_on_the_same_table_is_refused(files: Path, invoke: Invo
         (
             ["--miner", "hnswlib", "--memory-budget", "100KiB"],
             2,
-            "needs about 1.1 MiB of memory, but the budget is 0.1 MiB",
+            "needs about 1.2 MiB of memory, but the budget is 0.1 MiB",
         ),
     ],
 )
