@@ -1,0 +1,180 @@
+"""Recall on the real sets: `ttf` beside the plain loop, and what each kind of negative adds.
+
+Every arm is trained with seeds 0, 1, 2; figures are mean and spread (lowest to highest) of the
+validation metrics of the epoch with the best recall@10, in percent. Arms differ from the base in
+what their name says. Results are appended to a JSON-lines file, so that a run can be continued.
+
+    python benchmarks/quality.py --data ../shared/data --out quality.jsonl
+    python benchmarks/quality.py --out quality.jsonl --table
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+METRICS = ("recall@1", "recall@10", "recall@100", "recall@500", "mrr@10")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What all arms of a data set share."""
+
+    folder: str
+    kind: str
+    files: Mapping[str, str]
+    tower: str
+    options: Mapping[str, Any]
+    batch: int = 1024
+    epochs: int = 8
+    lr: float = 1e-3
+    temperature: float = 0.05
+
+
+BASES = {
+    "wordnet": Base(
+        folder="wordnet-definitions",
+        kind="wordnet",
+        files={"pairs": "pairs.npz", "bank": "bank.npz"},
+        tower="mlp",
+        options={"hidden": 1024, "dropout": 0.5},
+    ),
+    "novels": Base(
+        folder="novels-next-passage",
+        kind="novels",
+        files={"pairs": "windows.npz", "context": "context.npz", "bank": "bank.npz"},
+        tower="mlp",
+        options={"hidden": 768, "dropout": 0.3, "pool": "weighted"},
+        epochs=6,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """Settings over the base; `plain` is the loop without `ttf`."""
+
+    name: str
+    sets: Mapping[str, Any] = field(default_factory=dict)
+    plain: bool = False
+
+
+IN_BATCH = {"loss.memory_bank": 0, "miner.negatives": 0}
+ARMS = (
+    Arm(name="plain loop, in-batch", plain=True),
+    Arm(name="in-batch", sets=IN_BATCH),
+    Arm(name="memory bank", sets={"loss.memory_bank": "auto", "miner.negatives": 0}),
+    Arm(name="mined 4", sets={"loss.memory_bank": 0, "miner.negatives": 4}),
+    Arm(name="mined 1", sets={"loss.memory_bank": 0, "miner.negatives": 1}),
+    Arm(name="memory bank + mined 4", sets={"loss.memory_bank": "auto", "miner.negatives": 4}),
+    Arm(name="in-batch, T=0.02", sets={**IN_BATCH, "loss.temperature": 0.02}),
+    Arm(name="in-batch, T=0.1", sets={**IN_BATCH, "loss.temperature": 0.1}),
+    Arm(name="in-batch, T learned", sets={**IN_BATCH, "loss.learn_temperature": True}),
+)
+
+
+def run_ttf(base: Base, arm: Arm, data: Path, seed: int, threads: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = data / base.folder
+        command = [sys.executable, "-m", "ttf", "train", "--out", f"{scratch}/run", "--json"]
+        for name, file in base.files.items():
+            command += [f"--{name}", str(folder / file)]
+        settings = {
+            **{f"tower.query.{k}": v for k, v in base.options.items()},
+            "loss.temperature": base.temperature,
+            **arm.sets,
+        }
+        command += ["--tower", base.tower, "--batch-size", str(base.batch)]
+        command += ["--epochs", str(base.epochs), "--lr", str(base.lr)]
+        command += ["--seed", str(seed), "--threads", str(threads), "--miner", "exact"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={json.dumps(value)}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{arm.name}, seed {seed}: {done.stderr[-2000:]}")
+        summary = json.loads(done.stdout)
+        return {"metrics": summary["metrics"], "wall_s": summary["wall_s"]}
+
+
+def run_plain(base: Base, data: Path, seed: int, threads: int) -> dict[str, Any]:
+    command = [sys.executable, str(Path(__file__).with_name("plain_loop.py"))]
+    command += ["--data", str(data / base.folder), "--kind", base.kind, "--tower", base.tower]
+    command += ["--options", json.dumps(dict(base.options)), "--batch", str(base.batch)]
+    command += ["--epochs", str(base.epochs), "--lr", str(base.lr), "--seed", str(seed)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found = json.loads(done.stdout)
+    return {"metrics": found["best"], "wall_s": found["train_s"]}
+
+
+def finished(out: Path) -> Iterator[dict[str, Any]]:
+    if out.exists():
+        for line in out.read_text().splitlines():
+            yield json.loads(line)
+
+
+def table(out: Path) -> str:
+    """Markdown, an arm a line, for each data set."""
+    found: dict[str, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    for row in finished(out):
+        found[row["set"]][row["arm"]].append(row["metrics"])
+    lines = []
+    for name, arms in found.items():
+        lines += [f"\n### {name}\n", f"| arm | seeds | {' | '.join(METRICS)} |"]
+        lines.append("|---" * (len(METRICS) + 2) + "|")
+        for arm, runs in arms.items():
+            cells = []
+            for metric in METRICS:
+                values = [100 * run[metric] for run in runs]
+                cells.append(f"{statistics.mean(values):.2f} ({min(values):.2f}-{max(values):.2f})")
+            lines.append(f"| {arm} | {len(runs)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--out", type=Path, default=Path("quality.jsonl"))
+    parser.add_argument("--only", default="", help="arms or sets whose name contains this")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    if given.table:
+        print(table(given.out))
+        return
+    done = {(r["set"], r["arm"], r["seed"]) for r in finished(given.out)}
+    for seed in range(given.seeds):
+        for name, base in BASES.items():
+            for arm in ARMS:
+                if (name, arm.name, seed) in done or given.only not in f"{name}: {arm.name}":
+                    continue
+                began = time.perf_counter()
+                if arm.plain:
+                    found = run_plain(base, given.data, seed, given.threads)
+                else:
+                    found = run_ttf(base, arm, given.data, seed, given.threads)
+                row = {"set": name, "arm": arm.name, "seed": seed, **found}
+                with given.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                score = found["metrics"]["recall@10"]
+                print(
+                    f"{name}, {arm.name}, seed {seed}: recall@10 {score:.4f}, "
+                    f"{time.perf_counter() - began:.0f} s",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
