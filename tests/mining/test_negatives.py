@@ -112,6 +112,20 @@ def test_a_row_gets_the_same_negatives_in_any_company() -> None:
     assert (other != together).any()
 
 
+def test_rows_with_equal_candidates_draw_independently() -> None:
+    table = make_table(4, queries=1, k=20, documents=20, offset=0)
+    many = CandidateTable(
+        rows=np.arange(200),
+        ids=np.repeat(table.ids, 200, axis=0),
+        scores=np.repeat(table.scores, 200, axis=0),
+        positive_scores=np.repeat(table.positive_scores, 200),
+        key="test",
+    )
+    config = NegativesConfig(relative_margin=None, draw_from=10)
+    ids, _ = draw(many, many.rows, np.full((200, 1), -1), config, 1, key=5)
+    assert len(np.unique(ids)) == 10
+
+
 def test_every_survivor_in_reach_is_drawn_about_equally_often() -> None:
     table = make_table(2, queries=1, k=20, documents=20, offset=0)
     config = NegativesConfig(relative_margin=None, draw_from=10)
