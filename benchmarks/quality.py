@@ -37,7 +37,7 @@ class Base:
     tower: str
     options: Mapping[str, Any]
     batch: int = 1024
-    epochs: int = 8
+    epochs: int = 4
     lr: float = 1e-3
     temperature: float = 0.05
 
@@ -56,7 +56,6 @@ BASES = {
         files={"pairs": "windows.npz", "context": "context.npz", "bank": "bank.npz"},
         tower="mlp",
         options={"hidden": 768, "dropout": 0.3, "pool": "weighted"},
-        epochs=6,
     ),
 }
 
@@ -76,7 +75,6 @@ ARMS = (
     Arm(name="in-batch", sets=IN_BATCH),
     Arm(name="memory bank", sets={"loss.memory_bank": "auto", "miner.negatives": 0}),
     Arm(name="mined 4", sets={"loss.memory_bank": 0, "miner.negatives": 4}),
-    Arm(name="mined 1", sets={"loss.memory_bank": 0, "miner.negatives": 1}),
     Arm(name="memory bank + mined 4", sets={"loss.memory_bank": "auto", "miner.negatives": 4}),
     Arm(name="in-batch, T=0.02", sets={**IN_BATCH, "loss.temperature": 0.02}),
     Arm(name="in-batch, T=0.1", sets={**IN_BATCH, "loss.temperature": 0.1}),

@@ -173,9 +173,7 @@ class Tower(Protocol):
     identity: bool
     """Returns its input as it is: rows of the bank can be used where they lie."""
 
-    def __call__(
-        self, x: torch.Tensor, lengths: torch.Tensor | None = None
-    ) -> torch.Tensor: ...
+    def __call__(self, x: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor: ...
 
 
 class TowerFactory(Factory, Protocol):

@@ -155,9 +155,7 @@ class Stopped(TtfError):
 
     def __init__(self, signum: int, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.exit_code = (
-            ExitCode.INTERRUPTED if signum == signal.SIGINT else ExitCode.TERMINATED
-        )
+        self.exit_code = ExitCode.INTERRUPTED if signum == signal.SIGINT else ExitCode.TERMINATED
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -185,6 +183,4 @@ def storage_error(error: OSError, what: str) -> StorageError:
         errno.EIO: "The disk reported an input/output error: check it before you trust it again.",
     }
     reason = error.strerror or type(error).__name__
-    return StorageError(
-        f"Could not write {what}: {reason}.", hint=hints.get(error.errno or 0, "")
-    )
+    return StorageError(f"Could not write {what}: {reason}.", hint=hints.get(error.errno or 0, ""))

@@ -108,8 +108,9 @@ def evaluate(
     precision: Precision,
     micro_batch: int,
     ks: Sequence[int],
+    progress: Progress | None = None,
 ) -> dict[str, float]:
-    """Metrics of a split against the full bank."""
+    """Metrics of a split against the full bank; `progress` counts bank rows and may raise."""
     rows = np.arange(len(split), dtype=np.int64)
     q_QD = torch.from_numpy(encode_split(model, split, rows, policy, precision, micro_batch))
     known = split.known(rows)

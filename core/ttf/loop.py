@@ -24,8 +24,8 @@ class Events(Protocol):
         """After every optimizer step."""
         ...
 
-    def evaluated(self, record: EvalRecord) -> bool:
-        """After every evaluation; True ends the training early. Raises GateNotMet."""
+    def evaluated(self, record: EvalRecord) -> None:
+        """After every evaluation. Raises GateNotMet."""
         ...
 
     def settled(self, step: int) -> None:
@@ -48,22 +48,26 @@ class Training:
     load: Callable[[int, int, DrawNegatives | None], Loader]
     evaluate: Callable[[int], EvalRecord]
     evaluation_due: Callable[[int], bool]
+    """Whether this step is to be evaluated and has not been."""
+    ended_early: Callable[[], bool]
+
+    @property
+    def goes_on(self) -> bool:
+        return self.step < self.total_steps and not self.ended_early()
 
 
 def train(run: Training, events: Events) -> None:
     """Trains from `run.step` to the end, or until an event ends it."""
-    if run.step == 0:
-        events.evaluated(run.evaluate(0))
-    while run.step < run.total_steps:
+    _evaluate_if_due(run, events)
+    while run.goes_on:
         events.settled(run.step)
         draw, until = run.negatives_from(run.step)
         with run.load(run.step, until, draw) as loader:
-            if _train_window(run, events, loader):
-                return
+            _train_window(run, events, loader)
 
 
-def _train_window(run: Training, events: Events, loader: Loader) -> bool:
-    """The steps of one refresh window; True if training is to end early."""
+def _train_window(run: Training, events: Events, loader: Loader) -> None:
+    """The steps of one refresh window, or as many as are wanted."""
     clock = Stopwatch()
     for head, micro_batches in loader:
         clock.lap("data")
@@ -84,8 +88,13 @@ def _train_window(run: Training, events: Events, loader: Loader) -> bool:
                 extra={"mined": head.num_mined / len(head.rows), **shares},
             )
         )
-        if run.evaluation_due(run.step) and events.evaluated(run.evaluate(run.step)):
-            return True
+        _evaluate_if_due(run, events)
+        if not run.goes_on:
+            return
         events.settled(run.step)
         clock.restart()
-    return False
+
+
+def _evaluate_if_due(run: Training, events: Events) -> None:
+    if run.evaluation_due(run.step):
+        events.evaluated(run.evaluate(run.step))

@@ -1,9 +1,9 @@
 """Plugin options: a frozen dataclass declares them, this module validates and describes them.
 
-    @dataclass(frozen=True, kw_only=True)
-    class Options:
-        hidden: int = option(256, "width of the hidden state", ge=1)
-        pool: Literal["last", "mean"] = option("last", "how steps become one vector")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    hidden: int = option(256, "width of the hidden state", ge=1)
+    pool: Literal["last", "mean"] = option("last", "how steps become one vector")
 """
 
 from __future__ import annotations
@@ -88,8 +88,10 @@ def validate(
 
 def problem_text(error: Any, where: str) -> str:
     """One pydantic error as `section.key: what is wrong (got ...)`."""
-    path = ".".join([where, *(str(part) for part in error["loc"])]) if where else ".".join(
-        str(part) for part in error["loc"]
+    path = (
+        ".".join([where, *(str(part) for part in error["loc"])])
+        if where
+        else ".".join(str(part) for part in error["loc"])
     )
     message = str(error["msg"]).removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]

@@ -21,12 +21,13 @@ class Selection:
     last: dict[str, float] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
     best_step: int = 0
+    last_step: int = -1
+    """Of the last evaluation; -1 before the first."""
     without_gain: int = 0
     weights: dict[str, Tensor] = field(default_factory=dict)
 
-    def see(self, record: EvalRecord, model: nn.Module) -> bool:
-        """True if patience is used up."""
-        self.last = dict(record.metrics)
+    def see(self, record: EvalRecord, model: nn.Module) -> None:
+        self.last, self.last_step = dict(record.metrics), record.step
         if record.step == 0:
             self.initial = dict(record.metrics)
         metric = self.config.metric
@@ -36,6 +37,9 @@ class Selection:
                 self.weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
         else:
             self.without_gain += 1
+
+    @property
+    def patience_used_up(self) -> bool:
         return bool(self.config.patience) and self.without_gain >= self.config.patience
 
     @property
@@ -49,6 +53,7 @@ class Selection:
             "last": self.last,
             "best": self.best,
             "best_step": self.best_step,
+            "last_step": self.last_step,
             "without_gain": self.without_gain,
         }
 

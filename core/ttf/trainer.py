@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
 
 from ttf import checkpoint, host, loop, manifest
 from ttf.assembly import Decided, Parts, Specs, assemble, decide, specify
@@ -21,7 +19,7 @@ from ttf.contracts import DevicePolicy, EvalRecord, StepRecord
 from ttf.data.dataset import Dataset
 from ttf.data.loader import DrawNegatives, Loader, head_of
 from ttf.data.opening import open_dataset
-from ttf.errors import ExitCode, GateNotMet, Stopped, TtfError
+from ttf.errors import DataChanged, ExitCode, GateNotMet, Stopped, TtfError
 from ttf.evaluate import check_gates, evaluate
 from ttf.fsio import read_json, write_atomically, write_json
 from ttf.memory import MemorySampler
@@ -32,6 +30,7 @@ from ttf.page import write_page
 from ttf.refresh import Refresher
 from ttf.reporting import Reporter
 from ttf.runfolder import MetricsLog, RunFolder
+from ttf.runstate import RunState
 from ttf.selection import Selection
 from ttf.step import learning_rate
 from ttf.stopping import StopAsked, StopRequest
@@ -52,19 +51,23 @@ def run(
 
     `policy` was chosen and its environment set before torch was imported.
     """
+    with opened(resolved, folder, policy, reporter) as trainer:
+        return trainer.run(resume=resume)
+
+
+@contextlib.contextmanager
+def opened(
+    resolved: Resolved, folder: RunFolder, policy: DevicePolicy, reporter: Reporter
+) -> Iterator[Trainer]:
+    """A trainer with its folder locked, its data open and its towers built."""
     policy.start()
-    with (
-        folder,
-        StopRequest() as stop,
-        open_dataset(resolved.config.data) as data,
-    ):
+    with folder, StopRequest() as stop, open_dataset(resolved.config.data) as data:
         specs = specify(resolved.config, data)
         decided = decide(resolved, data, policy, specs)
         for note in (*data.notes, *decided.notes):
             reporter.note(note)
         parts = assemble(decided, specs, data, policy)
-        trainer = Trainer(folder, decided, specs, data, policy, parts, reporter, stop)
-        return trainer.run(resume=resume)
+        yield Trainer(folder, decided, specs, data, policy, parts, reporter, stop)
 
 
 class Trainer:
@@ -84,14 +87,9 @@ class Trainer:
         self.folder, self.decided, self.specs, self.data = folder, decided, specs, data
         self.policy, self.parts, self.reporter, self.stop = policy, parts, reporter, stop
         self.config = decided.config
-        self.selection = Selection(config=self.config.evaluate)
         self.hooks = host.observers(self.config.observers)
-        self.deviations: list[str] = []
-        self.miner = str(self.config.miner.name) if self.config.miner.negatives else ""
-        self._before_s = 0.0
-        self._train_s = 0.0
-        self._began = self._saved_at = self._synced_at = time.monotonic()
-        self._saved_step = 0
+        self._saved_at = self._synced_at = time.monotonic()
+        self._saved_step = -1
         self.tables = TableMaker(
             decided, data, parts.model, parts.documents, policy, folder, reporter, stop
         )
@@ -106,6 +104,8 @@ class Trainer:
             on_table=self._mined,
             note=reporter.note,
         )
+        self.selection = Selection(config=self.config.evaluate)
+        self.state = RunState(parts, self.refresher, self.selection)
         self.loop = loop.Training(
             step=0,
             total_steps=decided.total_steps,
@@ -122,15 +122,15 @@ class Trainer:
             load=self._load,
             evaluate=self._evaluate,
             evaluation_due=self._evaluation_due,
+            ended_early=lambda: self.selection.patience_used_up,
         )
 
     # --- the run as a whole ---------------------------------------------------------------
 
     def run(self, *, resume: bool) -> dict[str, Any]:
+        """To the end and its summary, whatever the end is."""
         resumed_from = self._restore() if resume else self._start()
-        self.metrics = MetricsLog(self.folder.metrics, resumed_from if resume else None)
-        self.sampler = MemorySampler(os.getpid(), self.folder.memory, step=lambda: self.loop.step)
-        self.reporter.watch_memory(lambda: self.sampler.held_bytes)
+        self.open_logs(resumed_from if resume else None)
         self.hooks.ttf_run_started(
             run_dir=self.folder.path, config=self.config.model_dump(), resumed_from=resumed_from
         )
@@ -164,6 +164,12 @@ class Trainer:
         self.reporter.finished(summary)
         return summary
 
+    def open_logs(self, resumed_from: int | None) -> None:
+        """metrics.jsonl and memory.jsonl; closed by `run`."""
+        self.metrics = MetricsLog(self.folder.metrics, resumed_from)
+        self.sampler = MemorySampler(os.getpid(), self.folder.memory, step=lambda: self.loop.step)
+        self.reporter.watch_memory(lambda: self.sampler.held_bytes)
+
     def _start(self) -> int:
         if self.config.train.init is not None:
             start_from(self.parts.model, Path(self.config.train.init))
@@ -173,6 +179,11 @@ class Trainer:
 
     def _finish(self) -> None:
         """The last checkpoint, then the finished towers."""
+        if self.selection.patience_used_up:
+            self.reporter.note(
+                f"No gain in {self.config.evaluate.metric} for {self.config.evaluate.patience} "
+                "evaluations: training ended early."
+            )
         self._save()
         if self.selection.weights:
             self.parts.model.load_state_dict(self.selection.weights)
@@ -207,8 +218,10 @@ class Trainer:
         return Loader(make_head, self.data.train, self.decided.plan.micro_batch, start, stop)
 
     def _evaluation_due(self, step: int) -> bool:
+        if step == self.selection.last_step:
+            return False
         every = self.config.evaluate.every
-        if step == self.loop.total_steps or step in self._gate_steps:
+        if step in (0, self.loop.total_steps) or step in self._gate_steps:
             return True
         if every == "end":
             return False
@@ -223,7 +236,7 @@ class Trainer:
 
     def _evaluate(self, step: int) -> EvalRecord:
         began = time.perf_counter()
-        self.reporter.stage("evaluating", None)
+        self.reporter.stage("evaluate", self.parts.documents.rows)
         self.data.check_unchanged()
         metrics = evaluate(
             self.parts.model,
@@ -233,40 +246,38 @@ class Trainer:
             self.decided.precision,
             self.decided.plan.micro_batch,
             self.config.evaluate.k,
+            progress=self._advance,
         )
         epoch = self.decided.order.epoch_of(step - 1) if step else 0
         return EvalRecord(
             step=step, epoch=epoch, metrics=metrics, seconds=time.perf_counter() - began
         )
 
+    def _advance(self, done: int, total: int) -> None:
+        self.reporter.advance(done, total)
+        self.stop.raise_if_asked()
+
     def stepped(self, record: StepRecord) -> None:
-        self._train_s += record.seconds
+        self.state.totals.train_s += record.seconds
         line = asdict(record)
         self.metrics.write({"type": "step", **line.pop("extra"), **line})
         self.reporter.step(record, self.loop.total_steps)
         self.hooks.ttf_step(record=record)
 
-    def evaluated(self, record: EvalRecord) -> bool:
+    def evaluated(self, record: EvalRecord) -> None:
         self.metrics.write({"type": "eval", **asdict(record)})
         self.reporter.evaluated(record)
         self.hooks.ttf_evaluated(record=record)
-        ended = self.selection.see(record, self.parts.model)
-        epochs_done = record.step // self.decided.order.steps_per_epoch
-        whole = record.step % self.decided.order.steps_per_epoch == 0
-        check_gates(self.config.gates, record, epochs_done if whole else 0)
-        if ended:
-            self.reporter.note(
-                f"No gain in {self.config.evaluate.metric} for {self.config.evaluate.patience} "
-                "evaluations: training ends early."
-            )
-        return ended
+        self.selection.see(record, self.parts.model)
+        epochs, rest = divmod(record.step, self.decided.order.steps_per_epoch)
+        check_gates(self.config.gates, record, epochs if not rest else 0)
 
     def settled(self, step: int) -> None:
         now = time.monotonic()
         settings = self.config.checkpoint
         due = settings.every_s is not None and now - self._saved_at >= settings.every_s
         due = due or (settings.every_steps is not None and step % settings.every_steps == 0)
-        if due and step > self._saved_step:
+        if due and step > max(0, self._saved_step):
             self._save()
         elif now - self._synced_at > SYNC_METRICS_EVERY_S:
             self.metrics.sync()
@@ -274,88 +285,62 @@ class Trainer:
         self.stop.raise_if_asked()
 
     def _mined(self, step: int, table: CandidateTable, report: YieldReport) -> None:
-        self.miner = self.tables.miner
-        self.deviations.extend(self.tables.take_deviations())
+        self.state.totals.miner = self.tables.miner
+        self.state.totals.deviations.extend(self.tables.take_deviations())
         self.metrics.write({"type": "mining", "step": step, **self.tables.last_report(report)})
 
     # --- checkpoints ----------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Durable before anything older is removed."""
-        self.metrics.sync()
+        """Durable before anything older is removed; once per step."""
         step = self.loop.step
-        bank = self.parts.bank
-        tensors = {"ids": torch.from_numpy(bank.ids[: bank.filled].copy())}
-        if not self.parts.documents.fixed:
-            tensors["vectors"] = bank.vectors()
-        path = checkpoint.save(
-            self.folder.checkpoints,
-            checkpoint.Snapshot(
-                step=step,
-                model=self.parts.model.state_dict(),
-                optimizer=checkpoint.optimizer_tensors(self.parts.stepper.optimizer),
-                bank=tensors,
-                best=self.selection.weights,
-                progress={
-                    "table": self.refresher.table_key,
-                    "bank_position": bank.position,
-                    "selection": self.selection.to_json(),
-                    "wall_s": self._wall_s,
-                    "train_s": self._train_s,
-                    "peak_bytes": self.sampler.peak_bytes,
-                    "deviations": self.deviations,
-                    "miner": self.miner,
-                },
-            ),
-        )
+        if step == self._saved_step:
+            return
+        self.metrics.sync()
+        self._note_peak()
+        path = checkpoint.save(self.folder.checkpoints, self.state.snapshot(step))
         checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep)
         self.tables.prune(checkpoint.tables_in_use(self.folder.checkpoints))
         self._saved_at, self._saved_step = time.monotonic(), step
         self.hooks.ttf_checkpointed(step=step, path=path)
 
+    def _note_peak(self) -> None:
+        totals = self.state.totals
+        totals.peak_bytes = max(totals.peak_bytes, self.sampler.peak_bytes)
+
     def _restore(self) -> int:
         snapshot = checkpoint.load_newest(self.folder.checkpoints, self.reporter.note)
-        state = snapshot.progress
-        self.parts.model.load_state_dict(snapshot.model)
-        checkpoint.restore_optimizer(self.parts.stepper.optimizer, snapshot.optimizer)
-        ids = snapshot.bank["ids"].numpy().astype(np.int64)
-        vectors = snapshot.bank.get("vectors")
-        if vectors is None:
-            vectors = torch.from_numpy(self.parts.documents.read(ids))
-        self.parts.bank.restore(ids, state["bank_position"], vectors)
-        self.refresher.resume(state["table"])
-        self.selection.restore(state["selection"], snapshot.best)
-        self._before_s, self._train_s = state["wall_s"], state["train_s"]
-        self.deviations, self.miner = list(state["deviations"]), state["miner"]
+        before = read_json(self.folder.manifest)
+        if before["data"]["fingerprint"] != self.data.fingerprint:
+            raise DataChanged(
+                f"The data is not what the run in {self.folder.path} was started with "
+                f"(pairs {self.config.data.pairs}, bank {self.config.data.bank}).",
+                hint="Put the files back as they were, or start a new run with ttf train.",
+            )
+        self.state.restore(snapshot)
         self.loop.step = self._saved_step = snapshot.step
-        self._note_differences()
+        self._note_differences(before["numeric"])
         return snapshot.step
 
-    def _note_differences(self) -> None:
-        before = read_json(self.folder.manifest)
-        now = manifest.build(self.config, self.data, self.policy)
-        found = manifest.differences(before["numeric"], now["numeric"])
-        found += manifest.differences(
-            {"data": before["data"]["fingerprint"]}, {"data": now["data"]["fingerprint"]}
-        )
-        for difference in found:
+    def _note_differences(self, before: Mapping[str, Any]) -> None:
+        now = manifest.numeric_fingerprint(self.config, self.policy)
+        for difference in manifest.differences(before, now):
             text = f"resumed where {difference}"
-            self.deviations.append(text)
+            self.state.totals.deviations.append(text)
             self.reporter.note(
                 f"From here on the numbers are statistically, not bitwise, the same: {text}."
             )
 
     # --- the summary ----------------------------------------------------------------------
 
-    @property
-    def _wall_s(self) -> float:
-        return self._before_s + time.monotonic() - self._began
-
     def _summary(self, status: str, code: int, problem: str) -> dict[str, Any]:
         steps = self.loop.step
         samples = steps * self.decided.plan.samples
         weights = self.folder.model / "config.json"
         finished = status == "finished"
+        self._note_peak()
+        self.state.tick()
+        totals = self.state.totals
         return {
             "status": status,
             "exit_code": int(code),
@@ -367,14 +352,15 @@ class Trainer:
             "metrics_initial": self.selection.initial,
             "metrics_last": self.selection.last,
             "best_step": self.selection.best_step,
-            "samples_per_s": samples / self._train_s if self._train_s else 0.0,
-            "wall_s": self._wall_s,
-            "peak_anon_mb": self.sampler.peak_bytes / 1e6,
-            "exact": not self.deviations,
-            "deviations": self.deviations,
+            "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
+            "wall_s": totals.wall_s,
+            "peak_anon_mb": totals.peak_bytes / 1e6,
+            "exact": not totals.deviations,
+            "deviations": totals.deviations,
             "restarts": 0,
             "incidents": [],
-            "miner": self.miner,
+            "miner": totals.miner
+            or (self.config.miner.name if self.config.miner.negatives else ""),
             "weights_sha256": _weights_digest(weights) if finished else None,
             "seed": self.config.train.seed,
         }

@@ -134,12 +134,10 @@ def _inputs(
     out: Path,
     reporter: Reporter,
 ) -> Inputs:
-    from ttf.mining.offline import file_inputs, partial_folder, run_inputs
+    from ttf.mining.offline import file_inputs, run_inputs
 
     if run_dir is not None:
-        scratch = partial_folder(out)
-        scratch.mkdir(parents=True, exist_ok=True)
-        return stack.enter_context(run_inputs(run_dir, bank, scratch))
+        return stack.enter_context(run_inputs(run_dir, bank, out))
     assert queries is not None
     assert bank is not None
     return stack.enter_context(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from ttf.data.refs import VectorRef
 from ttf.data.stores import create_store, open_store
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
-from ttf.fsio import read_json, sha256_file, write_json
+from ttf.fsio import TEMP_PREFIX, read_json, sha256_file, write_json
 from ttf.keyed import Permutation, key
 from ttf.mining.choose import AUTO, checked_options, choose_miner, deadlines
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport, mine_with_fallback
@@ -102,7 +103,7 @@ def file_inputs(
 
 
 @contextlib.contextmanager
-def run_inputs(run_dir: Path, bank: Path | None, scratch: Path) -> Iterator[Inputs]:
+def run_inputs(run_dir: Path, bank: Path | None, out: Path) -> Iterator[Inputs]:
     """The training queries of a finished run, as its tower encodes them; row i is row i of the
     pairs file."""
     from ttf.config.toml import load_run_toml
@@ -114,7 +115,7 @@ def run_inputs(run_dir: Path, bank: Path | None, scratch: Path) -> Iterator[Inpu
     config = load_run_toml(folder.config).config.data
     if bank is not None:
         config = config.model_copy(update={"bank": str(bank)})
-    with open_run(run_dir, bank=bank) as model, open_dataset(config) as data:
+    with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
         queries = data.train.queries
 
         def blocks() -> Iterator[NDArray[np.float32]]:
@@ -125,7 +126,7 @@ def run_inputs(run_dir: Path, bank: Path | None, scratch: Path) -> Iterator[Inpu
 
         weights = sha256_file(folder.model / "model.safetensors")
         yield Inputs(
-            bank=model.documents.reference(scratch),
+            bank=model.documents.reference(temp),
             rows=data.bank.shape[0],
             dim=model.documents.dim,
             num_queries=len(queries),
@@ -190,6 +191,18 @@ def _partial(out: Path) -> Iterator[Path]:
     finally:
         lock.release()
         Path(lock.lock_file).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """A scratch folder on the disk of `out`: encoded documents may be large."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temp = tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, dir=out.parent)
+    except OSError as error:
+        raise storage_error(error, str(out)) from error
+    with temp as folder:
+        yield Path(folder)
 
 
 def _query_source(
