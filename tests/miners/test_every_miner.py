@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ttf import host
 from ttf.contracts import DType, Miner, MinerContext
 from ttf.data.vectors import from_float32, unit_rows
-from ttf.errors import ConfigError
+from ttf.errors import BadData, ConfigError
 from ttf.mining.checked import checked_search
 
 
@@ -226,6 +226,16 @@ def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
         pytest.skip(f"{kind.name} has no index")
     with pytest.raises(ConfigError, match=r"needs about .* MiB of memory, but the budget is 0\.2"):
         built(BANK, budget_bytes=200_000)
+
+
+def test_a_row_that_is_not_finite_is_named(kind: Kind, tmp_path: Path) -> None:
+    bank = BANK[:500].copy()
+    bank[321, 5] = np.inf
+    bank[400] = np.nan
+    miner = kind.make()
+    with pytest.raises(BadData, match=r"vectors\[321\] in memory is not finite"):
+        miner.build(MemorySource(bank), tmp_path)
+        miner.search(QUERIES[:2], 3)
 
 
 def test_the_bank_is_read_in_blocks(kind: Kind, tmp_path: Path) -> None:

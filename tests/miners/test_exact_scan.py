@@ -47,7 +47,7 @@ def test_ids_equal_a_stable_sort_also_with_ties_and_rising_scores(
         assert (scores == np.take_along_axis(asked @ bank.T, expected, axis=1)).all()
 
 
-def test_answers_do_not_depend_on_the_budget_or_on_what_else_is_asked() -> None:
+def test_answers_do_not_depend_on_budget_threads_or_what_else_is_asked() -> None:
     rng = np.random.default_rng(0)
     bank = rng.standard_normal((2 * BANK_BLOCK + 5, 32)).astype(np.float32)
     asked = rng.standard_normal((2 * QUERY_TILE + 3, 32)).astype(np.float32)
@@ -57,6 +57,12 @@ def test_answers_do_not_depend_on_the_budget_or_on_what_else_is_asked() -> None:
     small = ExactMiner(context(1))
     small.build(MemorySource(bank), Path())
     again = small.search(asked, 20)
+    assert (again[0] == ids).all()
+    assert (again[1] == scores).all()
+    alone_context = MinerContext(threads=1, seed=0, deterministic=True, budget_bytes=1 << 26)
+    one_thread = ExactMiner(alone_context)
+    one_thread.build(MemorySource(bank), Path())
+    again = one_thread.search(asked, 20)
     assert (again[0] == ids).all()
     assert (again[1] == scores).all()
     alone = small.search(asked[700:703], 20)

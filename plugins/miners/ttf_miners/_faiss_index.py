@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ttf.contracts import MinerContext, VectorSource
 from ttf.errors import ArtifactDamaged, StorageError
 from ttf.fsio import fsync_file, sha256_file
-from ttf.keyed import key
-from ttf_miners._rows import blocks, require_room, scan
+from ttf.keyed import Permutation, key
+from ttf_miners._rows import blocks, gather_float32, require_room, scan
 from ttf_miners.faiss_miner import (
     KMEANS_ROUNDS,
     TRAIN_ROWS_PER_LIST,
@@ -181,14 +181,10 @@ class IvfIndex(_FaissIndex):
 
     def _sample(self, source: VectorSource, wanted: int) -> NDArray[np.float32]:
         """Rows to learn the lists from, within a quarter of the budget; the same every time."""
-        from ttf.data.vectors import to_float32
-        from ttf.keyed import Permutation
-
         rows, dim = source.shape
         count = min(rows, wanted, max(1024, self._context.budget_bytes // (16 * dim)))
         chosen = Permutation(rows, key(self._context.seed, "ivf sample"))(np.arange(count))
-        found = to_float32(source.gather(np.sort(chosen)), source.dtype)
-        return np.ascontiguousarray(found)
+        return gather_float32(source, np.sort(chosen))
 
     def _ever_wider(self, k: int) -> Iterator[Any]:
         width = self._options.nprobe
