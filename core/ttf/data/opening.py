@@ -182,7 +182,8 @@ def _lengths(pairs: _Arrays, split: str, source: VectorSource) -> NDArray[np.int
             f"shape ({source.shape[0]},), like {source.name}."
         )
     lengths = np.array(array.read(0, array.shape[0]), dtype=np.int64)
-    longest = source.shape[1] if len(source.shape) > 1 else 1
+    plain = source.dtype in FLOATS and len(source.shape) == 2  # (N, D): one vector a query
+    longest = 1 if plain else source.shape[1]
     wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
     if wrong.size:
         raise BadData(
