@@ -12,9 +12,11 @@ from ttf.options import NoOptions
 if TYPE_CHECKING:
     from ttf.contracts import Miner, MinerFactory
 
-# Scores per second, per thread and per multiply-add pair (FLOP), selection included:
-# 2 x Zen 5, AVX512, torch 2.13.0, 50,000 x 768 bank, 4,096 queries, k = 200, 2026-11-18.
-FLOPS_PER_THREAD = 1.0e11
+# Processor time per thread: the products, and the selection per query, which grew with the root of
+# the rows. 2 x Zen 5, AVX512, torch 2.13.0, 10,000 and 50,000 rows of 64 to 768, 4,096 queries,
+# k = 200, 2026-11-18, on a loaded machine.
+FLOPS_PER_S = 2.0e11
+SELECTION_S = 1.9e-6
 
 
 class ExactFactory:
@@ -32,10 +34,10 @@ class ExactFactory:
     def estimate(
         self, rows: int, dim: int, queries: int, k: int, options: NoOptions, context: MinerContext
     ) -> MinerCost:
-        flops = 2.0 * rows * dim * queries
+        per_query_s = 2.0 * rows * dim / FLOPS_PER_S + SELECTION_S * rows**0.5
         return MinerCost(
             build_s=0.0,
-            search_s=flops / (FLOPS_PER_THREAD * context.threads),
+            search_s=queries * per_query_s / context.threads,
             anon_bytes=min(context.budget_bytes, (32 << 20) + queries * (4 * dim + 24 * k)),
             disk_bytes=0,
         )
