@@ -68,11 +68,11 @@ def _count_better(
 ) -> torch.Tensor:
     """For each query, the rows of this block before its positive."""
     groups_BGM = scores_BN.view(len(scores_BN), -1, GROUP)
-    query_K, group_K = (groups_BGM.amax(-1) > low_B[:, None]).nonzero(as_tuple=True)
+    query_K, group_K = (groups_BGM.amax(-1) >= low_B[:, None]).nonzero(as_tuple=True)
     found_KM = groups_BGM[query_K, group_K]
     rows_KM = first + group_K[:, None] * GROUP + torch.arange(GROUP)
     better_KM = found_KM > high_B[query_K, None]
-    tied_KM = (found_KM > low_B[query_K, None]) & ~better_KM
+    tied_KM = (found_KM >= low_B[query_K, None]) & ~better_KM
     better_KM |= tied_KM & (rows_KM < ids_B[query_K, None])
     better_KM &= rows_KM != ids_B[query_K, None]
     counts_B = torch.zeros(len(scores_BN), dtype=torch.int64)

@@ -127,7 +127,7 @@ class Loader:
     def _take(self) -> Any:
         while True:
             try:
-                item = self._queue.get(timeout=1.0)
+                item = self._queue.get(timeout=0.5)
             except queue.Empty:
                 if self._thread.is_alive():
                     continue
