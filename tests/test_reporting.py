@@ -63,7 +63,7 @@ def scripted_run(reporter: Reporter, clock: Clock, steps: int = 40) -> None:
         reporter.stage("train", 1000)
         for step in range(1, steps + 1):
             clock.now += 0.5
-            reporter.step(record(step, epoch=2), 1000)
+            reporter.step(record(step, epoch=3), 1000)
         reporter.evaluated(evaluation(steps, 0.32))
         reporter.finished(
             {

@@ -102,6 +102,11 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
             f"{plan.accumulate}), but there are only {pairs:,} training pairs.",
             hint=f"Lower --batch-size or --accum to {pairs:,} samples or fewer.",
         )
+    if config.memory.budget == "auto":
+        values["memory", "budget"] = (
+            config.memory.budget_bytes,
+            "auto: a quarter of the memory limit in force, at least 1 GiB",
+        )
     if config.loss.memory_bank == "auto":
         distinct = data.distinct_documents
         values["loss", "memory_bank"] = (

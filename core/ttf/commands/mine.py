@@ -55,7 +55,7 @@ it is given again."""
 @click.option(
     "--memory-budget",
     metavar="SIZE",
-    help="Working memory, in bytes or like 512MiB. [default: 1GiB]",
+    help="Working memory, in bytes or like 512MiB. [default: a quarter of the limit in force]",
 )
 @click.option("--threads", type=POSITIVE, metavar="N", help="CPU threads. [default: all cores]")
 @click.option(

@@ -147,18 +147,25 @@ class CheckpointConfig(Section):
 
 class MemoryConfig(Section):
     budget: NonNegative | str = Field(
-        "1GiB", description="working memory for mining and evaluation, e.g. '512MiB'"
+        "auto",
+        description="memory for mining (blocks, index) and evaluation, e.g. '512MiB'; "
+        "auto: a quarter of the memory limit in force, at least 1 GiB",
     )
 
     @field_validator("budget")
     @classmethod
     def _is_a_size(cls, value: int | str) -> int | str:
-        parse_bytes(value)
+        if value != "auto":
+            parse_bytes(value)
         return value
 
     @property
     def budget_bytes(self) -> int:
-        return parse_bytes(self.budget)
+        if self.budget != "auto":
+            return parse_bytes(self.budget)
+        from ttf.memory import limit_in_force
+
+        return max(2**30, limit_in_force().bytes // 4)
 
 
 class Gate(Section):

@@ -66,7 +66,7 @@ class Progress:
         found: list[str] = []
         if self.record is not None:
             found += [
-                f"epoch {self.record.epoch + 1}",
+                f"epoch {self.record.epoch}",
                 f"loss {self.loss:.3f}",
                 _text.rate(self.samples_per_s),
             ]

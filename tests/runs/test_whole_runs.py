@@ -1,0 +1,181 @@
+"""Whole runs through the command line: same bits twice, stop and go on, the folder, the verbs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import RunTtf, wait_until
+
+Sets = Mapping[str, Mapping[str, str]]
+
+
+def words(files: Mapping[str, str], *more: str) -> list[str]:
+    return [
+        "--pairs",
+        files["pairs"],
+        "--bank",
+        files["bank"],
+        *("--set", "tower.query.hidden=16", "--set", "negatives.min_yield=0"),
+        *("--batch-size", "16", "--accum", "2", "--threads", "1"),
+        *more,
+    ]
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("miner", ["exact", "hnswlib", "faiss"])
+def test_two_runs_with_one_seed_end_with_the_same_bits(
+    miner: str, small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    digests = []
+    for name in ("one", "two"):
+        argv = words(small_sets["npz"], "--steps", "20", "--miner", miner, "--out", name)
+        done = run_ttf("train", *argv, "--json", env={"TTF_HOME": str(tmp_path / name)})
+        assert done.code == 0, done.err
+        digests.append(done.json()["weights_sha256"])
+    assert digests[0] == digests[1]
+
+
+def test_another_seed_ends_with_other_bits(
+    small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    digests = set()
+    for seed in ("0", "1"):
+        argv = words(small_sets["npz"], "--steps", "3", "--seed", seed, "--out", f"seed-{seed}")
+        digests.add(run_ttf("train", *argv, "--json").json()["weights_sha256"])
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("tower", ["gru", "mlp+mlp"])
+def test_a_stopped_run_goes_on_to_the_same_bits(
+    stop: signal.Signals, tower: str, small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    query, _, doc = tower.partition("+")
+    more = ["--tower", query, *(["--doc-tower", doc] if doc else [])]
+    more += ["--steps", "60", "--set", "miner.refresh=7", "--isolation", "none"]
+    argv = words(small_sets["npz"], *more)
+    whole = run_ttf("train", *argv, "--out", "whole")
+    assert whole.code == 0, whole.err
+    code = stopped_after(10, stop, [*argv, "--out", "cut"], tmp_path)
+    assert code == 128 + stop
+    cut = summary(tmp_path / "cut")
+    assert (cut["status"], cut["exit_code"]) == ("stopped", 128 + stop)
+    assert 10 <= cut["steps"] < 60
+    assert run_ttf("resume", "cut").code == 0
+    assert (
+        summary(tmp_path / "cut")["weights_sha256"] == summary(tmp_path / "whole")["weights_sha256"]
+    )
+    assert summary(tmp_path / "cut")["exact"]
+    steps = [line["step"] for line in metrics(tmp_path / "cut") if line["type"] == "step"]
+    assert steps == list(range(1, 61))
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+
+
+def stopped_after(steps: int, stop: signal.Signals, argv: Sequence[str], folder: Path) -> int:
+    """Starts a training run, waits for some steps, sends the signal; its exit code."""
+    log = folder / "cut" / "metrics.jsonl"
+    env = os.environ | {"TTF_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", "ttf", "train", *argv]
+    with subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE) as child:
+        wait_until(lambda: log.exists() and log.read_text().count('"type": "step"') >= steps, 60)
+        child.send_signal(stop)
+        _, err = child.communicate(timeout=60)
+    assert b"ttf resume" in err
+    return child.returncode
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(folder: Path) -> list[float]:
+    return [line["loss"] for line in metrics(folder) if line["type"] == "step"]
+
+
+def test_a_finished_run_has_a_whole_folder_and_serves_every_verb(
+    small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    files = small_sets["npz"]
+    argv = words(files, "--epochs", "2", "--miner", "hnswlib", "--out", "run")
+    done = run_ttf("train", *argv, "--json")
+    assert done.code == 0, done.err
+    run = tmp_path / "run"
+    for name in (
+        *("run.toml", "manifest.json", "metrics.jsonl", "memory.jsonl", "summary.json"),
+        *("report.html", "model/model.safetensors", "model/config.json", "index/index.json"),
+        *("checkpoints", "candidates", "incidents"),
+    ):
+        assert (run / name).exists(), name
+    assert "Next:" in done.err
+    found = done.json()
+    assert found["samples"] == found["steps"] * 32
+    assert found["peak_anon_mb"] > 50
+    evaluated = run_ttf("eval", "run", "--json")
+    assert evaluated.json()["metrics"] == pytest.approx(found["metrics"], abs=1e-9)
+    searched = run_ttf("search", "run", "--queries", files["pairs"], "-k", "4", "--out", "f.npz")
+    assert searched.code == 0, searched.err
+    mined = run_ttf("mine", "run", "-k", "5", "--out", "mined.npz", "--json")
+    assert (mined.json()["queries"], mined.json()["k"]) == (400, 5)
+    again = run_ttf("resume", "run", "--json")
+    assert again.code == 0
+    assert again.json()["weights_sha256"] == found["weights_sha256"]
+    started_from = run_ttf(
+        "train", *argv[:-2], "--init", "run/model/model.safetensors", "--out", "more", "--json"
+    )
+    assert started_from.json()["metrics_initial"] == pytest.approx(found["metrics"], abs=1e-6)
+
+
+def test_a_gate_ends_a_hopeless_run_early(
+    small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    run_toml = tmp_path / "run.toml"
+    run_toml.write_text('[[gates]]\nat = "epoch 1"\nneed = "recall@10 >= 0.99"\n')
+    argv = words(small_sets["npz"], "--epochs", "5", "--out", "run", "--set", "miner.negatives=0")
+    done = run_ttf("train", "run.toml", *argv)
+    assert done.code == 7
+    assert "recall@10 >= 0.99" in done.err
+    assert summary(tmp_path / "run")["steps"] == 400 // 32
+
+
+def test_a_diverging_run_stops_before_the_weights_are_spoilt(
+    small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    argv = words(small_sets["npz"], "--steps", "50", "--lr", "1e38", "--out", "run")
+    done = run_ttf("train", *argv, "--set", "train.schedule='constant'", "--set", "train.clip=0")
+    assert done.code == 4, done.err
+    assert "not finite" in done.err
+    assert summary(tmp_path / "run")["status"] == "failed"
+
+
+def test_patience_ends_a_run_and_the_best_weights_are_kept(
+    small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    more = ["--epochs", "30", "--out", "run", "--set", "evaluate.patience=2", "--lr", "0.05"]
+    done = run_ttf("train", *words(small_sets["npz"], *more, "--set", "miner.negatives=0"))
+    assert done.code == 0, done.err
+    found = summary(tmp_path / "run")
+    evaluations = [line for line in metrics(tmp_path / "run") if line["type"] == "eval"]
+    best = max(evaluations, key=lambda line: line["metrics"]["recall@10"])
+    assert found["metrics"]["recall@10"] == best["metrics"]["recall@10"]
+    assert found["steps"] < 30 * (400 // 32)
+
+
+def test_the_plan_writes_nothing(small_sets: Sets, tmp_path: Path, run_ttf: RunTtf) -> None:
+    done = run_ttf("train", *words(small_sets["npz"]), "--plan", "--json")
+    assert done.code == 0, done.err
+    plan = done.json()
+    assert plan["samples_per_step"] == 32
+    assert plan["peak_anon_bytes"] > 0
+    assert not (tmp_path / "runs").exists()
