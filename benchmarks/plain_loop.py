@@ -1,7 +1,7 @@
 """The loop a user would write by hand: plain PyTorch, in-batch InfoNCE, everything in memory.
 
 It shares with `ttf` only the tower's module, so that both train the same function. Used by
-`quality.py` as the peer, and on its own:
+`bench_quality.py` as the peer, and on its own:
 
     python benchmarks/plain_loop.py --data DIR --kind wordnet --tower linear --seed 0
 """

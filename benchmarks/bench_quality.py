@@ -4,8 +4,8 @@ Every arm is trained with seeds 0, 1, 2; figures are mean and spread (lowest to 
 validation metrics of the epoch with the best recall@10, in percent. Arms differ from the base in
 what their name says. Results are appended to a JSON-lines file, so that a run can be continued.
 
-    python benchmarks/quality.py --data ../shared/data --out quality.jsonl
-    python benchmarks/quality.py --out quality.jsonl --table
+    python benchmarks/bench_quality.py --data ../shared/data --out quality.jsonl
+    python benchmarks/bench_quality.py --out quality.jsonl --table
 """
 
 from __future__ import annotations

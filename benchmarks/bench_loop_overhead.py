@@ -5,8 +5,8 @@ window of steps. Arm B: the same towers, loss and optimizer on the same rows, al
 with nothing around them. Windows alternate A B B A within one process; a pair is the time of an A
 window over that of the B window beside it. Printed: the median ratio and its 95% bootstrap bounds.
 
-    python benchmarks/loop_overhead.py --shape gru      # (N, 100, 768), BiGRU, batch 32
-    python benchmarks/loop_overhead.py --shape mlp      # (N, 384), MLP, batch 1024
+    python benchmarks/bench_loop_overhead.py --shape gru      # (N, 100, 768), BiGRU, batch 32
+    python benchmarks/bench_loop_overhead.py --shape mlp      # (N, 384), MLP, batch 1024
 """
 
 from __future__ import annotations
