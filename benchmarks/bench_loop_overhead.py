@@ -88,7 +88,7 @@ def bare_steps(trainer: Any, start: int, count: int) -> float:
             scale=20.0,
             known_BP=target[:, None],
         ).mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(state.model.parameters(), 1.0)
         state.optimizer.step()
         state.optimizer.zero_grad(set_to_none=True)
@@ -138,23 +138,25 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
     shape = SHAPES[given.shape]
-    with tempfile.TemporaryDirectory() as scratch:
-        with build(Path(scratch), shape, given.threads) as trainer:
-            trainer.open_logs(None)
-            trainer.bare = Bare(trainer)
-            window, step = shape["window"], 0
-            warm = -(-trainer.parts.bank.capacity // trainer.decided.plan.samples) + 1
-            loop_steps(trainer, 0, warm)
-            bare_steps(trainer, 0, 3)
-            step, ratios, seconds = warm, [], []
-            for pair in range(given.pairs):
-                if pair % 2:
-                    b, a = bare_steps(trainer, step, window), loop_steps(trainer, step, window)
-                else:
-                    a, b = loop_steps(trainer, step, window), bare_steps(trainer, step, window)
-                step += window
-                ratios.append(a / b)
-                seconds.append(b / window)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        build(Path(scratch), shape, given.threads) as trainer,
+    ):
+        trainer.open_logs(None)
+        trainer.bare = Bare(trainer)
+        window, step = shape["window"], 0
+        warm = -(-trainer.parts.bank.capacity // trainer.decided.plan.samples) + 1
+        loop_steps(trainer, 0, warm)
+        bare_steps(trainer, 0, 3)
+        step, ratios, seconds = warm, [], []
+        for pair in range(given.pairs):
+            if pair % 2:
+                b, a = bare_steps(trainer, step, window), loop_steps(trainer, step, window)
+            else:
+                a, b = loop_steps(trainer, step, window), bare_steps(trainer, step, window)
+            step += window
+            ratios.append(a / b)
+            seconds.append(b / window)
     median, low, high = bounds(ratios)
     print(
         f"{given.shape}: loop / bare step = {median:.4f} (95%: {low:.4f} to {high:.4f}), "
