@@ -125,16 +125,16 @@ class Loader:
             yield self._take()
 
     def _take(self) -> Any:
-        while True:
+        while not self._closing.is_set():
             try:
                 item = self._queue.get(timeout=0.5)
             except queue.Empty:
-                if self._thread.is_alive():
-                    continue
-                raise RuntimeError("the gather thread has ended: the loader was closed") from None
+                continue
             if isinstance(item, BaseException):
+                self._closing.set()
                 raise item
             return item
+        raise RuntimeError("the loader was closed")
 
     def _work(self) -> None:
         try:
