@@ -17,7 +17,7 @@ from ttf.config.resolve import Resolved
 from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy, EvalRecord, StepRecord
 from ttf.data.dataset import Dataset
-from ttf.data.loader import DrawNegatives, Loader, head_of
+from ttf.data.loader import DrawNegatives, Loader, StepHead, head_of
 from ttf.data.opening import open_dataset
 from ttf.errors import DataChanged, ExitCode, GateNotMet, Stopped, TtfError
 from ttf.evaluate import check_gates, evaluate
@@ -206,14 +206,13 @@ class Trainer:
     # --- what the loop calls --------------------------------------------------------------
 
     def _load(self, start: int, stop: int, draw: DrawNegatives | None) -> Loader:
-        make_head = partial(
-            head_of,
-            split=self.data.train,
-            order=self.decided.order,
-            read_documents=self.parts.documents.read,
-            draw=draw,
-        )
-        self.data.check_unchanged()
+        def make_head(step: int) -> StepHead:
+            # A mapped file that was cut kills the process when it is touched: look first.
+            self.data.check_unchanged()
+            return head_of(
+                step, self.data.train, self.decided.order, self.parts.documents.read, draw
+            )
+
         self.reporter.stage("train", None)
         return Loader(make_head, self.data.train, self.decided.plan.micro_batch, start, stop)
 
