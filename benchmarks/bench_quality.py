@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +40,30 @@ class Base:
     epochs: int = 4
     lr: float = 1e-3
     temperature: float = 0.05
+    arms: tuple[str, ...] = ()
+    """Only these; empty: all."""
 
 
+WORDNET = Base(
+    folder="wordnet-definitions",
+    kind="wordnet",
+    files={"pairs": "pairs.npz", "bank": "bank.npz"},
+    tower="mlp",
+    options={"hidden": 1024, "dropout": 0.5},
+)
+NOVELS = Base(
+    folder="novels-next-passage",
+    kind="novels",
+    files={"pairs": "windows.npz", "context": "context.npz", "bank": "bank.npz"},
+    tower="mlp",
+    options={"hidden": 768, "dropout": 0.3, "pool": "weighted"},
+)
+FEW = ("in-batch", "memory bank", "mined 4", "memory bank + mined 4")
 BASES = {
-    "wordnet": Base(
-        folder="wordnet-definitions",
-        kind="wordnet",
-        files={"pairs": "pairs.npz", "bank": "bank.npz"},
-        tower="mlp",
-        options={"hidden": 1024, "dropout": 0.5},
-    ),
-    "novels": Base(
-        folder="novels-next-passage",
-        kind="novels",
-        files={"pairs": "windows.npz", "context": "context.npz", "bank": "bank.npz"},
-        tower="mlp",
-        options={"hidden": 768, "dropout": 0.3, "pool": "weighted"},
-    ),
+    "wordnet": WORDNET,
+    "novels": NOVELS,
+    "wordnet, batch 64": replace(WORDNET, batch=64, epochs=2, lr=5e-4, arms=FEW),
+    "novels, batch 64": replace(NOVELS, batch=64, epochs=2, lr=5e-4, arms=FEW),
 }
 
 
@@ -156,6 +163,8 @@ def main() -> None:
     for seed in range(given.seeds):
         for name, base in BASES.items():
             for arm in ARMS:
+                if base.arms and arm.name not in base.arms:
+                    continue
                 if (name, arm.name, seed) in done or given.only not in f"{name}: {arm.name}":
                     continue
                 began = time.perf_counter()
