@@ -74,14 +74,15 @@ class Arm:
     name: str
     sets: Mapping[str, Any] = field(default_factory=dict)
     plain: bool = False
+    first: bool = False
 
 
 IN_BATCH = {"loss.memory_bank": 0, "miner.negatives": 0}
 ARMS = (
-    Arm(name="plain loop, in-batch", plain=True),
-    Arm(name="in-batch", sets=IN_BATCH),
-    Arm(name="memory bank", sets={"loss.memory_bank": "auto", "miner.negatives": 0}),
-    Arm(name="mined 4", sets={"loss.memory_bank": 0, "miner.negatives": 4}),
+    Arm(name="plain loop, in-batch", plain=True, first=True),
+    Arm(name="in-batch", sets=IN_BATCH, first=True),
+    Arm(name="memory bank", sets={"loss.memory_bank": "auto", "miner.negatives": 0}, first=True),
+    Arm(name="mined 4", sets={"loss.memory_bank": 0, "miner.negatives": 4}, first=True),
     Arm(name="memory bank + mined 4", sets={"loss.memory_bank": "auto", "miner.negatives": 4}),
     Arm(name="in-batch, T=0.02", sets={**IN_BATCH, "loss.temperature": 0.02}),
     Arm(name="in-batch, T=0.1", sets={**IN_BATCH, "loss.temperature": 0.1}),
@@ -112,11 +113,12 @@ def run_ttf(base: Base, arm: Arm, data: Path, seed: int, threads: int) -> dict[s
         return {"metrics": summary["metrics"], "wall_s": summary["wall_s"]}
 
 
-def run_plain(base: Base, data: Path, seed: int, threads: int) -> dict[str, Any]:
+def run_plain(base: Base, arm: Arm, data: Path, seed: int, threads: int) -> dict[str, Any]:
     command = [sys.executable, str(Path(__file__).with_name("plain_loop.py"))]
     command += ["--data", str(data / base.folder), "--kind", base.kind, "--tower", base.tower]
     command += ["--options", json.dumps(dict(base.options)), "--batch", str(base.batch)]
     command += ["--epochs", str(base.epochs), "--lr", str(base.lr), "--seed", str(seed)]
+    assert not arm.sets, "the plain loop has no such settings"
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found = json.loads(done.stdout)
@@ -160,27 +162,30 @@ def main() -> None:
         print(table(given.out))
         return
     done = {(r["set"], r["arm"], r["seed"]) for r in finished(given.out)}
-    for seed in range(given.seeds):
-        for name, base in BASES.items():
-            for arm in ARMS:
-                if base.arms and arm.name not in base.arms:
-                    continue
-                if (name, arm.name, seed) in done or given.only not in f"{name}: {arm.name}":
-                    continue
-                began = time.perf_counter()
-                if arm.plain:
-                    found = run_plain(base, given.data, seed, given.threads)
-                else:
-                    found = run_ttf(base, arm, given.data, seed, given.threads)
-                row = {"set": name, "arm": arm.name, "seed": seed, **found}
-                with given.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                score = found["metrics"]["recall@10"]
-                print(
-                    f"{name}, {arm.name}, seed {seed}: recall@10 {score:.4f}, "
-                    f"{time.perf_counter() - began:.0f} s",
-                    flush=True,
-                )
+    for name, base, arm, seed in work(given.seeds):
+        if (name, arm.name, seed) in done or given.only not in f"{name}: {arm.name}":
+            continue
+        began = time.perf_counter()
+        run = run_plain if arm.plain else run_ttf
+        found = run(base, arm, given.data, seed, given.threads)
+        row = {"set": name, "arm": arm.name, "seed": seed, **found}
+        with given.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(
+            f"{name}, {arm.name}, seed {seed}: recall@10 {found['metrics']['recall@10']:.4f}, "
+            f"{time.perf_counter() - began:.0f} s",
+            flush=True,
+        )
+
+
+def work(seeds: int) -> Iterator[tuple[str, Base, Arm, int]]:
+    """The arms that answer the main questions first, with all their seeds."""
+    for first in (True, False):
+        for seed in range(seeds):
+            for name, base in BASES.items():
+                for arm in ARMS:
+                    if arm.first == first and (not base.arms or arm.name in base.arms):
+                        yield name, base, arm, seed
 
 
 if __name__ == "__main__":

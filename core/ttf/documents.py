@@ -21,7 +21,6 @@ from ttf.data.vectors import UnitRows, to_float32
 from ttf.errors import BadData, NumericFailure
 from ttf.model import TwoTower
 
-
 LOT = 256
 
 

@@ -163,3 +163,9 @@ def test_none_switches_off_what_has_a_value_by_default() -> None:
     assert problems_of(sets=["train.lr=none"]) == (
         "--set: train.lr: input should be a valid number (got 'none')",
     )
+
+
+def test_options_set_beside_the_tower_flag_are_that_towers() -> None:
+    resolved = resolve(sets=["tower.query.hidden=64"], flags={"--tower": "mlp"})
+    assert resolved.config.tower.query.options() == {"hidden": 64}
+    assert resolved.notes == ()

@@ -131,13 +131,16 @@ class Draft:
         self.origins[path] = origin
 
     def _change_tower(self, side: str, layer: Layer) -> None:
-        """A tower chosen anew does not take over the options of the one it replaces."""
+        """A tower chosen anew does not take over the options of the one it replaces. Options
+        given by --set beside --tower were meant for it, though: both are on one command line."""
         name = layer.values.get(("tower", side, "name"))
         options = self.section("tower", side)
         before = options.get("name")
         if name is None or name == before:
             return
-        left_out = [key for key in options if key != "name"]
+        left_out = [
+            key for key in options if key != "name" and self.origin(("tower", side, key)) != "--set"
+        ]
         for key in left_out:
             del options[key]
             self.origins = {p: o for p, o in self.origins.items() if p[:3] != ("tower", side, key)}
