@@ -19,7 +19,7 @@ from ttf.contracts import DevicePolicy, EvalRecord, StepRecord
 from ttf.data.dataset import Dataset
 from ttf.data.loader import DrawNegatives, Loader, StepHead, head_of
 from ttf.data.opening import open_dataset
-from ttf.errors import DataChanged, ExitCode, GateNotMet, Stopped, TtfError
+from ttf.errors import DataChanged, GateNotMet, Stopped, TtfError
 from ttf.evaluate import check_gates, evaluate
 from ttf.fsio import read_json, write_atomically, write_json
 from ttf.memory import MemorySampler
@@ -34,6 +34,7 @@ from ttf.runstate import RunState
 from ttf.selection import Selection
 from ttf.step import learning_rate
 from ttf.stopping import StopAsked, StopRequest
+from ttf.summary import Ending, summarize
 from ttf.tables import TableMaker
 
 SYNC_METRICS_EVERY_S = 30.0
@@ -134,34 +135,40 @@ class Trainer:
         self.hooks.ttf_run_started(
             run_dir=self.folder.path, config=self.config.model_dump(), resumed_from=resumed_from
         )
-        status, code, problem = "failed", ExitCode.OUR_FAULT, ""
+        ending = Ending()
         try:
             loop.train(self.loop, self)
-            self._finish()
-            status, code = "finished", ExitCode.DONE
+            ending = Ending(status="finished", exit_code=0, weights_sha256=self._finish())
         except StopAsked as asked:
             self._save()
             stopped = self._stopped(asked)
-            status, code, problem = "stopped", stopped.exit_code, str(stopped)
+            ending = Ending(status="stopped", exit_code=stopped.exit_code, problem=str(stopped))
             raise stopped from None
         except GateNotMet as error:
             self._save()
-            status, code, problem = "stopped", error.exit_code, str(error)
+            ending = Ending(status="stopped", exit_code=error.exit_code, problem=str(error))
             raise
         except TtfError as error:
-            code, problem = error.exit_code, str(error)
+            ending = Ending(exit_code=error.exit_code, problem=str(error))
             raise
         except BaseException as error:
-            problem = f"{type(error).__name__}: {error}"
+            ending = Ending(problem=f"{type(error).__name__}: {error}")
             raise
         finally:
-            self.sampler.stop()
-            self.metrics.close()
-            summary = self._summary(status, code, problem)
-            self.folder.write_summary(summary)
-            write_page(self.folder.path)
-            self.hooks.ttf_run_finished(run_dir=self.folder.path, summary=summary)
+            summary = self._end(ending)
         self.reporter.finished(summary)
+        return summary
+
+    def _end(self, ending: Ending) -> dict[str, Any]:
+        """Leaves the folder whole, however the run ended."""
+        self.sampler.stop()
+        self.metrics.close()
+        self._note_peak()
+        self.state.tick()
+        summary = summarize(ending, self.loop.step, self.decided, self.state)
+        self.folder.write_summary(summary)
+        write_page(self.folder.path)
+        self.hooks.ttf_run_finished(run_dir=self.folder.path, summary=summary)
         return summary
 
     def open_logs(self, resumed_from: int | None) -> None:
@@ -177,8 +184,8 @@ class Trainer:
         write_json(self.folder.manifest, manifest.build(self.config, self.data, self.policy))
         return 0
 
-    def _finish(self) -> None:
-        """The last checkpoint, then the finished towers."""
+    def _finish(self) -> str:
+        """The last checkpoint, then the finished towers; the hash of their weights."""
         if self.selection.patience_used_up:
             self.reporter.note(
                 f"No gain in {self.config.evaluate.metric} for {self.config.evaluate.patience} "
@@ -187,7 +194,7 @@ class Trainer:
         self._save()
         if self.selection.weights:
             self.parts.model.load_state_dict(self.selection.weights)
-        save_model(
+        return save_model(
             self.folder.model,
             self.parts.model,
             self.specs.query,
@@ -329,42 +336,3 @@ class Trainer:
             self.reporter.note(
                 f"From here on the numbers are statistically, not bitwise, the same: {text}."
             )
-
-    # --- the summary ----------------------------------------------------------------------
-
-    def _summary(self, status: str, code: int, problem: str) -> dict[str, Any]:
-        steps = self.loop.step
-        samples = steps * self.decided.plan.samples
-        weights = self.folder.model / "config.json"
-        finished = status == "finished"
-        self._note_peak()
-        self.state.tick()
-        totals = self.state.totals
-        return {
-            "status": status,
-            "exit_code": int(code),
-            "problem": problem,
-            "steps": steps,
-            "epochs": steps / self.decided.order.steps_per_epoch,
-            "samples": samples,
-            "metrics": self.selection.final,
-            "metrics_initial": self.selection.initial,
-            "metrics_last": self.selection.last,
-            "best_step": self.selection.best_step,
-            "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
-            "wall_s": totals.wall_s,
-            "peak_anon_mb": totals.peak_bytes / 1e6,
-            "exact": not totals.deviations,
-            "deviations": totals.deviations,
-            "restarts": 0,
-            "incidents": [],
-            "miner": totals.miner
-            or (self.config.miner.name if self.config.miner.negatives else ""),
-            "weights_sha256": _weights_digest(weights) if finished else None,
-            "seed": self.config.train.seed,
-        }
-
-
-def _weights_digest(config: Path) -> str:
-    value: Mapping[str, Any] = read_json(config)
-    return str(value["weights_sha256"])
