@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -59,6 +60,9 @@ class Saboteur:
 
     def build(self, source, workdir):
         self.rows = source.shape[0]
+        if self.options.act == "build-forever":
+            Path(self.options.counter).touch()
+            time.sleep(600)
 
     def search(self, queries, k):
         import numpy as np
@@ -180,7 +184,8 @@ def test_a_job_answers_the_same_wherever_it_runs(
     ids, scores = np.load(report.ids_path), np.load(report.scores_path)
     assert (ids == np.argsort(-(BANK[:30] @ BANK.T), axis=1, kind="stable")[:, :5]).all()
     np.testing.assert_allclose(scores, np.take_along_axis(BANK[:30] @ BANK.T, ids, 1), rtol=1e-5)
-    assert seen == [(10, 30), (20, 30), (30, 30)]
+    news = [now for before, now in itertools.pairwise([(0, 30), *seen]) if now != before]
+    assert news == [(10, 30), (20, 30), (30, 30)]
     assert (report.queries, report.k, report.bank_rows) == (30, 5, 200)
 
 
@@ -190,7 +195,7 @@ def test_a_segmentation_fault_is_named_with_its_last_words(job: MiningJob) -> No
     text = str(died.value)
     assert "'saboteur' died of SIGSEGV" in text
     assert "about to touch address zero" in text
-    assert "worker-stderr.txt" in text
+    assert job.out not in text, "it may be gone when the message is read"
     assert "Fatal Python error: Segmentation fault" in text
     assert died.value.exit_code == ExitCode.GAVE_UP
 
@@ -218,6 +223,51 @@ def test_a_hang_ends_at_the_deadline_and_nobody_is_left(job: MiningJob) -> None:
     with pytest.raises(MinerTimedOut, match="did not finish within 2 s"):
         run(sabotaged(job, "hang"), deadline_s=2)
     assert not _workers_of(job)
+
+
+class Stop(Exception):
+    """What the caller of a job raises to end it."""
+
+
+@pytest.mark.parametrize("act", ["hang", "build-forever"])
+def test_a_stop_is_heard_while_the_miner_is_silent(job: MiningJob, act: str) -> None:
+    """The worker is stopped within its search, or within its build, where it says nothing."""
+    building = Path(job.out).with_name("building")
+    silent = sabotaged(job, act, counter=str(building) if act == "build-forever" else "")
+    begun = building if act == "build-forever" else Path(job.out) / "progress.json"
+    figures = set()
+
+    def progress(done: int, total: int) -> None:
+        figures.add((done, total))
+        if begun.exists():
+            raise Stop
+
+    with pytest.raises(Stop):
+        run_job(silent, isolation="process", deadline_s=60, say=print, progress=progress)
+    assert figures == {(0, 30)}
+    assert not _workers_of(job)
+
+
+@pytest.mark.parametrize(
+    ("act", "deadline_s", "words"),
+    [("segfault", 60, "about to touch address zero"), ("flood", 60, "x" * 5_000_000)],
+)
+def test_what_a_dead_miner_wrote_is_kept_where_the_message_says(
+    job: MiningJob, tmp_path: Path, act: str, deadline_s: float, words: str
+) -> None:
+    logs = tmp_path / "run" / "logs"
+    for number in (1, 2):
+        with pytest.raises(MinerDied) as died:
+            run(replace(sabotaged(job, act), keep_logs=str(logs)), deadline_s=deadline_s)
+        kept = logs / f"miner-{number}.stderr.txt"
+        assert str(kept) in str(died.value)
+        assert words in kept.read_text()
+
+
+def test_logs_that_cannot_be_kept_do_not_hide_the_death(job: MiningJob, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MinerDied, match="SIGSEGV.*could not be kept in .*Not a directory"):
+        run(replace(sabotaged(job, "segfault"), keep_logs=str(tmp_path / "file" / "logs")))
 
 
 def test_what_a_miner_started_ends_with_it(job: MiningJob) -> None:
@@ -283,6 +333,8 @@ def test_when_none_is_left_the_run_gives_up(job: MiningJob) -> None:
             progress=lambda a, b: None,
         )
     assert gave_up.value.exit_code == ExitCode.GAVE_UP
+    assert "--miner exact" in gave_up.value.hint
+    assert "doctor" not in gave_up.value.hint
 
 
 def test_a_second_attempt_continues_after_the_durable_chunks(

@@ -4,14 +4,16 @@ trainer                                    worker (own session)
   |-- life line: the job, then held open -->|  a thread reads: end of file -> exit at once
   |<-- results: progress ..., report -------|
   |    (end of file: it died)               |-- standard error -> a file
-  |    (deadline: kill the session)
+  |    (deadline, or our caller raised: kill the session)
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,16 +38,23 @@ _THREAD_VARIABLES: Final = (
 )
 _GRACE_S: Final = 5.0
 _TAIL_BYTES: Final = 2000
+_WAKE_S: Final = 0.25
+"""How long a request to stop may go unheard."""
 
 
 def run_isolated(job: MiningJob, deadline_s: float, say: Say, progress: Progress) -> MiningReport:
-    """Raises MinerDied, MinerTimedOut, or whatever TtfError the worker met."""
+    """Raises MinerDied, MinerTimedOut, or whatever TtfError the worker met.
+
+    `progress` is called several times a second even where there is nothing new, during the
+    building of an index too: what it raises ends the worker and passes through.
+    """
     Path(job.out).mkdir(parents=True, exist_ok=True)
+    beat = _Beat(progress, _num_queries(job))
     ends_at = time.monotonic() + deadline_s
     with _worker(job) as (process, lifeline, results):
         try:
             frames.write(lifeline, {"job": job.to_json()})
-            answer = _listen(results, ends_at, say, progress)
+            answer = _listen(results, ends_at, say, beat)
         except (BrokenPipeError, frames.BrokenFrame) as error:
             raise _death(job, process, f" ({error})") from error
         except TimeoutError:
@@ -114,15 +123,39 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _listen(results: int, ends_at: float, say: Say, progress: Progress) -> Mapping[str, Any] | None:
-    """The final message; None at end of file. Raises TimeoutError."""
+def _num_queries(job: MiningJob) -> int:
+    import numpy as np
+
+    return len(np.load(job.queries, mmap_mode="r", allow_pickle=False))
+
+
+class _Beat:
+    """Tells how far the worker is, and says it again while nothing is heard."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._last = (0, total)
+
+    def news(self, done: int, total: int) -> None:
+        self._last = (done, total)
+        self.again()
+
+    def again(self) -> None:
+        self._progress(*self._last)
+
+
+def _listen(results: int, ends_at: float, say: Say, beat: _Beat) -> Mapping[str, Any] | None:
+    """The final message; None at end of file. Raises TimeoutError, and what `beat` raises."""
     reader = frames.Reader()
     with selectors.DefaultSelector() as selector:
         selector.register(results, selectors.EVENT_READ)
         while True:
             left = ends_at - time.monotonic()
-            if left <= 0 or not selector.select(left):
+            if left <= 0:
                 raise TimeoutError
+            if not selector.select(min(left, _WAKE_S)):
+                beat.again()
+                continue
             data = os.read(results, 1 << 16)
             if not data:
                 return None
@@ -130,7 +163,7 @@ def _listen(results: int, ends_at: float, say: Say, progress: Progress) -> Mappi
                 if "say" in message:
                     say(message["say"])
                 elif "progress" in message:
-                    progress(*message["progress"])
+                    beat.news(*message["progress"])
                 else:
                     return message
 
@@ -182,10 +215,33 @@ def _signal_name(number: int) -> str:
 
 
 def _last_words(job: MiningJob) -> str:
+    """The end of what the worker wrote, and the file where all of it is kept, if it is."""
     path = Path(job.out) / STDERR
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         text = file.read().decode(errors="replace").strip()
+    kept = _kept(path, job.keep_logs)
     if not text:
-        return "It wrote nothing to standard error."
-    return f"The end of its standard error ({path}):\n{text}"
+        return f"It wrote nothing to standard error.{kept}"
+    return f"{kept} The end of its standard error:\n{text}".strip()
+
+
+def _kept(stderr: Path, logs: str | None) -> str:
+    """Copies the file to where it outlives the job; a sentence that says where."""
+    if logs is None:
+        return ""
+    try:
+        Path(logs).mkdir(parents=True, exist_ok=True)
+        target = _next_log(Path(logs))
+        shutil.copyfile(stderr, target)
+    except OSError as error:
+        return f" Its standard error could not be kept in {logs}: {error.strerror}."
+    return f" Its standard error is kept in {target}."
+
+
+def _next_log(logs: Path) -> Path:
+    return next(
+        path
+        for number in itertools.count(1)
+        if not (path := logs / f"miner-{number}.stderr.txt").exists()
+    )

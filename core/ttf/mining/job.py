@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Self
 from ttf.contracts import MinerContext, Progress
 from ttf.data.refs import VectorRef
 from ttf.errors import GaveUp, MinerFailed, PluginUnavailable, TtfError
+from ttf.mining.choose import EXACT
 from ttf.mining.index_cache import IndexRecord
 
 Say = Callable[[str], None]
@@ -42,6 +43,8 @@ class MiningJob:
     """Folder of the index cache; None: an index is built and thrown away."""
     chunk: int = 8192
     """Queries between two durable points."""
+    keep_logs: str | None = None
+    """Folder for `miner-<n>.stderr.txt` of workers that failed; None: only the end is quoted."""
 
     def with_miner(self, choice: MinerChoice) -> MiningJob:
         return replace(self, miner=choice.name, options=choice.options)
@@ -104,6 +107,7 @@ def run_job(
 ) -> MiningReport:
     """One attempt. Raises MinerFailed when the miner is to blame, another TtfError when not.
 
+    What `progress` raises ends the attempt: at once in a process, else after a chunk of queries.
     The deadline holds for isolation = "process" only: nothing can stop native code in our own.
     """
     if isolation == "process":
@@ -165,5 +169,11 @@ def mine_with_fallback(
     tried = ", ".join(choice.name for choice in miners)
     raise GaveUp(
         f"No miner could answer; tried: {tried}. The last failure: {deaths[-1]}",
-        hint="ttf doctor looks for the cause; miner.fallback names what may take over.",
+        hint=_without_them(miners),
     )
+
+
+def _without_them(tried: Sequence[MinerChoice]) -> str:
+    if any(choice.name == EXACT for choice in tried):
+        return "The exact scan failed too: look at the failures above for what they share."
+    return "Search without them: --miner exact, or name it in miner.fallback to take over."
