@@ -106,6 +106,8 @@ def _train(
         if not resume:
             folder.abandon()
         raise
+    finally:
+        folder.close()
     return {**summary, "run_dir": str(folder.path)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -115,8 +115,18 @@ def evaluate(
     q_QD = torch.from_numpy(encode_split(model, split, rows, policy, precision, micro_batch))
     known = split.known(rows)
     scores_QP, lengths_QP = _scores_and_lengths(q_QD, known, documents)
-    ranks = ranks_in_blocks(q_QD, scores_QP, TIE * lengths_QP, known, documents.blocks())
+    blocks = _reported(documents.blocks(), documents.rows, progress)
+    ranks = ranks_in_blocks(q_QD, scores_QP, TIE * lengths_QP, known, blocks)
     return metrics_from_ranks(ranks, ks)
+
+
+def _reported(
+    blocks: Iterator[tuple[int, torch.Tensor]], rows: int, progress: Progress | None
+) -> Iterator[tuple[int, torch.Tensor]]:
+    for first, block in blocks:
+        yield first, block
+        if progress is not None:
+            progress(first + len(block), rows)
 
 
 def positive_scores(

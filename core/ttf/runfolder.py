@@ -44,7 +44,8 @@ class RunFolder:
 
     @classmethod
     def new(cls, path: Path | None) -> RunFolder:
-        """A folder for a new run; `runs/run-001` and counting where none is named."""
+        """A folder for a new run, locked until `close`; `runs/run-001` and counting where none is
+        named."""
         try:
             made = True
             if path is None:
@@ -54,8 +55,9 @@ class RunFolder:
                 path.mkdir(parents=True, exist_ok=True)
             folder = cls(path)
             folder._made = made
-            folder._refuse_live_run()
+            folder._acquire()
             if folder.config.exists():
+                folder.close()
                 raise ConfigError(
                     f"{path} already holds a run.",
                     hint=f"Continue it with: ttf resume {path}, or choose another --out.",
@@ -67,13 +69,22 @@ class RunFolder:
         return folder
 
     def abandon(self) -> None:
-        """Removes what `new` made, where no run began in it: bad input leaves no folder behind."""
-        if self.config.exists():
+        """Removes what `new` made, where no run began in it: bad input leaves no folder behind.
+
+        Only while the lock is held: another run may have taken the folder otherwise.
+        """
+        if not self._lock.is_locked or self.config.exists():
             return
-        (self.path / ".lock").unlink(missing_ok=True)
+        for file in (self.path / ".owner", self.path / ".lock"):
+            file.unlink(missing_ok=True)
         for made in [*(self.path / name for name in FOLDERS), *([self.path] if self._made else [])]:
             with contextlib.suppress(OSError):  # somebody put a file there: it stays
                 made.rmdir()
+
+    def close(self) -> None:
+        """Lets go of the lock; does nothing where it is not held."""
+        while self._lock.is_locked:
+            self._release()
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
@@ -85,20 +96,18 @@ class RunFolder:
             )
         return folder
 
-    def _refuse_live_run(self) -> None:
-        with self:
-            pass
-
     def __enter__(self) -> Self:
+        self._acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    def _acquire(self) -> None:
+        """May be nested; the outermost one tidies up after a process that was killed."""
+        outermost = not self._lock.is_locked
         try:
             self._lock.acquire(timeout=0)
-            try:
-                (self.path / ".owner").write_text(str(os.getpid()))
-                for folder in (self.path, self.checkpoints, self.candidates, self.index):
-                    remove_leftovers(folder)
-            except BaseException:
-                self._lock.release()
-                raise
         except Timeout:
             raise FolderInUse(
                 f"{self.path} is in use by another live process{self._holder()}.",
@@ -106,11 +115,23 @@ class RunFolder:
             ) from None
         except OSError as error:
             raise storage_error(error, str(self.path)) from error
-        return self
+        if outermost:
+            try:
+                self._take_over()
+            except OSError as error:
+                self._lock.release()
+                raise storage_error(error, str(self.path)) from error
 
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # the disk may have gone: the lock must go all the same
-            (self.path / ".owner").unlink(missing_ok=True)
+    def _take_over(self) -> None:
+        (self.path / ".owner").write_text(str(os.getpid()))
+        if self.config.exists():  # a run's folder: what is unfinished in it is ours
+            for folder in (self.path, self.checkpoints, self.candidates, self.index):
+                remove_leftovers(folder)
+
+    def _release(self) -> None:
+        if self._lock.lock_counter == 1:
+            with contextlib.suppress(OSError):  # the disk may have gone: the lock goes all the same
+                (self.path / ".owner").unlink(missing_ok=True)
         self._lock.release()
 
     def _holder(self) -> str:

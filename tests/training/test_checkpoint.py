@@ -264,6 +264,7 @@ def test_killed_anywhere_in_a_save_it_leaves_a_whole_checkpoint_and_no_litter(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "run.toml").touch()
     done = subprocess.run(
         [sys.executable, "-c", KILLED_WHILE_SAVING, str(tmp_path)],
         capture_output=True,

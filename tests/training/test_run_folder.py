@@ -29,6 +29,14 @@ with RunFolder(Path(sys.argv[1])):
 """
 
 
+def begun(path: Path) -> RunFolder:
+    """The folder of a run that was begun by a process that has ended."""
+    folder = RunFolder.new(path)
+    folder.config.write_text("")
+    folder.close()
+    return folder
+
+
 @contextmanager
 def held_elsewhere(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Another live process that holds the folder; ends when it is let go."""
@@ -47,7 +55,7 @@ def held_elsewhere(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_folder_that_a_live_process_holds_is_refused_with_its_number(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
+    folder = begun(tmp_path / "run")
     with held_elsewhere(folder.path) as other:
         (folder.path / ".tmp-of-the-other").write_text("being written")
         with pytest.raises(FolderInUse, match=f"process {other.pid}"):
@@ -58,7 +66,7 @@ def test_a_folder_that_a_live_process_holds_is_refused_with_its_number(tmp_path:
 
 
 def test_what_a_killed_process_held_is_free_and_tidied(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
+    folder = begun(tmp_path / "run")
     with held_elsewhere(folder.path) as other:
         other.kill()
         other.wait()
@@ -73,7 +81,7 @@ def test_what_a_killed_process_held_is_free_and_tidied(tmp_path: Path) -> None:
 
 
 def test_a_failure_while_entering_lets_go_of_the_lock(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
+    folder = begun(tmp_path / "run")
     (folder.path / ".owner").mkdir()
     with pytest.raises(StorageError):
         folder.__enter__()
@@ -92,14 +100,27 @@ def test_runs_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_folder_that_holds_a_run_is_not_begun_again(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    RunFolder.new(tmp_path / "run")
-    folder.config.write_text("")
+    begun(tmp_path / "run")
     with pytest.raises(ConfigError, match="already holds a run"):
         RunFolder.new(tmp_path / "run")
     assert RunFolder.existing(tmp_path / "run").path == tmp_path / "run"
     with pytest.raises(DataMissing, match=r"no run\.toml"):
         RunFolder.existing(tmp_path / "nowhere")
+
+
+def test_a_new_folder_is_held_from_the_start_and_the_loser_leaves_it_alone(tmp_path: Path) -> None:
+    winner = RunFolder.new(tmp_path / "run")
+    mine = winner.path / ".tmp-mine"
+    mine.write_text("not a run's")
+    loser = RunFolder(winner.path)
+    with pytest.raises(FolderInUse):
+        RunFolder.new(winner.path)
+    loser.abandon()
+    assert winner.checkpoints.is_dir() and (winner.path / ".lock").exists() and mine.exists()
+    mine.unlink()
+    winner.abandon()
+    winner.close()
+    assert not winner.path.exists()
 
 
 def test_a_summary_that_was_never_written_is_empty(tmp_path: Path) -> None:
