@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from ttf.data import convert as convert_module
 from ttf.data import synth
 from ttf.data.stores import open_store
 from ttf.data.vectors import from_float32, to_float32
+from ttf.data.writing import writing
 from ttf.errors import BadData, ConfigError, DataCompressed, StorageError
 
 ROWS: NDArray[np.float32] = np.random.default_rng(5).standard_normal((40, 4)).astype(np.float32)
@@ -351,6 +353,60 @@ def test_a_bank_that_does_not_fit_the_pairs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataCompressed):
         document("subset", tmp_path / "packed.npz", tmp_path / "a.npz")
     assert not (tmp_path / "a.npz").exists() and not (tmp_path / "b.npz").exists()
+
+
+# -- stopped by a signal
+
+
+@pytest.mark.parametrize("ending", ["npz", "zarr"])
+@pytest.mark.parametrize("what", ["synth", "convert", "subset"])
+def test_a_terminated_command_leaves_nothing_half_written(
+    what: str, ending: str, tmp_path: Path
+) -> None:
+    """The command signals itself once rows are in its temporary file."""
+    pairs = pairs_file(tmp_path / "pairs.npz")
+    out = tmp_path / "out"
+    out.mkdir()
+    words = {
+        "synth": ["synth", "--out", out, "--pairs", "50", "--format", ending],
+        "convert": ["convert", pairs, out / f"o.{ending}"],
+        "subset": ["subset", pairs, out / f"o.{ending}", "--train", "9"],
+    }[what]
+    code = (
+        "import os, signal, sys\n"
+        "from ttf import cli\n"
+        "from ttf_storage import _beside\n"
+        "real = _beside.FileBeside.append\n"
+        "def append(self, data):\n"
+        "    real(self, data)\n"
+        "    assert any(n.startswith('.tmp-') for n in os.listdir(sys.argv[1]))\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "_beside.FileBeside.append = append\n"
+        "cli.main(sys.argv[2:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, [out, "data", *words])],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 143, done.stderr
+    assert done.stderr.startswith("error: Stopped by SIGTERM; nothing was written to ")
+    assert done.stderr.count("\n") == 1
+    assert list(out.iterdir()) == []
+
+
+def test_whoever_handles_sigterm_already_keeps_it(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with writing(str(tmp_path / "a.npz")) as writer:
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+            writer.array("vectors", ROWS.shape, "float32").append(ROWS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    with writing(str(tmp_path / "b.npz")):
+        assert signal.getsignal(signal.SIGTERM) not in (before, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 # -- the commands' own cost

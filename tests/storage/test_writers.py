@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ttf.contracts import DType, StoreWriter
 from ttf.data.stores import create_store, open_store
 from ttf.errors import ConfigError, StorageError
-from ttf_storage import _zarr_writer
+from ttf_storage import _beside, _zarr_writer
 
 ROWS: NDArray[np.float32] = np.arange(3000, dtype=np.float32).reshape(1000, 3)
 ENDINGS = ["npz", "npy", "zarr"]
@@ -166,3 +166,58 @@ def test_a_zarr_array_cannot_leave_its_folder(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cannot be the name of a zarr array"):
             writer.array(name, (1, 2), "float32")
     writer.abort()
+
+
+@pytest.mark.parametrize(
+    "uri", ["bank.zarr.zip", "BANK.ZARR.ZIP", "s3://bucket/bank.zarr", "https://host/bank.npz"]
+)
+def test_outputs_that_would_not_be_what_they_are_called_are_refused(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="written"):
+        create_store(uri)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("before", ["fsync_dir", "rename", "nothing"])
+def test_a_commit_that_is_broken_off_leaves_the_old_or_the_new(
+    ending: str, before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal may raise anywhere in a commit; here at its most delicate calls."""
+    path = tmp_path / f"bank.{ending}"
+    for broken_off in (False, True):
+        writer = create_store(str(path))
+        fill(writer)
+        if broken_off:
+            _interrupt(before, monkeypatch)
+            if before != "nothing":
+                with pytest.raises(KeyboardInterrupt):
+                    writer.commit()
+        else:
+            writer.commit()
+    monkeypatch.undo()
+    writer.abort()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    store = open_store(str(path))
+    np.testing.assert_array_equal(store.source("vectors").read(0, 1000), ROWS)
+    store.close()
+
+
+def _interrupt(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if call == "fsync_dir":
+        monkeypatch.setattr(_beside, "fsync_dir", interrupted)
+        monkeypatch.setattr(_zarr_writer, "fsync_dir", interrupted)
+    elif call == "rename":
+        monkeypatch.setattr(Path, "replace", interrupted)
+        real = Path.rename
+
+        def rename(self: Path, target: Path) -> Path:
+            """Setting the old group aside works; the new one does not take its place."""
+            return real(self, target) if target.name.endswith("-old") else interrupted()  # type: ignore[func-returns-value,return-value]
+
+        monkeypatch.setattr(Path, "rename", rename)

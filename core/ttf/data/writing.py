@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from ttf.data.stores import create_store, is_local
-from ttf.errors import StorageError, storage_error
+from ttf.data.stores import create_store, is_local, storage_for
+from ttf.errors import Stopped, StorageError, storage_error
 
 if TYPE_CHECKING:
     from ttf.contracts import DType, StoreWriter
@@ -28,18 +31,49 @@ _WIDTHS: Final[dict[str, int]] = {
 }
 
 
+def check_output(uri: str, *, overwrite: bool) -> None:
+    """ConfigError for an ending that nothing writes, or a file that is there; before any work."""
+    storage_for(uri)
+    if is_local(uri) and Path(uri).exists() and not overwrite:
+        raise ConfigError(f"{uri}: already there.", hint="Add --overwrite, or name another output.")
+
+
 @contextmanager
 def writing(uri: str, storage: str = "auto", *, needed_bytes: int = 0) -> Iterator[StoreWriter]:
-    """A writer that is committed at the end of the block, and aborted if the block raises."""
+    """A writer that is committed at the end of the block, and aborted if the block raises or the
+    process is told to end (SIGTERM: then Stopped is raised in the block)."""
     if is_local(uri):
         make_room(Path(uri).absolute().parent, needed_bytes)
-    writer = create_store(uri, storage)
+    with _sigterm_raised(f"Stopped by SIGTERM; nothing was written to {uri}."):
+        writer = create_store(uri, storage)
+        try:
+            yield writer
+            writer.commit()
+        except BaseException:
+            writer.abort()
+            raise
+
+
+@contextmanager
+def _sigterm_raised(message: str) -> Iterator[None]:
+    """Turns the first SIGTERM into an exception, so that cleaning up runs; more do not disturb it.
+
+    Only in the main thread, and only where nobody handles the signal already.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signum, signal.SIG_IGN)
+        raise Stopped(signum, message)
+
+    signal.signal(signal.SIGTERM, stop)
     try:
-        yield writer
-        writer.commit()
-    except BaseException:
-        writer.abort()
-        raise
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def make_room(folder: Path, needed_bytes: int) -> None:

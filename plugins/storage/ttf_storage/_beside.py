@@ -24,6 +24,7 @@ class FileBeside:
         self._temp = target.with_name(f"{TEMP_PREFIX}{target.name}-{os.getpid()}")
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
         self._fd = -1
+        self._published = False
         try:
             self._fd = os.open(self._temp, flags, 0o666)
         except OSError as error:
@@ -52,22 +53,21 @@ class FileBeside:
             os.close(self._fd)
             self._fd = -1
             self._temp.replace(self.target)
+            self._published = True
             fsync_dir(self.target.parent)
         except OSError as error:
             raise self._failed(error) from error
 
     def discard(self) -> None:
-        """Removes what was written; does nothing after `publish`."""
+        """Removes what was written; does nothing after `publish`, and works in the middle of it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+        if not self._published:
             self._temp.unlink(missing_ok=True)
 
     def _failed(self, error: OSError) -> Exception:
-        if self._fd >= 0:
-            self.discard()
-        else:
-            self._temp.unlink(missing_ok=True)
+        self.discard()
         return storage_error(error, str(self.target))
 
 

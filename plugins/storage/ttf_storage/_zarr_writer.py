@@ -129,6 +129,7 @@ class ZarrWriter:
     def __init__(self, uri: str) -> None:
         self.target = Path(uri.rstrip("/"))
         self._temp = self.target.with_name(f"{TEMP_PREFIX}{self.target.name}-{os.getpid()}")
+        self._old = self.target.with_name(f"{self._temp.name}-old")
         self._array: ZarrArrayWriter | None = None
         self._done = False
         try:
@@ -156,20 +157,20 @@ class ZarrWriter:
             for folder in [p for p in self._temp.rglob("*") if p.is_dir()]:
                 fsync_dir(folder)
             fsync_dir(self._temp)
-            old = self._set_aside()
+            self._set_aside()
             self._temp.rename(self.target)
             fsync_dir(self.target.parent)
         except OSError as error:
             raise self._failed(error) from error
         self._done = True
-        if old is not None:
-            shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(self._old, ignore_errors=True)
 
     def abort(self) -> None:
         if not self._done:
             if self._array is not None:
                 self._array.discard()
             shutil.rmtree(self._temp, ignore_errors=True)
+            self._put_back()
 
     def _finish_array(self) -> None:
         if self._array is not None:
@@ -180,12 +181,16 @@ class ZarrWriter:
         values = {"zarr_format": 3, "node_type": "group", "attributes": {}}
         (self._temp / "zarr.json").write_text(json.dumps(values, indent=2))
 
-    def _set_aside(self) -> Path | None:
+    def _set_aside(self) -> None:
         """What was at the target keeps a name until the new group has taken its place."""
-        if not self.target.exists():
-            return None
-        old = self._temp.with_name(f"{self._temp.name}-old")
-        return self.target.rename(old)
+        if self.target.exists():
+            self.target.rename(self._old)
+
+    def _put_back(self) -> None:
+        """Where a commit was broken off between its two renames."""
+        if self._old.exists() and not self.target.exists():
+            self._old.rename(self.target)
+        shutil.rmtree(self._old, ignore_errors=True)
 
     def _failed(self, error: OSError) -> Exception:
         self.abort()

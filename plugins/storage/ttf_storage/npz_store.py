@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ttf.contracts import Availability
+from ttf.errors import ConfigError
 from ttf.hookspecs import hookimpl
 from ttf.options import NoOptions
 
@@ -31,6 +32,11 @@ class NpzStorage:
         return NpzStore(uri)
 
     def create(self, uri: str) -> StoreWriter:
+        if "://" in uri:
+            raise ConfigError(
+                f"{uri}: .npz and .npy files are written to local paths only, not to URLs.",
+                hint="Write a local file, then upload it.",
+            )
         from ttf_storage._npz_writer import NpyWriter, NpzWriter
 
         return NpyWriter(uri) if uri.lower().endswith(".npy") else NpzWriter(uri)

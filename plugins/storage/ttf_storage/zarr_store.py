@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttf.contracts import Availability
+from ttf.errors import ConfigError
 from ttf.hookspecs import hookimpl
 from ttf.options import NoOptions
 
@@ -45,6 +46,12 @@ class ZarrStorage:
         return ZarrStore(uri)
 
     def create(self, uri: str) -> StoreWriter:
+        if "://" in uri or uri.rstrip("/").lower().endswith(".zarr.zip"):
+            raise ConfigError(
+                f"{uri}: zip files and URLs can be read but not written; a zarr group is written "
+                "as a local folder.",
+                hint="Write a folder that ends with .zarr, then zip or upload it.",
+            )
         from ttf_storage._zarr_writer import ZarrWriter
 
         return ZarrWriter(uri)
