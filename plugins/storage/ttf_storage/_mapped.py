@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -132,13 +134,13 @@ class MappedRows:
         offset: int,
         shape: tuple[int, ...],
         dtype: DType,
-        digest: str,
+        digest: Callable[[], str],
     ) -> None:
         self.name = name
         self.uri = str(file.path)
         self.shape = shape
         self.dtype: DType = dtype
-        self._digest = digest
+        self._digest = functools.cache(digest)
         held = numpy_dtype(dtype)
         self.aligned = offset % held.itemsize == 0
         row_bytes = held.itemsize
@@ -166,7 +168,7 @@ class MappedRows:
         return into
 
     def fingerprint(self) -> str:
-        return self._digest
+        return self._digest()
 
 
 def as_bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:

@@ -25,6 +25,7 @@ from ttf_storage._npy_header import (
     parse_header,
     stored_dtype,
 )
+from ttf_storage._sampled import sampled
 from ttf_storage._zip_layout import Member, data_offset, read_members
 
 NPY_ARRAY: Final = "vectors"
@@ -76,8 +77,14 @@ class NpzStore:
         check_extent(header, member.size - header.length, where)
         if not header.shape:
             raise BadData(f"{where} is a single number, not rows.")
-        digest = self._digest(member, header, dtype)
-        return MappedRows(self._file, name, offset + header.length, header.shape, dtype, digest)
+        return MappedRows(
+            self._file,
+            name,
+            offset + header.length,
+            header.shape,
+            dtype,
+            lambda: self._digest(member, header, dtype),
+        )
 
     def describe(self, name: str) -> Mapping[str, Any]:
         member = self._member(name)
@@ -175,10 +182,14 @@ class NpzStore:
         return text.decode(encoding, "replace").rstrip("\0")
 
     def _digest(self, member: Member, header: NpyHeader, dtype: DType) -> str:
-        known: list[Any] = [dtype, header.shape, member.size, member.crc]
-        if self.container == "npy":  # no checksum inside: the file's identity stands in
-            known.append(self._file.identity)
-        return hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest()
+        """Of type, shape and the member's checksum over all its bytes; a .npy has none, and is
+        known by its size and a sample of its bytes (see `_sampled`)."""
+        known = [dtype, header.shape, member.size, member.crc]
+        digest = hashlib.blake2b(repr(known).encode(), digest_size=16)
+        if self.container == "npy":
+            for piece in sampled([self._file.path], [member.size]):
+                digest.update(piece)
+        return digest.hexdigest()
 
     def _convert_line(self) -> str:
         path = Path(self.uri)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -51,12 +51,15 @@ def open_node(uri: str) -> Any:
 class IndirectRows:
     """Rows through zarr's orthogonal selection, each distinct row fetched once."""
 
-    def __init__(self, name: str, uri: str, array: Any, dtype: DType, digest: str | None) -> None:
+    def __init__(
+        self, name: str, uri: str, array: Any, dtype: DType, files_digest: Callable[[], str] | None
+    ) -> None:
         self.name, self.uri = name, uri
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.dtype: DType = dtype
         self._array = array
-        self._digest = digest
+        self._files_digest = files_digest
+        self._digest: str | None = None
 
     def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
         rows = checked_ids(ids, self.shape[0], self.name)
@@ -81,13 +84,16 @@ class IndirectRows:
     def fingerprint(self) -> str:
         """Of the files where they are local, else of the metadata and a sample of rows."""
         if self._digest is None:
-            about = json.dumps(self._array.metadata.to_dict(), sort_keys=True, default=str)
-            digest = hashlib.blake2b(about.encode(), digest_size=16)
-            rows = self.shape[0]
-            sample = np.linspace(0, max(0, rows - 1), min(rows, _SAMPLED_ROWS)).astype(np.int64)
-            digest.update(self.gather(sample).tobytes())
-            self._digest = digest.hexdigest()
+            self._digest = self._files_digest() if self._files_digest else self._sample_digest()
         return self._digest
+
+    def _sample_digest(self) -> str:
+        about = json.dumps(self._array.metadata.to_dict(), sort_keys=True, default=str)
+        digest = hashlib.blake2b(about.encode(), digest_size=16)
+        rows = self.shape[0]
+        sample = np.linspace(0, max(0, rows - 1), min(rows, _SAMPLED_ROWS)).astype(np.int64)
+        digest.update(self.gather(sample).tobytes())
+        return digest.hexdigest()
 
     def _as_stored(self, found: Any) -> NDArray[Any]:
         return np.asarray(found).astype(numpy_dtype(self.dtype), copy=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -153,8 +154,8 @@ class ZarrStore:
         files = chunk_files(folder, meta, where)
         if meta.by_rows and len(files) <= _MOST_MAPPED_FILES:
             return DirectRows(name, self.uri, meta, dtype, files), files
-        array, digest = self._zarr_array(name), files_digest(meta, files)
-        return IndirectRows(name, self.uri, array, dtype, digest), files
+        digest = functools.partial(files_digest, meta, files)
+        return IndirectRows(name, self.uri, self._zarr_array(name), dtype, digest), files
 
     def _dtype(self, name: str, marker: Any, dimensions: int, where: str) -> DType:
         dtype = contract_dtype(name, marker, where, self._convert_line())

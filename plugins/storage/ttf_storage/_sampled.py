@@ -1,0 +1,51 @@
+"""What a file holds, told from a bounded number of reads: for containers without checksums.
+
+Whole for small files; of large ones the first bytes, the last and evenly spaced pieces between.
+A change that keeps every size and touches none of these pieces is not noticed; times and inodes
+play no part, so that a copy is the same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ttf_storage._mapped import unreadable
+
+PIECE_BYTES: Final = 4 << 10
+FILES: Final = 64
+"""Read from an array of more files: the first, the last and evenly spaced ones."""
+_PIECES: Final = 128
+"""Read of an array, over all its files: half a MiB."""
+_FEWEST: Final = 4
+"""Of each file that is read, its first and last piece among them."""
+
+
+def sampled(paths: Sequence[Path], sizes: Sequence[int]) -> Iterator[bytes]:
+    """Pieces of some of the files of one array; the same of equal files, wherever they lie."""
+    chosen = _evenly(len(paths), FILES)
+    pieces = max(_FEWEST, _PIECES // max(1, len(chosen)))
+    for number in chosen:
+        try:
+            with paths[number].open("rb", buffering=0) as file:
+                for offset in _offsets(sizes[number], pieces):
+                    file.seek(offset)
+                    yield file.read(PIECE_BYTES)
+        except OSError as error:
+            raise unreadable(paths[number], error) from error
+
+
+def _offsets(size: int, pieces: int) -> list[int]:
+    if size <= pieces * PIECE_BYTES:
+        return list(range(0, size, PIECE_BYTES))
+    return _evenly(size - PIECE_BYTES + 1, pieces)
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    """Numbers of range(count), the first and the last among them, at most `most`."""
+    if count <= most:
+        return list(range(count))
+    return [int(n) for n in np.linspace(0, count - 1, most).astype(np.int64)]
