@@ -315,7 +315,8 @@ def test_a_cut_bank_holds_the_same_vectors_under_new_numbers(apart: bool, tmp_pa
     seq = np.array([[1, 2], [-1, 3], [30, 30]], np.int32)
     np.savez(tmp_path / "pairs.npz", seq_train=seq, pos_train=pos)
     np.savez(tmp_path / "bank.npz", vectors=ROWS, ids=np.arange(40) * 10)
-    flags = ["--context-apart"] if apart else []
+    np.savez(tmp_path / "context.npz", vectors=ROWS[:31])
+    flags = ["--context", tmp_path / "context.npz"] if apart else ["--context-is-bank"]
     done = document(
         "subset", tmp_path / "pairs.npz", tmp_path / "a.npz", "--train", "2", "--bank",
         tmp_path / "bank.npz", "--bank-out", tmp_path / "b.npz", "--distractors", "4", *flags,
@@ -335,6 +336,29 @@ def test_a_cut_bank_holds_the_same_vectors_under_new_numbers(apart: bool, tmp_pa
             bank["vectors"][pairs["seq_train"][valid]], ROWS[seq[:2][valid]]
         )
         assert pairs["seq_train"][1, 0] == -1
+
+
+def test_what_seq_refers_to_is_never_guessed(tmp_path: Path) -> None:
+    seq = np.array([[1, 2], [-1, 30]])
+    np.savez(tmp_path / "pairs.npz", seq_train=seq, pos_train=np.array([5, 3]))
+    np.savez(tmp_path / "bank.npz", vectors=ROWS)
+    np.savez(tmp_path / "context.npz", vectors=ROWS[:30])
+    args = ("subset", tmp_path / "pairs.npz", tmp_path / "a.npz")
+    cut = ("--bank", tmp_path / "bank.npz", "--bank-out", tmp_path / "b.npz")
+    with pytest.raises(ConfigError, match="say which file those numbers refer to") as unclear:
+        document(*args, *cut)
+    assert "--context FILE" in unclear.value.hint and "--context-is-bank" in unclear.value.hint
+    with pytest.raises(ConfigError, match="not of both"):
+        document(*args, *cut, "--context", tmp_path / "context.npz", "--context-is-bank")
+    with pytest.raises(BadData, match="names row 30 of the context, but .* has 30 rows"):
+        document(*args, *cut, "--context", tmp_path / "context.npz")
+    with pytest.raises(ConfigError, match="a path of its own"):
+        document(*args, "--context", tmp_path / "a.npz")
+    assert not (tmp_path / "a.npz").exists() and not (tmp_path / "b.npz").exists()
+    document(*args)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["seq_train"], seq)
+    document(*args, *cut, "--train", "1", "--context", tmp_path / "context.npz", "--overwrite")
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["seq_train"], seq[:1])
 
 
 def test_a_bank_that_does_not_fit_the_pairs_is_refused(tmp_path: Path) -> None:

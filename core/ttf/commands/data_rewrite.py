@@ -98,8 +98,11 @@ Examples:
   ttf data subset pairs.npz small.npz --train 1000              the first 1000 pairs
   ttf data subset pairs.npz small.npz --train 1000 --seed 0     1000 random ones
   ttf data subset pairs.npz small.npz --train 1000 --bank bank.npz --bank-out small-bank.npz
+  ttf data subset pairs.npz small.npz --train 1000 --bank bank.npz --bank-out small-bank.npz \\
+      --context context.npz
 \b
-Where seq_* numbers rows of a context file, say --context-apart when the bank is cut.""",
+Where there is seq_* and the bank is cut, say what seq_* refers to: --context FILE, whose rows keep
+their numbers, or --context-is-bank.""",
 )
 @click.argument("pairs", metavar="PAIRS")
 @click.argument("out", metavar="OUT")
@@ -116,7 +119,10 @@ Where seq_* numbers rows of a context file, say --context-apart when the bank is
     metavar="N",
     help="Random further rows that the cut bank keeps.",
 )
-@click.option("--context-apart", is_flag=True, help="seq_* numbers rows of another file.")
+@click.option("--context", metavar="FILE", help="seq_* numbers rows of this file; it is not cut.")
+@click.option(
+    "--context-is-bank", is_flag=True, help="seq_* numbers rows of the bank; renumbered with it."
+)
 @overwrite_option
 @json_option
 def subset_command(
@@ -128,7 +134,8 @@ def subset_command(
     bank: str | None,
     bank_out: str | None,
     distractors: int,
-    context_apart: bool,
+    context: str | None,
+    context_is_bank: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -139,11 +146,21 @@ def subset_command(
     from ttf.data.subset import Subset, subset
 
     check_outputs([p for p in (out, bank_out) if p], overwrite)
-    keep = Subset(train=train, val=val, seed=seed, distractors=distractors, context=context_apart)
+    keep = Subset(
+        train=train,
+        val=val,
+        seed=seed,
+        distractors=distractors,
+        context=context,
+        context_is_bank=context_is_bank,
+    )
     done = subset(pairs, out, keep, bank=bank, bank_out=bank_out)
     if as_json:
         emit_json(done)
     else:
         rows = ", ".join(f"{count} {split}" for split, count in done["rows"].items())
         show(f"{out}: {rows}" + (f"; {bank_out}: {done['bank_rows']} rows" if bank_out else ""))
-    next_command(f"ttf train --pairs {quoted(out)} --bank {quoted(bank_out or 'bank.npz')} --plan")
+    apart = f" --context {quoted(context)}" if context else ""
+    next_command(
+        f"ttf train --pairs {quoted(out)} --bank {quoted(bank_out or 'bank.npz')}{apart} --plan"
+    )

@@ -32,20 +32,29 @@ class Subset:
     """Random rows by this seed; None: the first ones."""
     distractors: int = 0
     """Bank rows kept beyond those that the pairs name."""
-    context: bool = False
-    """`seq_*` numbers rows of a context file rather than of the bank."""
+    context: str | None = None
+    """The file whose rows `seq_*` numbers: those numbers stay as they are."""
+    context_is_bank: bool = False
+    """`seq_*` numbers rows of the bank: renumbered where it is cut."""
 
 
 def subset(
     pairs: str, out: str, keep: Subset, *, bank: str | None = None, bank_out: str | None = None
 ) -> dict[str, Any]:
-    """Writes fewer pairs; with `bank` and `bank_out` a cut bank too, positives renumbered."""
+    """Writes fewer pairs; with `bank` and `bank_out` a cut bank too, positives renumbered.
+
+    What `seq_*` refers to is in no file: where the bank is cut, `keep` must say it.
+    """
     if (bank is None) != (bank_out is None):
         raise ConfigError("Cutting the bank takes both: the bank, and where to write it.")
-    _check_outputs([p for p in (pairs, bank) if p], [p for p in (out, bank_out) if p])
+    inputs = [p for p in (pairs, bank, keep.context) if p]
+    _check_outputs(inputs, [p for p in (out, bank_out) if p])
     store = open_store(pairs)
     try:
+        _check_references(store, keep, cut=bank is not None)
         chosen = {split: _chosen_rows(store, split, keep) for split in ("train", "val")}
+        if keep.context is not None:
+            _check_context(store, chosen, keep.context)
         kept = None
         if bank is not None and bank_out is not None:
             kept = _cut_bank(store, chosen, bank, bank_out, keep)
@@ -65,6 +74,46 @@ def _check_outputs(inputs: list[str], outputs: list[str]) -> None:
     places = [str(Path(p).resolve()) for p in outputs]
     if {str(Path(p).resolve()) for p in inputs} & set(places) or len(set(places)) < len(places):
         raise ConfigError("Every output needs a path of its own, other than the inputs'.")
+
+
+def _check_references(store: Store, keep: Subset, *, cut: bool) -> None:
+    """ConfigError where it is not clear, or said twice, what `seq_*` refers to."""
+    if keep.context is not None and keep.context_is_bank:
+        raise ConfigError(
+            "seq_* numbers rows of one file: of a context or of the bank, not of both.",
+            hint="Leave out --context or --context-is-bank.",
+        )
+    sequences = [n for n in store.names() if n in ("seq_train", "seq_val")]
+    if cut and sequences and keep.context is None and not keep.context_is_bank:
+        raise ConfigError(
+            f"{store.uri} has {' and '.join(sequences)}, and cutting the bank gives its rows new "
+            "numbers: say which file those numbers refer to.",
+            hint="Add --context FILE (rows of that file: they stay as they are) or "
+            "--context-is-bank (rows of the bank: they are renumbered with it).",
+        )
+
+
+def _check_context(store: Store, chosen: dict[str, Rows | None], context: str) -> None:
+    """BadData where a chosen pair refers to a row that the context does not have."""
+    opened = open_store(context)
+    try:
+        total = opened.source("vectors").shape[0]
+    finally:
+        opened.close()
+    for split, ids in chosen.items():
+        name = f"seq_{split}"
+        if ids is None or name not in store.names():
+            continue
+        source = store.source(name)
+        step = block_rows(source.shape)
+        for start in range(0, len(ids), step):
+            largest = int(source.gather(ids[start : start + step]).max(initial=-1))
+            if largest >= total:
+                raise BadData(
+                    f"{name} of {store.uri} names row {largest} of the context, but {context} has "
+                    f"{total} rows.",
+                    hint="Name the context that belongs to these pairs.",
+                )
 
 
 def _chosen_rows(store: Store, split: str, keep: Subset) -> Rows | None:
@@ -126,7 +175,7 @@ def _named_rows(store: Store, split: str, ids: Rows | None, keep: Subset) -> Row
             hint="Keep the whole bank: leave out --bank and --bank-out.",
         )
     referring = [name]
-    if not keep.context and f"seq_{split}" in store.names():
+    if keep.context_is_bank and f"seq_{split}" in store.names():
         referring.append(f"seq_{split}")
     rows = [store.source(n).gather(ids).reshape(-1).astype(np.int64) for n in referring]
     found = np.unique(np.concatenate(rows))
@@ -147,7 +196,7 @@ def _write_pairs(
     with writing(out, needed_bytes=sum(_size([s], len(ids)) for s, ids in parts)) as writer:
         for source, ids in parts:
             refers = source.name.startswith("pos_") or (
-                source.name.startswith("seq_") and not keep.context
+                source.name.startswith("seq_") and keep.context_is_bank
             )
             _copy(writer, source, ids, kept if refers else None)
 
