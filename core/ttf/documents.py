@@ -14,21 +14,22 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import DevicePolicy, VectorSource
-from ttf.data.dataset import Dataset
-from ttf.data.refs import VectorRef
+from ttf.data.dataset import OpenBank
+from ttf.data.refs import OpenRef, VectorRef, open_ref
 from ttf.data.stores import create_store
 from ttf.data.vectors import UnitRows, to_float32
-from ttf.errors import BadData, NumericFailure
+from ttf.errors import BadData, DataMissing, NumericFailure
 from ttf.model import TwoTower
 
 LOT = 256
+DOCUMENTS = "documents.npz"
 
 
 class Documents:
     """Reads, encodes and streams the bank; `dim` is the width after the document tower."""
 
     def __init__(
-        self, data: Dataset, model: TwoTower, policy: DevicePolicy, dim: int, budget_bytes: int
+        self, data: OpenBank, model: TwoTower, policy: DevicePolicy, dim: int, budget_bytes: int
     ) -> None:
         self._data, self._model, self._policy = data, model, policy
         self.dim = dim
@@ -36,6 +37,7 @@ class Documents:
         self._source: VectorSource = data.bank
         if self.fixed and model.unit:
             self._source = UnitRows(data.bank)
+        self._frozen: tuple[VectorRef, OpenRef] | None = None
         self.block_rows = max(1024, min(8192, budget_bytes // (8 * 4 * max(dim, 1))))
 
     @property
@@ -113,11 +115,32 @@ class Documents:
 
     def reference(self, folder: Path) -> VectorRef:
         """What a miner in another process opens; a trainable tower's vectors are written first."""
+        if self._frozen is not None:
+            return self._frozen[0]
         if self.fixed:
             return self._data.bank_ref(folder, unit=self._model.unit)
-        uri = str((folder / "documents.npz").resolve())
-        self._model.eval()
-        writer = create_store(uri)
+        return self._written(folder / DOCUMENTS)
+
+    def freeze(self, folder: Path, *, must_exist: bool) -> None:
+        """Writes a frozen tower's vectors to `folder` once; from then on they are read like stored
+        ones, and indexes of them are kept."""
+        path = folder / DOCUMENTS
+        if must_exist and not path.exists():
+            raise DataMissing(
+                f"{path} is gone: the vectors of the frozen document tower, written when the run "
+                "began.",
+                hint="Put it back, or start a new run.",
+            )
+        ref = _reference_to(path) if path.exists() else self._written(path)
+        self._frozen = ref, open_ref(ref)
+        self._source, self.fixed = self._frozen[1].source, True
+
+    def close(self) -> None:
+        if self._frozen is not None:
+            self._frozen[1].close()
+
+    def _written(self, path: Path) -> VectorRef:
+        writer = create_store(str(path))
         try:
             array = writer.array("vectors", (self.rows, self.dim), "float32")
             for _, block in self.blocks():
@@ -126,7 +149,11 @@ class Documents:
         except BaseException:
             writer.abort()
             raise
-        return VectorRef(uri=uri, array="vectors", storage="npz")
+        return _reference_to(path)
+
+
+def _reference_to(path: Path) -> VectorRef:
+    return VectorRef(uri=str(path.resolve()), array="vectors", storage="npz")
 
 
 def _to_whole_lots(inputs: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -41,11 +41,9 @@ class Split:
 
 
 @dataclass(kw_only=True)
-class Dataset:
-    """An open data set; owns its stores. `bank` is a VectorSource of documents."""
+class OpenBank:
+    """The documents of a data set, a VectorSource; owns the stores that are open."""
 
-    train: Split
-    val: Split
     bank: VectorSource
     bank_at: VectorRef
     bank_rows: NDArray[np.int64] | None
@@ -74,6 +72,28 @@ class Dataset:
             source, row = source.owner_of(row)
         return f"{source.name}[{row}] in {source.uri}"
 
+    def check_unchanged(self) -> None:
+        for store in self.stores:
+            store.check_unchanged()
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(kw_only=True)
+class Dataset(OpenBank):
+    """An open data set: the bank and both splits."""
+
+    train: Split
+    val: Split
+
     @property
     def fingerprint(self) -> str:
         """Of everything that numbers depend on: inputs, bank, positives and lengths."""
@@ -90,17 +110,3 @@ class Dataset:
     def distinct_documents(self) -> int:
         known = self.train.positives[self.train.keep]
         return len(np.unique(known[known >= 0]))
-
-    def check_unchanged(self) -> None:
-        for store in self.stores:
-            store.check_unchanged()
-
-    def close(self) -> None:
-        for store in self.stores:
-            store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -7,6 +7,7 @@ positives have to be found by value. Every problem names the file, the array and
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
-from ttf.data.dataset import Dataset, Split
+from ttf.data.dataset import Dataset, OpenBank, Split
 from ttf.data.queries import Queries
 from ttf.data.refs import VectorRef
 from ttf.data.stacked import StackedRows
@@ -28,85 +29,126 @@ _CHECK_AT_OPEN_BYTES = 64 << 20
 
 def open_dataset(config: DataConfig) -> Dataset:
     """Opens what `[data]` names; every problem names the file, the array and the row."""
-    if config.pairs is None:
-        raise ConfigError("No training pairs were given.", hint="Add --pairs FILE.")
-    opened: dict[str, Store] = {}
-
-    def store(uri: str) -> Store:
-        if uri not in opened:
-            opened[uri] = open_store(uri, config.storage)
-        return opened[uri]
-
-    try:
-        return _assemble(config, config.pairs, store, opened)
-    except BaseException:
-        for each in opened.values():
-            each.close()
-        raise
+    with Opening(config) as opening:
+        bank = opening.bank
+        train, val = opening.split("train"), opening.split("val")
+        _same_inputs(opening.pairs, train.queries, val.queries)
+        return Dataset(**(vars(bank) | {"stores": opening.keep()}), train=train, val=val)
 
 
-def _assemble(
-    config: DataConfig, pairs_uri: str, store: Callable[[str], Store], opened: dict[str, Store]
-) -> Dataset:
-    pairs = _Arrays(store(pairs_uri), config.names)
-    notes: list[str] = []
-    own_positives: dict[str, pos.Positives] = {}
-    if config.bank is not None:
-        bank_store = store(config.bank)
-        bank = _vectors(bank_store, config.names)
-        ids = _bank_ids(_Arrays(bank_store, config.names), bank)
-        storage = storage_for(config.bank, config.storage)
-        bank_at = VectorRef(uri=config.bank, array=bank.name, storage=storage)
-    else:
-        ids = None
-        bank, bank_at, own_positives = _bank_from_targets(pairs, config)
-        notes.append(f"No bank was given: the {bank.shape[0]:,} distinct rows of Y are the bank.")
-    context = _vectors(store(config.context), config.names) if config.context else None
-    splits = []
-    for name in ("train", "val"):
-        queries = _queries(pairs, name, bank if context is None else context)
-        if name in own_positives:
-            known = own_positives[name]
-            _same_count(pairs, f"Y_{name}", len(known.rows), name, len(queries))
-            if f"pos_{name}" in pairs:
-                notes.append(f"pos_{name} is not used: without a bank, it names rows of nothing.")
+class Opening:
+    """What `[data]` names, opened as it is asked for: each file once, none that is not needed.
+
+    Leaving the `with` block closes everything, unless `keep` handed it over.
+    """
+
+    def __init__(self, config: DataConfig, *, own_pairs: str | None = None) -> None:
+        """`own_pairs`: whose targets are the bank where there is none; else those of the pairs."""
+        self._config = config
+        self._own_pairs = own_pairs or config.pairs
+        self._stores: dict[str, Store] = {}
+        self._own_positives: dict[str, pos.Positives] = {}
+        self.notes: list[str] = []
+
+    def store(self, uri: str) -> Store:
+        if uri not in self._stores:
+            self._stores[uri] = open_store(uri, self._config.storage)
+        return self._stores[uri]
+
+    def adopt(self, store: Store) -> None:
+        """Closes a store with the others that somebody else opened."""
+        self._stores[store.uri] = store
+
+    @cached_property
+    def pairs(self) -> _Arrays:
+        return self._arrays(self._config.pairs)
+
+    @cached_property
+    def bank(self) -> OpenBank:
+        """The documents; without a bank, the distinct rows of Y."""
+        config = self._config
+        ids = rows = None
+        source: VectorSource
+        if config.bank is not None:
+            arrays = self._arrays(config.bank)
+            source = _vectors(arrays.store, config.names)
+            ids = _bank_ids(arrays, source)
+            storage = storage_for(config.bank, config.storage)
+            at = VectorRef(uri=config.bank, array=source.name, storage=storage)
         else:
-            known = _positives(pairs, name, bank, len(queries))
-        keep = known.usable
+            source, at, known = _bank_from_targets(self._arrays(self._own_pairs), config)
+            rows = source.rows
+            self._own_positives = known if self._own_pairs == config.pairs else {}
+            self.notes.append(
+                f"No bank was given: the {source.shape[0]:,} distinct rows of Y are the bank."
+            )
+        return OpenBank(
+            bank=source, bank_at=at, bank_rows=rows, bank_ids=ids, notes=self.notes, stores=[]
+        )
+
+    @cached_property
+    def context(self) -> VectorSource:
+        """What seq_* refers to."""
+        config = self._config
+        return (
+            _vectors(self.store(config.context), config.names)
+            if config.context
+            else (self.bank.bank)
+        )
+
+    def split(self, name: str) -> Split:
+        """The usable pairs of one split."""
+        pairs, bank = self.pairs, self.bank.bank
+        queries = _queries(pairs, name, lambda: self.context)
+        known = self._known(name, len(queries))
         if known.unmatched:
-            notes.append(
+            self.notes.append(
                 f"{known.unmatched:,} of {len(queries):,} {name} pairs have no positive in the "
                 "bank (unknown, or Y equals no bank row): they are left out."
             )
+        keep = known.usable
         if not len(keep):
             raise BadData(
                 f"None of the {len(queries):,} {name} pairs of {pairs.uri} has a positive "
-                "in the bank.",
+                f"in the bank {bank.uri}.",
                 hint=f"Check that pos_{name} or Y_{name} belongs to this bank.",
             )
         if queries.num_steps * 8 <= _CHECK_AT_OPEN_BYTES:
             queries.check_steps(keep)
-        splits.append(
-            Split(
-                name=name,
-                queries=queries,
-                positives=known.rows,
-                keep=keep,
-                left_out=known.unmatched,
-            )
+        return Split(
+            name=name, queries=queries, positives=known.rows, keep=keep, left_out=known.unmatched
         )
-    train, val = splits
-    _same_inputs(pairs, train.queries, val.queries)
-    return Dataset(
-        train=train,
-        val=val,
-        bank=bank,
-        bank_at=bank_at,
-        bank_rows=bank.rows if isinstance(bank, RowView) else None,
-        bank_ids=ids,
-        notes=notes,
-        stores=list(opened.values()),
-    )
+
+    def _known(self, name: str, count: int) -> pos.Positives:
+        pairs = self.pairs
+        own_bank = self._config.bank is None
+        if own_bank and f"pos_{name}" in pairs:
+            self.notes.append(f"pos_{name} is not used: without a bank, it names rows of nothing.")
+        if name in self._own_positives:
+            known = self._own_positives[name]
+            _same_count(pairs, f"Y_{name}", len(known.rows), name, count)
+            return known
+        return _positives(pairs, name, self.bank.bank, count, by_value=own_bank)
+
+    def _arrays(self, uri: str | None) -> _Arrays:
+        if uri is None:
+            raise ConfigError("No training pairs were given.", hint="Add --pairs FILE.")
+        return _Arrays(self.store(uri), self._config.names)
+
+    def keep(self) -> list[Store]:
+        """Hands the open stores over: whoever takes them closes them."""
+        stores, self._stores = list(self._stores.values()), {}
+        return stores
+
+    def close(self) -> None:
+        for store in self.keep():
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class _Arrays:
@@ -147,7 +189,7 @@ def _need_floats(source: VectorSource, ranks: tuple[int, ...], shape: str) -> No
         )
 
 
-def _queries(pairs: _Arrays, split: str, context: VectorSource) -> Queries:
+def _queries(pairs: _Arrays, split: str, context: Callable[[], VectorSource]) -> Queries:
     x, seq = f"X_{split}", f"seq_{split}"
     if x in pairs and seq in pairs:
         raise BadData(
@@ -168,7 +210,7 @@ def _queries(pairs: _Arrays, split: str, context: VectorSource) -> Queries:
             f"{seq} in {pairs.uri} is {source.dtype} {source.shape}; it must be int32 or int64 "
             "of shape (N, L): rows of the context, -1 for padding."
         )
-    return Queries(source, None if x in pairs else context, _lengths(pairs, split, source))
+    return Queries(source, None if x in pairs else context(), _lengths(pairs, split, source))
 
 
 def _lengths(pairs: _Arrays, split: str, source: VectorSource) -> NDArray[np.int64] | None:
@@ -193,10 +235,12 @@ def _lengths(pairs: _Arrays, split: str, source: VectorSource) -> NDArray[np.int
     return lengths
 
 
-def _positives(pairs: _Arrays, split: str, bank: VectorSource, count: int) -> pos.Positives:
+def _positives(
+    pairs: _Arrays, split: str, bank: VectorSource, count: int, *, by_value: bool
+) -> pos.Positives:
     named, valued = f"pos_{split}", f"Y_{split}"
     found = None
-    if named in pairs:
+    if named in pairs and not by_value:
         found = pos.from_array(pairs[named], bank.shape[0])
         _same_count(pairs, named, len(found.rows), split, count)
     if valued in pairs and (found is None or found.unmatched):
@@ -209,11 +253,17 @@ def _positives(pairs: _Arrays, split: str, bank: VectorSource, count: int) -> po
                 hint="Targets must be rows of the bank.",
             )
         _same_count(pairs, valued, target.shape[0], split, count)
-        by_value = pos.match(target, bank)
+        matched = pos.match(target, bank)
         if found is None:
-            return by_value
+            return matched
         missing = (found.rows < 0).all(axis=1)
-        found.rows[missing, 0] = by_value.rows[missing, 0]
+        found.rows[missing, 0] = matched.rows[missing, 0]
+    if found is None and by_value:
+        raise ArrayMissing(
+            f"{pairs.uri} has no {pairs.said(valued)}, and the bank is made of such rows: the "
+            f"positives of the {split} pairs are unknown.",
+            hint=f"Add {valued}, or --bank FILE.",
+        )
     if found is None:
         raise ArrayMissing(
             f"{pairs.uri} has neither {pairs.said(named)} nor {pairs.said(valued)}: the "
@@ -294,42 +344,42 @@ def _same_inputs(pairs: _Arrays, train: Queries, val: Queries) -> None:
 class OpenQueries:
     """The queries of a file that holds nothing else that matters; closes what it opened."""
 
-    def __init__(self, queries: Queries, stores: list[Store]) -> None:
-        self.queries, self._stores = queries, stores
+    def __init__(self, queries: Queries, opening: Opening) -> None:
+        self.queries, self._opening = queries, opening
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for store in self._stores:
-            store.close()
+        self._opening.close()
 
 
 def open_queries(uri: str, config: DataConfig, bank: VectorSource) -> OpenQueries:
     """Queries to search with: an array `vectors`, or the first X_* or seq_* of the file."""
-    store = open_store(uri)
-    stores = [store]
+    opening = Opening(config)
     try:
-        arrays = _Arrays(store, {})
-        present = sorted(store.names())
-        if "vectors" in arrays:
-            source = arrays["vectors"]
-            _need_floats(source, (2, 3), "(N, D) or (N, L, D)")
-            return OpenQueries(Queries(source, None, None), stores)
-        order = ["X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train"]
-        named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
-        if not named:
-            raise ArrayMissing(
-                f"{uri} has no queries: neither `vectors` nor any X_* or seq_*; "
-                f"it has: {', '.join(present) or 'nothing'}."
-            )
-        split = named[0].partition("_")[2]
-        context = bank
-        if named[0].startswith("seq_") and config.context is not None:
-            stores.append(open_store(config.context, config.storage))
-            context = _vectors(stores[-1], config.names)
-        return OpenQueries(_queries(arrays, split, context), stores)
+        arrays = _Arrays(open_store(uri), {})
+        opening.adopt(arrays.store)
+        return OpenQueries(_found_queries(arrays, opening, config, bank), opening)
     except BaseException:
-        for opened in stores:
-            opened.close()
+        opening.close()
         raise
+
+
+def _found_queries(
+    arrays: _Arrays, opening: Opening, config: DataConfig, bank: VectorSource
+) -> Queries:
+    if "vectors" in arrays:
+        source = arrays["vectors"]
+        _need_floats(source, (2, 3), "(N, D) or (N, L, D)")
+        return Queries(source, None, None)
+    present = sorted(arrays.store.names())
+    order = ["X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train"]
+    named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
+    if not named:
+        raise ArrayMissing(
+            f"{arrays.uri} has no queries: neither `vectors` nor any X_* or seq_*; "
+            f"it has: {', '.join(present) or 'nothing'}."
+        )
+    split = named[0].partition("_")[2]
+    return _queries(arrays, split, lambda: bank if config.context is None else opening.context)
