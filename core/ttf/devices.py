@@ -130,12 +130,9 @@ def _options(factory: DeviceFactory, wanted: Mapping[str, Any]) -> Any:
     given = wanted.get(factory.name, {})
     if not isinstance(given, Mapping):
         return given
-    from ttf.options import validate
+    from ttf.options import checked
 
-    options, problems = validate(factory.options_type, given, f"device.{factory.name}")
-    if problems:
-        raise ConfigError("The device's options are wrong:", problems=problems)
-    return options
+    return checked(factory.options_type, given, f"device.{factory.name}")
 
 
 def _threads_of_user() -> int | None:

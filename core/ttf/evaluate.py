@@ -57,15 +57,19 @@ def encode_split(
     """Query vectors of some rows in eval mode; `out` may be a mapped file."""
     model.eval()
     for start in range(0, len(rows), micro_batch):
-        batch = split.batch(rows[start : start + micro_batch])
+        here = rows[start : start + micro_batch]
+        wanted = len(here)
+        if policy.constant_shapes and wanted < micro_batch:
+            here = np.resize(here, micro_batch)
+        batch = split.batch(here)
         x = policy.to_device(torch.from_numpy(batch.x))
         lengths = None if batch.lengths is None else torch.from_numpy(batch.lengths)
         with policy.autocast(precision):
-            q_BD = model.encode_queries(x, lengths).cpu()
+            q_BD = model.encode_queries(x, lengths)[:wanted].cpu()
         if out is None:
             out = np.empty((len(rows), q_BD.shape[1]), dtype=np.float32)
         if not bool(torch.isfinite(q_BD.sum())):
-            _blame(split, rows[start : start + micro_batch], batch.x, q_BD)
+            _blame(split, here[:wanted], batch.x[:wanted], q_BD)
         out[start : start + len(q_BD)] = q_BD.numpy()
         if progress is not None:
             progress(start + len(q_BD), len(rows))

@@ -16,7 +16,7 @@ from ttf.contracts import TowerCost, TowerShape
 from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing
 from ttf.fsio import folder_written_whole, read_json, sha256_file, write_json
 from ttf.loss import Temperature
-from ttf.options import validate
+from ttf.options import checked
 from ttf.tensorfile import save_tensors
 
 WEIGHTS = "model.safetensors"
@@ -49,6 +49,11 @@ class TwoTower(nn.Module):
         """Document vectors are rows of the bank: nothing is encoded, nothing goes stale."""
         return bool(cast("Any", self.doc).identity)
 
+    @property
+    def documents_frozen(self) -> bool:
+        """Document vectors never change, but are not what lies in the bank: made once."""
+        return bool(cast("Any", self.doc).frozen) and not self.documents_as_stored
+
 
 class TowerSpec:
     """A tower named in the configuration, its options validated, ready to be built."""
@@ -56,11 +61,7 @@ class TowerSpec:
     def __init__(self, side: str, config: TowerConfig, shape: TowerShape) -> None:
         self.side, self.name, self.shape = side, config.name, shape
         self.factory = host.tower(config.name)
-        options, problems = validate(self.factory.options_type, config.options(), f"tower.{side}")
-        if problems:
-            raise ConfigError("The configuration is not valid:", problems=problems)
-        assert options is not None
-        self.options: Any = options
+        self.options: Any = checked(self.factory.options_type, config.options(), f"tower.{side}")
 
     def create(self) -> nn.Module:
         return self.factory.create(self.shape, self.options)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from ttf.errors import suggestion
+from ttf.errors import ConfigError, suggestion
 
 
 def option(
@@ -84,6 +84,14 @@ def validate(
     if problems:
         return None, problems
     return options_type(**{name: getattr(checked, name) for name in fields}), []
+
+
+def checked(options_type: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    """The instance; raises ConfigError with every problem."""
+    options, problems = validate(options_type, values, where)
+    if problems:
+        raise ConfigError(f"The options of {where} are not valid:", problems=problems)
+    return options
 
 
 def problem_text(error: Any, where: str) -> str:

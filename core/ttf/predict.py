@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ttf import host
-from ttf.assembly import Decided, Specs, decide, refreshes, specify
 from ttf.config.resolve import Resolved
 from ttf.contracts import DevicePolicy, MinerContext, MinerCost, MinerTraits, VectorSource
 from ttf.data.dataset import Dataset
 from ttf.data.opening import open_dataset
 from ttf.data.stores import open_store
+from ttf.deciding import Decided, Specs, decide, refreshes, specify
 from ttf.mining.choose import checked_options
 from ttf.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
 
@@ -32,7 +32,7 @@ def _choices(decided: Decided, specs: Specs, data: Dataset, policy: DevicePolicy
     return Choices(
         query=specs.query.cost(),
         doc=specs.doc.cost(),
-        doc_frozen=specs.doc.name == "identity",
+        doc_frozen=specs.doc.cost().parameters == 0,
         batch=decided.plan,
         total_steps=decided.total_steps,
         device=policy.name,

@@ -1,11 +1,13 @@
 """One optimizer step: micro-batches through the towers and the one loss, then the weights move.
 
-Every micro-batch sees the candidates of the whole step, so how a step is cut changes rounding only.
-Dropout is seeded by (seed, step): a step's numbers do not depend on what ran before it.
+Every micro-batch sees the candidates of the whole step, so how a step is cut changes rounding only
+(and which values dropout drops). Dropout is seeded for each forward pass by (seed, step, side,
+place): a step's numbers depend neither on what ran before it nor on whether GradCache is used.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -56,17 +58,18 @@ class Stepper:
         policy: DevicePolicy,
         precision: Precision,
         settings: StepSettings,
+        micro_batch: int,
     ) -> None:
         self.model, self.optimizer, self.bank = model, optimizer, bank
         self._documents, self._data = documents, data
         self._policy, self._precision, self._settings = policy, precision, settings
+        self._micro_batch = micro_batch
         self._parameters = [p for p in model.parameters() if p.requires_grad]
 
     def __call__(
         self, head: StepHead, micro_batches: Iterator[MicroBatch], lr: float
     ) -> StepResult:
         self.model.train()
-        torch.manual_seed(key(self._settings.seed, "dropout", head.step))
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         if self._settings.grad_cache:
@@ -88,13 +91,14 @@ class Stepper:
     def _accumulated(
         self, head: StepHead, micro_batches: Iterable[MicroBatch]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        docs_KD = self._documents.encode(head.docs)
+        parts = -(-len(head.rows) // self._micro_batch)
+        docs_KD = torch.cat([self._encode_documents(head, *part) for part in _slices(head, parts)])
         # Documents are encoded once; their gradient gathers at a leaf, then goes through at once.
         leaf_KD = docs_KD.detach().requires_grad_() if docs_KD.requires_grad else docs_KD
         columns = self._columns(head, leaf_KD)
         losses = []
         for micro in micro_batches:
-            q_BD = self._encode(micro)
+            q_BD = self._encode(head, micro)
             loss_B = self._loss(q_BD, columns, micro.start, micro.stop)
             (loss_B.sum() / len(head.rows)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss_B.detach())
@@ -107,15 +111,16 @@ class Stepper:
         self, head: StepHead, micro_batches: list[MicroBatch]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if self._documents.fixed:
-            docs_KD = self._documents.encode(head.docs)
-            columns = self._columns(head, docs_KD)
-
-            def fixed_loss(q_SD: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
-                return self._loss(q_SD, columns, 0, len(head.rows))
-
-            losses = cached_step(micro_batches, self._encode, None, fixed_loss, self._policy)
-            return losses, docs_KD
-        slices = np.array_split(np.arange(len(head.doc_ids)), len(micro_batches))
+            fixed_KD = self._documents.encode(head.docs)
+            columns = self._columns(head, fixed_KD)
+            losses = cached_step(
+                micro_batches,
+                lambda micro: self._encode(head, micro),
+                None,
+                lambda q_SD, _: self._loss(q_SD, columns, 0, len(head.rows)),
+                self._policy,
+            )
+            return losses, fixed_KD
         docs: list[torch.Tensor] = []
 
         def loss(q_SD: torch.Tensor, d_KD: torch.Tensor | None) -> torch.Tensor:
@@ -124,21 +129,29 @@ class Stepper:
             return self._loss(q_SD, self._columns(head, d_KD), 0, len(head.rows))
 
         losses = cached_step(
-            list(zip(micro_batches, slices, strict=True)),
-            lambda chunk: self._encode(chunk[0]),
-            lambda chunk: self._documents.encode(head.docs[chunk[1]]),
+            list(zip(micro_batches, _slices(head, len(micro_batches)), strict=True)),
+            lambda chunk: self._encode(head, chunk[0]),
+            lambda chunk: self._encode_documents(head, *chunk[1]),
             loss,
             self._policy,
         )
         return losses, docs[0]
 
-    def _encode(self, micro: MicroBatch) -> torch.Tensor:
+    def _encode(self, head: StepHead, micro: MicroBatch) -> torch.Tensor:
         x = self._policy.to_device(torch.from_numpy(micro.queries.x))
         lengths = micro.queries.lengths
+        self._seed_dropout(head.step, "query", micro.start)
         with self._policy.autocast(self._precision):
             return self.model.encode_queries(
                 x, None if lengths is None else torch.from_numpy(lengths)
             )
+
+    def _encode_documents(self, head: StepHead, start: int, stop: int) -> torch.Tensor:
+        self._seed_dropout(head.step, "doc", start)
+        return self._documents.encode(head.docs[start:stop])
+
+    def _seed_dropout(self, step: int, side: str, place: int) -> None:
+        torch.manual_seed(key(self._settings.seed, "dropout", step, side, place))
 
     def _columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
         return self.bank.columns(
@@ -189,6 +202,12 @@ def _first_rows(train: Split, head: StepHead, wrong: list[int]) -> str:
     rows = train.keep[head.rows[wrong] if wrong else head.rows]
     shown = ", ".join(str(r) for r in rows[:8])
     return f"{shown} and {len(rows) - 8} more" if len(rows) > 8 else shown
+
+
+def _slices(head: StepHead, parts: int) -> list[tuple[int, int]]:
+    """The step's documents in as many parts as it has micro-batches."""
+    edges = np.linspace(0, len(head.doc_ids), parts + 1).astype(int).tolist()
+    return list(itertools.pairwise(edges))
 
 
 def make_optimizer(model: TwoTower, lr: float, weight_decay: float) -> torch.optim.Optimizer:

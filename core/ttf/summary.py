@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ttf.assembly import Decided
+from ttf.deciding import Decided
 from ttf.errors import ExitCode
 from ttf.runstate import RunState
 

@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.assembly import Decided
 from ttf.cache import cache_dir
 from ttf.contracts import DevicePolicy, MinerContext
 from ttf.data.dataset import Dataset
+from ttf.deciding import Decided
 from ttf.documents import Documents
 from ttf.evaluate import encode_split, positive_scores
 from ttf.mining.candidates import MANIFEST, CandidateTable
@@ -46,6 +46,7 @@ class Round:
     build_s: float = 0.0
     search_s: float = 0.0
     reused: bool = False
+    deaths: list[str] = field(default_factory=list)
 
 
 class TableMaker:
@@ -77,8 +78,10 @@ class TableMaker:
         key = self._key(rows)
         folder = self._folder.candidates / key
         if (folder / MANIFEST).is_file():
+            table = CandidateTable.load(folder)
             self._round.reused = True
-            return CandidateTable.load(folder)
+            self._took_over(table.miner)
+            return table
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=self._folder.candidates) as scratch:
             table = self._mine(rows, key, Path(scratch))
         self._round.seconds = time.perf_counter() - began
@@ -135,6 +138,7 @@ class TableMaker:
             ),
             out=str(scratch / "found"),
             cache=str(cache_dir()) if self._documents.fixed else None,
+            keep_logs=str(self._folder.path / "incidents"),
         )
         return mine_with_fallback(
             job,
@@ -157,12 +161,15 @@ class TableMaker:
         self._reporter.advance(done, total)
         self._stop.raise_if_asked()
 
+    def _took_over(self, miner: str) -> None:
+        """The miner that really answered stays in force, also after a restart."""
+        if miner != self.miner:
+            self._deviations.append(f"the miner {self.miner!r} failed and {miner!r} took over")
+        self.miner = miner
+
     def _remember(self, report: MiningReport) -> None:
-        if report.miner != self.miner:
-            self._deviations.append(
-                f"the miner {self.miner!r} failed and {report.miner!r} took over"
-            )
-        self.miner = report.miner
+        self._took_over(report.miner)
+        self._round.deaths = list(report.deaths)
         self._round.build_s, self._round.search_s = report.build_s, report.search_s
         if report.index is not None:
             write_note(self._folder.index, report.index)

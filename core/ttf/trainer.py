@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ttf import checkpoint, host, loop, manifest
-from ttf.assembly import Decided, Parts, Specs, assemble, decide, specify
+from ttf.assembly import Parts, assemble
 from ttf.config.resolve import Resolved
 from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy, EvalRecord, StepRecord
 from ttf.data.dataset import Dataset
 from ttf.data.loader import DrawNegatives, Loader, StepHead, head_of
 from ttf.data.opening import open_dataset
+from ttf.deciding import Decided, Specs, decide, specify
 from ttf.errors import DataChanged, GateNotMet, Stopped, TtfError
 from ttf.evaluate import check_gates, evaluate
 from ttf.fsio import read_json, write_atomically, write_json
@@ -130,7 +131,11 @@ class Trainer:
 
     def run(self, *, resume: bool) -> dict[str, Any]:
         """To the end and its summary, whatever the end is."""
-        resumed_from = self._restore() if resume else self._start()
+        if not resume:
+            self._start()
+        if self.parts.model.documents_frozen:
+            self.parts.documents.freeze(self.folder.index, must_exist=resume)
+        resumed_from = self._restore() if resume else 0
         self.open_logs(resumed_from if resume else None)
         self.hooks.ttf_run_started(
             run_dir=self.folder.path, config=self.config.model_dump(), resumed_from=resumed_from
@@ -163,6 +168,7 @@ class Trainer:
         """Leaves the folder whole, however the run ended."""
         self.sampler.stop()
         self.metrics.close()
+        self.parts.documents.close()
         self._note_peak()
         self.state.tick()
         summary = summarize(ending, self.loop.step, self.decided, self.state)
@@ -177,12 +183,11 @@ class Trainer:
         self.sampler = MemorySampler(os.getpid(), self.folder.memory, step=lambda: self.loop.step)
         self.reporter.watch_memory(lambda: self.sampler.held_bytes)
 
-    def _start(self) -> int:
+    def _start(self) -> None:
         if self.config.train.init is not None:
             start_from(self.parts.model, Path(self.config.train.init))
         write_atomically(self.folder.config, dump(self.decided.resolved).encode())
         write_json(self.folder.manifest, manifest.build(self.config, self.data, self.policy))
-        return 0
 
     def _finish(self) -> str:
         """The last checkpoint, then the finished towers; the hash of their weights."""
@@ -324,6 +329,7 @@ class Trainer:
                 hint="Put the files back as they were, or start a new run with ttf train.",
             )
         self.state.restore(snapshot)
+        self.tables.miner = self.state.totals.miner or self.tables.miner
         self.loop.step = self._saved_step = snapshot.step
         self._note_differences(before["numeric"])
         return snapshot.step

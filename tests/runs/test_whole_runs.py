@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import RunTtf, wait_until
+from tests.conftest import FakeDistribution, RunTtf, wait_until
 
 Sets = Mapping[str, Mapping[str, str]]
 
@@ -179,3 +179,77 @@ def test_the_plan_writes_nothing(small_sets: Sets, tmp_path: Path, run_ttf: RunT
     assert plan["samples_per_step"] == 32
     assert plan["peak_anon_bytes"] > 0
     assert not (tmp_path / "runs").exists()
+
+
+def test_run_toml_states_every_option_of_the_chosen_plugins(
+    small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    argv = words(small_sets["npz"], "--steps", "2", "--miner", "hnswlib", "--out", "run")
+    assert run_ttf("train", *argv).code == 0
+    text = (tmp_path / "run" / "run.toml").read_text()
+    for line in ("bidirectional = true", "hidden = 16", "ef_construction = ", "batch_size = 16"):
+        assert line in text, text
+    again = run_ttf("train", "run/run.toml", "--out", "again", "--json")
+    assert again.json()["weights_sha256"] == summary(tmp_path / "run")["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ('[[gates]]\nat = "epoch 50"\nneed = "recall@10 >= 0"\n', "at = 'epoch 50'"),
+        ("[loss]\nsymmetric = true\n[train]\ngrad_cache = false\n", "symmetric loss"),
+    ],
+    ids=["a gate behind the end", "symmetric without GradCache"],
+)
+def test_what_could_not_be_kept_is_refused(
+    toml: str, says: str, small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    (tmp_path / "run.toml").write_text(toml)
+    done = run_ttf("train", "run.toml", *words(small_sets["npz"], "--steps", "3", "--out", "run"))
+    assert done.code == 2, done.err
+    assert says in done.err
+    assert not (tmp_path / "run").exists()
+
+
+FROZEN = """
+import ttf
+from ttf import Availability, NoOptions, TowerCost
+
+class Turn:
+    name, options_type = "turn", NoOptions
+    def availability(self):
+        return Availability(ok=True)
+    def estimate(self, shape, options):
+        return TowerCost(parameters=0, activation_bytes=0, forward_flops=0)
+    def create(self, shape, options):
+        import torch
+        class Module(torch.nn.Module):
+            in_dim = out_dim = shape.in_dim
+            frozen, identity = True, False
+            def forward(self, x, lengths=None):
+                return x.flip(-1) * 2.0
+        return Module()
+
+@ttf.hookimpl
+def ttf_tower(name):
+    return Turn() if name == "turn" else None
+"""
+
+
+def test_a_frozen_document_tower_is_encoded_once_and_its_index_is_kept(
+    small_sets: Sets, tmp_path: Path, fake_plugins: FakeDistribution, run_ttf: RunTtf
+) -> None:
+    fake_plugins.add("turning", {"tower.turn": "turning"})
+    fake_plugins.module("turning", FROZEN)
+    env = {"PYTHONPATH": str(fake_plugins.folder)}
+    more = ["--doc-tower", "turn", "--tower", "linear", "--miner", "hnswlib", "--steps", "60"]
+    argv = words(small_sets["npz"], *more, "--set", "miner.refresh=20")
+    argv = [word for word in argv if "hidden" not in word]
+    argv.remove("--set")
+    whole = run_ttf("train", *argv, "--out", "run", "--json", env=env)
+    assert whole.code == 0, whole.err
+    index = json.loads((tmp_path / "run" / "index" / "index.json").read_text())
+    assert index["origin"] == "reused", "the second round did not build again"
+    assert (tmp_path / "run" / "index" / "documents.npz").exists()
+    evaluated = run_ttf("eval", "run", "--json", env=env)
+    assert evaluated.json()["metrics"] == pytest.approx(whole.json()["metrics"], abs=1e-6)

@@ -105,6 +105,7 @@ class World:
             settings=StepSettings(
                 loss=settings, seed=self.seed, clip=1.0, grad_cache=self.grad_cache
             ),
+            micro_batch=self.micro_batch,
         )
 
     def head(self, step: int) -> StepHead:

@@ -198,6 +198,15 @@ def _mining(
         seconds=choices.refreshes * queries * choices.query.forward_flops / flops_per_s,
         why=f"{queries:,} x {facts.doc_dim} x 4 B, mapped",
     )
+    if not choices.doc_frozen:
+        rows = facts.bank_rows
+        yield Item(
+            component="encoded documents",
+            phase="mining",
+            disk_bytes=rows * facts.doc_dim * FLOAT,
+            seconds=choices.refreshes * rows * choices.doc.forward_flops / flops_per_s,
+            why=f"{rows:,} x {facts.doc_dim} x 4 B, written for each round",
+        )
     kept = config.checkpoint.keep + 1
     yield Item(
         component="candidate tables",

@@ -1,0 +1,258 @@
+"""A trained run in use: encode, search, evaluate and mine, from Python and from the shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import ttf
+from ttf.data.vectors import unit_rows
+
+if TYPE_CHECKING:
+    from tests.conftest import Invoke
+
+D, L, BANK = 8, 4, 30
+RNG = np.random.default_rng(0)
+VECTORS = RNG.standard_normal((BANK, D)).astype(np.float32)
+X_TRAIN = RNG.standard_normal((48, L, D)).astype(np.float32)
+X_VAL = RNG.standard_normal((12, L, D)).astype(np.float32)
+Y_TRAIN, Y_VAL = VECTORS[np.arange(48) % 7], VECTORS[np.arange(12) % 10]
+SMALL: dict[str, Any] = {
+    "tower.query.hidden": 8,
+    "miner": "exact",
+    "isolation": "none",
+    "negatives.min_yield": 0,
+    "steps": 2,
+    "batch_size": 8,
+    "device": "cpu",
+    "threads": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files and three finished runs: with a bank, without one, and in bf16."""
+    place = tmp_path_factory.mktemp("inference")
+    np.savez(place / "bank.npz", vectors=VECTORS)
+    known: dict[str, Any] = {"pos_train": np.arange(48) % BANK, "pos_val": np.arange(12)}
+    np.savez(place / "pairs.npz", X_train=X_TRAIN, X_val=X_VAL, **known)
+    np.savez(place / "own.npz", X_train=X_TRAIN, X_val=X_VAL, Y_train=Y_TRAIN, Y_val=Y_VAL)
+    here = Path.cwd()
+    os.chdir(place)
+    try:
+        both = SMALL | {"pairs": "pairs.npz", "bank": "bank.npz"}
+        ttf.train(out="with-bank", **both)
+        ttf.train(out="bf16", **both, precision="bf16")
+        ttf.train(out="own", **SMALL, pairs="own.npz")
+    finally:
+        os.chdir(here)
+    return place
+
+
+@pytest.fixture
+def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy that a test may change; its runs still name the files in `trained`."""
+    copy = tmp_path / "place"
+    shutil.copytree(trained, copy)
+    for run in ("with-bank", "bf16", "own"):
+        config = copy / run / "run.toml"
+        config.write_text(config.read_text().replace(str(trained), str(copy)))
+    monkeypatch.chdir(copy)
+    return copy
+
+
+@pytest.fixture
+def model(place: Path) -> Iterator[ttf.Model]:
+    with ttf.load("with-bank") as opened:
+        yield opened
+
+
+# --- ids -------------------------------------------------------------------------------------
+
+
+def test_without_a_bank_ids_are_rows_of_y(place: Path, invoke: Invoke) -> None:
+    result = invoke(["search", "own", "--queries", "own.npz", "-k", "5", "--json"])
+    assert result.code == 0, result.err
+    found = result.json()
+    assert found["ids_are"] == "rows of Y_train followed by Y_val"
+    assert result.err.count("rows of Y_train followed by Y_val") == 1
+    targets = np.concatenate([Y_TRAIN, Y_VAL])
+    with ttf.load("own") as model:
+        queries = model.encode_queries(X_VAL)
+    scores = np.take_along_axis(queries @ unit_rows(targets).T, np.array(found["ids"]), axis=1)
+    np.testing.assert_allclose(scores, found["scores"], atol=1e-5)
+    assert max(map(max, found["ids"])) >= 48, "some documents occur in Y_val alone"
+
+
+def test_ids_of_a_bank_are_its_rows_or_its_own(place: Path, invoke: Invoke) -> None:
+    words = ["search", "with-bank", "--queries", "pairs.npz", "-k", "3", "--json"]
+    plain = invoke(words).json()
+    assert plain["ids_are"] == "rows of the bank"
+    np.savez(place / "bank.npz", vectors=VECTORS, ids=np.arange(BANK) + 500)
+    named = invoke(words).json()
+    assert named["ids_are"] == "the ids of the bank"
+    assert np.array_equal(np.array(plain["ids"]) + 500, named["ids"])
+
+
+# --- one way to encode -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run", ["with-bank", "bf16"])
+def test_arrays_and_files_are_encoded_alike(run: str, place: Path) -> None:
+    with ttf.load(run) as model:
+        given, filed = model.search(X_VAL, k=5), model.search_file(place / "pairs.npz", k=5)
+    assert np.array_equal(given.ids, filed.ids)
+    assert np.array_equal(given.scores, filed.scores)
+
+
+def test_queries_are_encoded_in_the_precision_of_the_run(place: Path) -> None:
+    import torch
+
+    with ttf.load("bf16") as model, torch.no_grad():
+        exact = model.towers.encode_queries(torch.from_numpy(X_VAL)).numpy()
+        assert not np.array_equal(model.encode_queries(X_VAL), exact)
+        np.testing.assert_allclose(model.encode_queries(X_VAL), exact, atol=0.05)
+
+
+def test_what_lies_beyond_a_length_does_not_matter(model: ttf.Model) -> None:
+    lengths = np.full(12, 2)
+    changed = X_VAL.copy()
+    changed[:, 2:] = 7
+    cut = model.encode_queries(X_VAL[:, :2])
+    np.testing.assert_allclose(model.encode_queries(changed, lengths), cut, atol=1e-6)
+    assert model.search(X_VAL[:0]).ids.shape == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("queries", "says"),
+    [
+        (np.zeros((3, L, D + 1), np.float32), ["width 8", "width 9"]),
+        (np.zeros((3, D - 1), np.float32), ["width 8", "width 7"]),
+        (np.zeros((3, L + 1, D), np.float32), ["4 steps", "5 steps"]),
+        (np.zeros(D, np.float32), ["(8,)", "(N, D)"]),
+        (np.full((3, L, D), np.nan, np.float32), ["Row 0", "not finite"]),
+        (np.array([["word"]]), ["numbers"]),
+    ],
+    ids=["wider", "narrower", "longer", "one axis", "not finite", "words"],
+)
+def test_queries_the_tower_was_not_trained_for_are_refused(
+    model: ttf.Model, queries: Any, says: list[str]
+) -> None:
+    with pytest.raises(ttf.BadData) as caught:
+        model.search(queries)
+    for part in says:
+        assert part in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("lengths", [np.ones(3, int), np.full(12, L + 1), np.zeros(12, int)])
+def test_lengths_that_cannot_be_are_refused(model: ttf.Model, lengths: Any) -> None:
+    with pytest.raises(ttf.BadData, match="lengths"):
+        model.encode_queries(X_VAL, lengths)
+
+
+def test_a_file_of_longer_sequences_is_refused(place: Path, invoke: Invoke) -> None:
+    np.savez(place / "long.npz", X_test=np.zeros((3, L + 2, D), np.float32))
+    result = invoke(["search", "with-bank", "--queries", "long.npz"])
+    assert result.code == 3
+    assert "long.npz" in result.err
+    assert "6 steps" in result.err
+
+
+# --- only what is needed is opened -----------------------------------------------------------
+
+
+def test_evaluation_needs_the_validation_pairs_alone(place: Path, invoke: Invoke) -> None:
+    np.savez(place / "test.npz", X_val=X_VAL, pos_val=np.arange(12))
+    there = invoke(["eval", "with-bank", "--pairs", "test.npz", "--json"]).json()
+    assert there["metrics"] == invoke(["eval", "with-bank", "--json"]).json()["metrics"]
+
+
+def test_other_pairs_are_found_in_the_bank_of_the_run(place: Path, invoke: Invoke) -> None:
+    np.savez(place / "test.npz", X_val=X_VAL, Y_val=Y_VAL)
+    there = invoke(["eval", "own", "--pairs", "test.npz", "--json"]).json()
+    assert there == invoke(["eval", "own", "--json"]).json()
+    np.savez(place / "test.npz", X_val=X_VAL, Y_val=np.where(np.arange(12) < 4, 0, Y_VAL.T).T)
+    assert invoke(["eval", "own", "--pairs", "test.npz", "--json"]).json()["left_out"] == 4
+
+
+def test_pairs_that_moved_are_missed_by_evaluation_alone(place: Path, invoke: Invoke) -> None:
+    (place / "pairs.npz").rename(place / "elsewhere.npz")
+    searched = invoke(["search", "with-bank", "--queries", "elsewhere.npz", "-k", "2", "--json"])
+    assert searched.code == 0, searched.err
+    refused = invoke(["eval", "with-bank"])
+    assert refused.code == 3
+    assert "pairs.npz: there is no such file" in refused.err
+    assert invoke(["eval", "with-bank", "--pairs", "elsewhere.npz"]).code == 0
+
+
+# --- the output of a search ------------------------------------------------------------------
+
+
+def test_an_output_is_looked_at_before_anything_is_searched(place: Path, invoke: Invoke) -> None:
+    words = ["search", "with-bank", "--queries", "nothing-here.npz", "--out"]
+    (place / "found.npz").write_bytes(b"mine")
+    there = invoke([*words, "found.npz"])
+    assert there.code == 2
+    assert "found.npz: already there" in there.err
+    assert "--overwrite" in there.err
+    unknown = invoke([*words, "found.xyz"])
+    assert unknown.code == 2
+    assert "found.xyz" in unknown.err
+    assert ".npz" in unknown.err
+    assert (place / "found.npz").read_bytes() == b"mine"
+
+
+def test_overwrite_replaces_an_output(place: Path, invoke: Invoke) -> None:
+    (place / "found.npz").write_bytes(b"mine")
+    words = ["search", "with-bank", "--queries", "pairs.npz", "-k", "3", "--json"]
+    result = invoke([*words, "--out", "found.npz", "--overwrite"])
+    assert result.code == 0, result.err
+    assert result.json() == {
+        "out": "found.npz",
+        "queries": 12,
+        "k": 3,
+        "ids_are": "rows of the bank",
+    }
+    with np.load(place / "found.npz") as written:
+        assert written["ids"].shape == (12, 3)
+
+
+# --- the same verbs from Python --------------------------------------------------------------
+
+
+def test_the_verbs_stay_functions_whatever_is_imported() -> None:
+    import importlib
+
+    for name in ("ttf.evaluate", "ttf.plan"):
+        importlib.import_module(name)
+    assert ttf.evaluate.__module__ == ttf.plan.__module__ == "ttf.api"
+
+
+def test_python_resumes_plans_evaluates_and_mines_as_the_commands_do(
+    place: Path, invoke: Invoke
+) -> None:
+    (place / "with-bank" / "summary.json").unlink()
+    resumed = ttf.resume("with-bank")
+    assert (resumed.path, resumed.summary["status"]) == (Path("with-bank"), "finished")
+    assert ttf.resume("with-bank").metrics == resumed.metrics
+    assert ttf.evaluate("with-bank") == pytest.approx(resumed.metrics, abs=1e-9)
+
+    planned = ttf.plan("with-bank/run.toml", seed=3).to_json()
+    told = invoke(["train", "with-bank/run.toml", "--seed", "3", "--plan", "--json"]).json()
+    assert planned.keys() == told.keys()
+    assert planned["samples_per_step"] == told["samples_per_step"] == 8
+
+    mined = ttf.mine("with-bank", out="a.npz", k=5, isolation="none", miner="exact", threads=1)
+    words = ["mine", "with-bank", "--out", "b.npz", "-k", "5", "--isolation", "none"]
+    assert invoke([*words, "--miner", "exact", "--threads", "1"]).code == 0
+    assert (mined.queries, mined.k, mined.certified) == (48, 5, True)
+    with np.load("a.npz") as first, np.load("b.npz") as second:
+        assert np.array_equal(first["ids"], second["ids"])
+    with pytest.raises(ttf.ConfigError, match="not clear what to mine"):
+        ttf.mine(out="c.npz")
