@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, distributions
 from typing import TYPE_CHECKING, Any, cast
@@ -177,14 +178,80 @@ def device(name: str) -> DeviceFactory:
     return cast("DeviceFactory", usable("device", name))
 
 
-def observers(wanted: Iterable[str]) -> Any:
-    """A pluggy hook relay of the named observers, loaded one by one."""
-    manager = pluggy.PluginManager("ttf")
-    manager.add_hookspecs(hookspecs)
+def require(kind: Kind, name: str, recorded: str = "") -> None:
+    """For a run that is opened again: raises PluginUnavailable where a plugin it used is gone.
+
+    `recorded` is what the run's manifest says of it: distribution and version.
+    """
+    owner, _, bare = name.rpartition(":")
+    here = [p for p in installed(frozenset()) if p.kind == kind and p.name == bare]
+    distribution, _, version = recorded.partition(" ")
+    distribution = owner or distribution
+    mine = [p for p in here if distribution.lower() in ("", p.distribution.lower())]
+    blocked = [p for p in mine if p.distribution.lower() in disabled_distributions()]
+    if blocked and len(blocked) == len(mine):
+        raise PluginUnavailable(
+            f"The run uses the {kind} {bare!r} of the distribution {blocked[0].distribution}, "
+            "which TTF_DISABLE_PLUGINS switches off.",
+            hint=f"Take {blocked[0].distribution} out of TTF_DISABLE_PLUGINS.",
+        )
+    if not here:
+        said = f" (of the distribution {recorded or owner})" if distribution else ""
+        wanted = f"{distribution}=={version}" if version else distribution or "DISTRIBUTION"
+        raise PluginUnavailable(
+            f"The run uses the {kind} {bare!r}{said}, which is not installed.",
+            hint=f'Install what brings it: pip install "{wanted}"',
+        )
+    if kind == "observer":
+        find(kind, name)
+    else:
+        usable(kind, name)
+
+
+def observers(wanted: Iterable[str], say: Callable[[str], None] | None = None) -> Observers:
+    """The named observers, loaded one by one; `say` hears of those that fail later."""
+    loaded = []
     for name in wanted:
         info = find("observer", name)
+        manager = pluggy.PluginManager("ttf")
+        manager.add_hookspecs(hookspecs)
         try:
             manager.register(info.entry_point.load(), name=info.reference)
         except (Exception, SystemExit) as error:
             raise _broken(info, error) from error
-    return manager.hook
+        loaded.append((info, manager.hook))
+    return Observers(loaded, say or _to_standard_error)
+
+
+class Observers:
+    """Calls the hooks of a run's observers, as `observers.ttf_step(record=...)`.
+
+    Watching must not end what is watched: an observer that raises is left out from then on.
+    """
+
+    def __init__(
+        self, loaded: Iterable[tuple[PluginInfo, Any]], say: Callable[[str], None]
+    ) -> None:
+        self._loaded, self._say = list(loaded), say
+
+    def __getattr__(self, hook: str) -> Callable[..., None]:
+        if not hasattr(hookspecs, hook):
+            raise AttributeError(f"there is no hook {hook!r}")
+        return functools.partial(self._call, hook)
+
+    def _call(self, hook: str, **arguments: Any) -> None:
+        for entry in list(self._loaded):
+            info, hooks = entry
+            try:
+                getattr(hooks, hook)(**arguments)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code
+                self._loaded.remove(entry)
+                self._say(
+                    f"The {info.reference} of the distribution {info.distribution} failed in "
+                    f"{hook} ({type(error).__name__}: {error}): it is left out for the rest of "
+                    "the run."
+                )
+
+
+def _to_standard_error(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)

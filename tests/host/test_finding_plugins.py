@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ttf import catalogue, host
-from ttf.errors import ConfigError, PluginBroken, UnknownName
+from ttf.errors import ConfigError, PluginBroken, PluginUnavailable, UnknownName
 
 if TYPE_CHECKING:
     from tests.conftest import FakeDistribution
@@ -145,3 +145,72 @@ def test_observers_are_loaded_one_by_one_and_called(fake_plugins: FakeDistributi
     assert sys.modules["ttf_watch"].seen == [3]
     with pytest.raises(PluginBroken, match="ttf-watch"):
         host.observers(["bad"])
+
+
+WATCH = """
+from ttf.hookspecs import hookimpl
+seen = []
+@hookimpl
+def ttf_step(record):
+    seen.append(record)
+    {fails}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "reason"),
+    [("raise ValueError('boom')", "ValueError: boom"), ("raise SystemExit(3)", "SystemExit: 3")],
+)
+def test_an_observer_that_fails_is_left_out_aloud_and_the_others_go_on(
+    fake_plugins: FakeDistribution, fails: str, reason: str
+) -> None:
+    import sys
+
+    fake_plugins.add("ttf-bad", {"observer.bad": "ttf_bad"})
+    fake_plugins.module("ttf_bad", WATCH.format(fails=fails))
+    fake_plugins.add("ttf-good", {"observer.good": "ttf_good"})
+    fake_plugins.module("ttf_good", WATCH.format(fails=""))
+    said: list[str] = []
+    watching = host.observers(["bad", "good"], said.append)
+    for step in (1, 2, 3):
+        watching.ttf_step(record=step)
+    assert sys.modules["ttf_bad"].seen == [1]
+    assert sys.modules["ttf_good"].seen == [1, 2, 3]
+    (line,) = said
+    for part in ("observer.bad", "distribution ttf-bad", "ttf_step", reason):
+        assert part in line
+    watching.ttf_checkpointed(step=3, path=fake_plugins.folder)
+    with pytest.raises(AttributeError, match="no hook 'ttf_stpe'"):
+        watching.ttf_stpe(record=1)
+
+
+def test_without_a_listener_failures_of_observers_go_to_standard_error(
+    fake_plugins: FakeDistribution, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_plugins.add("ttf-bad", {"observer.bad": "ttf_bad"})
+    fake_plugins.module("ttf_bad", WATCH.format(fails="raise ValueError('boom')"))
+    host.observers(["bad"]).ttf_step(record=1)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "note: The observer.bad of the distribution ttf-bad failed in ttf_step" in err
+    assert "ValueError: boom" in err
+
+
+def test_a_plugin_that_a_run_used_and_that_is_gone_is_named_with_its_distribution(
+    fake_plugins: FakeDistribution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_plugins.add("ttf-foo", {"miner.foo": "ttf_foo_miner"})
+    fake_plugins.module("ttf_foo_miner", GOOD)
+    with pytest.raises(PluginUnavailable, match="tower 'ghost'.*ttf-ghost 2.1") as caught:
+        host.require("tower", "ghost", "ttf-ghost 2.1")
+    assert 'pip install "ttf-ghost==2.1"' in caught.value.hint
+    with pytest.raises(PluginUnavailable) as caught:
+        host.require("tower", "ttf-other:ghost")
+    assert 'pip install "ttf-other"' in caught.value.hint
+    with pytest.raises(PluginUnavailable, match="libfoo is missing"):
+        host.require("miner", "foo", "ttf-foo 1.0")
+    monkeypatch.setenv("TTF_DISABLE_PLUGINS", "TTF-Foo")
+    with pytest.raises(PluginUnavailable, match="TTF_DISABLE_PLUGINS switches off") as caught:
+        host.require("miner", "foo", "ttf-foo 1.0")
+    assert "ttf-foo" in caught.value.hint
+    host.require("device", "cpu")
