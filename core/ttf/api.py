@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ttf.errors import GateNotMet, Stopped
 from ttf.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
-    from ttf.contracts import DevicePolicy, Store
+    from ttf.config.schema import RunConfig
+    from ttf.contracts import DevicePolicy, Kind, Store
     from ttf.inference import Model
+    from ttf.mining.offline import Mined
     from ttf.plan import Plan
     from ttf.reporting import Reporter
 
@@ -21,12 +25,24 @@ __all__ = [
     "evaluate",
     "evaluate_run",
     "load",
+    "mine",
     "open_vectors",
+    "plan",
     "plan_resolved",
+    "resume",
     "resume_run",
     "train",
     "train_resolved",
 ]
+
+
+_MINE_KEYS: Final[Mapping[str, str]] = {
+    "k": "miner.k",
+    "memory_budget": "memory.budget",
+    "threads": "device.threads",
+    "miner": "miner.name",
+    "isolation": "miner.isolation",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +74,80 @@ def train(
     `ttf train` (`pairs=`, `lr=`, `miner=`). `progress` shows on standard error what the command
     would show.
     """
-    from ttf.config.resolve import resolve
     from ttf.reporting import Reporter, make_reporter
 
-    file = Path(config) if isinstance(config, str) else config
-    resolved = resolve(file, flags=overrides)
+    resolved = _resolved(config, overrides)
     folder = RunFolder.new(None if out is None else Path(out))
     reporter = make_reporter(json=False) if progress else Reporter()
     return Run(path=folder.path, summary=_train(resolved, folder, reporter, resume=False))
+
+
+def _resolved(
+    config: Path | str | Mapping[str, Any] | None, overrides: Mapping[str, Any]
+) -> Resolved:
+    from ttf.config.resolve import resolve
+
+    file = Path(config) if isinstance(config, str) else config
+    return resolve(file, flags=overrides)
+
+
+def resume(run_dir: Path | str, *, progress: bool = False) -> Run:
+    """Continues a run from its newest intact checkpoint; a finished one is returned as it is."""
+    from ttf.reporting import Reporter, make_reporter
+
+    folder = RunFolder.existing(Path(run_dir))
+    reporter = make_reporter(json=False) if progress else Reporter()
+    return Run(path=folder.path, summary=_resume(folder, reporter))
+
+
+def plan(config: Path | str | Mapping[str, Any] | None = None, **overrides: Any) -> Plan:
+    """What `ttf.train` with the same arguments would take: memory, disk and time, predicted.
+
+    No run folder is made; without data, the demo set is made once in the cache.
+    """
+    return plan_resolved(_resolved(config, overrides))
+
+
+def mine(
+    run_dir: Path | str | None = None,
+    *,
+    out: Path | str,
+    queries: Path | str | None = None,
+    bank: Path | str | None = None,
+    similarity: Literal["cosine", "dot"] = "cosine",
+    progress: bool = False,
+    **overrides: Any,
+) -> Mined:
+    """A table of candidates for a run's training queries, or for the vectors of a file.
+
+    Give `run_dir`, or `queries` and `bank`; `similarity` goes with the latter. Overrides are
+    named like the flags of `ttf mine` (`k=`, `miner=`, `memory_budget=`, `threads=`).
+    """
+    from ttf.config.resolve import resolve
+    from ttf.errors import ConfigError
+    from ttf.reporting import Reporter, make_reporter
+
+    if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
+        raise ConfigError("It is not clear what to mine: give run_dir, or queries and bank.")
+    keys = {_MINE_KEYS.get(name, name): value for name, value in overrides.items()}
+    resolved = resolve(None, flags=keys)
+    with contextlib.ExitStack() as stack:
+        reporter = stack.enter_context(make_reporter(json=False) if progress else Reporter())
+        policy = prepared_policy(resolved, reporter)
+        from ttf.mining import offline
+
+        target, other = Path(out), None if bank is None else Path(bank)
+        storage, unit = resolved.config.data.storage, similarity == "cosine"
+        if run_dir is not None:
+            inputs = stack.enter_context(offline.run_inputs(Path(run_dir), other, target))
+        else:
+            assert queries is not None
+            assert other is not None
+            opened = offline.file_inputs(
+                Path(queries), other, unit=unit, storage=storage, say=reporter.note
+            )
+            inputs = stack.enter_context(opened)
+        return offline.mine(inputs, target, resolved.config, policy.threads, reporter)
 
 
 def train_resolved(resolved: Resolved, out: Path | None, *, json: bool) -> dict[str, Any]:
@@ -78,15 +160,47 @@ def train_resolved(resolved: Resolved, out: Path | None, *, json: bool) -> dict[
 
 def resume_run(run_dir: Path, *, json: bool) -> dict[str, Any]:
     """Continues a run where its newest intact checkpoint stands; a finished one is only shown."""
-    from ttf.config.toml import load_run_toml
     from ttf.reporting import make_reporter
 
-    folder = RunFolder.existing(run_dir)
+    return _resume(RunFolder.existing(run_dir), make_reporter(json=json))
+
+
+def _resume(folder: RunFolder, reporter: Reporter) -> dict[str, Any]:
     summary = folder.read_summary()
     if summary.get("status") == "finished":
         return {**summary, "run_dir": str(folder.path)}
+    return _train(read_config(folder, to_train=True), folder, reporter, resume=True)
+
+
+def read_config(folder: RunFolder, *, to_train: bool = False) -> Resolved:
+    """A run's configuration; PluginUnavailable where a plugin is gone that is needed now."""
+    from ttf import host
+    from ttf.config.toml import load_run_toml
+    from ttf.fsio import read_json
+
     resolved = load_run_toml(folder.config)
-    return _train(resolved, folder, make_reporter(json=json), resume=True)
+    manifest = read_json(folder.manifest) if folder.manifest.is_file() else {}
+    recorded = manifest.get("numeric", {}).get("plugins", {})
+    for kind, name in _plugins_of(resolved.config, to_train=to_train):
+        host.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
+    return resolved
+
+
+def _plugins_of(config: RunConfig, *, to_train: bool) -> Iterator[tuple[Kind, str]]:
+    yield "tower", config.tower.query.name
+    yield "tower", config.tower.doc.name
+    if config.device.name != "auto":
+        yield "device", config.device.name
+    if config.data.storage != "auto":
+        yield "storage", config.data.storage
+    if not to_train:
+        return
+    if config.miner.negatives:
+        for miner in (config.miner.name, *config.miner.fallback):
+            if miner != "auto":
+                yield "miner", miner
+    for observer in config.observers:
+        yield "observer", observer
 
 
 def _train(
@@ -102,6 +216,10 @@ def _train(
             from ttf import trainer
 
             summary = trainer.run(resolved, folder, policy, reporter, resume=resume)
+    except (Stopped, GateNotMet) as error:
+        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {_quoted(folder)}"
+        error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
+        raise
     except BaseException:
         if not resume:
             folder.abandon()
@@ -109,6 +227,12 @@ def _train(
     finally:
         folder.close()
     return {**summary, "run_dir": str(folder.path)}
+
+
+def _quoted(folder: RunFolder) -> str:
+    import shlex
+
+    return shlex.quote(str(folder.path))
 
 
 def prepared_policy(resolved: Resolved, reporter: Reporter) -> DevicePolicy:
@@ -126,7 +250,10 @@ def prepared_policy(resolved: Resolved, reporter: Reporter) -> DevicePolicy:
 
 
 def plan_resolved(resolved: Resolved) -> Plan:
-    """What a run would take: memory, disk and time, predicted; nothing is written."""
+    """What a run would take: memory, disk and time, predicted.
+
+    No run folder is made; without data, the demo set is made once in the cache.
+    """
     from ttf.demo import with_demo
     from ttf.reporting import Reporter
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -41,7 +41,8 @@ First steps:
 \b
 Streams: results go to standard output, progress and messages to standard error.
 With --json standard output holds one JSON document and nothing else; a command that
-fails writes {"error": {"class", "message", "problems", "hint", "exit_code"}} there.
+fails writes {"error": {"class", "message", "problems", "hint", "exit_code"}} there; of a run
+that was stopped or did not meet a gate, "run_dir" and "summary" stand beside "error".
 
 \b
 Exit codes: 0 done; 2 wrong usage or configuration; 3 bad data; 4 numeric failure;
@@ -163,6 +164,7 @@ def _report(
     code: ExitCode,
     as_json: bool,
     problems: Sequence[str] = (),
+    details: Mapping[str, Any] | None = None,
 ) -> int:
     label = click.style("error:", fg="red", bold=True)
     click.echo(f"{label} {message}", err=True, color=color())
@@ -172,14 +174,16 @@ def _report(
         import json
 
         fields = {"class": kind, "message": message, "problems": list(problems), "hint": hint}
-        click.echo(json.dumps({"error": {**fields, "exit_code": int(code)}}, indent=2))
+        document = {"error": {**fields, "exit_code": int(code)}, **(details or {})}
+        click.echo(json.dumps(document, indent=2))
     return int(code)
 
 
 def _report_ttf(error: TtfError, as_json: bool) -> int:
     problems = getattr(error, "problems", ())
     code = error.exit_code
-    return _report(type(error).__name__, str(error), error.hint, code, as_json, problems)
+    name, text = type(error).__name__, str(error)
+    return _report(name, text, error.hint, code, as_json, problems, error.details)
 
 
 def _report_os_error(error: OSError, as_json: bool) -> int:

@@ -10,6 +10,7 @@ import difflib
 import signal
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -38,6 +39,8 @@ class TtfError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        self.details: dict[str, Any] = {}
+        """What stands beside the error in the document of --json: `run_dir`, `summary`."""
 
 
 class ConfigError(TtfError):

@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 
 from ttf import host
 from ttf.config.schema import RunConfig
-from ttf.config.toml import load_run_toml
-from ttf.contracts import DevicePolicy, Miner, MinerContext, VectorSource
-from ttf.data.dataset import Dataset, Split
-from ttf.data.opening import open_dataset, open_queries
+from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
+from ttf.data.dataset import Split
+from ttf.data.given import GivenRows
+from ttf.data.opening import Opening, open_queries
 from ttf.data.queries import Queries
 from ttf.data.refs import OpenRef, open_ref
 from ttf.data.stores import create_store
+from ttf.data.writing import check_output
 from ttf.documents import Documents
 from ttf.errors import BadData
 from ttf.evaluate import encode_split, evaluate
-from ttf.model import TwoTower, load_model
+from ttf.fsio import read_json
+from ttf.model import CONFIG, TwoTower, load_model
 from ttf.options import NoOptions
 from ttf.reporting import Reporter
 from ttf.runfolder import RunFolder
@@ -35,92 +37,101 @@ _MICRO_BATCH = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The best documents of each query, best first; ids are the bank's own where it has any."""
+    """The best documents of each query, best first."""
 
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
+    ids_are: str
+    """What the ids mean: the bank's own `ids`, rows of its `vectors`, or rows of Y."""
 
 
 def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | None = None) -> Model:
-    """Opens a finished run with its own data, or with other pairs or another bank."""
-    from ttf.api import prepared_policy
+    """Opens a finished run with its own data, or with other pairs or another bank.
+
+    The bank is opened at once, the pairs when `evaluate` is called.
+    """
+    from ttf.api import prepared_policy, read_config
 
     folder = RunFolder.existing(run_dir)
-    resolved = load_run_toml(folder.config)
+    resolved = read_config(folder)
     policy = prepared_policy(resolved, Reporter())
     policy.start()
-    model = load_model(folder.model).to(policy.torch_device())
+    towers = load_model(folder.model).to(policy.torch_device())
+    shape = TowerShape(**read_json(folder.model / CONFIG)["query"]["shape"])
+    data = resolved.config.data
     changed = {"pairs": pairs, "bank": bank}
-    data_config = resolved.config.data.model_copy(
-        update={k: str(v) for k, v in changed.items() if v is not None}
-    )
-    data = open_dataset(data_config)
+    other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
+    config = resolved.config.model_copy(update={"data": other})
+    opening = Opening(other, own_pairs=data.pairs)
     try:
-        return Model(resolved.config, data, model, policy)
+        return Model(config, opening, towers, shape, policy)
     except BaseException:
-        data.close()
+        opening.close()
         raise
 
 
 class Model:
-    """Trained towers and the bank they search."""
+    """Trained towers and the bank they search; close it (or use `with`) when done."""
 
     def __init__(
-        self, config: RunConfig, data: Dataset, towers: TwoTower, policy: DevicePolicy
+        self,
+        config: RunConfig,
+        opening: Opening,
+        towers: TwoTower,
+        shape: TowerShape,
+        policy: DevicePolicy,
     ) -> None:
         self.towers, self.config = towers, config
-        self._data, self._policy = data, policy
+        self._opening, self._shape, self._policy = opening, shape, policy
         self._precision = policy.precision(config.device.precision)
-        wanted, given = towers.doc.in_dim, data.bank.shape[1]
+        bank = opening.bank
+        wanted, given = towers.doc.in_dim, bank.bank.shape[1]
         if wanted != given:
             raise BadData(
                 f"The towers were trained on documents of width {wanted}, "
-                f"but the bank {data.bank.uri} has width {given}."
+                f"but the bank {bank.bank.uri} has width {given}."
             )
-        self.documents = Documents(data, towers, policy, given, config.memory.budget_bytes)
+        self.documents = Documents(bank, towers, policy, given, config.memory.budget_bytes)
 
     def encode_queries(
         self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
-        """Vectors of queries (N, D) or (N, L, D)."""
-        parts = []
-        with torch.no_grad():
-            for start in range(0, len(x), _MICRO_BATCH):
-                part = torch.from_numpy(np.array(x[start : start + _MICRO_BATCH], np.float32))
-                some = None
-                if lengths is not None:
-                    some = torch.from_numpy(np.asarray(lengths[start : start + _MICRO_BATCH]))
-                parts.append(
-                    self.towers.encode_queries(self._policy.to_device(part), some).cpu().numpy()
-                )
-        return np.concatenate(parts) if parts else np.empty((0, self.documents.dim), np.float32)
+        """Vectors of queries (N, D) or (N, L, D); `lengths` (N,) where sequences are shorter."""
+        source = GivenRows(np.asarray(x), "queries")
+        if lengths is not None:
+            _check_lengths(np.asarray(lengths), source.shape)
+        return self._encode(Queries(source, None, lengths), "the array given")
 
     def encode_documents(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """Vectors of documents (N, D)."""
-        with torch.no_grad():
+        with torch.no_grad(), self._policy.autocast(self._precision):
             given = torch.from_numpy(np.array(x, np.float32))
             return self.towers.encode_documents(self._policy.to_device(given)).cpu().numpy()
 
-    def search(self, queries: NDArray[Any], k: int = 10) -> Found:
+    def search(
+        self, queries: NDArray[Any], k: int = 10, lengths: NDArray[np.int64] | None = None
+    ) -> Found:
         """The k best documents of raw queries (they are encoded first), exact."""
-        return self._find(self.encode_queries(queries), k)
+        return self._find(self.encode_queries(queries, lengths), k)
 
-    def search_file(self, queries: Path, k: int, out: Path | None = None) -> Found:
+    def search_file(
+        self, queries: Path, k: int = 10, out: Path | None = None, *, overwrite: bool = False
+    ) -> Found:
         """The same for the queries of a file; with `out`, ids and scores are written there."""
-        with open_queries(str(queries), self.config.data, self._data.bank) as opened:
-            wanted, given = self.towers.query.in_dim, opened.queries.dim
-            if wanted != given:
-                raise BadData(
-                    f"The query tower was trained on vectors of width {wanted}, "
-                    f"but the queries of {queries} have width {given}."
-                )
-            found = self._find(self._encode_all(opened.queries), k)
+        if out is not None:
+            check_output(str(out), overwrite=overwrite)
+        with open_queries(str(queries), self.config.data, self._opening.bank.bank) as opened:
+            found = self._find(self._encode(opened.queries, str(queries)), k)
         if out is not None:
             _write(out, found)
         return found
 
-    def _encode_all(self, queries: Queries) -> NDArray[np.float32]:
+    def _encode(self, queries: Queries, said: str) -> NDArray[np.float32]:
+        """The one way from queries to vectors, whoever asks for them."""
+        self._check_fits(queries, said)
         rows = np.arange(len(queries), dtype=np.int64)
+        if not len(rows):
+            return np.empty((0, self.documents.dim), np.float32)
         split = Split(
             name="queries",
             queries=queries,
@@ -130,10 +141,31 @@ class Model:
         )
         return encode_split(self.towers, split, rows, self._policy, self._precision, _MICRO_BATCH)
 
+    def _check_fits(self, queries: Queries, said: str) -> None:
+        wanted = self._shape
+        if queries.dim != wanted.in_dim:
+            raise BadData(
+                f"The query tower was trained on vectors of width {wanted.in_dim}, "
+                f"but the queries of {said} have width {queries.dim}."
+            )
+        if queries.length > wanted.length:
+            trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
+            raise BadData(
+                f"The query tower was trained on {trained}, but the queries of {said} are "
+                f"sequences of {queries.length} steps.",
+                hint="Cut them to the last steps, or train a tower on sequences of that length.",
+            )
+
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
         ids, scores = self._searcher.search(vectors, k)
-        own = self._data.bank_ids
-        return Found(ids=ids if own is None else own[ids], scores=scores)
+        bank = self._opening.bank
+        if bank.bank_ids is not None:
+            return Found(ids=bank.bank_ids[ids], scores=scores, ids_are="the ids of the bank")
+        if bank.bank_rows is None:
+            return Found(ids=ids, scores=scores, ids_are="rows of the bank")
+        return Found(
+            ids=bank.bank_rows[ids], scores=scores, ids_are="rows of Y_train followed by Y_val"
+        )
 
     @cached_property
     def _searcher(self) -> Miner:
@@ -157,11 +189,17 @@ class Model:
         self._opened: OpenRef = open_ref(self.documents.reference(self._scratch))
         return self._opened.source
 
+    @cached_property
+    def _val(self) -> Split:
+        return self._opening.split("val")
+
     def evaluate(self, ks: Sequence[int]) -> dict[str, Any]:
         """Metrics of the validation pairs against the full bank."""
+        queries = self._val.queries
+        self._check_fits(queries, queries.source.uri)
         metrics = evaluate(
             self.towers,
-            self._data.val,
+            self._val,
             self.documents,
             self._policy,
             self._precision,
@@ -170,9 +208,9 @@ class Model:
         )
         return {
             "metrics": metrics,
-            "queries": len(self._data.val),
+            "queries": len(self._val),
             "bank": self.documents.rows,
-            "left_out": self._data.val.left_out,
+            "left_out": self._val.left_out,
         }
 
     def close(self) -> None:
@@ -182,13 +220,27 @@ class Model:
             self._opened.close()
         if "_scratch" in self.__dict__:
             self._temporary.cleanup()
-        self._data.close()
+        self._opening.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> None:
+    longest = shape[1] if len(shape) == 3 else 1
+    if lengths.shape != shape[:1] or lengths.dtype.kind not in "iu":
+        raise BadData(
+            f"The lengths are {lengths.dtype} {lengths.shape}; they must be whole numbers, one "
+            f"for each of the {shape[0]:,} queries."
+        )
+    wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
+    if wrong.size:
+        raise BadData(
+            f"lengths[{wrong[0]}] = {lengths[wrong[0]]}, but a query has 1 to {longest} steps."
+        )
 
 
 def _write(out: Path, found: Found) -> None:

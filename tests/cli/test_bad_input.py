@@ -150,6 +150,12 @@ ROWS = [
     # usage: 2
     usage("unknown command", "trian", "'trian'", "'train'"),
     usage("unknown option", "train --epoch 3", "--epoch", "--epochs"),
+    usage("flag of a later version", "train --safe", "--safe", "not in this version yet"),
+    usage("another one", "train --no-remedies", "--no-remedies", "comes with crash recovery"),
+    usage("key of a later version", "train --set supervise.max_restarts=3",
+          "supervise: comes with crash recovery; not in this version yet"),
+    usage("section of a later version", "train run.toml", "run.toml:1: probe: comes with",
+          change=text("run.toml", "[probe]\nevery = 3\n")),
     usage("misspelt tower", "train --tower gruu", "--tower", "'gru'"),
     usage("misspelt miner", "train --miner hnswlb", "--miner", "'hnswlib'"),
     usage("misspelt device", "train --device cpuu", "--device", "'cpu'"),

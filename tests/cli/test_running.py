@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from ttf import host
+
 if TYPE_CHECKING:
-    from tests.conftest import Invoke
+    from tests.conftest import FakeDistribution, Invoke
 
 D, BANK = 8, 40
 
@@ -100,4 +103,66 @@ def test_a_gate_that_is_not_met_ends_with_seven(place: Path, invoke: Invoke) -> 
     result = invoke(["train", "run.toml", "--out", "r"])
     assert result.code == 7
     assert "recall@1 >= 1.0" in result.err
+    assert "Continue with: ttf resume r" in result.err
     assert "Traceback" not in result.err
+    told = invoke(["train", "run.toml", "--out", "r 2", "--json"])
+    assert told.code == 7
+    document = told.json()
+    assert document["error"]["hint"].endswith("ttf resume 'r 2'")
+    assert document["run_dir"] == "r 2"
+    assert document["summary"]["status"] == "stopped"
+    assert "recall@10" in document["summary"]["metrics_last"]
+
+
+def test_what_a_layer_made_of_another_is_said_once(place: Path, invoke: Invoke) -> None:
+    config = place / "run.toml"
+    config.write_text(config.read_text().replace("name = 'linear'", "name = 'gru'\nhidden = 8"))
+    result = invoke(["train", "run.toml", "--tower", "linear", "--out", "r"])
+    assert result.code == 0, result.err
+    assert result.err.count("the options written for 'gru' are left out") == 1
+    planned = invoke(["train", "run.toml", "--tower", "linear", "--plan"])
+    assert (planned.out + planned.err).count("the options written for 'gru' are left out") == 1
+
+
+OBSERVER = """
+from ttf.hookspecs import hookimpl
+@hookimpl
+def ttf_step(record):
+    raise ValueError("boom")
+"""
+
+
+def test_an_observer_that_fails_does_not_end_the_run(
+    place: Path, invoke: Invoke, fake_plugins: FakeDistribution
+) -> None:
+    fake_plugins.add("ttf-watch", {"observer.watch": "ttf_watch"})
+    fake_plugins.module("ttf_watch", OBSERVER)
+    result = invoke(["train", "run.toml", "--out", "r", "--set", "observers=['watch']"])
+    assert result.code == 0, result.err
+    assert result.err.count("distribution ttf-watch failed in ttf_step (ValueError: boom)") == 1
+
+
+def test_a_run_whose_plugin_is_gone_says_what_to_install(
+    place: Path, invoke: Invoke, fake_plugins: FakeDistribution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_plugins.add("ttf-tower", {"tower.mine": "ttf_mine_tower"}, version="2.1")
+    fake_plugins.module(
+        "ttf_mine_tower",
+        "from ttf.hookspecs import hookimpl\nfrom ttf import host\n"
+        "@hookimpl\ndef ttf_tower(name):\n    return host.load('tower', 'linear')\n",
+    )
+    assert invoke(["train", "run.toml", "--tower", "mine", "--out", "r"]).code == 0
+    (place / "r" / "summary.json").unlink()
+    for name in ("TTF-Tower", ""):
+        monkeypatch.setenv("TTF_DISABLE_PLUGINS", name)
+        host.installed.cache_clear()
+        host.load.cache_clear()
+        for words in (["resume", "r"], ["eval", "r"], ["search", "r", "--queries", "pairs.npz"]):
+            result = invoke([*words, "--json"])
+            assert result.code == 2
+            assert result.json()["error"]["class"] == "PluginUnavailable"
+            assert "Traceback" not in result.err
+            said = "TTF_DISABLE_PLUGINS" if name else 'pip install "ttf-tower==2.1"'
+            assert said in result.err
+        for metadata in fake_plugins.folder.glob("*.dist-info"):
+            shutil.rmtree(metadata)

@@ -74,20 +74,15 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def report_run(summary: Mapping[str, Any], as_json: bool) -> int:
-    """The end of a run: its summary on standard output, what to do next; returns the exit code."""
-    run_dir = summary.get("run_dir")
+def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
+    """The end of a run: its summary on standard output, and what to do next."""
     if as_json:
         emit_json(summary)
     else:
         show(table(list(_summary_rows(summary))))
-    code = int(summary.get("exit_code") or 0)
-    if run_dir is not None and code == 0:
-        next_command(f"ttf eval {quoted(run_dir)}")
-        next_command(f"ttf search {quoted(run_dir)} --queries FILE -k 10")
-    elif run_dir is not None:
-        next_command(f"ttf resume {quoted(run_dir)}")
-    return code
+    run_dir = quoted(summary["run_dir"])
+    next_command(f"ttf eval {run_dir}")
+    next_command(f"ttf search {run_dir} --queries FILE -k 10")
 
 
 def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

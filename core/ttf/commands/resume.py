@@ -20,11 +20,11 @@ The run keeps its configuration. To change something, start a new one from it:
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @json_option
-def command(run_dir: Path, as_json: bool) -> int:
+def command(run_dir: Path, as_json: bool) -> None:
     """Continue a run where it stopped, from its newest intact checkpoint.
 
     On the cpu device the weights end bitwise equal to those of a run that was never stopped.
     """
     from ttf import api
 
-    return report_run(api.resume_run(run_dir, json=as_json), as_json)
+    report_run(api.resume_run(run_dir, json=as_json), as_json)

@@ -17,6 +17,7 @@ from ttf.commands._common import (
     say,
     show,
 )
+from ttf.commands._data_common import overwrite_option
 
 if TYPE_CHECKING:
     from ttf.inference import Found
@@ -47,23 +48,33 @@ The file of queries has an array `vectors`, or any X_* (or seq_* of the run's co
     metavar="FILE.npz",
     help="Write `ids` (Q, K) int64 and `scores` (Q, K) float32. [default: a table]",
 )
+@overwrite_option
 @json_option
-def command(run_dir: Path, queries: Path, k: int, out: Path | None, as_json: bool) -> None:
+def command(
+    run_dir: Path, queries: Path, k: int, out: Path | None, overwrite: bool, as_json: bool
+) -> None:
     """Ids and scores of the best documents, exact, best first.
 
-    The table has tab-separated columns: query (row of the file), rank (from 1), id, score.
+    The table has tab-separated columns: query (row of the file), rank (from 1), id, score. Ids are
+    the bank's own `ids` where it has them, else rows of the bank; a run without a bank has rows of
+    Y_train followed by Y_val. With --json "ids_are" says which.
     """
     from ttf import api
+    from ttf.data.writing import check_output
 
+    if out is not None:
+        check_output(str(out), overwrite=overwrite)
     with api.load(run_dir) as model:
-        found = model.search_file(queries, k, out)
+        found = model.search_file(queries, k, out, overwrite=overwrite)
+    say(f"Ids are {found.ids_are}.")
     if out is not None:
         say(f"Wrote ids and scores of {len(found.ids)} queries to {out}.")
         if as_json:
-            emit_json({"out": out, "queries": len(found.ids), "k": found.ids.shape[1]})
+            queried, width = found.ids.shape
+            emit_json({"out": out, "queries": queried, "k": width, "ids_are": found.ids_are})
         next_command(f"ttf data inspect {quoted(out)}")
     elif as_json:
-        emit_json({"ids": found.ids, "scores": found.scores})
+        emit_json(found)
     else:
         _print_table(found)
         next_command(f"ttf search {quoted(run_dir)} --queries {quoted(queries)} --out found.npz")

@@ -16,7 +16,6 @@ from ttf.commands._common import (
     plugin_name,
     quoted,
     report_run,
-    say,
     set_option,
     show,
 )
@@ -37,6 +36,11 @@ class NumberOrAuto(click.ParamType[Any]):
             return int(value)
         except ValueError:
             self.fail(f"{value!r} is neither a whole number nor 'auto'.", param, ctx)
+
+
+def _not_yet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        raise ConfigError(f"{param.opts[0]} comes with crash recovery; not in this version yet.")
 
 
 _EPILOG = """\b
@@ -140,9 +144,12 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 @click.option(
     "--plan",
     is_flag=True,
-    help="Print what would happen, with predicted memory and time, and stop.",
+    help="Print what would happen, with predicted memory and time, and stop; no run folder is "
+    "made. Without data, the demo set is made once in the cache.",
 )
 @json_option
+@click.option("--safe", is_flag=True, hidden=True, expose_value=False, callback=_not_yet)
+@click.option("--no-remedies", is_flag=True, hidden=True, expose_value=False, callback=_not_yet)
 def command(
     run_toml: Path | None,
     out: Path | None,
@@ -151,7 +158,7 @@ def command(
     plan: bool,
     as_json: bool,
     **flags: Any,
-) -> int:
+) -> None:
     """Train towers on your pairs; without data, on a built-in demo set.
 
     Prints the summary on standard output and writes everything to the run's folder.
@@ -159,14 +166,12 @@ def command(
     given = {f"--{name.replace('_', '-')}": v for name, v in flags.items() if v is not None}
     if resume is not None:
         _refuse_beside_resume(run_toml, out, sets, plan, given)
-        return _resume(resume, as_json)
+        _resume(resume, as_json)
+        return
+    from ttf import api
     from ttf.config.resolve import resolve
 
     resolved = resolve(run_toml, sets, given)
-    for note in resolved.notes:
-        say(f"note: {note}")
-    from ttf import api
-
     if plan:
         predicted = api.plan_resolved(resolved)
         if as_json:
@@ -174,14 +179,14 @@ def command(
         else:
             show(predicted.text())
         next_command(_again(run_toml, out, sets, given))
-        return 0
-    return report_run(api.train_resolved(resolved, out, json=as_json), as_json)
+    else:
+        report_run(api.train_resolved(resolved, out, json=as_json), as_json)
 
 
-def _resume(run_dir: Path, as_json: bool) -> int:
+def _resume(run_dir: Path, as_json: bool) -> None:
     from ttf import api
 
-    return report_run(api.resume_run(run_dir, json=as_json), as_json)
+    report_run(api.resume_run(run_dir, json=as_json), as_json)
 
 
 def _refuse_beside_resume(

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from ttf.data.stores import create_store, is_local, storage_for
-from ttf.errors import Stopped, StorageError, storage_error
+from ttf.errors import ConfigError, Stopped, StorageError, storage_error
 
 if TYPE_CHECKING:
     from ttf.contracts import DType, StoreWriter
@@ -44,7 +44,7 @@ def writing(uri: str, storage: str = "auto", *, needed_bytes: int = 0) -> Iterat
     process is told to end (SIGTERM: then Stopped is raised in the block)."""
     if is_local(uri):
         make_room(Path(uri).absolute().parent, needed_bytes)
-    with _sigterm_raised(f"Stopped by SIGTERM; nothing was written to {uri}."):
+    with sigterm_raised(f"Stopped by SIGTERM; nothing was written to {uri}."):
         writer = create_store(uri, storage)
         try:
             yield writer
@@ -55,7 +55,7 @@ def writing(uri: str, storage: str = "auto", *, needed_bytes: int = 0) -> Iterat
 
 
 @contextmanager
-def _sigterm_raised(message: str) -> Iterator[None]:
+def sigterm_raised(message: str) -> Iterator[None]:
     """Turns the first SIGTERM into an exception, so that cleaning up runs; more do not disturb it.
 
     Only in the main thread, and only where nobody handles the signal already.
