@@ -36,15 +36,23 @@ class Order:
         others each time."""
         epoch, batch = divmod(step, self.steps_per_epoch)
         start = batch * self.samples_per_step
-        positions = np.arange(start, start + self.samples_per_step, dtype=np.int64)
-        return _permutation(self.size, self.seed, epoch, self.fingerprint)(positions)
+        return self._rows_of(epoch, start, start + self.samples_per_step)
 
     def rows_between(self, start: int, stop: int) -> NDArray[np.int64]:
         """The distinct rows that steps start..stop visit, sorted: what a mining round covers."""
         visited = np.zeros(self.size, dtype=np.bool_)
-        for step in range(start, stop):
-            visited[self.rows(step)] = True
+        length = self.steps_per_epoch
+        for epoch in range(start // length, -(-stop // length)):
+            first = max(start - epoch * length, 0) * self.samples_per_step
+            last = min(stop - epoch * length, length) * self.samples_per_step
+            visited[self._rows_of(epoch, first, last)] = True
+            if visited.all():
+                break
         return np.flatnonzero(visited).astype(np.int64)
+
+    def _rows_of(self, epoch: int, start: int, stop: int) -> NDArray[np.int64]:
+        positions = np.arange(start, stop, dtype=np.int64)
+        return _permutation(self.size, self.seed, epoch, self.fingerprint)(positions)
 
 
 @lru_cache(maxsize=4)
