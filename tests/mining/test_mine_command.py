@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from tests.conftest import Invoke, RunTtf
 
+from ttf.data.synth import write_synth
 from ttf.data.vectors import unit_rows
 from ttf.errors import MinerDied
+from ttf.fsio import read_json
 
 BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
 QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)
@@ -60,7 +65,7 @@ def test_dot_products_take_vectors_as_they_are(files: Path, invoke: Invoke) -> N
 def test_an_approximate_miner_tells_its_recall_and_reuses_its_index(
     files: Path, run_ttf: RunTtf
 ) -> None:
-    options = ["--json", "--miner", "hnswlib", "--set", "miner.hnswlib.M=8"]
+    options = ["--json", "--overwrite", "--miner", "hnswlib", "--set", "miner.hnswlib.M=8"]
     first, second = (run_ttf(*words(files, *options)).json() for _ in range(2))
     found = np.load(files / "found.npz")["ids"]
     recall = np.mean([len(np.intersect1d(a, b)) / 20 for a, b in zip(found, truth(), strict=True)])
@@ -166,3 +171,144 @@ def test_it_must_be_clear_what_to_mine(argv: list[str], invoke: Invoke) -> None:
     done = invoke(argv)
     assert done.code == 2
     assert "It is not clear what to mine" in done.err
+
+
+@pytest.mark.parametrize(
+    ("out", "code", "text"),
+    [
+        ("x.bin", 2, "no storage plugin reads files with this ending"),
+        ("x.npy", 2, "cannot hold more than one array"),
+        ("x.zarr.zip", 2, "written"),
+        ("s3://bucket/x.zarr", 2, "a local file, not to a URL"),
+        ("queries.npz", 2, "is one of the inputs"),
+        ("./bank.npz", 2, "is one of the inputs"),
+        ("there.npz", 2, "already there"),
+        ("locked/x.npz", 8, "Could not write"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_before_anything_is_mined(
+    files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, out: str, code: int, text: str
+) -> None:
+    from ttf.mining import offline
+
+    monkeypatch.setattr(offline, "mine", lambda *_, **__: pytest.fail("it was mined"))
+    monkeypatch.chdir(files)
+    (files / "there.npz").write_bytes(b"mine")
+    (files / "locked").touch()  # a file where a folder is needed: root, too, cannot write there
+    before = sorted(files.rglob("*"))
+    overwrite = [] if out == "there.npz" else ["--overwrite"]
+    done = invoke([*words(files), "--out", out, *overwrite])
+    assert (done.code, text in done.err) == (code, True), done.err
+    assert "--storage" not in done.err
+    assert sorted(files.rglob("*")) == before
+    assert (files / "there.npz").read_bytes() == b"mine"
+
+
+def test_a_hint_names_only_flags_that_mine_has(files: Path, invoke: Invoke) -> None:
+    (files / "queries.bin").touch()
+    done = invoke([*words(files), "--queries", str(files / "queries.bin")])
+    assert done.code == 2
+    assert "--set data.storage=NAME" in done.err
+    assert "with --storage" not in done.err
+
+
+def test_an_existing_table_is_replaced_only_when_told(files: Path, invoke: Invoke) -> None:
+    for _ in range(2):
+        assert invoke([*words(files), "--overwrite", "--miner", "faiss"]).code == 0
+    assert (np.load(files / "found.npz")["ids"][:, 0] == truth()[:, 0]).all()
+
+
+def test_answers_survive_an_error_met_after_them(
+    files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of three chunks meets a query that cannot be searched."""
+    from ttf.mining import job, offline
+
+    real_run = job.run_job
+    spoilt = QUERIES.copy()
+    spoilt[250] = np.nan
+    np.savez(files / "queries.npz", X_val=spoilt)
+
+    def small_chunks(given: Any, **rest: Any) -> Any:
+        import dataclasses
+
+        return real_run(dataclasses.replace(given, chunk=200), **rest)
+
+    monkeypatch.setattr(job, "run_job", small_chunks)
+    done = invoke(words(files, "--isolation", "none", "--similarity", "dot", "--miner", "faiss"))
+    assert (done.code, "holds NaN" in done.err) == (3, True), done.err
+    kept = read_json(offline.partial_folder(files / "found.npz") / "found" / "progress.json")
+    assert [chunk["queries"] for chunk in kept["chunks"]] == [200]
+
+
+def test_of_several_arrays_of_queries_the_others_are_named_once(
+    files: Path, invoke: Invoke
+) -> None:
+    options = ["--miner", "faiss", "--isolation", "none", "--overwrite"]
+    np.savez(files / "queries.npz", vectors=QUERIES)
+    assert "several arrays" not in invoke(words(files, *options)).err
+    np.savez(files / "queries.npz", X_val=QUERIES, vectors=QUERIES, X_train=QUERIES)
+    done = invoke(words(files, *options))
+    assert "taking vectors (not X_train, X_val)." in done.err
+
+
+def test_a_terminated_command_says_so_and_continues_when_given_again(
+    files: Path, run_ttf: RunTtf
+) -> None:
+    """It is stopped while its worker waits for the index cache, where it says nothing."""
+    import filelock
+    from tests.conftest import wait_until
+
+    argv = words(files, "--miner", "hnswlib", "--json")
+    home = files / "home"
+    done = run_ttf(*argv)
+    assert done.code == 0, done.err
+    (files / "found.npz").unlink()
+    (lock,) = (
+        (home / "cache").rglob("*.lock") if (home / "cache").exists() else home.rglob("*.lock")
+    )
+    with filelock.FileLock(lock):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ttf", *argv],
+            env=os.environ | {"TTF_HOME": str(home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        partial = files / "found.npz.partial"
+        wait_until(lambda: (partial / "found" / "progress.json").exists(), 60)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert "Stopped by SIGTERM; the same command continues." in err
+    assert run_ttf(*argv).code == 0
+    assert not partial.exists()
+
+
+def test_a_run_is_mined_for_its_training_queries(tmp_path: Path, run_ttf: RunTtf) -> None:
+    """As `ttf search` finds them: the same tower, the same bank."""
+    import ttf
+
+    made = write_synth(tmp_path, pairs=90, val=40, seq_len=4, dim=16, bank=120, seed=2)
+    run = tmp_path / "run"
+    trained = run_ttf(
+        "train", "--pairs", made["pairs"], "--bank", made["bank"], "--out", run,
+        "--threads", "1", "--set", "train.steps=3", "--set", "train.batch_size=16",
+    )  # fmt: skip
+    assert trained.code == 0, trained.err
+    out = tmp_path / "candidates.npz"
+    refused = run_ttf("mine", run, "--out", made["pairs"], "--overwrite")
+    assert (refused.code, "is one of the inputs" in refused.err) == (2, True), refused.err
+    mined = run_ttf("mine", run, "--out", out, "-k", "7", "--threads", "1", "--json")
+    assert mined.code == 0, mined.err
+    assert (mined.json()["queries"], mined.json()["bank"], mined.json()["k"]) == (90, 120, 7)
+    with ttf.load(run) as model:
+        encoded = model.encode_queries(np.load(made["pairs"])["X_train"])
+    scores = unit_rows(np.asarray(encoded)) @ unit_rows(np.load(made["bank"])["vectors"]).T
+    expected = np.sort(scores, axis=1)[:, ::-1][:, :7]
+    found = np.load(out)
+    np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        np.take_along_axis(scores, found["ids"], axis=1), expected, atol=1e-5
+    )
+    assert sorted(p.name for p in tmp_path.glob("*candidates*")) == ["candidates.npz"]

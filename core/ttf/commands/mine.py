@@ -22,11 +22,21 @@ from ttf.commands._common import (
     show,
     table,
 )
+from ttf.commands._data_common import overwrite_option
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
     from ttf.mining.offline import Inputs, Mined
     from ttf.reporting import Reporter
+
+
+class _Local(click.Path):
+    """A path of this machine: a URL would lose a slash on its way to a Path."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if "://" in str(value):
+            self.fail(f"{value}: a table is written to a local file, not to a URL.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @click.command(
@@ -51,7 +61,9 @@ it is given again."""
     help="Who searches; auto: by a cost model. [default: auto]",
 )
 @click.option("-k", "k", type=POSITIVE, metavar="K", help="Candidates per query. [default: 200]")
-@click.option("--out", type=PATH, required=True, metavar="FILE", help="The table to write.")
+@click.option(
+    "--out", type=_Local(path_type=Path), required=True, metavar="FILE", help="The table to write."
+)
 @click.option(
     "--memory-budget",
     metavar="SIZE",
@@ -70,6 +82,7 @@ it is given again."""
     metavar="cosine|dot",
     help="With --queries; a run has its own. [default: cosine]",
 )
+@overwrite_option
 @set_option
 @json_option
 def command(
@@ -78,6 +91,7 @@ def command(
     bank: Path | None,
     out: Path,
     similarity: str | None,
+    overwrite: bool,
     sets: tuple[str, ...],
     as_json: bool,
     **flags: Any,
@@ -92,15 +106,19 @@ def command(
     config = resolve(None, sets, given).config
     from ttf import api
     from ttf.config.resolve import Resolved
+    from ttf.data.writing import sigterm_raised
     from ttf.mining.offline import mine
+    from ttf.mining.table_file import check_table
     from ttf.reporting import make_reporter
 
+    check_table(out, [path for path in (queries, bank) if path], overwrite=overwrite)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(sigterm_raised("Stopped by SIGTERM; the same command continues."))
         reporter = stack.enter_context(make_reporter(json=as_json))
         policy = api.prepared_policy(Resolved(config=config, origins={}), reporter)
         unit = (similarity or config.loss.similarity) == "cosine"
         inputs = _inputs(stack, run_dir, queries, bank, unit, config.data.storage, out, reporter)
-        mined = mine(inputs, out, config, policy.threads, reporter)
+        mined = mine(inputs, out, config, policy.threads, reporter, overwrite=overwrite)
     if as_json:
         emit_json(mined)
     else:

@@ -1,7 +1,7 @@
 """`ttf mine`: a candidate table for the queries of a file or of a finished run.
 
 Everything unfinished lies in `<out>.partial/`; the same command continues there. The result
-appears at `out` when it is whole.
+appears at `out` when it is whole; whether it can is looked at before anything is mined.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from ttf.cache import cache_dir
 from ttf.config.schema import RunConfig
 from ttf.contracts import MinerContext
 from ttf.data.refs import VectorRef
-from ttf.data.stores import create_store, open_store
+from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.fsio import TEMP_PREFIX, read_json, sha256_file, write_json
 from ttf.keyed import Permutation, key
 from ttf.mining.choose import AUTO, checked_options, choose_miner, deadlines
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport, mine_with_fallback
+from ttf.mining.journal import PROGRESS
+from ttf.mining.table_file import check_table, refuse_inputs, storage_of, write_table
 
 if TYPE_CHECKING:
-    from ttf.contracts import DType, VectorSource
+    from ttf.contracts import Store, VectorSource
     from ttf.reporting import Reporter
 
 _SAMPLE = 256
 _BLOCK_ROWS = 4096
+_FOUND = "found"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +76,19 @@ class Inputs:
     blocks: Callable[[], Iterator[NDArray[np.float32]]]
 
 
+def _open(path: Path, storage: str) -> Store:
+    hint = "Rename the file, or name its storage plugin: --set data.storage=NAME."
+    return open_store(str(path), storage_of(path, storage, hint))
+
+
 @contextlib.contextmanager
 def file_inputs(
     queries: Path, bank: Path, *, unit: bool, storage: str, say: Callable[[str], None]
 ) -> Iterator[Inputs]:
     """Ready-made query vectors: `vectors`, or an X_* of two dimensions."""
     with (
-        contextlib.closing(open_store(str(queries), storage)) as query_store,
-        contextlib.closing(open_store(str(bank), storage)) as bank_store,
+        contextlib.closing(_open(queries, storage)) as query_store,
+        contextlib.closing(_open(bank, storage)) as bank_store,
     ):
         source = _query_source(query_store.source, list(query_store.names()), queries, say)
         documents = bank_store.source("vectors")
@@ -115,6 +123,7 @@ def run_inputs(run_dir: Path, bank: Path | None, out: Path) -> Iterator[Inputs]:
     config = load_run_toml(folder.config).config.data
     if bank is not None:
         config = config.model_copy(update={"bank": str(bank)})
+    refuse_inputs(out, [Path(p) for p in (config.pairs, config.bank, config.context) if p])
     with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
         queries = data.train.queries
 
@@ -135,15 +144,24 @@ def run_inputs(run_dir: Path, bank: Path | None, out: Path) -> Iterator[Inputs]:
         )
 
 
-def mine(inputs: Inputs, out: Path, config: RunConfig, threads: int, reporter: Reporter) -> Mined:
+def mine(
+    inputs: Inputs,
+    out: Path,
+    config: RunConfig,
+    threads: int,
+    reporter: Reporter,
+    *,
+    overwrite: bool = False,
+) -> Mined:
     """Mines, continuing an interrupted attempt at the same `out`, and writes `out`."""
     started = time.monotonic()
+    check_table(out, [], overwrite=overwrite)
     with _partial(out) as folder:
         queries = _queries_file(folder, inputs, reporter)
         job = _job(inputs, queries, folder, config, threads, reporter)
         report = _run(job, inputs, config, reporter)
         recall, exact = _recall(report, job, inputs, config, reporter, folder)
-        _write(out, report)
+        write_table(out, report)
         shutil.rmtree(folder, ignore_errors=True)
     return Mined(
         out=str(out),
@@ -185,12 +203,20 @@ def _partial(out: Path) -> Iterator[Path]:
     try:
         yield folder
     except (ConfigError, BadData):
-        # The same command would fail again: there is nothing worth continuing.
-        shutil.rmtree(folder, ignore_errors=True)
+        # The same command would fail again; answers, though, are never thrown away.
+        if not _has_answers(folder):
+            shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
         lock.release()
         Path(lock.lock_file).unlink(missing_ok=True)
+
+
+def _has_answers(folder: Path) -> bool:
+    try:
+        return bool(read_json(folder / _FOUND / PROGRESS)["chunks"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 @contextlib.contextmanager
@@ -209,7 +235,7 @@ def _query_source(
     source: Callable[[str], VectorSource], names: list[str], path: Path, say: Callable[[str], None]
 ) -> VectorSource:
     found = [n for n in ("vectors", *sorted(names)) if n in names]
-    found = [n for n in found if n == "vectors" or n.startswith("X_")]
+    found = [n for n in dict.fromkeys(found) if n == "vectors" or n.startswith("X_")]
     if not found:
         raise ArrayMissing(
             f"{path} has neither `vectors` nor any X_*; it has: {', '.join(names) or 'nothing'}.",
@@ -300,7 +326,7 @@ def _job(
             deterministic=miner.deterministic,
             budget_bytes=config.memory.budget_bytes,
         ),
-        out=str(folder / "found"),
+        out=str(folder / _FOUND),
         cache=str(cache_dir()),
     )
 
@@ -346,22 +372,3 @@ def _recall(
     found = np.load(report.ids_path, mmap_mode="r")[rows]
     hits = sum(len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True))
     return hits / truth.size, False
-
-
-def _write(out: Path, report: MiningReport) -> None:
-    """Block by block, so that a table larger than memory can be written."""
-    writer = create_store(str(out))
-    try:
-        tables: tuple[tuple[str, str, DType], ...] = (
-            ("ids", report.ids_path, "int64"),
-            ("scores", report.scores_path, "float32"),
-        )
-        for name, path, dtype in tables:
-            found = np.load(path, mmap_mode="r", allow_pickle=False)
-            array = writer.array(name, found.shape, dtype)
-            for start in range(0, len(found), _BLOCK_ROWS):
-                array.append(np.asarray(found[start : start + _BLOCK_ROWS]))
-        writer.commit()
-    except BaseException:
-        writer.abort()
-        raise

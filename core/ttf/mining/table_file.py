@@ -1,0 +1,63 @@
+"""The table that `ttf mine` writes: whether it can be written, and writing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ttf.data.stores import create_store, storage_for
+from ttf.data.writing import array_bytes, check_output, make_room, writing
+from ttf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ttf.contracts import DType
+    from ttf.mining.job import MiningReport
+
+_BLOCK_ROWS: Final = 4096
+_ARRAYS: Final[tuple[tuple[str, DType], ...]] = (("ids", "int64"), ("scores", "float32"))
+
+
+def check_table(out: Path, inputs: Sequence[Path], *, overwrite: bool) -> None:
+    """ConfigError or StorageError where `out` could not be written, or is an input, or is there.
+
+    Begins the table and gives it up, so that mining does not end at what could be known before.
+    """
+    refuse_inputs(out, inputs)
+    storage_of(out, "auto", "Name it like candidates.npz or candidates.zarr.")
+    check_output(str(out), overwrite=overwrite)
+    make_room(out.absolute().parent, 0)
+    writer = create_store(str(out))
+    try:
+        for name, dtype in _ARRAYS:
+            writer.array(name, (0, 1), dtype)
+    finally:
+        writer.abort()
+
+
+def refuse_inputs(out: Path, inputs: Sequence[Path]) -> None:
+    """ConfigError where the table would take the place of what it is made from."""
+    if out.resolve() in {path.resolve() for path in inputs}:
+        raise ConfigError(f"{out} is one of the inputs.", hint="Name another --out.")
+
+
+def storage_of(path: Path, storage: str, hint: str) -> str:
+    """The storage plugin of a file; ConfigError with a hint that `ttf mine` can follow."""
+    try:
+        return storage_for(str(path), storage)
+    except ConfigError as error:
+        raise ConfigError(str(error), hint=hint) from error
+
+
+def write_table(out: Path, report: MiningReport) -> None:
+    """Block by block, so that a table larger than memory can be written."""
+    paths = {"ids": report.ids_path, "scores": report.scores_path}
+    tables = [(name, dtype, np.load(paths[name], mmap_mode="r")) for name, dtype in _ARRAYS]
+    needed = sum(array_bytes(found.shape, dtype) for _, dtype, found in tables)
+    with writing(str(out), needed_bytes=needed) as writer:
+        for name, dtype, found in tables:
+            array = writer.array(name, found.shape, dtype)
+            for start in range(0, len(found), _BLOCK_ROWS):
+                array.append(np.asarray(found[start : start + _BLOCK_ROWS]))
