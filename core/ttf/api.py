@@ -115,6 +115,7 @@ def mine(
     queries: Path | str | None = None,
     bank: Path | str | None = None,
     similarity: Literal["cosine", "dot"] = "cosine",
+    overwrite: bool = False,
     progress: bool = False,
     **overrides: Any,
 ) -> Mined:
@@ -147,7 +148,9 @@ def mine(
                 Path(queries), other, unit=unit, storage=storage, say=reporter.note
             )
             inputs = stack.enter_context(opened)
-        return offline.mine(inputs, target, resolved.config, policy.threads, reporter)
+        return offline.mine(
+            inputs, target, resolved.config, policy.threads, reporter, overwrite=overwrite
+        )
 
 
 def train_resolved(resolved: Resolved, out: Path | None, *, json: bool) -> dict[str, Any]:
@@ -179,8 +182,10 @@ def read_config(folder: RunFolder, *, to_train: bool = False) -> Resolved:
     from ttf.fsio import read_json
 
     resolved = load_run_toml(folder.config)
-    manifest = read_json(folder.manifest) if folder.manifest.is_file() else {}
-    recorded = manifest.get("numeric", {}).get("plugins", {})
+    recorded: Mapping[str, str] = {}
+    # Only for the message: a manifest that is gone or damaged is the business of whoever needs it.
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        recorded = read_json(folder.manifest)["numeric"]["plugins"]
     for kind, name in _plugins_of(resolved.config, to_train=to_train):
         host.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
     return resolved

@@ -99,12 +99,12 @@ class Model:
         """Vectors of queries (N, D) or (N, L, D); `lengths` (N,) where sequences are shorter."""
         source = GivenRows(np.asarray(x), "queries")
         if lengths is not None:
-            _check_lengths(np.asarray(lengths), source.shape)
-        return self._encode(Queries(source, None, lengths), "the array given")
+            lengths = _checked_lengths(np.asarray(lengths), source.shape)
+        return self.encode_rows(Queries(source, None, lengths))
 
     def encode_documents(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """Vectors of documents (N, D)."""
-        with torch.no_grad(), self._policy.autocast(self._precision):
+        """Vectors of documents (N, D), as those of the bank are made."""
+        with torch.no_grad():
             given = torch.from_numpy(np.array(x, np.float32))
             return self.towers.encode_documents(self._policy.to_device(given)).cpu().numpy()
 
@@ -121,28 +121,34 @@ class Model:
         if out is not None:
             check_output(str(out), overwrite=overwrite)
         with open_queries(str(queries), self.config.data, self._opening.bank.bank) as opened:
-            found = self._find(self._encode(opened.queries, str(queries)), k)
+            found = self._find(self.encode_rows(opened.queries), k)
         if out is not None:
             _write(out, found)
         return found
 
-    def _encode(self, queries: Queries, said: str) -> NDArray[np.float32]:
-        """The one way from queries to vectors, whoever asks for them."""
-        self._check_fits(queries, said)
-        rows = np.arange(len(queries), dtype=np.int64)
+    def encode_rows(
+        self, queries: Queries, rows: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """The one way from queries to vectors, whoever asks; problems name the file and the row.
+
+        `rows` None: all of them.
+        """
+        self._check_fits(queries)
+        keep = np.arange(len(queries), dtype=np.int64)
+        rows = keep if rows is None else rows
         if not len(rows):
             return np.empty((0, self.documents.dim), np.float32)
         split = Split(
             name="queries",
             queries=queries,
-            positives=np.full((len(rows), 1), -1, dtype=np.int64),
-            keep=rows,
+            positives=np.full((len(keep), 1), -1, dtype=np.int64),
+            keep=keep,
             left_out=0,
         )
         return encode_split(self.towers, split, rows, self._policy, self._precision, _MICRO_BATCH)
 
-    def _check_fits(self, queries: Queries, said: str) -> None:
-        wanted = self._shape
+    def _check_fits(self, queries: Queries) -> None:
+        wanted, said = self._shape, queries.source.uri
         if queries.dim != wanted.in_dim:
             raise BadData(
                 f"The query tower was trained on vectors of width {wanted.in_dim}, "
@@ -196,7 +202,7 @@ class Model:
     def evaluate(self, ks: Sequence[int]) -> dict[str, Any]:
         """Metrics of the validation pairs against the full bank."""
         queries = self._val.queries
-        self._check_fits(queries, queries.source.uri)
+        self._check_fits(queries)
         metrics = evaluate(
             self.towers,
             self._val,
@@ -229,7 +235,7 @@ class Model:
         self.close()
 
 
-def _check_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> None:
+def _checked_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
     longest = shape[1] if len(shape) == 3 else 1
     if lengths.shape != shape[:1] or lengths.dtype.kind not in "iu":
         raise BadData(
@@ -241,6 +247,7 @@ def _check_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> None:
         raise BadData(
             f"lengths[{wrong[0]}] = {lengths[wrong[0]]}, but a query has 1 to {longest} steps."
         )
+    return lengths.astype(np.int64)
 
 
 def _write(out: Path, found: Found) -> None:

@@ -89,7 +89,7 @@ class Trainer:
         self.folder, self.decided, self.specs, self.data = folder, decided, specs, data
         self.policy, self.parts, self.reporter, self.stop = policy, parts, reporter, stop
         self.config = decided.config
-        self.hooks = host.observers(self.config.observers)
+        self.hooks = host.observers(self.config.observers, reporter.note)
         self._saved_at = self._synced_at = time.monotonic()
         self._saved_step = -1
         self.tables = TableMaker(

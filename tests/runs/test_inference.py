@@ -256,3 +256,15 @@ def test_python_resumes_plans_evaluates_and_mines_as_the_commands_do(
         assert np.array_equal(first["ids"], second["ids"])
     with pytest.raises(ttf.ConfigError, match="not clear what to mine"):
         ttf.mine(out="c.npz")
+
+
+def test_rows_of_a_file_are_encoded_as_the_whole_file_is(place: Path) -> None:
+    from ttf.config.schema import DataConfig
+    from ttf.data.opening import open_dataset
+
+    files = DataConfig(pairs=str(place / "pairs.npz"), bank=str(place / "bank.npz"))
+    with ttf.load("with-bank") as model, open_dataset(files) as data:
+        some = model.encode_rows(data.train.queries, np.array([5, 3]))
+        np.testing.assert_allclose(some, model.encode_queries(X_TRAIN[[5, 3]]), atol=1e-7)
+        whole = model.encode_rows(data.train.queries)
+        np.testing.assert_allclose(some, whole[[5, 3]], atol=1e-6)

@@ -30,7 +30,7 @@ class GivenRows:
                 f"Row {wrong[0]} of the {name} given is not finite (NaN or infinite; "
                 f"{wrong.size:,} of {len(array):,} rows)."
             )
-        self.name, self.uri = name, "memory"
+        self.name, self.uri = name, "the array given"
         self.shape: tuple[int, ...] = self._array.shape
         self.dtype: DType = "float32"
 
