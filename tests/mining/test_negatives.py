@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -212,3 +213,12 @@ def test_an_empty_table_yields_nothing() -> None:
     ids, _ = draw(table, np.array([3]), np.array([[-1]]), NegativesConfig(), 2, key=0)
     assert (ids == -1).all()
     assert yield_report(table, np.empty((0, 1), np.int64), NegativesConfig()).with_survivor == 0
+
+
+@pytest.mark.parametrize(("largest", "margin"), [(-math.inf, None), (math.inf, 0.9999)])
+def test_a_margin_is_suggested_only_where_one_would_do(
+    largest: float, margin: float | None
+) -> None:
+    from ttf.mining.negatives import _margin_reaching
+
+    assert _margin_reaching(np.array([largest, largest]), 0.5) == margin

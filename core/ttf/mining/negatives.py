@@ -187,7 +187,9 @@ def _margin_reaching(largest_Q: NDArray[np.float64], share: float) -> float | No
     needed = math.ceil(share * len(largest_Q))
     if not 0 < needed <= len(largest_Q):
         return None
-    edge = float(np.sort(largest_Q)[-needed])
+    edge = min(float(np.sort(largest_Q)[-needed]), 1.0)
+    if edge == -math.inf:
+        return None
     # Strictly below the edge, on a grid that prints with four digits.
     margin = min(math.floor((edge - 1e-9) * 1e4) / 1e4, 0.9999)
     return margin if margin >= 0 else None
