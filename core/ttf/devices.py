@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ttf import host
-from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
+from ttf.errors import PluginBroken, PluginUnavailable
 
 if TYPE_CHECKING:
     from ttf.contracts import DeviceFactory, DevicePolicy

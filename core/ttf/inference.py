@@ -25,7 +25,7 @@ from ttf.data.stores import create_store
 from ttf.data.writing import check_output
 from ttf.documents import Documents
 from ttf.errors import BadData
-from ttf.evaluate import encode_split, evaluate
+from ttf.evaluation import encode_split, evaluate
 from ttf.fsio import read_json
 from ttf.model import CONFIG, TwoTower, load_model
 from ttf.options import NoOptions

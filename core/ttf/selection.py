@@ -30,13 +30,14 @@ class Selection:
         self.last, self.last_step = dict(record.metrics), record.step
         if record.step == 0:
             self.initial = dict(record.metrics)
-        metric = self.config.metric
-        if not self.best or record.metrics[metric] > self.best[metric]:
-            self.best, self.best_step, self.without_gain = dict(record.metrics), record.step, 0
+        now, best = record.metrics[self.config.metric], self.best.get(self.config.metric)
+        gained = best is None or now > best
+        self.without_gain = 0 if gained else self.without_gain + 1
+        # Weights that were trained beat those that were not, where they are as good.
+        if gained or (now == best and self.best_step == 0):
+            self.best, self.best_step = dict(record.metrics), record.step
             if self.config.keep_best:
                 self.weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
-        else:
-            self.without_gain += 1
 
     @property
     def patience_used_up(self) -> bool:
@@ -46,6 +47,11 @@ class Selection:
     def final(self) -> dict[str, float]:
         """Metrics of the weights that the run ends with."""
         return self.best if self.config.keep_best else self.last
+
+    @property
+    def final_step(self) -> int:
+        """The step whose weights the run ends with."""
+        return self.best_step if self.config.keep_best else self.last_step
 
     def to_json(self) -> dict[str, Any]:
         return {

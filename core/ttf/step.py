@@ -23,7 +23,7 @@ from ttf.data.dataset import Dataset, Split
 from ttf.data.loader import MicroBatch, StepHead
 from ttf.documents import Documents
 from ttf.errors import NumericFailure
-from ttf.evaluate import raise_if_inputs_not_finite
+from ttf.evaluation import raise_if_inputs_not_finite
 from ttf.gradcache import cached_step
 from ttf.keyed import key
 from ttf.loss import info_nce

@@ -36,6 +36,8 @@ def summarize(ending: Ending, step: int, decided: Decided, state: RunState) -> d
         "metrics_initial": selection.initial,
         "metrics_last": selection.last,
         "best_step": selection.best_step,
+        "kept_step": selection.final_step if ending.status == "finished" else None,
+        "chosen_by": config.evaluate.metric,
         "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,

@@ -23,7 +23,7 @@ from ttf.contracts import DevicePolicy, MinerContext
 from ttf.data.dataset import Dataset
 from ttf.deciding import Decided
 from ttf.documents import Documents
-from ttf.evaluate import encode_split, positive_scores
+from ttf.evaluation import encode_split, positive_scores
 from ttf.mining.candidates import MANIFEST, CandidateTable
 from ttf.mining.choose import deadlines
 from ttf.mining.index_cache import write_note

@@ -21,7 +21,7 @@ from ttf.data.loader import DrawNegatives, Loader, StepHead, head_of
 from ttf.data.opening import open_dataset
 from ttf.deciding import Decided, Specs, decide, specify
 from ttf.errors import DataChanged, GateNotMet, Stopped, TtfError
-from ttf.evaluate import check_gates, evaluate
+from ttf.evaluation import check_gates, evaluate
 from ttf.fsio import read_json, write_atomically, write_json
 from ttf.memory import MemorySampler
 from ttf.mining.candidates import CandidateTable

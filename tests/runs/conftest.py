@@ -24,7 +24,7 @@ def small_sets(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping
             dim=16,
             bank=300,
             seed=3,
-            container=container,  # type: ignore[arg-type]
+            container=container,
         )
         sets[container] = {"pairs": str(paths["pairs"]), "bank": str(paths["bank"])}
     return sets

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ttf.config.schema import Gate
 from ttf.contracts import EvalRecord
 from ttf.errors import GateNotMet
-from ttf.evaluate import check_gates, metrics_from_ranks
+from ttf.evaluation import check_gates, metrics_from_ranks
 from ttf.ranks import TIE, ranks_in_blocks
 
 

@@ -20,6 +20,13 @@ class Reporter:
         """Fires once, when the memory sampler runs; the callable costs nothing and may be asked
         for the memory held now at every update."""
 
+    def chosen_by(self, metric: str) -> None:
+        """Fires once, before the first evaluation: what the best weights are chosen by."""
+
+    def resumed(self, step: int, initial: Mapping[str, float]) -> None:
+        """Fires once where a run is continued: the step it goes on from, and the metrics before
+        its training, which later evaluations are compared with."""
+
     def stage(self, name: str, total: int | None) -> None:
         """Fires when a phase with a beginning and an end starts ("open data", "mine", "train",
         "evaluate"), and ends the one before; `total` is what `advance` counts to, if known."""
@@ -38,8 +45,12 @@ class Reporter:
     def evaluated(self, record: EvalRecord) -> None:
         """Fires after every evaluation, the one before training included."""
 
+    def stopping(self, why: str) -> None:
+        """Fires when the run was asked to stop and is about to save, with the signal's name."""
+
     def finished(self, summary: Mapping[str, Any]) -> None:
-        """Fires once, after summary.json is written, however the run ended."""
+        """Fires once, after summary.json is written, for a run that went to its end; `run_dir`
+        stands in the summary as well. The caller shows the summary; this ends the display."""
 
     def close(self) -> None:
         """Fires when nothing more will be reported, also after an exception; may fire twice."""

@@ -20,10 +20,12 @@ def make_reporter(
 ) -> Reporter:
     """A live display on a terminal, plain lines elsewhere or with NO_PROGRESS or TERM=dumb.
 
-    `json`: the summary goes to standard output as a document, so that `finished` shows none.
-    Progress goes to standard error in any case.
+    `json`: the run's folder stands in the document on standard output, so that `finished` says
+    nothing but notes. Progress goes to standard error in any case.
     """
     out = stream if stream is not None else sys.stderr
+    if out is None:  # closed before the process began, as by 2>&-
+        return Reporter()
     env = os.environ if environ is None else environ
     if not out.isatty() or env.get("NO_PROGRESS") or env.get("TERM", "") in ("", "dumb"):
         return PlainReporter(out, summary=not json)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ttf.reporting import text as _text
 from ttf.reporting._base import Reporter
 from ttf.reporting._state import TRAIN, Progress
-from ttf.reporting._summary import summary_rows
+from ttf.reporting._stream import lasting
+from ttf.reporting._summary import last_lines, last_notes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 DRAW_EVERY_S = 0.2
 CLEAR = "\r\x1b[K"
 LONGEST_BAR = 24
-SHORTEST_BAR = 4
+SHORTEST_BAR = 6
 LABEL = 26
+EVALUATED = 10
 
 
 class ConsoleReporter(Reporter):
@@ -37,7 +39,7 @@ class ConsoleReporter(Reporter):
         clock: Callable[[], float] = time.monotonic,
         width: Callable[[], int] | None = None,
     ) -> None:
-        self._out = stream
+        self._out = lasting(stream)
         self._colour = colour
         self._progress = Progress(clock)
         self._show_summary = summary
@@ -51,6 +53,13 @@ class ConsoleReporter(Reporter):
 
     def watch_memory(self, held_bytes: Callable[[], int]) -> None:
         self._progress.held_bytes = held_bytes
+
+    def chosen_by(self, metric: str) -> None:
+        self._progress.metric = metric
+
+    def resumed(self, step: int, initial: Mapping[str, float]) -> None:
+        self._progress.resumed(step, initial)
+        self._say_line(f"resumed at step {step:,}", "")
 
     def stage(self, name: str, total: int | None) -> None:
         self._end_stage()
@@ -80,27 +89,17 @@ class ConsoleReporter(Reporter):
         self._print(Padding(grid, (0, 0, 0, 2), expand=False))
 
     def evaluated(self, record: EvalRecord) -> None:
-        from rich import box
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
-
-        head, rows = self._progress.evaluation(record)
-        simple = box.SIMPLE_HEAD if self._full != "=" else None
-        table = Table(box=simple, pad_edge=False, show_edge=False)
-        for position, title in enumerate(head):
-            right = 0 < position < 3
-            table.add_column(title, justify="right" if right else "left", no_wrap=True)
-        for row in rows:
-            last = row[-1] if len(row) == 4 else ""
-            style = "green" if last.startswith("+") else "red" if last.startswith("-") else "dim"
-            cells = [Text(cell) for cell in row]
-            if len(row) == 4:
-                cells[-1].stylize(style)
-            table.add_row(*cells)
+        """One line; the whole table is for the end."""
         if self._progress.stage.startswith("eval"):
-            self._end_stage()
-        self._print(Padding(table, (1, 0, 1, 2), expand=False))
+            self._clear()
+            self._progress.stage = ""
+        label = "before" if record.step == 0 else f"step {record.step:,}"
+        room = self._width() - 1 - len(f"  {label:<{EVALUATED}}  ")
+        self._say_line(f"{label:<{EVALUATED}}", "  " + self._progress.headline(record, room))
+
+    def stopping(self, why: str) -> None:
+        self._end_stage()
+        self._say_line(f"stopping ({why})", ": saving a checkpoint ...")
 
     def finished(self, summary: Mapping[str, Any]) -> None:
         from rich.padding import Padding
@@ -108,13 +107,14 @@ class ConsoleReporter(Reporter):
         from rich.text import Text
 
         self._end_stage()
-        if not self._show_summary:
+        for note in last_notes(summary):
+            self.note(note)
+        rows = last_lines(summary) if self._show_summary else []
+        if not rows:
             return
-        good = summary.get("status") == "finished"
         grid = Table.grid(padding=(0, 2))
-        for position, (label, value) in enumerate(summary_rows(summary)):
-            style = ("bold green" if good else "bold yellow") if position == 0 else "dim"
-            grid.add_row(Text(label, style=style), Text(value))
+        for label, value in rows:
+            grid.add_row(Text(label, style="bold"), Text(value, overflow="fold"))
         self._print(Padding(grid, (1, 0, 1, 2), expand=False))
 
     def close(self) -> None:
@@ -136,9 +136,10 @@ class ConsoleReporter(Reporter):
         used = len(label) + len(counter)
         if used > room:
             return (label + counter)[:room]
+        bar_room = 1 + SHORTEST_BAR if self._progress.total else 0
         tail = ""
         for part in self._progress.parts():
-            if used + len(tail) + 2 + len(part) > room:
+            if used + bar_room + len(tail) + 2 + len(part) > room:
                 break
             tail += "  " + part
         bar = self._bar(room - used - len(tail) - 1)
@@ -173,6 +174,13 @@ class ConsoleReporter(Reporter):
         label = self._paint("1", f"  {self._progress.stage:<{LABEL}}")
         self._out.write(f"{label} {self._paint('2', f'{took:>8}{count}')}\n")
         self._progress.stage = ""
+
+    def _say_line(self, strong: str, rest: str) -> None:
+        self._clear()
+        self._out.write(f"  {self._paint('1', strong)}{rest}\n")
+        self._out.flush()
+        if self._progress.stage:
+            self._draw()
 
     def _print(self, *what: Any) -> None:
         self._clear()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ttf.reporting import text as _text
 from ttf.reporting._base import Reporter
 from ttf.reporting._state import TRAIN, Progress
-from ttf.reporting._summary import summary_rows
+from ttf.reporting._stream import lasting
+from ttf.reporting._summary import last_lines, last_notes
 
 if TYPE_CHECKING:
     from ttf.contracts import EvalRecord, StepRecord
@@ -27,13 +28,20 @@ class PlainReporter(Reporter):
         summary: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._out = stream
+        self._out = lasting(stream)
         self._progress = Progress(clock)
         self._show_summary = summary
         self._next_line = 0.0
 
     def watch_memory(self, held_bytes: Callable[[], int]) -> None:
         self._progress.held_bytes = held_bytes
+
+    def chosen_by(self, metric: str) -> None:
+        self._progress.metric = metric
+
+    def resumed(self, step: int, initial: Mapping[str, float]) -> None:
+        self._progress.resumed(step, initial)
+        self._say(f"resumed at step {step:,}")
 
     def stage(self, name: str, total: int | None) -> None:
         self._end_stage()
@@ -48,9 +56,8 @@ class PlainReporter(Reporter):
     def step(self, record: StepRecord, total_steps: int) -> None:
         if self._progress.stage != TRAIN:
             self.stage(TRAIN, total_steps)
-        first = self._progress.record is None
         self._progress.stepped(record, total_steps)
-        if first:
+        if self._progress.steps_here == 1:
             self._next_line = 0.0
         self._maybe_line()
 
@@ -58,18 +65,22 @@ class PlainReporter(Reporter):
         self._say(f"note: {text}")
 
     def evaluated(self, record: EvalRecord) -> None:
-        head, rows = self._progress.evaluation(record)
-        if len(head) == 2:
-            shown = [f"{name} {value}" for name, value in rows]
-        else:
-            shown = [f"{name} {old} -> {now}" for name, old, now, _ in rows]
+        if self._progress.stage.startswith("eval"):
+            self._progress.stage = ""  # the line below says how long it took
+        shown = self._progress.all_metrics(record)
         took = _text.duration(record.seconds)
         self._say(f"evaluated at step {record.step:,} ({took}): {', '.join(shown)}")
 
+    def stopping(self, why: str) -> None:
+        self._end_stage()
+        self._say(f"stopping ({why}): saving a checkpoint ...")
+
     def finished(self, summary: Mapping[str, Any]) -> None:
         self._end_stage()
+        for note in last_notes(summary):
+            self.note(note)
         if self._show_summary:
-            for label, value in summary_rows(summary):
+            for label, value in last_lines(summary):
                 self._say(f"{label}: {value}")
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ttf.reporting import text as _text
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 TRAIN = "train"
 """The stage that steps belong to; the first step after another stage begins it."""
+RECALL = "recall@"
 SMOOTH = 0.95
 """Share of the old value kept at each step: the loss of about the last 20 steps."""
 
@@ -31,13 +32,25 @@ class Progress:
         self.loss = 0.0
         self.samples_per_s = 0.0
         self.seconds_per_step = 0.0
-        self.first_eval: EvalRecord | None = None
+        self.metric = ""
+        self.first_metrics: Mapping[str, float] | None = None
+        self.steps_here = 0
+        self._last: StepRecord | None = None
+        self._last_step = 0
         self._weight = 0.0
 
     def begin(self, stage: str, total: int | None) -> None:
-        self.stage, self.total, self.done = stage, total, 0
+        """Training goes on where it was; everything else begins at nothing."""
+        training = stage == TRAIN
+        self.stage, self.total = stage, total
+        self.done = self._last_step if training else 0
+        self.record = self._last if training else None
+        self.steps_here = 0
         self.stage_began = self.clock()
-        self.record = None
+
+    def resumed(self, step: int, initial: Mapping[str, float]) -> None:
+        self._last_step = step
+        self.first_metrics = dict(initial) or None
 
     def seconds(self) -> float:
         return self.clock() - self.stage_began
@@ -45,6 +58,8 @@ class Progress:
     def stepped(self, record: StepRecord, total_steps: int) -> None:
         """Averages with less and less weight on the past while there is little of it."""
         self.record, self.done, self.total = record, record.step, total_steps
+        self._last, self._last_step = record, record.step
+        self.steps_here += 1
         self._weight = SMOOTH * self._weight + 1
         share = 1 / self._weight
         self.loss += share * (record.loss - self.loss)
@@ -57,7 +72,7 @@ class Progress:
             return None
         if self.record is not None:
             return (self.total - self.done) * self.seconds_per_step
-        if self.done == 0:
+        if self.done == 0 or self.stage == TRAIN:
             return None
         return (self.total - self.done) * self.seconds() / self.done
 
@@ -70,6 +85,8 @@ class Progress:
                 f"loss {self.loss:.3f}",
                 _text.rate(self.samples_per_s),
             ]
+        elif self.stage == TRAIN:
+            found.append("first step ...")
         left = self.seconds_left()
         if left is not None:
             found.append(f"ETA {_text.clock(left)}")
@@ -85,24 +102,44 @@ class Progress:
         width = len(f"{self.total:,}")
         return f"{self.done:>{width},}/{self.total:,}"
 
-    def evaluation(self, record: EvalRecord) -> tuple[list[str], list[list[str]]]:
-        """Head and rows of a table of this evaluation beside the first one seen."""
-        before = self.first_eval
-        if before is None:
-            self.first_eval = before = record
-        if before is record:
-            head = ["metric", _when(record)]
-            rows = [[name, _text.metric(name, v)] for name, v in record.metrics.items()]
-            return head, rows
-        head = ["metric", _when(before), _when(record), "change"]
-        rows = []
-        for name, now in record.metrics.items():
-            old = before.metrics.get(name)
-            shown = "" if old is None else _text.metric(name, old)
-            moved = "" if old is None else _text.change(old, now)
-            rows.append([name, shown, _text.metric(name, now), moved])
-        return head, rows
+    def all_metrics(self, record: EvalRecord) -> list[str]:
+        """Every metric, the chosen one first, each beside its value before training."""
+        before = self._before(record)
+        names = sorted(record.metrics, key=lambda name: name != self._chosen(record))
+        return [_moved(name, before.get(name), record.metrics[name]) for name in names]
+
+    def headline(self, record: EvalRecord, room: int) -> str:
+        """The chosen metric and the other recalls; with less detail, then less, where there is
+        less room."""
+        before, chosen = self._before(record), self._chosen(record)
+        others = [n for n in record.metrics if n.startswith(RECALL) and n != chosen]
+        family = RECALL if chosen.startswith(RECALL) else ""
+        shown: list[tuple[str, str]] = []
+        for name in others:
+            short = name.removeprefix("recall") if family else name
+            family = RECALL
+            shown.append((name, short))
+        first = _moved(chosen, before.get(chosen), record.metrics[chosen])
+        full = [_moved(short, before.get(n), record.metrics[n]) for n, short in shown]
+        now = [_moved(short, None, record.metrics[n]) for n, short in shown]
+        text = "  ".join([first, *full])
+        if len(text) <= room:
+            return text
+        while now and len("  ".join([first, *now])) > room:
+            now.pop()
+        return "  ".join([first, *now])[:room]
+
+    def _before(self, record: EvalRecord) -> Mapping[str, float]:
+        """Metrics to compare with; the first evaluation has none."""
+        if self.first_metrics is None:
+            self.first_metrics = dict(record.metrics)
+            return {}
+        return self.first_metrics
+
+    def _chosen(self, record: EvalRecord) -> str:
+        return self.metric if self.metric in record.metrics else next(iter(record.metrics))
 
 
-def _when(record: EvalRecord) -> str:
-    return "before" if record.step == 0 else f"step {record.step:,}"
+def _moved(label: str, before: float | None, now: float) -> str:
+    shown = _text.metric(label, now)
+    return f"{label} {shown}" if before is None else f"{label} {_text.metric(label, before)} -> {shown}"

@@ -1,38 +1,47 @@
-"""The last words about a run, from its summary.json."""
+"""The last words about a run, from its summary; its table goes to standard output elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from ttf.reporting import text as _text
 
-
-def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(label, text) pairs; what the summary does not hold is left out."""
-    rows = [(str(summary.get("status", "ended")), _what_was_done(summary))]
-    initial = summary.get("metrics_initial") or {}
-    for name, now in (summary.get("metrics") or {}).items():
-        shown = _text.metric(name, now)
-        if name in initial:
-            old = initial[name]
-            shown = f"{_text.metric(name, old)} -> {shown}  {_text.change(old, now)}"
-        rows.append((name, shown))
-    if summary.get("restarts"):
-        rows.append(("restarts", str(summary["restarts"])))
-    if summary.get("exact") is False:
-        rows.append(("not exact", "; ".join(map(str, summary.get("deviations") or ["unknown"]))))
+def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) pairs: where everything is, and which weights it ends with."""
+    rows: list[tuple[str, str]] = []
+    if summary.get("run_dir"):
+        folder = Path(summary["run_dir"])
+        rows += [("run folder", str(folder)), ("report", str(folder / "report.html"))]
+    if kept := kept_weights(summary):
+        rows.append(("kept", kept))
     return rows
 
 
-def _what_was_done(summary: Mapping[str, Any]) -> str:
-    parts = []
-    if "steps" in summary:
-        parts.append(f"{summary['steps']:,} steps")
-    if "wall_s" in summary:
-        parts.append(f"in {_text.duration(summary['wall_s'])}")
-    if summary.get("samples_per_s"):
-        parts.append(f"{summary['samples_per_s']:,.0f} samples/s")
-    if summary.get("peak_anon_mb"):
-        parts.append(f"peak memory {_text.size(summary['peak_anon_mb'] * 1e6)}")
-    return ", ".join(parts)
+def last_notes(summary: Mapping[str, Any]) -> list[str]:
+    """What must be said aloud at the end, in any case."""
+    found = []
+    if remark := not_improved(summary):
+        found.append(remark)
+    if summary.get("exact") is False:
+        reasons = "; ".join(map(str, summary.get("deviations") or ["unknown"]))
+        found.append(f"the numbers are not bitwise those of an undisturbed run: {reasons}")
+    return found
+
+
+def kept_weights(summary: Mapping[str, Any]) -> str:
+    """'step 6 of 8, the best by recall@10'; '' where a run kept none or did not say."""
+    kept, steps = summary.get("kept_step"), summary.get("steps")
+    if not isinstance(kept, int) or not isinstance(steps, int):
+        return ""
+    if kept == steps:
+        return f"step {kept:,}, the last"
+    return f"step {kept:,} of {steps:,}, the best by {summary.get('chosen_by', 'its metric')}"
+
+
+def not_improved(summary: Mapping[str, Any]) -> str:
+    """A sentence where training steps were taken and the weights of before them are kept."""
+    if summary.get("kept_step") != 0 or not summary.get("steps"):
+        return ""
+    metric = summary.get("chosen_by", "its metric")
+    return f"training did not improve {metric}; the weights are those of before training"
