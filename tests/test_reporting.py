@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import doctest
 import io
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ttf.contracts import EvalRecord, StepRecord
-from ttf.reporting import ConsoleReporter, PlainReporter, Reporter, make_reporter, text
+from ttf.reporting import (
+    ConsoleReporter,
+    PlainReporter,
+    Reporter,
+    _summary,
+    make_reporter,
+    text,
+)
 
 
 class Screen(io.StringIO):
@@ -52,6 +61,7 @@ def evaluation(step: int, recall: float) -> EvalRecord:
 def scripted_run(reporter: Reporter, clock: Clock, steps: int = 40) -> None:
     with reporter:
         reporter.watch_memory(lambda: 612_300_000)
+        reporter.chosen_by("recall@10")
         reporter.stage("open data", None)
         clock.now += 0.3
         reporter.note("3 of 500 pairs name no document: left out")
@@ -68,6 +78,9 @@ def scripted_run(reporter: Reporter, clock: Clock, steps: int = 40) -> None:
         reporter.finished(
             {
                 "status": "finished",
+                "run_dir": "runs/one",
+                "kept_step": steps,
+                "chosen_by": "recall@10",
                 "steps": steps,
                 "wall_s": 112.0,
                 "samples_per_s": 1234.5,
@@ -125,6 +138,7 @@ def test_the_live_line_never_reaches_the_edge(width: int) -> None:
 def test_eighty_columns_hold_all_that_matters() -> None:
     last = [f for f in frames(live(80)) if "train" in f and "loss" in f][-1]
     assert "epoch 3" in last and "mem 612 MB" in last
+    assert last.count("-") >= 6
 
 
 def test_the_line_is_cleared_before_anything_else_is_printed() -> None:
@@ -144,12 +158,139 @@ def test_an_exception_leaves_the_screen_whole() -> None:
     assert screen.getvalue().endswith("\r\x1b[K")
 
 
-def test_an_evaluation_is_an_aligned_table_beside_the_first_one() -> None:
-    shown = [line for line in frames(live(80)) if "recall@10" in line and "->" not in line]
-    assert shown[0].split() == ["recall@10", "0.080"]
-    assert shown[1].split() == ["recall@10", "0.080", "0.320", "+0.240", "(x4.0)"]
-    head = next(line for line in frames(live(80)) if "step 40" in line)
-    assert head.rindex("step 40") + len("step 40") == shown[1].index("0.320") + len("0.320")
+def test_an_evaluation_is_one_line_beside_the_one_before_training() -> None:
+    shown = [" ".join(line.split()) for line in frames(live(80)) if "recall@10" in line]
+    assert shown == ["before recall@10 0.080", "step 40 recall@10 0.080 -> 0.320"]
+
+
+SEVERAL = {"recall@1": 0.1, "recall@10": 0.2, "recall@100": 0.3, "recall@500": 0.4, "mrr@10": 0.15}
+
+
+def headline(width: int, metric: str = "recall@10") -> str:
+    screen = Screen()
+    reporter = ConsoleReporter(screen, colour=False, clock=Clock(), width=lambda: width)
+    reporter.chosen_by(metric)
+    reporter.resumed(5, dict.fromkeys(SEVERAL, 0.05))
+    reporter.evaluated(EvalRecord(step=1120, epoch=0, metrics=SEVERAL, seconds=1.0))
+    return frames(screen.getvalue())[-2]
+
+
+def test_the_line_of_an_evaluation_has_the_chosen_metric_first_and_the_other_recalls() -> None:
+    assert headline(120).split("  ")[1:] == [
+        "step 1,120",
+        "recall@10 0.050 -> 0.200",
+        "@1 0.050 -> 0.100",
+        "@100 0.050 -> 0.300",
+        "@500 0.050 -> 0.400",
+    ]
+    assert "mrr@10 0.050 -> 0.150  recall@1 0.050 -> 0.100  @10 " in headline(140, "mrr@10")
+
+
+def test_where_there_is_less_room_it_says_less() -> None:
+    assert headline(80).endswith("recall@10 0.050 -> 0.200  @1 0.100  @100 0.300  @500 0.400")
+    assert headline(50).endswith("recall@10 0.050 -> 0.200  @1 0.100")
+    assert all(len(headline(width)) < width for width in (20, 30, 50, 80))
+
+
+@pytest.mark.parametrize("kind", [ConsoleReporter, PlainReporter])
+def test_after_a_restart_the_comparison_is_still_with_before_training(
+    kind: type[ConsoleReporter | PlainReporter],
+) -> None:
+    screen = Screen()
+    reporter = kind(screen, clock=Clock())
+    reporter.resumed(40, {"recall@10": 0.08})
+    reporter.evaluated(evaluation(50, 0.32))
+    assert "resumed at step 40" in screen.getvalue()
+    assert "recall@10 0.080 -> 0.320" in screen.getvalue()
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["live", "plain"])
+def test_a_reader_who_left_does_not_end_the_run(live: bool) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", buffering=1) as stream:
+        reporter: Reporter = ConsoleReporter(stream) if live else PlainReporter(stream)
+        clock = Clock()
+        reporter.stage("open data", None)
+        os.close(reading)
+        scripted_run(reporter, clock)
+        scripted_run(reporter, clock)
+        with pytest.raises(BrokenPipeError):
+            stream.close()  # what its buffer still held
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["live", "plain"])
+def test_a_closed_stream_or_a_full_disk_does_not_end_the_run(live: bool) -> None:
+    closed, full = io.StringIO(), Path("/dev/full").open("w")  # noqa: SIM115
+    closed.close()
+    for stream in (closed, full):
+        scripted_run(ConsoleReporter(stream) if live else PlainReporter(stream), Clock())
+    with pytest.raises(OSError, match="No space"):
+        full.close()
+
+
+def test_a_process_whose_standard_error_lost_its_reader_ends_well() -> None:
+    code = (
+        "import sys\n"
+        "from ttf.reporting import make_reporter\n"
+        "with make_reporter(False) as reporter:\n"
+        "    for step in range(1000):\n"
+        "        reporter.note(str(step))\n"
+        "sys.stderr.write('more')\n"
+        "print('done')\n"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=writing, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stdout) == (0, b"done\n")
+
+
+def test_without_a_standard_error_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert type(make_reporter(False)) is Reporter
+
+
+@pytest.mark.parametrize("kind", [ConsoleReporter, PlainReporter])
+def test_weights_of_before_training_are_not_passed_off_as_trained(
+    kind: type[ConsoleReporter | PlainReporter],
+) -> None:
+    screen = Screen()
+    summary = {"steps": 40, "kept_step": 0, "chosen_by": "recall@10", "run_dir": "runs/one"}
+    kind(screen, clock=Clock(), summary=False).finished(summary)
+    said = " ".join(CODES.sub("", screen.getvalue()).split())
+    assert "training did not improve recall@10" in said
+    assert "the weights are those of before training" in said
+
+
+def test_the_last_words_name_the_folder_the_report_and_the_weights() -> None:
+    for said in (plain(), CODES.sub("", live(80))):
+        assert re.search(r"run folder:? +runs/one\n", said)
+        assert re.search(r"report:? +runs/one/report\.html\n", said)
+        assert re.search(r"kept:? +step 40, the last\n", said)
+    rows = dict(_summary.last_lines({"steps": 9, "kept_step": 6, "chosen_by": "mrr@10"}))
+    assert rows["kept"] == "step 6 of 9, the best by mrr@10"
+
+
+def test_a_stop_is_acknowledged_before_the_checkpoint_is_written() -> None:
+    screen = Screen()
+    reporter = PlainReporter(screen, clock=Clock())
+    reporter.stage("train", 10)
+    reporter.stopping("SIGINT")
+    assert screen.getvalue().endswith("stopping (SIGINT): saving a checkpoint ...\n")
+
+
+def test_the_train_line_says_something_from_its_first_moment() -> None:
+    screen, clock = Screen(), Clock()
+    reporter = ConsoleReporter(screen, colour=False, clock=clock, width=lambda: 80)
+    reporter.watch_memory(lambda: 387_000_000)
+    reporter.stage("train", 1000)
+    assert re.search(r"train -+     0/1,000  first step \.\.\.  mem", screen.getvalue())
+    reporter.step(record(250), 1000)
+    reporter.stage("evaluate", 10)
+    reporter.stage("train", 1000)
+    assert "250/1,000  epoch 0  loss 2.000" in frames(screen.getvalue())[-1]
 
 
 def test_without_colour_there_are_no_colours() -> None:
@@ -169,13 +310,11 @@ def test_plain_lines_come_every_ten_seconds_and_at_every_event() -> None:
     assert "note: 3 of 500 pairs name no document: left out" in lines
     assert "evaluated at step 40 (1.5 s): recall@10 0.080 -> 0.320" in lines
     assert "open data took 300 ms" in lines
-    assert any(line.startswith("finished: 40 steps, in 1:52") for line in lines)
 
 
 def test_stages_are_closed_with_their_duration() -> None:
     closed = [" ".join(line.split()) for line in frames(live(80))]
     assert "open data 300 ms" in closed
-    assert "evaluate 1.0 s 10" in closed
     assert "train 20.0 s 40" in closed
 
 
@@ -227,11 +366,11 @@ def test_no_color_is_honoured() -> None:
     assert not re.search(r"\x1b\[[0-9;]*m", screen.getvalue())
 
 
-def test_as_json_the_summary_is_left_to_standard_output() -> None:
+def test_as_json_the_folder_is_left_to_standard_output() -> None:
     screen = Screen(tty=False)
     scripted_run(make_reporter(True, stream=screen, environ={}), Clock())
     assert "evaluated at step 40" in screen.getvalue()
-    assert "finished:" not in screen.getvalue()
+    assert "runs/one" not in screen.getvalue()
 
 
 def test_an_ascii_terminal_gets_ascii() -> None:

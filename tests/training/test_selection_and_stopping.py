@@ -51,6 +51,14 @@ def test_the_configured_metric_decides() -> None:
     assert selection.best_step == 1
 
 
+def test_trained_weights_win_a_tie_with_untrained_ones_only() -> None:
+    selection = Selection(config=EvaluateConfig(patience=2))
+    said = evaluated(selection, [0.4, 0.4, 0.4])
+    assert (selection.best_step, selection.without_gain, said[-1]) == (1, 2, True)
+    assert selection.weights["weight"].item() == 1
+    assert selection.final_step == 1
+
+
 def test_patience_counts_evaluations_without_gain() -> None:
     selection = Selection(config=EvaluateConfig(patience=2))
     said = evaluated(selection, [0.1, 0.2, 0.2, 0.3, 0.1, 0.3])
@@ -61,6 +69,7 @@ def test_without_keeping_the_best_the_last_counts_and_nothing_is_copied() -> Non
     selection = Selection(config=EvaluateConfig(keep_best=False))
     evaluated(selection, [0.4, 0.2])
     assert selection.weights == {}
+    assert selection.final_step == 1
     assert selection.final["recall@10"] == 0.2
 
 

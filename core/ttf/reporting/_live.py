@@ -102,20 +102,11 @@ class ConsoleReporter(Reporter):
         self._say_line(f"stopping ({why})", ": saving a checkpoint ...")
 
     def finished(self, summary: Mapping[str, Any]) -> None:
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
-
         self._end_stage()
         for note in last_notes(summary):
             self.note(note)
-        rows = last_lines(summary) if self._show_summary else []
-        if not rows:
-            return
-        grid = Table.grid(padding=(0, 2))
-        for label, value in rows:
-            grid.add_row(Text(label, style="bold"), Text(value, overflow="fold"))
-        self._print(Padding(grid, (1, 0, 1, 2), expand=False))
+        for label, value in last_lines(summary) if self._show_summary else []:
+            self._say_line(f"{label:<{EVALUATED}}", f"  {value}")
 
     def close(self) -> None:
         self._clear()

@@ -142,4 +142,8 @@ class Progress:
 
 def _moved(label: str, before: float | None, now: float) -> str:
     shown = _text.metric(label, now)
-    return f"{label} {shown}" if before is None else f"{label} {_text.metric(label, before)} -> {shown}"
+    return (
+        f"{label} {shown}"
+        if before is None
+        else f"{label} {_text.metric(label, before)} -> {shown}"
+    )
