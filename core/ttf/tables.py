@@ -103,7 +103,7 @@ class TableMaker:
 
     def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
         began = time.perf_counter()
-        self._reporter.stage("encode queries to mine for", len(rows))
+        self._reporter.stage("encode queries", len(rows))
         out = np.lib.format.open_memmap(
             path, mode="w+", dtype=np.float32, shape=(len(rows), self._documents.dim)
         )

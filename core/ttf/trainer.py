@@ -145,6 +145,7 @@ class Trainer:
             loop.train(self.loop, self)
             ending = Ending(status="finished", exit_code=0, weights_sha256=self._finish())
         except StopAsked as asked:
+            self.reporter.stopping(str(asked))
             self._save()
             stopped = self._stopped(asked)
             ending = Ending(status="stopped", exit_code=stopped.exit_code, problem=str(stopped))
@@ -161,7 +162,7 @@ class Trainer:
             raise
         finally:
             summary = self._end(ending)
-        self.reporter.finished(summary)
+        self.reporter.finished({**summary, "run_dir": str(self.folder.path)})
         return summary
 
     def _end(self, ending: Ending) -> dict[str, Any]:
@@ -181,6 +182,7 @@ class Trainer:
         """metrics.jsonl and memory.jsonl; closed by `run`."""
         self.metrics = MetricsLog(self.folder.metrics, resumed_from)
         self.sampler = MemorySampler(os.getpid(), self.folder.memory, step=lambda: self.loop.step)
+        self.reporter.chosen_by(self.config.evaluate.metric)
         self.reporter.watch_memory(lambda: self.sampler.held_bytes)
 
     def _start(self) -> None:
@@ -225,7 +227,7 @@ class Trainer:
                 step, self.data.train, self.decided.order, self.parts.documents.read, draw
             )
 
-        self.reporter.stage("train", None)
+        self.reporter.stage("train", self.loop.total_steps)
         return Loader(make_head, self.data.train, self.decided.plan.micro_batch, start, stop)
 
     def _evaluation_due(self, step: int) -> bool:
@@ -331,6 +333,7 @@ class Trainer:
         self.state.restore(snapshot)
         self.tables.miner = self.state.totals.miner or self.tables.miner
         self.loop.step = self._saved_step = snapshot.step
+        self.reporter.resumed(snapshot.step, self.selection.initial)
         self._note_differences(before["numeric"])
         return snapshot.step
 
