@@ -132,6 +132,18 @@ def test_verify_finds_a_flipped_bit(tmp_path: Path) -> None:
     assert found["ok"] is False and "checksum" in found["problems"][0]
 
 
+@pytest.mark.parametrize("where", [">/dev/full", ">&-"], ids=["full", "closed"])
+@pytest.mark.parametrize("form", ["", "--json"], ids=["text", "json"])
+def test_a_result_that_cannot_be_written_is_a_storage_failure(
+    where: str, form: str, tmp_path: Path
+) -> None:
+    path = pairs_file(tmp_path / "pairs.npz")
+    line = f'"{sys.executable}" -m ttf data inspect "{path}" {form} {where}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 8, done.stderr
+    assert "tandard output" in done.stderr and "Traceback" not in done.stderr
+
+
 # -- convert
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -26,7 +27,35 @@ def say(text: str = "") -> None:
 
 def show(text: str = "") -> None:
     """A line of the result, on standard output."""
-    click.echo(text, color=color())
+    _out(text)
+
+
+def _out(text: str) -> None:
+    from ttf.errors import StorageError
+
+    hint = "Send standard output to a place that takes it."
+    if sys.stdout is None:
+        raise StorageError("Standard output is closed: the result went nowhere.", hint=hint)
+    try:
+        click.echo(text, color=color())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _give_up_stdout()
+        raise StorageError(
+            f"The result could not be written to standard output: {error.strerror}.", hint=hint
+        ) from error
+
+
+def _give_up_stdout() -> None:
+    """What is said about the failure, and Python's own flush at exit, must not fail there again."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, sys.stdout.fileno())
+    finally:
+        os.close(null)
 
 
 def next_command(text: str) -> None:
@@ -45,7 +74,7 @@ def emit_json(document: Any) -> None:
     """The one JSON document of a command, on standard output."""
     import json
 
-    click.echo(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+    _out(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def plain(value: Any) -> Any:
