@@ -228,6 +228,13 @@ def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
         built(BANK, budget_bytes=200_000)
 
 
+def test_a_closed_miner_says_that_it_is_closed(kind: Kind, built: Built) -> None:
+    miner = built(BANK[:500])
+    miner.close()
+    with pytest.raises(ConfigError, match="it was not built, or it is closed"):
+        miner.search(QUERIES[:2], 3)
+
+
 def test_a_row_that_is_not_finite_is_named(kind: Kind, tmp_path: Path) -> None:
     bank = BANK[:500].copy()
     bank[321, 5] = np.inf

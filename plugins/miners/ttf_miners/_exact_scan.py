@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ttf.contracts import MinerContext, VectorSource
-from ttf_miners._rows import read_float32
+from ttf_miners._rows import read_float32, ready
 
 # One fixed shape for every product, short tiles and blocks padded with zeros: rounding, and with
 # it the order of near ties, then depends neither on the budget nor on what else is searched for.
@@ -41,16 +41,16 @@ class ExactMiner:
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        assert self._source is not None, "build first"
-        k = min(k, self._source.shape[0])
+        source = ready(self._source)
+        k = min(k, source.shape[0])
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
-        step = queries_per_pass(self._source.shape[1], k, self._context.budget_bytes)
+        step = queries_per_pass(source.shape[1], k, self._context.budget_bytes)
         with _fast_float32():
             for start in range(0, len(queries), step):
                 part = slice(start, start + step)
                 scan = _Pass(queries[part], k)
-                scan.run(self._source, self._context.threads)
+                scan.run(source, self._context.threads)
                 scan.collect(ids[part], scores[part])
         return ids, scores
 

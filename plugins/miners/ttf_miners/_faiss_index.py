@@ -19,7 +19,7 @@ from ttf.contracts import MinerContext, VectorSource
 from ttf.errors import ArtifactDamaged, StorageError
 from ttf.fsio import fsync_file, sha256_file
 from ttf.keyed import Permutation, key
-from ttf_miners._rows import blocks, gather_float32, require_room, scan
+from ttf_miners._rows import blocks, gather_float32, ready, require_room, scan
 from ttf_miners.faiss_miner import (
     KMEANS_ROUNDS,
     TRAIN_ROWS_PER_LIST,
@@ -53,15 +53,15 @@ class _FaissIndex:
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        assert self._source is not None, "build or load first"
+        source = ready(self._source)
         faiss.omp_set_num_threads(self._context.threads)
-        k = min(k, self._source.shape[0])
+        k = min(k, source.shape[0])
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
         for start in range(0, len(queries), _QUERY_TILE):
             here = slice(start, start + _QUERY_TILE)
             tile = np.ascontiguousarray(queries[here], dtype=np.float32)
-            ids[here], scores[here] = self._complete(self._source, tile, k)
+            ids[here], scores[here] = self._complete(source, tile, k)
         return ids, scores
 
     def save(self, path: Path) -> None:

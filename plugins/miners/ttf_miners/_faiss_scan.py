@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext, VectorSource
-from ttf_miners._rows import blocks, scan
+from ttf_miners._rows import blocks, ready, scan
 
 # faiss breaks ties as they come; asking for a few more shows whether one was cut off at the end.
 _SPARE = 8
@@ -28,15 +28,15 @@ class FlatScan:
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        assert self._source is not None, "build first"
+        source = ready(self._source)
         faiss.omp_set_num_threads(self._context.threads)
-        k = min(k, self._source.shape[0])
+        k = min(k, source.shape[0])
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
         for start in range(0, len(queries), _QUERY_TILE):
             here = slice(start, start + _QUERY_TILE)
             tile = np.ascontiguousarray(queries[here])
-            ids[here], scores[here] = self._tile(self._source, tile, k)
+            ids[here], scores[here] = self._tile(source, tile, k)
         return ids, scores
 
     def save(self, path: Path) -> None:

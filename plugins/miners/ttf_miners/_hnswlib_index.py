@@ -18,7 +18,7 @@ from ttf.contracts import MinerContext, VectorSource
 from ttf.errors import ArtifactDamaged, MinerFailed, StorageError
 from ttf.fsio import fsync_file
 from ttf.keyed import key
-from ttf_miners._rows import blocks, require_room, scan
+from ttf_miners._rows import blocks, ready, require_room, scan
 from ttf_miners.hnswlib_miner import HnswlibOptions, index_bytes
 
 FILE: Final = "index.hnswlib"
@@ -54,8 +54,8 @@ class HnswlibMiner:
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        assert self._source is not None, "build or load first"
-        k = min(k, self._source.shape[0])
+        source = ready(self._source)
+        k = min(k, source.shape[0])
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
         for start in range(0, len(queries), _QUERY_TILE):

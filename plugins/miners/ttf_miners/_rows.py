@@ -15,6 +15,16 @@ _SCAN_ROWS = 4096
 _SCAN_QUERIES = 256
 
 
+def ready(source: VectorSource | None) -> VectorSource:
+    """The bank of a miner; ConfigError before `build` or `load`, and after `close`."""
+    if source is None:
+        raise ConfigError(
+            "This miner has no bank to search: it was not built, or it is closed.",
+            hint="Call build or load before search, and search before close.",
+        )
+    return source
+
+
 def read_float32(
     source: VectorSource, start: int, stop: int, out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
