@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -127,7 +128,8 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
     what = "; ".join(tried) if tried else "the folder holds none"
     raise NoCheckpoint(
         f"No intact checkpoint in {folder}: {what}.",
-        hint="Start the run anew: ttf train --out ANOTHER_DIR",
+        hint="Start the run anew: "
+        f"ttf train {shlex.quote(str(folder.parent / 'run.toml'))} --out ANOTHER_DIR",
     )
 
 

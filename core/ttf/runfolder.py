@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, TextIO
@@ -60,13 +61,22 @@ class RunFolder:
                 folder.close()
                 raise ConfigError(
                     f"{path} already holds a run.",
-                    hint=f"Continue it with: ttf resume {path}, or choose another --out.",
+                    hint=folder._continue_hint(),
                 )
             for name in FOLDERS:
                 (path / name).mkdir(exist_ok=True)
         except OSError as error:
             raise storage_error(error, str(path or "runs")) from error
         return folder
+
+    def _continue_hint(self) -> str:
+        """What works: a run that failed before its first checkpoint cannot be resumed."""
+        if next(self.checkpoints.glob("step-*"), None) is None and not self.summary.is_file():
+            again = f"ttf train {shlex.quote(str(self.config))} --out ANOTHER_DIR"
+            return f"It has no checkpoint to continue from; start it anew with: {again}"
+        return (
+            f"Continue it with: ttf resume {shlex.quote(str(self.path))}, or choose another --out."
+        )
 
     def abandon(self) -> None:
         """Removes what `new` made, where no run began in it: bad input leaves no folder behind.

@@ -328,3 +328,13 @@ def test_weights_to_start_from_must_fit(data: Dataset, tmp_path: Path) -> None:
         start_from(same.model, weights)
     with pytest.raises(DataMissing, match="no such file"):
         start_from(same.model, tmp_path / "nowhere")
+
+
+def test_without_a_checkpoint_the_run_can_be_started_anew_from_its_own_file(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "my run" / "checkpoints"
+    folder.mkdir(parents=True)
+    with pytest.raises(NoCheckpoint, match="the folder holds none") as caught:
+        checkpoint.load_newest(folder, silent)
+    assert f"ttf train '{tmp_path / 'my run' / 'run.toml'}' --out" in caught.value.hint
