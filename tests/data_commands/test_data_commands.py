@@ -183,6 +183,31 @@ def test_convert_reads_what_cannot_be_mapped(save: Any, tmp_path: Path) -> None:
     out.close()
 
 
+def test_vectors_of_whole_numbers_become_the_type_that_was_asked_for(tmp_path: Path) -> None:
+    whole = np.arange(120, dtype=np.int64).reshape(30, 4)
+    path = pairs_file(tmp_path / "in.npz", X_train=whole, Y_train=whole.astype(np.int32))
+    document("convert", path, tmp_path / "same.npz")
+    assert np.load(tmp_path / "same.npz")["X_train"].dtype == np.int64
+    done = document("convert", path, tmp_path / "out.npz", "--dtype", "f32")
+    types = {a["name"]: a["dtype"] for a in done["arrays"]}
+    assert (types["X_train"], types["Y_train"], types["pos_train"]) == (
+        "float32",
+        "float32",
+        "int64",
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["X_train"], whole)
+
+
+def test_an_ending_that_nothing_writes_names_the_flag_that_helps(tmp_path: Path) -> None:
+    path = pairs_file(tmp_path / "in.npz")
+    with pytest.raises(ConfigError, match="no storage plugin writes files") as caught:
+        document("convert", path, tmp_path / "p.foo")
+    assert "--to-storage" in caught.value.hint
+    result = ttf_data("convert", path, tmp_path / "p.foo", "--to-storage", "npz")
+    assert f"ttf data inspect {tmp_path / 'p.foo'} --storage npz" in result.stderr
+    assert document("inspect", tmp_path / "p.foo", "--storage", "npz")["arrays"]
+
+
 def test_convert_refuses_pickles_and_leaves_no_output(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "in.npz", vectors=ROWS, extra=np.array([{}]))
     with pytest.raises(BadData, match="'extra' holds pickled Python objects"):
@@ -295,7 +320,7 @@ def test_single_vectors_are_turned_so_that_only_a_learned_map_finds_them(tmp_pat
 
 
 def test_synth_asks_for_room_first_and_for_sensible_sizes(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="GB free"):
+    with pytest.raises(StorageError, match=r"GB free, 768000\.0 GB are needed"):
         _made(tmp_path / "huge", pairs=10**12)
     with pytest.raises(ConfigError, match="bank is 1, the least is 2"):
         _made(tmp_path, bank=1)

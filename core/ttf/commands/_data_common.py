@@ -67,12 +67,7 @@ def progress_lines(what: str) -> Progress:
 
 
 def size_text(count: int) -> str:
-    """Bytes as a person reads them.
+    """Bytes as a person reads them."""
+    from ttf.data.writing import size_text as text
 
-    >>> size_text(3_200_000)
-    '3.2 MB'
-    """
-    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
+    return text(count)

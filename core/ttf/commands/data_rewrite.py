@@ -39,7 +39,7 @@ Examples:
     "--dtype",
     type=DTYPE,
     metavar="f32|f16|bf16",
-    help="Of the vectors; whole numbers stay as they are. [default: as it is]",
+    help="Of the vectors (vectors, X_*, Y_*, whatever is floating point). [default: as it is]",
 )
 @click.option("--array", "arrays", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 @storage_option
@@ -88,7 +88,8 @@ def convert_command(
             show(f"{array['name']}  {'x'.join(map(str, array['shape']))}  {array['dtype']}")
     for name in done.left_out:
         say(f"Left out {name!r}: a single value, not rows.")
-    next_command(f"ttf data inspect {quoted(target)}")
+    named = "" if to_storage == "auto" else f" --storage {to_storage}"
+    next_command(f"ttf data inspect {quoted(target)}{named}")
 
 
 @click.command(

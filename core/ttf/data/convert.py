@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttf.data.stores import open_store
-from ttf.data.streams import Rows, converted, stream_rows
+from ttf.data.streams import Rows, as_float32, converted, stream_rows
 from ttf.data.vectors import FLOATS
 from ttf.data.writing import array_bytes, writing
 from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion
@@ -71,7 +71,11 @@ def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _as_wanted(rows: Rows, dtype: DType | None, uri: str, name: str) -> Rows:
-    return rows if dtype is None else converted(rows, dtype, f"{uri}: the array {name!r}")
+    if dtype is None:
+        return rows
+    vectors = name == "vectors" or name.startswith(("X_", "Y_"))
+    rows = as_float32(rows) if vectors else rows
+    return converted(rows, dtype, f"{uri}: the array {name!r}")
 
 
 def _write(target: str, storage: str, planned: dict[str, Rows], progress: Progress | None) -> None:

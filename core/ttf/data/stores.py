@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ttf import host
 from ttf.errors import ConfigError, DataMissing, PluginBroken
@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from ttf.contracts import StorageFactory, Store, StoreWriter
 
 
-def storage_for(uri: str, storage: str = "auto") -> str:
-    """The name of the storage plugin for a uri; ConfigError where none or several claim it."""
+_OUTPUT_HINT: Final = (
+    "Name the output with a known ending, e.g. .npz; ttf data convert also has --to-storage NAME."
+)
+
+
+def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str:
+    """The name of the storage plugin for a uri; ConfigError where none or several claim it.
+
+    `output`: the message is about a file to write, for which `--storage` is no help.
+    """
     if storage != "auto":
         host.find("storage", storage)
         return storage
@@ -32,16 +40,17 @@ def storage_for(uri: str, storage: str = "auto") -> str:
             claimed.append(name)
     if len(claimed) == 1:
         return claimed[0]
+    verb = "write" if output else "read"
     if claimed:
         raise ConfigError(
-            f"{uri}: the storage plugins {', '.join(claimed)} all read such files.",
-            hint="Name one with --storage.",
+            f"{uri}: the storage plugins {', '.join(claimed)} all {verb} such files.",
+            hint=_OUTPUT_HINT if output else "Name one with --storage.",
         )
     raise ConfigError(
-        f"{uri}: no storage plugin reads files with this ending; "
+        f"{uri}: no storage plugin {verb}s files with this ending; "
         f"known endings: {', '.join(sorted(set(endings))) or 'none'}.",
         problems=broken,
-        hint="Name the plugin with --storage, or rename the file.",
+        hint=_OUTPUT_HINT if output else "Name the plugin with --storage, or rename the file.",
     )
 
 
@@ -55,7 +64,7 @@ def open_store(uri: str, storage: str = "auto") -> Store:
 
 def create_store(uri: str, storage: str = "auto") -> StoreWriter:
     """Starts a new container; nothing is visible at the uri before `commit`."""
-    return host.storage(storage_for(uri, storage)).create(uri)
+    return host.storage(storage_for(uri, storage, output=True)).create(uri)
 
 
 def is_local(uri: str) -> bool:

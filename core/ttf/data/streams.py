@@ -74,6 +74,13 @@ def stream_rows(store: Store, name: str) -> Rows:
     return Rows(source.shape, source.dtype, (source.read(a, b) for a, b in spans))
 
 
+def as_float32(rows: Rows) -> Rows:
+    """Whole numbers that are vectors all the same; floating point stays as it is."""
+    if rows.dtype in FLOATS:
+        return rows
+    return Rows(rows.shape, "float32", (block.astype(np.float32) for block in rows.blocks))
+
+
 def converted(rows: Rows, dtype: DType, where: str) -> Rows:
     """The same vectors in another type; BadData names a row that does not fit into it."""
     if dtype == rows.dtype or rows.dtype not in FLOATS:

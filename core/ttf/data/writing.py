@@ -33,7 +33,7 @@ _WIDTHS: Final[dict[str, int]] = {
 
 def check_output(uri: str, *, overwrite: bool) -> None:
     """ConfigError for an ending that nothing writes, or a file that is there; before any work."""
-    storage_for(uri)
+    storage_for(uri, output=True)
     if is_local(uri) and Path(uri).exists() and not overwrite:
         raise ConfigError(f"{uri}: already there.", hint="Add --overwrite, or name another output.")
 
@@ -85,9 +85,21 @@ def make_room(folder: Path, needed_bytes: int) -> None:
         raise storage_error(error, str(folder)) from error
     if needed_bytes > free:
         raise StorageError(
-            f"{folder} has {free / 1e9:.2f} GB free, {needed_bytes / 1e9:.2f} GB are needed.",
+            f"{folder} has {size_text(free)} free, {size_text(needed_bytes)} are needed.",
             hint="Free some space or choose another folder.",
         )
+
+
+def size_text(count: int) -> str:
+    """Bytes as a person reads them.
+
+    >>> size_text(3_200_000)
+    '3.2 MB'
+    """
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"
 
 
 def array_bytes(shape: tuple[int, ...], dtype: DType) -> int:
