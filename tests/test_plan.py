@@ -133,6 +133,50 @@ def test_the_limit_decides_whether_it_fits_and_the_text_says_so() -> None:
     assert "Does NOT fit" in tight.text() and "cgroup /job" in tight.text()
 
 
+def test_what_does_not_fit_is_told_what_to_lower_the_largest_first() -> None:
+    tight = plan(limit=Limit(700_000_000, "cgroup"), threads=8, miner="", refreshes=0)
+    options = [option for option, _, _ in tight.lowerable]
+    assert options == [
+        "--batch-size (now 32)",
+        "--threads (now 8)",
+        "--memory-bank (now 35,904)",
+    ]
+    text = tight.text()
+    assert "too much. Lower, the largest first:" in text
+    assert text.index("--batch-size (now 32): ") < text.index("--threads (now 8): 256 MB for")
+    assert "activations" in text[text.index("--batch-size (now 32)") :]
+
+
+def test_what_cannot_be_lowered_is_not_advised() -> None:
+    least = plan(threads=1, batch=BatchPlan(micro_batch=1, accumulate=1), memory_bank=0)
+    assert not {o.split()[0] for o, _, _ in least.lowerable} & {"--threads", "--batch-size"}
+    assert "more memory or a smaller tower" in plan(limit=Limit(100_000_000, "cgroup")).text()
+
+
+def test_every_round_pays_for_starting_the_miners_process() -> None:
+    def start(**changed: object) -> float:
+        items = plan(**changed).items  # type: ignore[arg-type]
+        return next(i.seconds for i in items if i.component.endswith("its process"))
+
+    assert start() == 8 * _predict.WORKER_TORCH_START_S
+    assert start(miner_needs_torch=False) == 8 * _predict.WORKER_START_S
+
+
+def test_a_tiny_run_takes_under_a_second_not_none() -> None:
+    tiny = replace(FACTS, train_pairs=16, val_pairs=1, bank_rows=16)
+    choices = replace(CHOICES, total_steps=1, miner="", miner_cost=None, refreshes=0)
+    choices = replace(choices, query=IDENTITY, batch=BatchPlan(micro_batch=1, accumulate=1))
+    text = make_plan(RunConfig(), tiny, choices, ROOMY).text()
+    assert "under a second" in text[text.index("= in all") :]
+
+
+@pytest.mark.parametrize("limit", [ROOMY, Limit(700_000_000, "cgroup /a/job (memory.max)")])
+def test_everything_fits_eighty_columns_and_no_word_is_cut(limit: Limit) -> None:
+    found = plan(limit=limit, notes=("a note that goes on for a while, " * 4,), threads=16)
+    assert max(map(len, found.text().splitlines())) < 80
+    assert "gathered as bytes" in " ".join(found.text().split())
+
+
 def test_without_a_given_limit_the_one_in_force_counts() -> None:
     assert make_plan(RunConfig(), FACTS, CHOICES).limit.bytes > 0
 

@@ -92,6 +92,8 @@ class Item:
     seconds: float = 0.0
     why: str = ""
     """The sum behind the figure, in words."""
+    lower: str = ""
+    """The option that makes it smaller, with its present value; '' where none does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +131,17 @@ class Plan:
     @property
     def seconds(self) -> float:
         return sum(i.seconds for i in self.items)
+
+    @property
+    def lowerable(self) -> list[tuple[str, int, list[str]]]:
+        """(option, bytes, components) of the peak's phase, the option that governs most first."""
+        found: dict[str, tuple[int, list[str]]] = {}
+        for item in self.items:
+            if item.lower and item.anon_bytes and item.phase in ("always", self.peak_phase):
+                held, names = found.get(item.lower, (0, []))
+                found[item.lower] = (held + item.anon_bytes, [*names, item.component])
+        ranked = [(option, held, names) for option, (held, names) in found.items()]
+        return sorted(ranked, key=lambda row: -row[1])
 
     @property
     def fits(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ttf.memory import Limit, limit_in_force
 from ttf.plan._model import Choices, DataFacts, Item, Plan
+from ttf.reporting.text import size
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
@@ -19,6 +20,8 @@ BASE_BYTES = 230 * MB
 torch, numpy and ttf, 71 MB for what making an optimizer imports."""
 WORKER_BYTES, WORKER_TORCH_BYTES = 30 * MB, 155 * MB
 """The miner's process with numpy and its library, or with torch."""
+WORKER_START_S, WORKER_TORCH_START_S = 0.5, 2.0
+"""From its start to its first answer, imports included; once for every mining round."""
 SCRATCH_PER_THREAD = 32 * MB
 """Packing buffers of the matrix libraries and what the allocator keeps."""
 BACKWARD = 2
@@ -94,6 +97,7 @@ def _process(choices: Choices) -> Iterator[Item]:
         phase="always",
         anon_bytes=SCRATCH_PER_THREAD * choices.threads,
         why=f"{SCRATCH_PER_THREAD // MB} MB a thread",
+        lower=_threads(choices),
     )
     frozen = choices.parameters - choices.trained_parameters
     yield Item(
@@ -108,6 +112,7 @@ def _training(
     config: RunConfig, facts: DataFacts, choices: Choices, flops_per_s: float
 ) -> Iterator[Item]:
     batch, width = choices.batch, facts.doc_dim
+    smaller = f"--batch-size (now {batch.micro_batch:,})" if batch.micro_batch > 1 else ""
     candidates = step_documents(config, choices) + choices.memory_bank
     steps = facts.length if facts.sequence else 1
     yield Item(
@@ -115,6 +120,7 @@ def _training(
         phase="training",
         anon_bytes=BUFFERED_BATCHES * batch.micro_batch * steps * facts.in_dim * FLOAT,
         why=f"{BUFFERED_BATCHES} x {batch.micro_batch} x {steps} x {facts.in_dim} x 4 B",
+        lower=smaller,
     )
     chunks = batch.samples if _whole_step(config, choices) else batch.micro_batch
     activations = batch.micro_batch * choices.query.activation_bytes
@@ -127,6 +133,7 @@ def _training(
         why=f"{batch.micro_batch} queries x {choices.query.activation_bytes:,} B"
         + ("" if choices.doc_frozen else " and the step's documents")
         + f", x {BACKWARD} for backward",
+        lower=smaller,
     )
     yield Item(
         component="memory bank and candidates",
@@ -134,18 +141,21 @@ def _training(
         anon_bytes=candidates * width * FLOAT,
         why=f"({choices.memory_bank:,} + {step_documents(config, choices):,} of the step) "
         f"x {width} x 4 B",
+        lower=f"--memory-bank (now {choices.memory_bank:,})" if choices.memory_bank else smaller,
     )
     yield Item(
         component="documents of the next steps",
         phase="training",
         anon_bytes=2 * step_documents(config, choices) * width * FLOAT,
         why=f"2 x {step_documents(config, choices):,} x {width} x 4 B",
+        lower=smaller,
     )
     yield Item(
         component="logits",
         phase="training",
         anon_bytes=2 * chunks * candidates * FLOAT,
         why=f"{chunks:,} x {candidates:,} x 4 B x 2",
+        lower=smaller,
     )
     towers = choices.query.forward_flops + choices.doc.forward_flops
     work = choices.samples * ENCODED_VS_TRAINED * (towers + 2 * candidates * width)
@@ -175,7 +185,7 @@ def _mining(
         return
     queries = mined_queries(facts, choices)
     if config.miner.isolation == "process":
-        yield _worker(choices)
+        yield from _worker(choices)
     yield Item(
         component=f"miner {choices.miner}, index and blocks",
         phase="mining",
@@ -183,6 +193,7 @@ def _mining(
         disk_bytes=cost.disk_bytes,
         seconds=cost.build_s + choices.refreshes * cost.search_s,
         why=f"{choices.refreshes} round(s) of {queries:,} queries",
+        lower=f"--set memory.budget=... (now {size(config.memory.budget_bytes)})",
     )
     entries = queries * config.miner.k
     yield Item(
@@ -190,6 +201,7 @@ def _mining(
         phase="mining",
         anon_bytes=entries * ENTRY_BYTES,
         why=f"{queries:,} x {config.miner.k} x {ENTRY_BYTES} B",
+        lower=f"--set miner.k=... (now {config.miner.k:,})" if config.miner.k > 1 else "",
     )
     yield Item(
         component="encoded queries",
@@ -217,17 +229,29 @@ def _mining(
     )
 
 
-def _worker(choices: Choices) -> Item:
+def _worker(choices: Choices) -> Iterator[Item]:
     """It lives for a mining round, on as many threads as the trainer, which waits meanwhile."""
-    base, libraries = WORKER_BYTES, "python, numpy and its library"
+    base, start, libraries = WORKER_BYTES, WORKER_START_S, "python, numpy and its library"
     if choices.miner_needs_torch:
-        base, libraries = WORKER_TORCH_BYTES, "python and torch"
-    return Item(
+        base, start, libraries = WORKER_TORCH_BYTES, WORKER_TORCH_START_S, "python and torch"
+    yield Item(
         component=f"miner {choices.miner}, its process",
         phase="mining",
-        anon_bytes=base + SCRATCH_PER_THREAD * choices.threads,
-        why=f"{libraries}, {SCRATCH_PER_THREAD // MB} MB a thread",
+        anon_bytes=base,
+        seconds=choices.refreshes * start,
+        why=f"{libraries}; {start:g} s to start, {choices.refreshes} time(s)",
     )
+    yield Item(
+        component=f"miner {choices.miner}, scratch",
+        phase="mining",
+        anon_bytes=SCRATCH_PER_THREAD * choices.threads,
+        why=f"{SCRATCH_PER_THREAD // MB} MB a thread",
+        lower=_threads(choices),
+    )
+
+
+def _threads(choices: Choices) -> str:
+    return f"--threads (now {choices.threads})" if choices.threads > 1 else ""
 
 
 def mined_queries(facts: DataFacts, choices: Choices) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ttf.reporting import text as _text
+
 
 def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(label, text) pairs: where everything is, and which weights it ends with."""
@@ -40,8 +42,16 @@ def kept_weights(summary: Mapping[str, Any]) -> str:
 
 
 def not_improved(summary: Mapping[str, Any]) -> str:
-    """A sentence where training steps were taken and the weights of before them are kept."""
-    if summary.get("kept_step") != 0 or not summary.get("steps"):
+    """A sentence where training steps were taken and the kept weights are no better for them."""
+    kept, metric = summary.get("kept_step"), summary.get("chosen_by", "its metric")
+    if not isinstance(kept, int) or not summary.get("steps"):
         return ""
-    metric = summary.get("chosen_by", "its metric")
-    return f"training did not improve {metric}; the weights are those of before training"
+    if kept == 0:
+        return f"training did not improve {metric}; the weights are those of before training"
+    before = (summary.get("metrics_initial") or {}).get(metric)
+    now = (summary.get("metrics") or {}).get(metric)
+    if before is None or now is None or now > before:
+        return ""
+    return f"training did not improve {metric}: {_text.metric(metric, before)} before it, " + (
+        f"{_text.metric(metric, now)} with the weights of step {kept:,}"
+    )
