@@ -178,7 +178,8 @@ def command(
             emit_json(predicted.to_json())
         else:
             show(predicted.text())
-        next_command(_again(run_toml, out, sets, given))
+        if predicted.fits:
+            next_command(_again(run_toml, out, sets, given))
     else:
         report_run(api.train_resolved(resolved, out, json=as_json), as_json)
 
