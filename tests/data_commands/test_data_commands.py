@@ -94,6 +94,61 @@ def test_problems_are_named_and_verify_ends_with_3(
     assert problem in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("arrays", "problem"),
+    [
+        ({"X_train": np.ones((30, 3, 4), np.int64)}, "X_train in {} is int64; vectors must be"),
+        ({"X_train": np.ones(30, np.float32)}, "X_train in {} has shape (30,), expected"),
+        ({"X_train": np.ones((0, 3, 4), np.float32)}, "has shape (0, 3, 4), expected"),
+        ({"pos_train": np.arange(30.0, dtype=np.float32)}, "pos_train in {} must be int64"),
+        ({"pos_train": np.full(30, -1)}, "None of the 30 train pairs of {} has a positive"),
+        ({"pos_val": None}, "{} has neither pos_val nor Y_val"),
+        ({"seq_train": np.ones((30, 3), np.int64)}, "{} has both X_train and seq_train"),
+        ({"X_val": None}, "{} has neither X_val nor seq_val"),
+        ({"Y_train": np.ones((30, 4), np.int32)}, "Y_train in {} is int32; vectors must be"),
+        ({"vectors": np.ones((3, 4), np.int64)}, "vectors in {} is int64; vectors must be"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else None,
+)
+def test_what_train_refuses_is_a_problem_and_not_recommended(
+    arrays: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {
+        "X_train": np.repeat(ROWS[:30, None], 3, axis=1),
+        "X_val": np.repeat(ROWS[30:, None], 3, axis=1),
+        "pos_train": np.arange(30),
+        "pos_val": np.arange(30, 40),
+    }
+    path = tmp_path / "pairs.npz"
+    np.savez(path, **{n: a for n, a in (given | arrays).items() if a is not None})
+    for form in ("inspect", "verify"):
+        result = ttf_data(form, path)
+        assert problem.format(path) in result.stdout
+        assert "Next: ttf train" not in result.stderr
+    assert result.return_value == 3
+
+
+def test_the_next_command_names_files_that_are_there(tmp_path: Path) -> None:
+    path = pairs_file(tmp_path / "pairs.npz")
+    assert "--bank FILE --plan" in ttf_data("inspect", path).stderr
+    bank = tmp_path / "bank.npz"
+    np.savez(bank, vectors=ROWS)
+    assert f"--bank {bank} --plan" in ttf_data("inspect", path).stderr
+    args = ("synth", "--out", tmp_path / "d", "--pairs", "9", "--val", "0", "--bank", "9")
+    result = ttf_data(*args)
+    assert f"Next: ttf data inspect {tmp_path / 'd' / 'pairs.npz'}" in result.stderr
+
+
+def test_verify_counts_the_rows_of_each_array(tmp_path: Path) -> None:
+    np.savez(tmp_path / "bank.npz", vectors=ROWS)
+    assert (
+        "1 array (rows: vectors 40), nothing wrong"
+        in ttf_data("verify", tmp_path / "bank.npz").stdout
+    )
+    result = ttf_data("verify", pairs_file(tmp_path / "pairs.npz"))
+    assert "4 arrays (rows: X_train 30, X_val 10, pos_train 30, pos_val 10)" in result.stdout
+
+
 def test_ids_that_occur_twice_are_a_problem(tmp_path: Path) -> None:
     np.savez(tmp_path / "bank.npz", vectors=ROWS, ids=np.arange(40) // 2)
     problems = document("inspect", tmp_path / "bank.npz")["problems"]

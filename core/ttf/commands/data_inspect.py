@@ -73,8 +73,10 @@ def verify_command(path: str, storage: str, as_json: bool) -> int:
         for problem in seen.problems:
             show(f"problem: {problem}")
         if ok:
-            rows = sum(a.rows_seen for a in seen.arrays)
-            show(f"{path}: {len(seen.arrays)} arrays, {rows} rows, nothing wrong.")
+            count = len(seen.arrays)
+            rows = ", ".join(f"{a.name} {a.rows_seen:,}" for a in seen.arrays)
+            plural = "" if count == 1 else "s"
+            show(f"{path}: {count} array{plural} (rows: {rows}), nothing wrong.")
     _say_hints(seen)
     if ok:
         _what_next(seen)
@@ -127,8 +129,18 @@ def _what_next(seen: Inspection) -> None:
     names = {a.name for a in seen.arrays}
     path = quoted(seen.path)
     if names & {"X_train", "seq_train"}:
-        next_command(f"ttf train --pairs {path} --bank bank.npz --plan")
+        own_bank = {"Y_train", "Y_val"} <= names and not names & {"pos_train", "pos_val"}
+        bank = "" if own_bank else f" --bank {_beside(seen.path, 'bank')}"
+        next_command(f"ttf train --pairs {path}{bank} --plan")
     elif "vectors" in names:
-        next_command(f"ttf train --pairs pairs.npz --bank {path} --plan")
+        next_command(f"ttf train --pairs {_beside(seen.path, 'pairs')} --bank {path} --plan")
     else:
         next_command("ttf train --help   (array names: --set data.names.X_train=...)")
+
+
+def _beside(path: str, name: str) -> str:
+    """The other file of a set where it lies beside this one; else a word to replace."""
+    from pathlib import Path
+
+    other = Path(path).with_name(name + Path(path).suffix)
+    return quoted(other) if "://" not in path and other.exists() else "FILE"

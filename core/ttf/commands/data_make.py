@@ -106,7 +106,10 @@ def synth_command(
         emit_json({**made, "bytes": size, "seed": seed})
     else:
         show(f"{made['pairs']} and {made['bank']}, {size_text(size)}")
-    next_command(f"ttf train --pairs {quoted(made['pairs'])} --bank {quoted(made['bank'])}")
+    if val:
+        next_command(f"ttf train --pairs {quoted(made['pairs'])} --bank {quoted(made['bank'])}")
+    else:  # training needs validation pairs
+        next_command(f"ttf data inspect {quoted(made['pairs'])}")
 
 
 def _bytes(path: Path) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.data.fitness import unfit
 from ttf.data.stores import open_store
 from ttf.data.streams import Rows, stream_rows
 from ttf.data.vectors import FLOATS, row_norms, to_float32
@@ -80,6 +81,10 @@ def _inspect(store: Store, full: bool) -> Inspection:
         seen.arrays.append(_array(store, name, full, seen))
     seen.problems += _disagreements({a.name: a for a in seen.arrays})
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
+    for error in unfit(store):
+        seen.problems.append(str(error))
+        seen.hints.append(error.hint)
+    seen.problems = list(dict.fromkeys(seen.problems))
     seen.hints = list(dict.fromkeys(h for h in seen.hints if h))
     return seen
 
