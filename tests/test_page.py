@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import json
 import math
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def test_every_curve_has_a_chart_that_names_itself(run_dir: Path) -> None:
     titles = [svg["aria-label"] for svg in page(run_dir).all("svg")]
     assert titles == [
         "Loss",
-        "Validation against the full bank",
+        "Validation by step",
         "Speed",
         "Mining yield",
         "Memory held (limit 24.0 GB)",
@@ -152,6 +153,71 @@ def test_metrics_stand_before_and_after_with_their_change(run_dir: Path) -> None
     text = page(run_dir).text
     assert "recall@100.1000.500+0.400 (x5.0)" in text
     assert "812 MB" in text and "1,000" in text
+
+
+def change(run_dir: Path, **values: Any) -> None:
+    path = run_dir / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_the_table_says_which_weights_were_kept_and_what_the_last_ones_reached(
+    run_dir: Path,
+) -> None:
+    change(
+        run_dir,
+        kept_step=750,
+        chosen_by="recall@10",
+        metrics_last={"recall@10": 0.45, "mrr@10": 0.2},
+    )
+    text = page(run_dir).text
+    assert "The weights kept are those of step 750 of 1,000, the best by recall@10." in text
+    assert "metricbeforekept: step 750changelast: step 1,000" in text
+    assert "recall@100.1000.500+0.400 (x5.0)0.450" in text
+
+
+def test_a_run_that_did_not_improve_says_so(run_dir: Path) -> None:
+    initial = {"recall@10": 0.1, "mrr@10": 0.05}
+    change(run_dir, kept_step=0, chosen_by="recall@10", metrics=initial)
+    text = page(run_dir).text
+    assert "Training did not improve recall@10; the weights are those of before training." in text
+
+
+def test_a_run_that_failed_before_an_evaluation_shows_no_after(tmp_path: Path) -> None:
+    found = {"recall@10": 0.1}
+    write_lines(
+        tmp_path / "metrics.jsonl", [{"type": "eval", "step": 0, "metrics": found}, step(1)]
+    )
+    summary = {"status": "failed", "exit_code": 4, "problem": "bad", "hint": "try a smaller --lr"}
+    every = dict.fromkeys(("metrics", "metrics_initial", "metrics_last"), found)
+    (tmp_path / "summary.json").write_text(json.dumps({**summary, **every, "kept_step": None}))
+    text = page(tmp_path).text
+    assert "metricbeforerecall@100.100" in text
+    assert "ended before anything was evaluated after training" in text
+    assert "What to do: try a smaller --lr" in text
+
+
+def test_a_run_that_was_stopped_shows_its_last_evaluation(run_dir: Path) -> None:
+    last = {"recall@10": 0.5, "mrr@10": 0.2}
+    change(run_dir, status="stopped", kept_step=None, metrics={"recall@10": 0.6}, metrics_last=last)
+    assert "metricbeforestep 1,000changerecall@100.1000.500" in page(run_dir).text
+
+
+def test_a_fault_of_ours_asks_to_be_reported(run_dir: Path) -> None:
+    change(run_dir, status="failed", exit_code=70, problem="KeyError: 3")
+    assert "please report it" in page(run_dir).text
+
+
+def test_no_two_sections_share_a_title_and_steps_are_whole(tmp_path: Path) -> None:
+    found = {"type": "eval", "step": 2, "metrics": {"recall@10": 0.5}}
+    write_lines(tmp_path / "metrics.jsonl", [step(1), step(2), found])
+    (tmp_path / "summary.json").write_text(
+        json.dumps({"status": "finished", "metrics": found["metrics"]})
+    )
+    html = write_page(tmp_path).read_text()
+    titles = re.findall(r"<(?:h2|b)>([A-Z][^<]+)</", html)
+    assert len(titles) == len(set(titles)) >= 4
+    ticks = re.findall(r'text-anchor="(?:start|middle|end)">([\d.]+)</text>', html)
+    assert "1.5" not in ticks and "2" in ticks
 
 
 def test_what_was_set_is_shown_with_its_origin_and_defaults_are_folded(run_dir: Path) -> None:

@@ -17,7 +17,7 @@ from ttf.reporting import (
     ConsoleReporter,
     PlainReporter,
     Reporter,
-    _summary,
+    ending,
     make_reporter,
     text,
 )
@@ -269,7 +269,7 @@ def test_the_last_words_name_the_folder_the_report_and_the_weights() -> None:
         assert re.search(r"run folder:? +runs/one\n", said)
         assert re.search(r"report:? +runs/one/report\.html\n", said)
         assert re.search(r"kept:? +step 40, the last\n", said)
-    rows = dict(_summary.last_lines({"steps": 9, "kept_step": 6, "chosen_by": "mrr@10"}))
+    rows = dict(ending.last_lines({"steps": 9, "kept_step": 6, "chosen_by": "mrr@10"}))
     assert rows["kept"] == "step 6 of 9, the best by mrr@10"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from ttf.deciding import Decided
-from ttf.errors import ExitCode
+from ttf.errors import ExitCode, TtfError
 from ttf.runstate import RunState
 
 
@@ -17,7 +17,13 @@ class Ending:
     status: str = "failed"
     exit_code: int = ExitCode.OUR_FAULT
     problem: str = ""
+    hint: str = ""
+    """What the user can do about it."""
     weights_sha256: str | None = None
+
+    @classmethod
+    def of(cls, error: TtfError, status: str = "failed") -> Self:
+        return cls(status=status, exit_code=error.exit_code, problem=str(error), hint=error.hint)
 
 
 def summarize(ending: Ending, step: int, decided: Decided, state: RunState) -> dict[str, Any]:
@@ -29,6 +35,7 @@ def summarize(ending: Ending, step: int, decided: Decided, state: RunState) -> d
         "status": ending.status,
         "exit_code": int(ending.exit_code),
         "problem": ending.problem,
+        "hint": ending.hint,
         "steps": step,
         "epochs": step / decided.order.steps_per_epoch,
         "samples": samples,

@@ -148,14 +148,14 @@ class Trainer:
             self.reporter.stopping(str(asked))
             self._save()
             stopped = self._stopped(asked)
-            ending = Ending(status="stopped", exit_code=stopped.exit_code, problem=str(stopped))
+            ending = Ending.of(stopped, "stopped")
             raise stopped from None
         except GateNotMet as error:
             self._save()
-            ending = Ending(status="stopped", exit_code=error.exit_code, problem=str(error))
+            ending = Ending.of(error, "stopped")
             raise
         except TtfError as error:
-            ending = Ending(exit_code=error.exit_code, problem=str(error))
+            ending = Ending.of(error)
             raise
         except BaseException as error:
             ending = Ending(problem=f"{type(error).__name__}: {error}")

@@ -34,14 +34,15 @@ def chart(
     y_text: Callable[[float], str],
     x_text: Callable[[float], str],
     from_zero: bool = False,
+    whole: bool = False,
 ) -> str:
-    """A figure, or '' where there is nothing to draw."""
+    """A figure, or '' where there is nothing to draw; `whole`: nothing lies between two x."""
     drawn = [s for s in series if s.points]
     if not drawn:
         return ""
     xs = [x for s in drawn for x, _ in s.points]
     ys = [y for s in drawn for _, y in s.points]
-    x_ticks = ticks(min(xs), max(xs))
+    x_ticks = ticks(min(xs), max(xs), whole=whole)
     y_ticks = ticks(0.0 if from_zero else min(ys), max(ys))
     place = _Place(
         x=(min(xs), max(xs)),
@@ -83,17 +84,22 @@ class _Place:
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round values that span low..high.
+def ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -> list[float]:
+    """Round values that span low..high; integers where only they have a meaning.
 
     >>> ticks(0.0, 0.93), ticks(3, 3), ticks(0, 1120)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [3.0], [0.0, 500.0, 1000.0, 1500.0])
+    >>> ticks(1, 2, whole=True), ticks(1, 10, whole=True)
+    ([1.0, 2.0], [0.0, 5.0, 10.0])
     """
     if not high > low:
         return [float(low)]
     raw = (high - low) / (most - 1)
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+    if whole:
+        power = max(1.0, power)
+    factors = (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
+    step = next(m * power for m in factors if m * power >= raw * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
 

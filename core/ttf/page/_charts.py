@@ -23,7 +23,7 @@ def _loss(run: RunFiles) -> str:
         Series(name="loss", points=points, colour=0, faint=True),
         Series(name="smoothed", points=smoothed(points), colour=0),
     ]
-    return chart("Loss", lines, x_label="step", x_text=_count, y_text=_short)
+    return chart("Loss", lines, **STEPS, y_text=_short)
 
 
 def _recall(run: RunFiles) -> str:
@@ -43,10 +43,9 @@ def _recall(run: RunFiles) -> str:
         for position, name in enumerate(names[:MOST_METRICS])
     ]
     return chart(
-        "Validation against the full bank",
+        "Validation by step",
         lines,
-        x_label="step",
-        x_text=_count,
+        **STEPS,
         y_text=_short,
         from_zero=True,
     )
@@ -57,8 +56,7 @@ def _speed(run: RunFiles) -> str:
     return chart(
         "Speed",
         [Series(name="samples/s", points=points, colour=1)],
-        x_label="step",
-        x_text=_count,
+        **STEPS,
         y_text=_count,
         from_zero=True,
     )
@@ -69,8 +67,7 @@ def _mining(run: RunFiles) -> str:
     return chart(
         "Mining yield",
         [Series(name="share of queries with a negative", points=points, colour=2, dots=True)],
-        x_label="step",
-        x_text=_count,
+        **STEPS,
         y_text=_short,
         from_zero=True,
     )
@@ -116,6 +113,9 @@ def _count(value: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.4g}"
+
+
+STEPS: Mapping[str, Any] = {"x_label": "step", "x_text": _count, "whole": True}
 
 
 def _time_unit(seconds: float) -> tuple[float, str]:

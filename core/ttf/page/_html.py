@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, TypeGuard
 
+from ttf.errors import ExitCode
 from ttf.page._charts import charts
 from ttf.page._read import RunFiles
 from ttf.page._style import STYLE
 from ttf.reporting import text
+from ttf.reporting.ending import kept_weights, not_improved
+
+OUR_FAULT = "This is a fault of ttf, not of yours: please report it with the text above."
 
 
 def render(run: RunFiles) -> str:
@@ -19,7 +23,7 @@ def render(run: RunFiles) -> str:
         f"<h1>{escape(run.name)} <span class='s {escape(status)}'>{escape(status)}</span></h1>",
         _problem(run),
         _numbers(run.summary),
-        _metrics(run.summary),
+        _metrics(run),
         f"<div class='charts'>{charts(run)}</div>",
         _incidents(run.summary),
         _config(run),
@@ -41,7 +45,11 @@ def _problem(run: RunFiles) -> str:
     if not problem:
         return ""
     code = run.summary.get("exit_code", "")
-    return f"<p class='w'>Ended with exit code {escape(str(code))}: {escape(str(problem))}</p>"
+    hint = str(run.summary.get("hint") or (OUR_FAULT if code == ExitCode.OUR_FAULT else ""))
+    advice = f"<br><b>What to do:</b> {escape(hint)}" if hint else ""
+    return (
+        f"<p class='w'>Ended with exit code {escape(str(code))}: {escape(str(problem))}{advice}</p>"
+    )
 
 
 def _numbers(summary: Mapping[str, Any]) -> str:
@@ -71,17 +79,52 @@ def _numbers(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _metrics(summary: Mapping[str, Any]) -> str:
-    before, after = summary.get("metrics_initial") or {}, summary.get("metrics") or {}
+def _metrics(run: RunFiles) -> str:
+    """Before training beside the weights that were kept, or where it ended, the last evaluation."""
+    summary = run.summary
+    before, last = summary.get("metrics_initial") or {}, summary.get("metrics_last") or {}
+    after, title = _after(run)
+    extra = _evaluated_last(run) if after and last and last != after else 0
+    head = ["metric", "before", *([title, "change"] if after else [])]
+    head += [f"last: step {extra:,}"] if extra else []
     rows = []
     for name in after or before:
         old, now = before.get(name), after.get(name)
-        moved = text.change(old, now) if _is_number(old) and _is_number(now) else ""
-        rows.append((name, _metric(name, old), _metric(name, now), moved))
+        row = [name, _metric(name, old)]
+        if after:
+            moved = text.change(old, now) if _is_number(old) and _is_number(now) else ""
+            row += [_metric(name, now), moved]
+        rows.append([*row, *([_metric(name, last.get(name))] if extra else [])])
     if not rows:
         return ""
-    head = ("metric", "before", "after", "change")
-    return _section("Validation against the full bank", _table(head, rows, numbers=(1, 2)))
+    table = _table(head, rows, numbers=(1, 2, 4), kind="m")
+    return _section("Validation against the full bank", _remark(run, bool(after)) + table)
+
+
+def _after(run: RunFiles) -> tuple[Mapping[str, Any], str]:
+    """The metrics to show beside those before training, and what they are of."""
+    summary = run.summary
+    kept = summary.get("kept_step")
+    if _is_number(kept):
+        return summary.get("metrics") or {}, f"kept: step {kept:,}"
+    if summary.get("status") == "finished":
+        return summary.get("metrics") or {}, "after"
+    step = _evaluated_last(run)
+    return (summary.get("metrics_last") or {}, f"step {step:,}") if step else ({}, "")
+
+
+def _evaluated_last(run: RunFiles) -> int:
+    return max((e["step"] for e in run.evals if isinstance(e.get("step"), int)), default=0)
+
+
+def _remark(run: RunFiles, trained: bool) -> str:
+    if not trained:
+        return "<p>The run ended before anything was evaluated after training.</p>"
+    remark = not_improved(run.summary)
+    if remark:
+        return f"<p class='w'>{escape(remark[0].upper() + remark[1:])}.</p>"
+    kept = kept_weights(run.summary)
+    return f"<p>The weights kept are those of {escape(kept)}.</p>" if kept else ""
 
 
 def _incidents(summary: Mapping[str, Any]) -> str:
@@ -92,7 +135,7 @@ def _incidents(summary: Mapping[str, Any]) -> str:
     ]
     if not rows:
         return ""
-    return _section("Incidents", _table(("incident", "class", "process", "remedy"), rows))
+    return _section("Incidents", _table(("incident", "class", "process", "remedy"), rows, kind="m"))
 
 
 def _config(run: RunFiles) -> str:
@@ -133,7 +176,15 @@ def _section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{body}</section>"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+def _table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Sequence[int] = (),
+    kind: str = "kv",
+) -> str:
+    """`kind`: "m" for figures, "kv" for keys and long values, which a phone shows stacked."""
+    style = f"{kind} three" if len(head) == 3 else kind
+
     def cells(tag: str, row: Sequence[str]) -> str:
         marks = [' class="r"' if i in numbers else "" for i in range(len(row))]
         return "".join(
@@ -142,7 +193,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return (
-        f"<div class='o'><table><thead><tr>{cells('th', head)}</tr></thead>"
+        f"<div class='o'><table class='{style}'><thead><tr>{cells('th', head)}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )
 

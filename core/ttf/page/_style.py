@@ -55,11 +55,20 @@ polyline.f{stroke-width:1.2}
 table{border-collapse:collapse;font-size:14px}
 th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--line);
 vertical-align:top}
-td:nth-child(2){overflow-wrap:anywhere;min-width:4em}
-.r~td{white-space:nowrap}
+.m td{white-space:nowrap}
+.kv{table-layout:fixed;width:100%}
+.kv td{overflow-wrap:anywhere}
+.kv th:first-child{width:24%}.kv.three th:nth-child(2){width:36%}
 th{color:var(--soft);font-weight:500}
 .r{text-align:right;font-variant-numeric:tabular-nums}
 details{margin-top:10px}
 summary{cursor:pointer;color:var(--soft)}
+@media(max-width:640px){
+.kv thead{display:none}.kv,.kv tbody,.kv tr,.kv td{display:block}
+.kv tr{padding:6px 0;border-bottom:1px solid var(--line)}
+.kv td{padding:0;border:0}
+.kv td:first-child,.kv td:nth-child(3){color:var(--soft);font-size:13px}
+.m th,.m td{padding-right:10px}
+}
 """
 )

@@ -10,7 +10,7 @@ from ttf.reporting import text as _text
 from ttf.reporting._base import Reporter
 from ttf.reporting._state import TRAIN, Progress
 from ttf.reporting._stream import lasting
-from ttf.reporting._summary import last_lines, last_notes
+from ttf.reporting.ending import last_lines, last_notes
 
 if TYPE_CHECKING:
     from ttf.contracts import EvalRecord, StepRecord
