@@ -199,6 +199,19 @@ def test_a_result_that_cannot_be_written_is_a_storage_failure(
     assert "tandard output" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_pickle_is_one_problem_and_not_also_a_damaged_array(tmp_path: Path) -> None:
+    path = tmp_path / "bank.npz"
+    np.savez(path, vectors=ROWS, extra=np.array([{"a": 1}, None]))
+    found = json.loads(ttf_data("verify", path, "--json").stdout)
+    assert len(found["problems"]) == 1 and "pickled Python objects" in found["problems"][0]
+
+
+def test_the_list_of_commands_fits_a_narrow_terminal() -> None:
+    result = CliRunner().invoke(command, ["--help"], terminal_width=80)
+    listed = result.stdout.partition("Commands:")[2].partition("Examples:")[0]
+    assert len(listed.split("\n")) >= 5 and "..." not in listed
+
+
 # -- convert
 
 
@@ -382,6 +395,21 @@ def test_synth_asks_for_room_first_and_for_sensible_sizes(tmp_path: Path) -> Non
     _made(tmp_path / "d")
     with pytest.raises(ConfigError, match="already there"):
         document("synth", "--out", tmp_path / "d")
+
+
+@pytest.mark.parametrize("container", ["npz", "zarr"])
+def test_synth_that_is_stopped_leaves_nothing(container: str, tmp_path: Path) -> None:
+    """Stopped when the bank is whole and the pairs are being written."""
+    folder = tmp_path / "new" / "d"
+
+    def stop(done: int, total: int) -> None:
+        if done > 500:
+            assert (folder / f"bank.{container}").exists()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _made(folder, container=container, progress=stop)
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- subset

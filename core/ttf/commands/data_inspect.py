@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "inspect",
+    short_help="What is in a file, and what is wrong with it.",
     epilog="""\b
 Examples:
   ttf data inspect pairs.npz
@@ -48,6 +49,7 @@ def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
 
 @click.command(
     "verify",
+    short_help="Read everything once; exit code 3 for problems.",
     epilog="""\b
 Examples:
   ttf data verify pairs.npz

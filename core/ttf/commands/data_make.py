@@ -28,6 +28,7 @@ from ttf.commands._data_common import (
 
 @click.command(
     "synth",
+    short_help="Make a set of any size to try things on.",
     epilog="""\b
 Examples:
   ttf data synth --out data/demo

@@ -26,6 +26,7 @@ from ttf.commands._data_common import (
 
 @click.command(
     "convert",
+    short_help="Rewrite a file: another format, type or layout.",
     epilog="""\b
 Examples:
   ttf data convert packed.npz plain.npz            a compressed file, made mappable
@@ -94,6 +95,7 @@ def convert_command(
 
 @click.command(
     "subset",
+    short_help="Fewer pairs, and a smaller bank if you like.",
     epilog="""\b
 Examples:
   ttf data subset pairs.npz small.npz --train 1000              the first 1000 pairs

@@ -11,7 +11,9 @@ Every block is a pure function of (seed, array, block).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 
 from ttf.data.stores import open_store
 from ttf.data.vectors import from_float32, numpy_dtype, to_float32, unit_rows
-from ttf.data.writing import array_bytes, make_room, writing
+from ttf.data.writing import array_bytes, make_room, sigterm_raised, writing
 from ttf.errors import ConfigError
 from ttf.keyed import key
 
@@ -107,11 +109,37 @@ def write_synth(
     shape.check()
     paths = {name: Path(out_dir) / f"{name}.{container}" for name in ("pairs", "bank")}
     vectors = bank + (pairs + val) * (seq_len + targets)
+    made = [p for p in (Path(out_dir), *Path(out_dir).parents) if not p.exists()]
     make_room(Path(out_dir), array_bytes((vectors, dim), dtype))
     report = _counter(vectors, progress)
-    _write_bank(paths["bank"], shape, dtype, report)
-    _write_pairs(paths["pairs"], paths["bank"], shape, dtype, targets, report)
+    with sigterm_raised(f"Stopped by SIGTERM; nothing was written to {out_dir}."):
+        try:
+            _write_bank(paths["bank"], shape, dtype, report)
+            with _removed_on_failure(paths["bank"]):
+                _write_pairs(paths["pairs"], paths["bank"], shape, dtype, targets, report)
+        except BaseException:
+            _remove_empty(made)
+            raise
     return paths
+
+
+@contextlib.contextmanager
+def _removed_on_failure(path: Path) -> Iterator[None]:
+    """A bank without its pairs is of no use."""
+    try:
+        yield
+    except BaseException:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):  # somebody put a file there: it stays
+            folder.rmdir()
 
 
 def bank_block(shape: SynthShape, block: int) -> NDArray[np.float32]:
