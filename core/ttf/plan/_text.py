@@ -29,7 +29,8 @@ def _head(plan: Plan) -> str:
     step = f"{c.batch.samples:,} samples ({c.batch.micro_batch} x {c.batch.accumulate})"
     pairs = f"{passes:.1f} passes over {plan.facts.train_pairs:,} pairs"
     lines = [f"{towers} {where}", f"{c.total_steps:,} optimizer steps of {step}: {pairs}"]
-    return "\n".join(_wrapped(line) for line in [*lines, *(f"note: {note}" for note in c.notes)])
+    # A note is one line, as everywhere: it is searched for.
+    return "\n".join([*map(_wrapped, lines), *(f"note: {note}" for note in c.notes)])
 
 
 def _data(plan: Plan) -> str:
