@@ -45,7 +45,7 @@ class Found:
     """What the ids mean: the bank's own `ids`, rows of its `vectors`, or rows of Y."""
 
 
-def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | None = None) -> Model:
+def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | None = None) -> Model:
     """Opens a finished run with its own data, or with other pairs or another bank.
 
     The bank is opened at once, the pairs when `evaluate` is called.

@@ -312,3 +312,30 @@ def test_a_run_is_mined_for_its_training_queries(tmp_path: Path, run_ttf: RunTtf
         np.take_along_axis(scores, found["ids"], axis=1), expected, atol=1e-5
     )
     assert sorted(p.name for p in tmp_path.glob("*candidates*")) == ["candidates.npz"]
+
+
+def test_more_candidates_than_the_bank_has_rows_are_said_once(files: Path, invoke: Invoke) -> None:
+    done = invoke(words(files, "-k", "5000", "--isolation", "none", "--json"))
+    assert done.code == 0, done.err
+    assert done.err.count("The bank has only 3,000 rows") == 1
+    assert done.json()["k"] == 3000
+    assert np.load(files / "found.npz")["ids"].shape == (500, 3000)
+
+
+@pytest.mark.parametrize(("budget", "said"), [("1KiB", True), ("256MiB", False)])
+def test_a_budget_that_is_too_small_is_answered_with_what_is_used(
+    files: Path, invoke: Invoke, budget: str, said: bool
+) -> None:
+    done = invoke(words(files, "--memory-budget", budget, "--isolation", "none"))
+    assert done.code == 0, done.err
+    text = "The memory budget of 1.0 KiB is less than the miner 'exact' can work with"
+    assert (text in done.err) == said
+    assert "0.0 GiB" not in done.err
+    assert (np.load(files / "found.npz")["ids"] == truth()).all()
+
+
+@pytest.mark.parametrize("option", ["--queries", "--bank"])
+def test_urls_are_kept_as_they_were_given(files: Path, invoke: Invoke, option: str) -> None:
+    done = invoke(words(files, option, "s3://bucket/file.npz"))
+    assert done.code == 2
+    assert "s3://bucket/file.npz: .npz and .npy files are mapped" in done.err

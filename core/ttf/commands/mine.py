@@ -52,8 +52,8 @@ rows of the bank, and `scores` (Q, K) float32, best first. An interrupted comman
 it is given again."""
 )
 @click.argument("run_dir", type=PATH, required=False, metavar="[RUN_DIR]")
-@click.option("--queries", type=PATH, metavar="FILE", help="Query vectors, instead of RUN_DIR.")
-@click.option("--bank", type=PATH, metavar="FILE", help="The documents. [default: the run's]")
+@click.option("--queries", metavar="FILE", help="Query vectors, instead of RUN_DIR.")
+@click.option("--bank", metavar="FILE", help="The documents. [default: the run's]")
 @click.option(
     "--miner",
     type=plugin_name("miner", "auto"),
@@ -87,8 +87,8 @@ it is given again."""
 @json_option
 def command(
     run_dir: Path | None,
-    queries: Path | None,
-    bank: Path | None,
+    queries: str | None,
+    bank: str | None,
     out: Path,
     similarity: str | None,
     overwrite: bool,
@@ -127,7 +127,7 @@ def command(
 
 
 def _check(
-    run_dir: Path | None, queries: Path | None, bank: Path | None, similarity: str | None
+    run_dir: Path | None, queries: str | None, bank: str | None, similarity: str | None
 ) -> None:
     problems = []
     if (run_dir is None) == (queries is None):
@@ -145,8 +145,8 @@ def _check(
 def _inputs(
     stack: contextlib.ExitStack,
     run_dir: Path | None,
-    queries: Path | None,
-    bank: Path | None,
+    queries: str | None,
+    bank: str | None,
     unit: bool,
     storage: str,
     out: Path,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf import host
@@ -19,6 +19,8 @@ EXACT: Final = "exact"
 _MUST_BE_BELOW: Final = 1 / 3
 DEADLINE_FACTOR: Final = 20.0
 SHORTEST_DEADLINE_S: Final = 600.0
+_FEW_QUERIES: Final = 512
+_NO_LIMIT: Final = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ def choose_miner(
         if cost is None:
             continue
         if cost.anon_bytes > budget_bytes:
-            too_large.append(f"{other} ({cost.anon_bytes / 2**30:.1f} GiB)")
+            too_large.append(f"{other} ({binary_size(cost.anon_bytes)})")
         elif best is None or _total_s(cost, work) < best[0]:
             best = (_total_s(cost, work), other)
     return _winner(exact_s, best), _sentence(exact_s, best, too_large, work)
@@ -104,6 +106,37 @@ def deadlines(
         return max(SHORTEST_DEADLINE_S, DEADLINE_FACTOR * (cost.build_s + cost.search_s))
 
     return deadline_s
+
+
+def binary_size(num_bytes: int) -> str:
+    """Memory as budgets are written.
+
+    >>> binary_size(1024), binary_size(3 << 29)
+    ('1.0 KiB', '1.5 GiB')
+    """
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if num_bytes >= scale:
+            return f"{num_bytes / scale:.1f} {unit}"
+    return f"{num_bytes} bytes"
+
+
+def above_budget(
+    name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
+) -> str:
+    """What to say where a miner without an index takes more than the budget even for one pass of
+    few queries; empty otherwise. One with an index refuses by itself, with its own figure."""
+    factory = host.miner(name)
+    if factory.traits(checked_options(factory, options), context).has_index:
+        return ""
+    few = replace(work, queries=min(work.queries, _FEW_QUERIES))
+    free = replace(context, budget_bytes=_NO_LIMIT)
+    least = estimate(name, options, few, free).anon_bytes
+    if least <= context.budget_bytes:
+        return ""
+    return (
+        f"The memory budget of {binary_size(context.budget_bytes)} is less than the miner {name!r} "
+        f"can work with: it will use about {binary_size(least)}."
+    )
 
 
 def _if_approximate(

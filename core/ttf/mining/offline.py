@@ -28,7 +28,7 @@ from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.fsio import TEMP_PREFIX, read_json, sha256_file, write_json
 from ttf.keyed import Permutation, key
-from ttf.mining.choose import AUTO, checked_options, choose_miner, deadlines
+from ttf.mining.choose import AUTO, Workload, above_budget, checked_options, choose_miner, deadlines
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport, mine_with_fallback
 from ttf.mining.journal import PROGRESS
 from ttf.mining.table_file import check_table, refuse_inputs, storage_of, write_table
@@ -76,21 +76,21 @@ class Inputs:
     blocks: Callable[[], Iterator[NDArray[np.float32]]]
 
 
-def _open(path: Path, storage: str) -> Store:
+def _open(uri: str, storage: str) -> Store:
     hint = "Rename the file, or name its storage plugin: --set data.storage=NAME."
-    return open_store(str(path), storage_of(path, storage, hint))
+    return open_store(uri, storage_of(uri, storage, hint))
 
 
 @contextlib.contextmanager
 def file_inputs(
-    queries: Path, bank: Path, *, unit: bool, storage: str, say: Callable[[str], None]
+    queries: Path | str, bank: Path | str, *, unit: bool, storage: str, say: Callable[[str], None]
 ) -> Iterator[Inputs]:
     """Ready-made query vectors: `vectors`, or an X_* of two dimensions."""
     with (
-        contextlib.closing(_open(queries, storage)) as query_store,
-        contextlib.closing(_open(bank, storage)) as bank_store,
+        contextlib.closing(_open(str(queries), storage)) as query_store,
+        contextlib.closing(_open(str(bank), storage)) as bank_store,
     ):
-        source = _query_source(query_store.source, list(query_store.names()), queries, say)
+        source = _query_source(query_store.source, list(query_store.names()), str(queries), say)
         documents = bank_store.source("vectors")
         _need_vectors(documents)
         if source.shape[1] != documents.shape[1]:
@@ -111,7 +111,7 @@ def file_inputs(
 
 
 @contextlib.contextmanager
-def run_inputs(run_dir: Path, bank: Path | None, out: Path) -> Iterator[Inputs]:
+def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
     """The training queries of a finished run, as its tower encodes them; row i is row i of the
     pairs file."""
     from ttf.config.toml import load_run_toml
@@ -123,7 +123,7 @@ def run_inputs(run_dir: Path, bank: Path | None, out: Path) -> Iterator[Inputs]:
     config = load_run_toml(folder.config).config.data
     if bank is not None:
         config = config.model_copy(update={"bank": str(bank)})
-    refuse_inputs(out, [Path(p) for p in (config.pairs, config.bank, config.context) if p])
+    refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
     with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
         queries = data.train.queries
 
@@ -232,7 +232,7 @@ def _beside(out: Path) -> Iterator[Path]:
 
 
 def _query_source(
-    source: Callable[[str], VectorSource], names: list[str], path: Path, say: Callable[[str], None]
+    source: Callable[[str], VectorSource], names: list[str], path: str, say: Callable[[str], None]
 ) -> VectorSource:
     found = [n for n in ("vectors", *sorted(names)) if n in names]
     found = [n for n in dict.fromkeys(found) if n == "vectors" or n.startswith("X_")]
@@ -314,18 +314,29 @@ def _job(
     )
     if miner.name == AUTO:
         reporter.note(f"Miner: {name} ({reason})")
+    if miner.k > inputs.rows:
+        reporter.note(
+            f"The bank has only {inputs.rows:,} rows: the table holds as many per query, "
+            f"not {miner.k:,}."
+        )
+    context = MinerContext(
+        threads=threads,
+        seed=config.train.seed,
+        deterministic=miner.deterministic,
+        budget_bytes=config.memory.budget_bytes,
+    )
+    k = min(miner.k, inputs.rows)
+    work = Workload(rows=inputs.rows, dim=inputs.dim, queries=inputs.num_queries, k=k, refreshes=1)
+    warning = above_budget(name, miner.options_of(name), work, context)
+    if warning:
+        reporter.note(warning)
     return MiningJob(
         bank=inputs.bank,
         queries=str(queries),
-        k=miner.k,
+        k=k,
         miner=name,
         options=miner.options_of(name),
-        context=MinerContext(
-            threads=threads,
-            seed=config.train.seed,
-            deterministic=miner.deterministic,
-            budget_bytes=config.memory.budget_bytes,
-        ),
+        context=context,
         out=str(folder / _FOUND),
         cache=str(cache_dir()),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ttf.data.stores import create_store, storage_for
+from ttf.data.stores import create_store, is_local, storage_for
 from ttf.data.writing import array_bytes, check_output, make_room, writing
 from ttf.errors import ConfigError
 
@@ -20,13 +20,13 @@ _BLOCK_ROWS: Final = 4096
 _ARRAYS: Final[tuple[tuple[str, DType], ...]] = (("ids", "int64"), ("scores", "float32"))
 
 
-def check_table(out: Path, inputs: Sequence[Path], *, overwrite: bool) -> None:
+def check_table(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:
     """ConfigError or StorageError where `out` could not be written, or is an input, or is there.
 
     Begins the table and gives it up, so that mining does not end at what could be known before.
     """
     refuse_inputs(out, inputs)
-    storage_of(out, "auto", "Name it like candidates.npz or candidates.zarr.")
+    storage_of(str(out), "auto", "Name it like candidates.npz or candidates.zarr.")
     check_output(str(out), overwrite=overwrite)
     make_room(out.absolute().parent, 0)
     writer = create_store(str(out))
@@ -37,16 +37,16 @@ def check_table(out: Path, inputs: Sequence[Path], *, overwrite: bool) -> None:
         writer.abort()
 
 
-def refuse_inputs(out: Path, inputs: Sequence[Path]) -> None:
+def refuse_inputs(out: Path, inputs: Sequence[str]) -> None:
     """ConfigError where the table would take the place of what it is made from."""
-    if out.resolve() in {path.resolve() for path in inputs}:
+    if out.resolve() in {Path(uri).resolve() for uri in inputs if is_local(uri)}:
         raise ConfigError(f"{out} is one of the inputs.", hint="Name another --out.")
 
 
-def storage_of(path: Path, storage: str, hint: str) -> str:
-    """The storage plugin of a file; ConfigError with a hint that `ttf mine` can follow."""
+def storage_of(uri: str, storage: str, hint: str) -> str:
+    """The storage plugin of a file or URL; ConfigError with a hint that `ttf mine` can follow."""
     try:
-        return storage_for(str(path), storage)
+        return storage_for(uri, storage)
     except ConfigError as error:
         raise ConfigError(str(error), hint=hint) from error
 

@@ -27,6 +27,11 @@ class NpzStorage:
         return uri.lower().endswith(self.suffixes)
 
     def open(self, uri: str) -> Store:
+        if "://" in uri:
+            raise ConfigError(
+                f"{uri}: .npz and .npy files are mapped, which only local files can be.",
+                hint="Download it, or keep it as a .zarr, which is read from URLs too.",
+            )
         from ttf_storage._npz_reader import NpzStore
 
         return NpzStore(uri)
