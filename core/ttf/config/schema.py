@@ -97,7 +97,9 @@ class LossConfig(Section):
     learn_temperature: bool = Field(False, description="learned, clamped to [0.01, 1]")
     similarity: Literal["cosine", "dot"] = "cosine"
     memory_bank: NonNegative | Auto = Field(
-        "auto", description="documents kept as negatives; auto: min(50000, distinct documents)"
+        "auto",
+        description="documents kept as negatives; auto: min(50000, distinct documents) where a "
+        "step offers fewer than 1024 itself, else none",
     )
     memory_bank_start: NonNegative = Field(0, description="first step that uses the memory bank")
     symmetric: bool = Field(False, description="average of query-to-document and the reverse")
