@@ -199,7 +199,8 @@ ROWS = [
     usage("search for no documents", "search run --queries pairs.npz -k 0", "-k"),
     usage("plugin that is not there", "plugins show miner.fais", "'faiss'"),
     usage("shell nobody completes", "completion tcsh", "tcsh", "bash"),
-    Row("folder that holds a run", a_run, swapped("--out", "old"), 2, ("old", "ttf resume old")),
+    Row("folder that holds a run", a_run, swapped("--out", "old"), 2,
+        ("old", "ttf train old/run.toml --out")),  # no checkpoint there: resume would fail
     Row("pairs of an unknown kind", text("pairs.csv", "1,2"), swapped("--pairs", "pairs.csv"), 2,
         ("pairs.csv", ".npz")),
     # data: 3
