@@ -229,7 +229,7 @@ def test_overwrite_replaces_an_output(place: Path, invoke: Invoke) -> None:
 def test_the_verbs_stay_functions_whatever_is_imported() -> None:
     import importlib
 
-    for name in ("ttf.evaluate", "ttf.plan"):
+    for name in ("ttf.evaluation", "ttf.plan", "ttf.mining"):
         importlib.import_module(name)
     assert ttf.evaluate.__module__ == ttf.plan.__module__ == "ttf.api"
 
