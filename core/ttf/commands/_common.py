@@ -114,19 +114,29 @@ def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
     next_command(f"ttf search {run_dir} --queries FILE -k 10")
 
 
+_LABELS = {
+    "status": ("status", ""),
+    "steps": ("optimizer steps", ""),
+    "epochs": ("epochs", ""),
+    "samples": ("samples", ""),
+    "wall_s": ("time", "s"),
+    "samples_per_s": ("speed", "samples/s"),
+    "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
+}
+
+
 def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    units = {"wall_s": "s", "samples_per_s": "samples/s", "peak_anon_mb": "MB anonymous + shared"}
     after = summary.get("metrics") or {}
     before = summary.get("metrics_initial") or {}
-    for name in ("status", "steps", "epochs", "samples", "wall_s", "samples_per_s", "peak_anon_mb"):
+    for name, (label, unit) in _LABELS.items():
         if summary.get(name) is not None:
-            yield name, f"{number(summary[name])} {units.get(name, '')}".rstrip()
+            yield label, f"{number(summary[name])} {unit}".rstrip()
     for name, value in after.items():
-        start = f"  (before training {number(before[name])})" if name in before else ""
-        yield name, f"{number(value)}{start}"
-    for name in ("miner", "weights_sha256", "run_dir"):
+        start = f"  (before training {before[name]:.4f})" if name in before else ""
+        yield name, f"{value:.4f}{start}"
+    for name, label in (("miner", "miner"), ("weights_sha256", "weights"), ("run_dir", "folder")):
         if summary.get(name):
-            yield name, str(summary[name])
+            yield label, str(summary[name])
 
 
 def number(value: Any) -> str:

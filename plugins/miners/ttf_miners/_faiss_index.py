@@ -7,6 +7,7 @@ scanned exactly, so that -1 never leaves this file.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +37,7 @@ _ADD_ROWS = 8192
 _QUERY_TILE = 4096
 
 
-class _FaissIndex:
+class _FaissIndex(ABC):
     """What both kinds share; a kind says how to make one, how to fill it, how wide to look."""
 
     def __init__(self, options: FaissOptions, context: MinerContext) -> None:
@@ -128,14 +129,17 @@ class _FaissIndex:
         kind = self._options.kind
         return f"The faiss index ({kind}) of {source.shape[0]:,} x {source.shape[1]} vectors"
 
+    @abstractmethod
     def _size(self, source: VectorSource) -> int:
-        raise NotImplementedError
+        """Bytes the whole index takes in memory."""
 
+    @abstractmethod
     def _filled(self, source: VectorSource) -> Any:
-        raise NotImplementedError
+        """A new index that holds every row."""
 
+    @abstractmethod
     def _ever_wider(self, k: int) -> Iterator[Any]:
-        raise NotImplementedError
+        """Search parameters, each looking further than the one before."""
 
 
 class HnswIndex(_FaissIndex):
