@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from ttf.config.resolve import Draft, Keys
     from ttf.contracts import Factory, Kind
 
-_LATER = ("supervise", "probe")
-"""Sections of the outer contract that this version does not have."""
-
 
 def schema(draft: Draft) -> RunConfig | None:
     """The configuration, or None after noting every problem in the draft."""
@@ -94,8 +91,6 @@ def _given_path(draft: Draft, loc: Sequence[str | int], kind: str) -> Keys:
 
 
 def _explain(path: Keys, item: Any) -> str:
-    if item["type"] == "extra_forbidden" and path[0] in _LATER and len(path) == 1:
-        return "comes with crash recovery; not in this version yet"
     if item["type"] == "extra_forbidden":
         what = "section" if len(path) == 1 else "key"
         return f"no such {what}.{suggestion(path[-1], _keys(path[:-1]))}"

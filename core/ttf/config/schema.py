@@ -73,6 +73,7 @@ class MinerConfig(WithPluginTables):
         "auto", description="seconds one mining round may take; auto: 20 x the estimate, >= 600"
     )
     deterministic: bool = Field(True, description="same ids in every run; hnswlib: 1 thread")
+    threads: Positive | Auto = Field("auto", description="auto: as many as the trainer has")
 
 
 class NegativesConfig(Section):
@@ -142,9 +143,41 @@ class EvaluateConfig(Section):
 
 
 class CheckpointConfig(Section):
-    every_s: Annotated[float, Field(gt=0)] | None = 300.0
+    every_s: Annotated[float, Field(gt=0)] | None = Field(
+        60.0, description="written beside the training; none: only by steps and at the end"
+    )
     every_steps: Positive | None = None
-    keep: Annotated[int, Field(ge=2)] = 2
+    keep: Annotated[int, Field(ge=2)] = Field(2, description="intact ones that stay")
+    retry_s: Annotated[float, Field(ge=0)] = Field(
+        300.0,
+        description="a disk that is full or fails: train on and try again for so long; 0: stop",
+    )
+
+
+class SuperviseConfig(Section):
+    """What the supervisor does about a process that dies or hangs."""
+
+    max_restarts: NonNegative = Field(5, description="restarts in a row without progress")
+    hang_timeout_s: Annotated[float, Field(gt=0)] | Auto = Field(
+        "auto",
+        description="seconds without a sign of life; auto: 600, later 10 x the longest pause seen "
+        "in that phase, at least 60",
+    )
+    remedies: bool = Field(True, description="change the configuration where the evidence asks")
+
+
+class ProbeConfig(Section):
+    """The same micro-batch on the device and on the CPU: do loss and gradients agree?"""
+
+    every: NonNegative = Field(
+        0, description="optimizer steps between probes; 0: only where the device asks, at start"
+    )
+    tolerance: Annotated[float, Field(gt=0, lt=1)] | Auto = Field(
+        "auto", description="relative; auto: by precision, 0.001 for fp32"
+    )
+    on_mismatch: Literal["stop", "cpu"] = Field(
+        "stop", description="stop: exit code 4; cpu: go on there from the last checkpoint"
+    )
 
 
 class MemoryConfig(Section):
@@ -202,6 +235,8 @@ class RunConfig(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     memory: MemoryConfig = MemoryConfig()
+    supervise: SuperviseConfig = SuperviseConfig()
+    probe: ProbeConfig = ProbeConfig()
     observers: tuple[str, ...] = ()
     gates: tuple[Gate, ...] = ()
 

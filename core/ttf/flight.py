@@ -1,0 +1,177 @@
+"""The flight recorder: what a process was doing, in a small mapped file that outlives it.
+
+The trainer writes at every change of phase, which costs about a microsecond and no system call; the
+supervisor reads the pages they share, alive or dead. A reader never waits: a record that was being
+written when its writer died is told by its sequence number and read as it stands.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, Self
+
+_SIZE: Final = 4096
+_MAGIC: Final = b"ttfflt1\n"
+_RECORD: Final = struct.Struct("<QqqBxxxxxxxQQQ")
+"""sequence, step, micro-batch, phase, monotonic ns, unix ns, ns when a checkpoint thread began"""
+_AT: Final = 64
+_HELD: Final = struct.Struct("<QQ")
+"""The supervisor's part: bytes held by the tree now, and at most."""
+_HELD_AT: Final = 256
+
+
+class Phase(IntEnum):
+    """What the trainer can be doing; `name.lower()` is what incidents and messages say."""
+
+    START = 0
+    DATA = 1
+    FORWARD = 2
+    BACKWARD = 3
+    OPTIMIZER = 4
+    MINING = 5
+    CHECKPOINT = 6
+    EVALUATE = 7
+    PROBE = 8
+    END = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flight:
+    """The last record of a process."""
+
+    step: int
+    """Optimizer steps done."""
+    micro_batch: int
+    phase: str
+    monotonic_s: float
+    """When the record was written, on a clock all processes of the machine share."""
+    time: float
+    saving_since_s: float | None
+    """Since when the checkpoint thread has been at one checkpoint; None while it is idle."""
+    torn: bool
+    """The writer died within the write."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class FlightRecorder:
+    """The writer's side. Without a path (a run nobody supervises) it records nothing on disk."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._map: mmap.mmap | bytearray
+        self._map = bytearray(_SIZE) if path is None else _mapped(path)
+        self._sequence = 0
+        self._step = 0
+        self._phase = Phase.START
+        self._micro_batch = 0
+        self._saving_since = 0
+        self.beat()
+
+    def enter(self, phase: Phase, step: int | None = None, micro_batch: int = 0) -> None:
+        """Called by one thread, at every change of phase."""
+        if step is not None:
+            self._step = step
+        self._phase, self._micro_batch = phase, micro_batch
+        self.beat()
+
+    def beat(self) -> None:
+        """A sign of life within a phase."""
+        self._sequence += 1
+        _RECORD.pack_into(
+            self._map,
+            _AT,
+            2 * self._sequence + 1,  # odd: being written
+            self._step,
+            self._micro_batch,
+            self._phase,
+            time.monotonic_ns(),
+            time.time_ns(),
+            self._saving_since,
+        )
+        struct.pack_into("<Q", self._map, _AT, 2 * self._sequence)
+
+    def saving(self, active: bool) -> None:
+        """Called by the checkpoint thread: its hang must not hide behind steps that go on."""
+        self._saving_since = time.monotonic_ns() if active else 0
+        self.beat()
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory the supervisor has seen the tree hold; 0 where there is none."""
+        return int(_HELD.unpack_from(self._map, _HELD_AT)[1])
+
+    @property
+    def held_bytes(self) -> int:
+        return int(_HELD.unpack_from(self._map, _HELD_AT)[0])
+
+
+class FlightReader:
+    """The supervisor's side: the same pages; makes the file, so that a death before the first
+    record is told apart from a run that was never supervised."""
+
+    def __init__(self, path: Path) -> None:
+        self._map = _mapped(path, fresh=True)
+
+    def read(self) -> Flight:
+        return _decode(self._map)
+
+    def tell_memory(self, held: int, peak: int) -> None:
+        """For the trainer's screen and its summary."""
+        _HELD.pack_into(self._map, _HELD_AT, held, peak)
+
+    def close(self) -> None:
+        self._map.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_flight(path: Path) -> Flight | None:
+    """The last record in a file; None where there is no such file or it is none of ours."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return _decode(data) if data[: len(_MAGIC)] == _MAGIC and len(data) == _SIZE else None
+
+
+def _decode(data: bytes | mmap.mmap) -> Flight:
+    sequence, step, micro, phase, mono, unix, saving = _RECORD.unpack_from(data, _AT)
+    known = phase in Phase._value2member_map_
+    return Flight(
+        step=step,
+        micro_batch=micro,
+        phase=Phase(phase).name.lower() if known else f"phase {phase}",
+        monotonic_s=mono / 1e9,
+        time=unix / 1e9,
+        saving_since_s=saving / 1e9 if saving else None,
+        torn=bool(sequence % 2) or not known,
+    )
+
+
+def _mapped(path: Path, *, fresh: bool = False) -> mmap.mmap:
+    """`fresh` replaces the file: pages that an earlier process still maps are not ours."""
+    if fresh:
+        path.unlink(missing_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        # Allocated, not sparse: writing through a map on a full disk is SIGBUS.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, _SIZE)
+        else:
+            os.ftruncate(fd, _SIZE)
+        mapped = mmap.mmap(fd, _SIZE)
+    finally:
+        os.close(fd)
+    mapped[: len(_MAGIC)] = _MAGIC
+    return mapped

@@ -1,0 +1,62 @@
+"""What a trainer is asked to do, as JSON that crosses a process border."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One edit of the configuration by a remedy or by --safe."""
+
+    value: Any
+    origin: str
+    """For run.toml: 'remedy of incident 002 (omp-duplicate)'."""
+    deviation: str = ""
+    """What it changes in the numbers; empty where they stay the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """What happened to the run before this process; goes into its summary."""
+
+    restarts: int = 0
+    lost_wall_s: float = 0.0
+    """Time of processes that died, since their last checkpoint."""
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """A new run (from file, sets and flags) or one to be continued (from its run.toml)."""
+
+    run_dir: str
+    resume: bool = False
+    config: str | Mapping[str, Any] | None = None
+    """A TOML file's path, or the sections themselves."""
+    sets: tuple[str, ...] = ()
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    safe: bool = False
+    remedies: bool | None = None
+    """False: --no-remedies; None: as the configuration says."""
+    json: bool = False
+    progress: bool = True
+    overlay: Mapping[str, Change] = field(default_factory=dict)
+    """Remedies in force, by dotted key."""
+    history: History = History()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        return cls(
+            **{
+                **values,
+                "sets": tuple(values["sets"]),
+                "overlay": {k: Change(**v) for k, v in values["overlay"].items()},
+                "history": History(**values["history"]),
+            }
+        )
