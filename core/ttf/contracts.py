@@ -288,6 +288,8 @@ class DevicePolicy(Protocol):
 
     constant_shapes: bool
     """Tensors must keep their shapes from step to step (graph caches, known bugs)."""
+    probe_at_start: bool
+    """Its loss and gradients are compared with the CPU's before a run trusts it."""
     name: str
     """The concrete device ("cpu"), also where "auto" was asked for."""
     reason: str

@@ -6,7 +6,7 @@ What was decided is written back with its reason, so that run.toml holds what re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from ttf import host
@@ -82,6 +82,11 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
             batch //= 2
         values["train", "batch_size"] = (batch, "auto: by the tower's activations and the pairs")
     plan = policy.plan(batch, config.train.accumulate)
+    if plan.accumulate != config.train.accumulate:
+        asked = f"{config.train.accumulate} ({resolved.origins['train.accumulate']})"
+        why = f"{asked}, cut by the device {policy.name}"
+        values["train", "accumulate"] = (plan.accumulate, why)
+    _refuse_other_steps(resolved, plan, policy)
     if plan.samples > pairs:
         raise ConfigError(
             f"One optimizer step takes {plan.samples:,} samples ({plan.micro_batch} x "
@@ -125,6 +130,23 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
         order=order,
         total_steps=total,
         notes=(*resolved.notes, *plan.notes),
+    )
+
+
+def _refuse_other_steps(resolved: Resolved, plan: BatchPlan, policy: DevicePolicy) -> None:
+    """Position and order of a run that goes on are counted in steps of the size it began with."""
+    wanted = resolved.samples_per_step
+    if wanted is None or plan.samples == wanted:
+        return
+    train, origins = resolved.config.train, resolved.origins
+    raise ConfigError(
+        f"An optimizer step of this run takes {wanted:,} samples, but would take "
+        f"{plan.samples:,} now ({plan.micro_batch} x {plan.accumulate} on the device "
+        f"{policy.name}): train.batch_size is {train.batch_size} "
+        f"({origins['train.batch_size']}), train.accumulate is {train.accumulate} "
+        f"({origins['train.accumulate']}).",
+        hint="A run that goes on keeps its steps: choose two numbers whose product is "
+        f"{wanted:,}, or start a new run.",
     )
 
 
@@ -188,7 +210,7 @@ def _settled(resolved: Resolved, values: Mapping[tuple[str, str], tuple[Any, str
         changed = getattr(config, section).model_copy(update={name: value})
         config = config.model_copy(update={section: changed})
         origins[f"{section}.{name}"] = origin
-    return Resolved(config=config, origins=origins, notes=resolved.notes)
+    return replace(resolved, config=config, origins=origins)
 
 
 def _with_options(resolved: Resolved, specs: Specs) -> Resolved:
@@ -209,7 +231,7 @@ def _with_options(resolved: Resolved, specs: Specs) -> Resolved:
         if options:
             updates[section] = part.model_copy(update={name: options})
             _fill(origins, f"{section}.{name}", options)
-    return Resolved(config=config.model_copy(update=updates), origins=origins, notes=resolved.notes)
+    return replace(resolved, config=config.model_copy(update=updates), origins=origins)
 
 
 def _fill(origins: dict[str, str], prefix: str, options: Mapping[str, Any]) -> None:

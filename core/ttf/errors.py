@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -101,6 +101,15 @@ class NumericFailure(TtfError):
     """A loss or gradient that is not finite, or numbers a device got wrong."""
 
     exit_code = ExitCode.NUMERIC
+
+
+class DeviceMistrusted(NumericFailure):
+    """A device computed other numbers than the CPU; `remedy` says how to go on without it."""
+
+    def __init__(self, message: str, *, remedy: Mapping[str, Any], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.remedy = dict(remedy)
+        self.details["remedy"] = self.remedy
 
 
 class GaveUp(TtfError):

@@ -1,7 +1,8 @@
 """From defaults, a file, --set and flags to one validated configuration, and who said what.
 
-Layers, each over the one before: default < TOML file < --set < flag. Everything that is wrong is
-collected and raised as one ConfigError, each problem with the place it was written at.
+Layers, each over the one before: default < TOML file < --set < flag < --safe < remedies. Everything
+that is wrong is collected and raised as one ConfigError, each problem with the place it was written
+at.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ttf.errors import ConfigError, suggestion
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
+    from ttf.supervise.request import Change
 
 Keys = tuple[str, ...]
 
@@ -43,8 +45,10 @@ FLAGS: Mapping[str, str] = {
     "--device": "device.name",
     "--threads": "device.threads",
     "--precision": "device.precision",
+    "--no-remedies": "supervise.remedies",
 }
-"""Every flag of `ttf train` that sets a key; Python's overrides use the same names (`lr=`)."""
+"""Every flag of `ttf train` that sets a key; Python's overrides use the same names (`lr=`). One that
+begins with --no- sets its key to false, and says nothing where it is not given."""
 
 PATHS = frozenset({"data.pairs", "data.bank", "data.context", "train.init"})
 _TOWERS = {"query": "gru", "doc": "identity"}
@@ -58,6 +62,9 @@ class Resolved:
     origins: Mapping[str, str]
     notes: tuple[str, ...] = ()
     """What a higher layer made of a lower one, to be said aloud."""
+    samples_per_step: int | None = None
+    """Of the run that goes on with this configuration: remedies may cut its steps, not change
+    them. None: a new run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,16 +163,23 @@ def resolve(
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
     *,
+    safe: bool = False,
+    overlay: Mapping[str, Change] | None = None,
     plugins: bool = True,
 ) -> Resolved:
     """Raises ConfigError with all problems at once. `flags` are named as on the command line
-    (`--lr`, `lr`) or by key (`train.lr`); without `plugins`, names and options are not checked."""
+    (`--lr`, `lr`) or by key (`train.lr`); `overlay` holds remedies by key, each with its own
+    origin; without `plugins`, names and options are not checked."""
     from ttf.config import check
+    from ttf.config.safe import make_safe
 
     draft = Draft(tree={"tower": {side: {"name": name} for side, name in _TOWERS.items()}})
     draft.apply(_file_layer(file))
     draft.apply(_set_layer(sets, draft.problems))
     draft.apply(_flag_layer(flags or {}, draft.problems))
+    if safe:
+        make_safe(draft)
+    draft.apply(_overlay_layer(overlay or {}))
     _tidy(draft)
     config = check.schema(draft)
     if plugins:
@@ -209,14 +223,25 @@ def _set_layer(sets: Sequence[str], problems: list[str]) -> Layer:
 def _flag_layer(flags: Mapping[str, Any], problems: list[str]) -> Layer:
     layer = Layer()
     for name, value in flags.items():
-        key = name if "." in name else FLAGS.get(f"--{name.lstrip('-').replace('_', '-')}")
+        flag = f"--{name.lstrip('-').replace('_', '-')}"
+        key = name if "." in name else FLAGS.get(flag)
         if key is None:
             known = [flag.lstrip("-").replace("-", "_") for flag in FLAGS]
             problems.append(f"{name}: no such option.{suggestion(name, known)}")
-        else:
-            origin = name if name.startswith("-") else f"{name}="
-            layer.add(tuple(key.split(".")), _plain(value), origin)
+            continue
+        negated = flag.startswith("--no-")
+        if negated and not value:
+            continue
+        origin = name if name.startswith("-") else f"{name}="
+        layer.add(tuple(key.split(".")), False if negated else _plain(value), origin)
     _anchor(layer, Path.cwd())
+    return layer
+
+
+def _overlay_layer(overlay: Mapping[str, Change]) -> Layer:
+    layer = Layer()
+    for key, change in overlay.items():
+        layer.add(tuple(key.split(".")), change.value, change.origin)
     return layer
 
 
@@ -286,6 +311,12 @@ def _encodable(text: str) -> bool:
 def _origins(config: RunConfig, draft: Draft) -> dict[str, str]:
     leaves = _leaves((), config.model_dump())
     return {".".join(path): draft.origin(path) for path, _ in leaves}
+
+
+def flat(config: RunConfig) -> dict[str, Any]:
+    """Every value by its dotted key, in JSON's own types: what remedies and their rules look at."""
+    leaves = _leaves((), config.model_dump(mode="json"))
+    return {".".join(path): value for path, value in leaves}
 
 
 def as_json(tree: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
+    from ttf.supervise.request import Change
 
 Keys = tuple[str, ...]
 
@@ -203,14 +204,17 @@ def render(value: Any) -> str:
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def load_run_toml(path: Path, *, plugins: bool = False) -> Resolved:
-    """A run's configuration with the origins it was written with.
+def load_run_toml(
+    path: Path, *, overlay: Mapping[str, Change] | None = None, plugins: bool = False
+) -> Resolved:
+    """A run's configuration with the origins it was written with, and remedies over it.
 
     Plugins are not looked at unless asked: reading a run must not need the libraries it used.
     """
     from ttf.config.resolve import resolve
 
-    resolved = resolve(path, plugins=plugins)
+    written = resolve(path, plugins=plugins and not overlay)
+    resolved = resolve(path, overlay=overlay, plugins=plugins) if overlay else written
     text = path.read_text(encoding="utf-8").splitlines()
     comments = {
         keys: text[number - 1].rpartition(_COMMENT)[2]
@@ -222,4 +226,13 @@ def load_run_toml(path: Path, *, plugins: bool = False) -> Resolved:
         dotted: gates if dotted == "gates" else comments.get(tuple(dotted.split(".")), "default")
         for dotted in resolved.origins
     }
-    return replace(resolved, origins=origins)
+    remedied = {k: o for k, o in resolved.origins.items() if o != written.origins.get(k)}
+    return replace(
+        resolved, origins=origins | remedied, samples_per_step=_samples_per_step(written)
+    )
+
+
+def _samples_per_step(written: Resolved) -> int | None:
+    """None where the run never came so far that its batch size was settled."""
+    train = written.config.train
+    return None if train.batch_size == "auto" else train.batch_size * train.accumulate

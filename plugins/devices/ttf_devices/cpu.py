@@ -33,6 +33,7 @@ class CpuPolicy:
 
     name = "cpu"
     constant_shapes = False
+    probe_at_start = False
 
     def __init__(self, options: CpuOptions, threads: int | None) -> None:
         self.options = options
