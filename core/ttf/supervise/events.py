@@ -37,6 +37,9 @@ class Configured:
     now: float
     settings: Settings
     flat: Mapping[str, Any]
+    memory_remedies: tuple[Remedy, ...] = ()
+    """What `memory-limit` would be answered with at these settings: where there is something, a
+    trainer that runs out of memory is asked to leave."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +194,15 @@ class GiveUp:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EndWithError:
+    """Raise the trainer's own error, with its own exit code: a restart would meet it again."""
+
+    incident: str
+    text: str
+    """Why there is no restart."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finish:
     """The trainer's own end is the run's end."""
 
@@ -203,5 +215,15 @@ class Stop:
 
 
 Action = (
-    Spawn | AskToStop | AskToShed | AskToLeave | DumpStacks | Kill | Say | GiveUp | Finish | Stop
+    Spawn
+    | AskToStop
+    | AskToShed
+    | AskToLeave
+    | DumpStacks
+    | Kill
+    | Say
+    | GiveUp
+    | EndWithError
+    | Finish
+    | Stop
 )

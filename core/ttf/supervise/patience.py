@@ -1,0 +1,151 @@
+"""How long the supervisor waits for a sign of life, and what it does when none comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from ttf.supervise.events import Beat
+from ttf.supervise.state import Pace, Saving, State, Trainer
+
+UNKNOWN_S: Final = 600.0
+"""For a phase whose pauses are not known yet: reading a cold 11 GB file takes minutes."""
+LEAST_S: Final = 60.0
+SAVE_LEAST_S: Final = 300.0
+FACTOR: Final = 10.0
+KNOWN_AFTER: Final = 3
+"""So many times a phase must have been left before its pauses are believed."""
+DUMP_GRACE_S: Final = 2.0
+LEAVE_GRACE_S: Final = 20.0
+KILL_GRACE_S: Final = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadline:
+    """When something must have happened, and what is to be said if it has not."""
+
+    at: float
+    missed: Literal["hang", "dumped", "leave", "kill"]
+    text: str = ""
+
+
+def next_deadline(state: State) -> Deadline | None:
+    """The earliest one; None where nobody is waited for."""
+    if state.stage != "running" or state.trainer is None:
+        return None
+    return min(_deadlines(state, state.trainer), key=lambda d: d.at, default=None)
+
+
+def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
+    if trainer.killed_at is not None:
+        if not trainer.survives_said:
+            yield Deadline(at=trainer.killed_at + KILL_GRACE_S, missed="kill")
+        return
+    if trainer.leave_at is not None:
+        yield Deadline(at=trainer.leave_at + LEAVE_GRACE_S, missed="leave")
+    if trainer.hang is not None:
+        at = trainer.hang.noticed_at + DUMP_GRACE_S
+        yield Deadline(at=at, missed="dumped", text=trainer.hang.text)
+        return
+    limit = silence_limit_s(state, trainer.phase)
+    where = f"in {trainer.phase} at step {trainer.step}"
+    text = f"no sign of life for {limit:g} s {where}"
+    yield Deadline(at=trainer.beat_at + limit, missed="hang", text=text)
+    if trainer.saving is not None:
+        limit = save_limit_s(state)
+        text = f"the checkpoint begun {limit:g} s ago is still not written, {where}"
+        yield Deadline(at=trainer.saving.since + limit, missed="hang", text=text)
+    if state.stopping is not None:
+        limit = stop_limit_s(state)
+        text = f"it was asked to stop {limit:g} s ago and did not, {where}"
+        yield Deadline(at=state.stopping.at + limit, missed="hang", text=text)
+
+
+def silence_limit_s(state: State, phase: str) -> float:
+    """How long a phase may go without a sign of life."""
+    limit = state.settings.hang_timeout_s
+    if limit is None:
+        pace = state.paces.get(phase, Pace())
+        known = pace.left >= KNOWN_AFTER
+        limit = max(LEAST_S, FACTOR * pace.longest_gap_s) if known else UNKNOWN_S
+    if phase == "mining" and state.flat.get("miner.isolation") == "none":
+        # The trainer waits for a worker in a loop that beats; a miner within it beats never.
+        return max(limit, UNKNOWN_S)
+    return limit
+
+
+def save_limit_s(state: State) -> float:
+    """How long one checkpoint may be written at."""
+    if state.settings.hang_timeout_s is not None:
+        return state.settings.hang_timeout_s
+    return max(SAVE_LEAST_S, FACTOR * state.longest_save_s)
+
+
+def stop_limit_s(state: State) -> float:
+    """How long a request to stop may wait for a step boundary: a mining round or an evaluation
+    may lie before it, whose own pauses say nothing of their length."""
+    hang = state.settings.hang_timeout_s
+    return UNKNOWN_S if hang is None else hang
+
+
+def beaten(state: State, trainer: Trainer, beat: Beat) -> State:
+    """A sign of life was seen: the clocks start anew, and its phase's pauses are known better."""
+    # A record that was torn by its writer's death may claim any time.
+    at = max(trainer.beat_at, min(beat.at, beat.now))
+    saving = _saving(trainer.saving, beat)
+    longest = state.longest_save_s
+    if trainer.saving is not None and saving is not trainer.saving:
+        longest = max(longest, at - trainer.saving.since)
+    return replace(
+        state,
+        paces=_learned(state.paces, trainer, at, beat.phase),
+        longest_save_s=longest,
+        trainer=replace(trainer, beat_at=at, step=beat.step, phase=beat.phase, saving=saving),
+    )
+
+
+def _saving(before: Saving | None, beat: Beat) -> Saving | None:
+    if beat.saving_since is None:
+        return None
+    if before is not None and before.reported == beat.saving_since:
+        return before
+    return Saving(reported=beat.saving_since, since=min(beat.saving_since, beat.now))
+
+
+def _learned(
+    paces: Mapping[str, Pace], trainer: Trainer, at: float, phase: str
+) -> Mapping[str, Pace]:
+    pace = paces.get(trainer.phase, Pace())
+    now = Pace(
+        left=min(KNOWN_AFTER, pace.left + (phase != trainer.phase)),
+        longest_gap_s=max(pace.longest_gap_s, at - trainer.beat_at),
+    )
+    return paces if now == pace else {**paces, trainer.phase: now}
+
+
+def suspended(state: State, seconds: float) -> State:
+    """Nobody could give a sign of life for so long: every clock stood still."""
+
+    def later(at: float) -> float:
+        return at + seconds
+
+    stopping, trainer = state.stopping, state.trainer
+    if stopping is not None:
+        stopping = replace(stopping, at=later(stopping.at))
+    if trainer is not None:
+        trainer = replace(
+            trainer,
+            started_at=later(trainer.started_at),
+            beat_at=later(trainer.beat_at),
+            saving=trainer.saving and replace(trainer.saving, since=later(trainer.saving.since)),
+            hang=trainer.hang and replace(trainer.hang, noticed_at=later(trainer.hang.noticed_at)),
+            killed_at=_later(trainer.killed_at, seconds),
+            shed_at=_later(trainer.shed_at, seconds),
+            leave_at=_later(trainer.leave_at, seconds),
+        )
+    return replace(state, stopping=stopping, trainer=trainer)
+
+
+def _later(at: float | None, seconds: float) -> float | None:
+    return None if at is None else at + seconds

@@ -1,0 +1,95 @@
+"""What is done while memory runs short: a word, then less, then a restart with less need of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ttf.supervise.events import Action, AskToLeave, AskToShed, Kill, Pressure, Say
+from ttf.supervise.restarting import Decision, applicable, shown
+from ttf.supervise.state import State, Trainer
+
+ENOUGH: Final = 0.80
+"""Below it, the next crossing is news again."""
+WARN: Final = 0.85
+SHED: Final = 0.90
+LEAVE: Final = 0.95
+LAST: Final = 0.99
+"""Beyond it there is no time to save: the kernel would kill next, and not say why."""
+SHED_EVERY_S: Final = 30.0
+
+
+def squeezed(state: State, trainer: Trainer, event: Pressure) -> Decision:
+    """A look at the memory of a trainer that runs."""
+    if trainer.killed_at is not None or trainer.hang is not None:
+        return state, ()
+    if event.share < ENOUGH:
+        return replace(state, trainer=replace(trainer, warned=False, full_said=False)), ()
+    if trainer.leave_at is not None:
+        return _leaving(state, trainer, event)
+    actions: list[Action] = []
+    if event.share >= WARN and not trainer.warned:
+        trainer = replace(trainer, warned=True)
+        actions.append(Say(text=_warning(state, event)))
+    if event.share >= SHED and _may_shed(trainer, event.now):
+        trainer = replace(trainer, shed_at=event.now)
+        actions.append(AskToShed())
+    if event.share >= LEAVE and state.stopping is None:
+        trainer, more = _full(state, trainer, event)
+        actions.extend(more)
+    return replace(state, trainer=trainer), tuple(actions)
+
+
+def _leaving(state: State, trainer: Trainer, event: Pressure) -> Decision:
+    """It was asked to leave; the memory may not last that long."""
+    if event.share < LAST:
+        return state, ()
+    text = f"memory was at {event.share:.0%} before it could leave{_detail(event)}"
+    trainer = replace(trainer, killed_at=event.now)
+    return replace(state, trainer=trainer), (Kill(why="memory", text=text),)
+
+
+def _may_shed(trainer: Trainer, now: float) -> bool:
+    return trainer.shed_at is None or now - trainer.shed_at >= SHED_EVERY_S
+
+
+def _full(state: State, trainer: Trainer, event: Pressure) -> tuple[Trainer, tuple[Action, ...]]:
+    remedy = applicable(state, state.memory_remedies) if _may_restart(state) else None
+    if remedy is not None:
+        text = f"Memory is at {event.share:.0%}{_detail(event)}: the run saves and goes on with "
+        say = Say(text=f"{text}{remedy.text} ({shown(remedy)}).", loud=True)
+        return replace(trainer, leave_at=event.now), (say, AskToLeave())
+    if trainer.full_said:
+        return trainer, ()
+    text = f"Memory is at {event.share:.0%}{_detail(event)}, and {_why_not(state)}: "
+    end = "training goes on as it is and may be killed; its checkpoints are kept."
+    return replace(trainer, full_said=True), (Say(text=text + end, loud=True),)
+
+
+def _may_restart(state: State) -> bool:
+    return state.settings.remedies and state.settings.max_restarts > 0
+
+
+def _why_not(state: State) -> str:
+    if not state.settings.remedies:
+        return "remedies are off (supervise.remedies)"
+    if state.settings.max_restarts == 0:
+        return "no restart is allowed (supervise.max_restarts)"
+    return "nothing is known that would make the run smaller"
+
+
+def _warning(state: State, event: Pressure) -> str:
+    remedy = applicable(state, state.memory_remedies) if _may_restart(state) else None
+    last = (
+        f"nothing more is done, because {_why_not(state)}"
+        if remedy is None
+        else f"the run saves and goes on with {remedy.text}"
+    )
+    return (
+        f"Memory is at {event.share:.0%} of what may be used{_detail(event)}. At {SHED:.0%} caches "
+        f"are given back; at {LEAVE:.0%} {last}."
+    )
+
+
+def _detail(event: Pressure) -> str:
+    return f": {event.text}" if event.text else ""
