@@ -220,7 +220,8 @@ def _train(
             resolved = with_demo(resolved, reporter)
             from ttf import trainer
 
-            summary = trainer.run(resolved, folder, policy, reporter, resume=resume)
+            with folder:
+                summary = trainer.run(resolved, folder, policy, reporter, resume=resume)
     except (Stopped, GateNotMet) as error:
         error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {_quoted(folder)}"
         error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}

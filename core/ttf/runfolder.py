@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -22,12 +22,18 @@ from ttf.fsio import (
     write_atomically,
     write_json,
 )
+from ttf.lifeline import is_stopped
 
+_ORPHANS_LEAVE_S = 10.0
 FOLDERS = ("checkpoints", "candidates", "index", "incidents")
 
 
 class RunFolder:
-    """Paths of a run; hold it locked (`with folder:`) while writing."""
+    """Paths of a run, and its two locks.
+
+    `with folder:` claims the run: a second `ttf train` or `ttf resume` on it is refused.
+    `with folder.writing():` is held by the process that writes, which may be the claimer's child.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +46,13 @@ class RunFolder:
         self.index = path / "index"
         self.model = path / "model"
         self.summary = path / "summary.json"
+        self.incidents = path / "incidents"
+        self.supervision = path / "supervision.json"
+        self.flight = path / "flight.bin"
+        self.stderr = path / "stderr.txt"
+        self.stacks = path / "faulthandler.txt"
         self._lock = FileLock(path / ".lock")
+        self._writer = FileLock(path / ".writer")
         self._made = False
 
     @classmethod
@@ -85,8 +97,9 @@ class RunFolder:
         """
         if not self._lock.is_locked or self.config.exists():
             return
-        for file in (self.path / ".owner", self.path / ".lock"):
-            file.unlink(missing_ok=True)
+        own = (".owner", ".lock", ".writer", self.flight.name, self.stderr.name, self.stacks.name)
+        for name in (*own, self.memory.name, self.supervision.name):
+            (self.path / name).unlink(missing_ok=True)
         for made in [*(self.path / name for name in FOLDERS), *([self.path] if self._made else [])]:
             with contextlib.suppress(OSError):  # somebody put a file there: it stays
                 made.rmdir()
@@ -135,8 +148,34 @@ class RunFolder:
     def _take_over(self) -> None:
         (self.path / ".owner").write_text(str(os.getpid()))
         if self.config.exists():  # a run's folder: what is unfinished in it is ours
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Removes what a dead process left unfinished; call it with the folder claimed."""
+        with self.writing():
             for folder in (self.path, self.checkpoints, self.candidates, self.index):
                 remove_leftovers(folder)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Self]:
+        """Held by the one process that writes the run's files.
+
+        Whoever claimed the folder may have died and left a child behind, which is gone a moment
+        later: so this waits.
+        """
+        try:
+            self._writer.acquire(timeout=_ORPHANS_LEAVE_S)
+        except Timeout:
+            raise FolderInUse(
+                f"{self.path} is still written to by a process whose supervisor is gone.",
+                hint="Look for it with: fuser " + shlex.quote(str(self.path / ".writer")),
+            ) from None
+        except OSError as error:
+            raise storage_error(error, str(self.path)) from error
+        try:
+            yield self
+        finally:
+            self._writer.release()
 
     def _release(self) -> None:
         if self._lock.lock_counter == 1:
@@ -145,8 +184,11 @@ class RunFolder:
         self._lock.release()
 
     def _holder(self) -> str:
-        with contextlib.suppress(OSError):  # it may end, and tidy up, while we look
-            return f" (process {(self.path / '.owner').read_text()})"
+        with contextlib.suppress(OSError, ValueError):  # it may end, and tidy up, while we look
+            pid = int((self.path / ".owner").read_text())
+            if is_stopped(pid):
+                return f" (process {pid}, which is stopped: kill -CONT {pid} lets it go on)"
+            return f" (process {pid})"
         return ""
 
     def read_summary(self) -> dict[str, Any]:

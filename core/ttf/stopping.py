@@ -35,8 +35,12 @@ class StopRequest:
         self._restore()
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
-        self._signum = signum
+        self.ask(signum)
         self._restore()
+
+    def ask(self, signum: int) -> None:
+        """From any thread: the same as that signal's first arrival."""
+        self._signum = signum
 
     def _restore(self) -> None:
         for signum, handler in self._before.items():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
-from ttf.deciding import Decided
 from ttf.errors import ExitCode, TtfError
-from ttf.runstate import RunState
+
+if TYPE_CHECKING:
+    from ttf.deciding import Decided
+    from ttf.runstate import RunState
 
 
 @dataclass(kw_only=True)
@@ -26,16 +29,12 @@ class Ending:
         return cls(status=status, exit_code=error.exit_code, problem=str(error), hint=error.hint)
 
 
-def summarize(ending: Ending, step: int, decided: Decided, state: RunState) -> dict[str, Any]:
-    """Totals are those of all processes of the run."""
+def facts(step: int, decided: Decided, state: RunState) -> dict[str, Any]:
+    """The part that does not depend on how the run ends; totals are those of all its processes."""
     config, totals, selection = decided.config, state.totals, state.selection
     samples = step * decided.plan.samples
     configured = config.miner.name if config.miner.negatives else ""
     return {
-        "status": ending.status,
-        "exit_code": int(ending.exit_code),
-        "problem": ending.problem,
-        "hint": ending.hint,
         "steps": step,
         "epochs": step / decided.order.steps_per_epoch,
         "samples": samples,
@@ -43,16 +42,34 @@ def summarize(ending: Ending, step: int, decided: Decided, state: RunState) -> d
         "metrics_initial": selection.initial,
         "metrics_last": selection.last,
         "best_step": selection.best_step,
-        "kept_step": selection.final_step if ending.status == "finished" else None,
+        "kept_step": selection.final_step,
         "chosen_by": config.evaluate.metric,
         "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,
-        "exact": not totals.deviations,
-        "deviations": totals.deviations,
-        "restarts": 0,
-        "incidents": [],
+        "deviations": list(totals.deviations),
         "miner": totals.miner or configured,
-        "weights_sha256": ending.weights_sha256,
         "seed": config.train.seed,
+    }
+
+
+def summarize(
+    ending: Ending,
+    known: Mapping[str, Any],
+    incidents: Sequence[Mapping[str, Any]],
+    *,
+    restarts: int,
+    deviations: Sequence[str],
+) -> dict[str, Any]:
+    """summary.json, from `facts` and what happened to the run as a whole."""
+    differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations]))
+    return {
+        **asdict(ending),
+        "exit_code": int(ending.exit_code),
+        **known,
+        "kept_step": known.get("kept_step") if ending.status == "finished" else None,
+        "exact": not differ,
+        "deviations": differ,
+        "restarts": restarts,
+        "incidents": list(incidents),
     }

@@ -23,6 +23,7 @@ from ttf.deciding import Decided, Specs, decide, specify
 from ttf.errors import DataChanged, GateNotMet, Stopped, TtfError
 from ttf.evaluation import check_gates, evaluate
 from ttf.fsio import read_json, write_atomically, write_json
+from ttf.link import Link
 from ttf.memory import MemorySampler
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.negatives import YieldReport
@@ -34,8 +35,8 @@ from ttf.runfolder import MetricsLog, RunFolder
 from ttf.runstate import RunState
 from ttf.selection import Selection
 from ttf.step import learning_rate
-from ttf.stopping import StopAsked, StopRequest
-from ttf.summary import Ending, summarize
+from ttf.stopping import StopAsked
+from ttf.summary import Ending, facts, summarize
 from ttf.tables import TableMaker
 
 SYNC_METRICS_EVERY_S = 30.0
@@ -48,28 +49,35 @@ def run(
     reporter: Reporter,
     *,
     resume: bool = False,
+    link: Link | None = None,
 ) -> dict[str, Any]:
     """Trains to the end and returns the summary; failures are raised after they were recorded.
 
-    `policy` was chosen and its environment set before torch was imported.
+    `policy` was chosen and its environment set before torch was imported; the folder is claimed.
+    Without a link nobody watches: a crash ends the run.
     """
-    with opened(resolved, folder, policy, reporter) as trainer:
+    with opened(resolved, folder, policy, reporter, link or Link()) as trainer:
         return trainer.run(resume=resume)
 
 
 @contextlib.contextmanager
 def opened(
-    resolved: Resolved, folder: RunFolder, policy: DevicePolicy, reporter: Reporter
+    resolved: Resolved,
+    folder: RunFolder,
+    policy: DevicePolicy,
+    reporter: Reporter,
+    link: Link | None = None,
 ) -> Iterator[Trainer]:
     """A trainer with its folder locked, its data open and its towers built."""
+    link = link or Link()
     policy.start()
-    with folder, StopRequest() as stop, open_dataset(resolved.config.data) as data:
+    with folder.writing(), link.stop, open_dataset(resolved.config.data) as data:
         specs = specify(resolved.config, data)
         decided = decide(resolved, data, policy, specs)
         for note in (*data.notes, *decided.notes):
             reporter.note(note)
         parts = assemble(decided, specs, data, policy)
-        yield Trainer(folder, decided, specs, data, policy, parts, reporter, stop)
+        yield Trainer(folder, decided, specs, data, policy, parts, reporter, link)
 
 
 class Trainer:
@@ -84,16 +92,17 @@ class Trainer:
         policy: DevicePolicy,
         parts: Parts,
         reporter: Reporter,
-        stop: StopRequest,
+        link: Link,
     ) -> None:
         self.folder, self.decided, self.specs, self.data = folder, decided, specs, data
-        self.policy, self.parts, self.reporter, self.stop = policy, parts, reporter, stop
+        self.policy, self.parts, self.reporter, self.link = policy, parts, reporter, link
+        self.stop, self.flight = link.stop, link.flight
         self.config = decided.config
         self.hooks = host.observers(self.config.observers, reporter.note)
         self._saved_at = self._synced_at = time.monotonic()
         self._saved_step = -1
         self.tables = TableMaker(
-            decided, data, parts.model, parts.documents, policy, folder, reporter, stop
+            decided, data, parts.model, parts.documents, policy, folder, reporter, self.stop
         )
         self.refresher = Refresher(
             order=decided.order,
@@ -172,7 +181,13 @@ class Trainer:
         self.parts.documents.close()
         self._note_peak()
         self.state.tick()
-        summary = summarize(ending, self.loop.step, self.decided, self.state)
+        summary = summarize(
+            ending,
+            facts(self.loop.step, self.decided, self.state),
+            [],
+            restarts=0,
+            deviations=[change.deviation for change in self.link.overlay.values()],
+        )
         self.folder.write_summary(summary)
         write_page(self.folder.path)
         self.hooks.ttf_run_finished(run_dir=self.folder.path, summary=summary)

@@ -23,9 +23,10 @@ class History:
     """What happened to the run before this process; goes into its summary."""
 
     restarts: int = 0
-    lost_wall_s: float = 0.0
-    """Time of processes that died, since their last checkpoint."""
-    peak_bytes: int = 0
+    wall_s: float = 0.0
+    """Time of all earlier processes, the ones that died included."""
+    incidents: tuple[str, ...] = ()
+    """Ids written since the last trainer was started: its observers have not heard of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,8 @@ class TrainRequest:
                 **values,
                 "sets": tuple(values["sets"]),
                 "overlay": {k: Change(**v) for k, v in values["overlay"].items()},
-                "history": History(**values["history"]),
+                "history": History(
+                    **{**values["history"], "incidents": tuple(values["history"]["incidents"])}
+                ),
             }
         )

@@ -1,0 +1,56 @@
+"""An error as JSON that crosses a process border, and the same error on the other side."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from ttf import errors
+from ttf.errors import ExitCode, TtfError
+
+
+def to_document(error: BaseException) -> dict[str, Any]:
+    """What `from_document` needs, and the traceback for the incident."""
+    document = {
+        "class": type(error).__name__,
+        "message": str(error),
+        "known": isinstance(error, TtfError),
+        "exit_code": int(ExitCode.OUR_FAULT),
+        "hint": "",
+        "fields": {},
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    if isinstance(error, TtfError):
+        document |= {
+            "exit_code": int(error.exit_code),
+            "hint": error.hint,
+            "fields": _plain_fields(error),
+        }
+    return document
+
+
+def from_document(document: Mapping[str, Any]) -> TtfError:
+    """The error, of its own class; a class this process does not know becomes its nearest base."""
+    kind: Any = getattr(errors, str(document["class"]), None)
+    if not (isinstance(kind, type) and issubclass(kind, TtfError)):
+        kind = TtfError
+    # Past __init__, whose arguments differ from class to class: what it made of them is in fields.
+    error: TtfError = kind.__new__(kind, document["message"])
+    error.args = (document["message"],)
+    error.__dict__.update(document["fields"])
+    error.hint = document["hint"]
+    error.details = dict(document["fields"].get("details", {}))
+    error.exit_code = ExitCode(document["exit_code"])
+    return error
+
+
+def _plain_fields(error: TtfError) -> dict[str, Any]:
+    fields = {}
+    for name, value in vars(error).items():
+        try:
+            fields[name] = json.loads(json.dumps(value))
+        except (TypeError, ValueError):
+            fields[name] = str(value)
+    return fields

@@ -1,0 +1,61 @@
+"""The trainer's own process: `python -m ttf.trainer_process LIFELINE RESULTS DISPLAY PARENT`.
+
+Three descriptors and the parent's process id. Reads its request from the life line, tells what
+happens on the results pipe, shows progress on the display (-1: none), and ends at once when the
+life line closes. Its exit code is 0 only after its final record was sent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ttf import lifeline
+from ttf.error_document import to_document
+from ttf.errors import ExitCode
+from ttf.link import LeaveAsked, SupervisedLink
+from ttf.supervise.request import TrainRequest
+
+STACKS = "faulthandler.txt"
+
+
+def main(life: int, results: int, display: int, parent: int) -> int:
+    lifeline.die_with_parent(parent)
+    link = SupervisedLink(results)
+    lifeline.follow(life, link.obey)
+    request = link.request()
+    lifeline.leave_when_stopped(parent)
+    with lifeline.stacks_to(Path(request.run_dir) / STACKS):
+        end = _end(request, link, display)
+        link.tell({"end": end})
+    return int(end.get("error", {}).get("exit_code", ExitCode.DONE))
+
+
+def _end(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
+    """The final record: {"summary"}, {"error"} or {"left"}."""
+    try:
+        return {"summary": _train(request, link, display)}
+    except LeaveAsked:
+        return {"left": "memory"}
+    except BaseException as error:  # noqa: BLE001 - told to the supervisor, which decides
+        if os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
+            sys.excepthook(type(error), error, error.__traceback__)
+        return {"error": to_document(error)}
+
+
+def _train(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
+    from ttf.api import train_here
+    from ttf.reporting import Reporter, make_reporter
+    from ttf.runfolder import RunFolder
+
+    reporter = Reporter()
+    if display >= 0:
+        stream = os.fdopen(display, "w", encoding="utf-8", errors="replace", closefd=False)
+        reporter = make_reporter(json=request.json, stream=stream)
+    return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))
