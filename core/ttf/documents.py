@@ -6,6 +6,7 @@ them when they are needed.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,12 @@ class Documents:
             self._source = UnitRows(data.bank)
         self._frozen: tuple[VectorRef, OpenRef] | None = None
         self.block_rows = max(1024, min(8192, budget_bytes // (8 * 4 * max(dim, 1))))
+
+    def seen_by(self, model: TwoTower, policy: DevicePolicy) -> Documents:
+        """The same documents through other weights on another device; do not close it."""
+        other = copy.copy(self)
+        other._model, other._policy = model, policy
+        return other
 
     @property
     def rows(self) -> int:

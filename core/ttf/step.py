@@ -44,54 +44,31 @@ class StepSettings:
     grad_cache: bool
 
 
-class Stepper:
-    """Owns what one optimizer step touches: towers, optimizer, memory bank."""
+@dataclass(frozen=True, kw_only=True)
+class StepGradients:
+    """Loss and gradients of one optimizer step; moves no weight and changes no memory bank."""
 
-    def __init__(
-        self,
-        *,
-        model: TwoTower,
-        optimizer: torch.optim.Optimizer,
-        bank: MemoryBank,
-        documents: Documents,
-        data: Dataset,
-        policy: DevicePolicy,
-        precision: Precision,
-        settings: StepSettings,
-        micro_batch: int,
-    ) -> None:
-        self.model, self.optimizer, self.bank = model, optimizer, bank
-        self._documents, self._data = documents, data
-        self._policy, self._precision, self._settings = policy, precision, settings
-        self._micro_batch = micro_batch
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
+    model: TwoTower
+    bank: MemoryBank
+    documents: Documents
+    policy: DevicePolicy
+    precision: Precision
+    settings: StepSettings
+    micro_batch: int
 
     def __call__(
-        self, head: StepHead, micro_batches: Iterator[MicroBatch], lr: float
-    ) -> StepResult:
-        self.model.train()
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        if self._settings.grad_cache:
-            losses_S, docs_KD = self._cached(head, list(micro_batches))
-        else:
-            losses_S, docs_KD = self._accumulated(head, micro_batches)
-        loss = float(losses_S.mean())
-        norm = float(
-            torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
-        )
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._explain(head, losses_S, norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self._commit(head, docs_KD)
-        self._policy.synchronize()
-        return StepResult(loss=loss, grad_norm=norm)
+        self, head: StepHead, micro_batches: Iterable[MicroBatch]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The losses (S,) and the step's documents (K, D), detached; the gradients of the mean
+        loss are added to the parameters."""
+        if self.settings.grad_cache:
+            return self._cached(head, list(micro_batches))
+        return self._accumulated(head, micro_batches)
 
     def _accumulated(
         self, head: StepHead, micro_batches: Iterable[MicroBatch]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        parts = -(-len(head.rows) // self._micro_batch)
+        parts = -(-len(head.rows) // self.micro_batch)
         docs_KD = torch.cat([self._encode_documents(head, *part) for part in _slices(head, parts)])
         # Documents are encoded once; their gradient gathers at a leaf, then goes through at once.
         leaf_KD = docs_KD.detach().requires_grad_() if docs_KD.requires_grad else docs_KD
@@ -110,15 +87,15 @@ class Stepper:
     def _cached(
         self, head: StepHead, micro_batches: list[MicroBatch]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        if self._documents.fixed:
-            fixed_KD = self._documents.encode(head.docs)
+        if self.documents.fixed:
+            fixed_KD = self.documents.encode(head.docs)
             columns = self._columns(head, fixed_KD)
             losses = cached_step(
                 micro_batches,
                 lambda micro: self._encode(head, micro),
                 None,
                 lambda q_SD, _: self._loss(q_SD, columns, 0, len(head.rows)),
-                self._policy,
+                self.policy,
             )
             return losses, fixed_KD
         docs: list[torch.Tensor] = []
@@ -133,25 +110,25 @@ class Stepper:
             lambda chunk: self._encode(head, chunk[0]),
             lambda chunk: self._encode_documents(head, *chunk[1]),
             loss,
-            self._policy,
+            self.policy,
         )
         return losses, docs[0]
 
     def _encode(self, head: StepHead, micro: MicroBatch) -> torch.Tensor:
-        x = self._policy.to_device(torch.from_numpy(micro.queries.x))
+        x = self.policy.to_device(torch.from_numpy(micro.queries.x))
         lengths = micro.queries.lengths
         self._seed_dropout(head.step, "query", micro.start)
-        with self._policy.autocast(self._precision):
+        with self.policy.autocast(self.precision):
             return self.model.encode_queries(
                 x, None if lengths is None else torch.from_numpy(lengths)
             )
 
     def _encode_documents(self, head: StepHead, start: int, stop: int) -> torch.Tensor:
         self._seed_dropout(head.step, "doc", start)
-        return self._documents.encode(head.docs[start:stop])
+        return self.documents.encode(head.docs[start:stop])
 
     def _seed_dropout(self, step: int, side: str, place: int) -> None:
-        torch.manual_seed(key(self._settings.seed, "dropout", step, side, place))
+        torch.manual_seed(key(self.settings.seed, "dropout", step, side, place))
 
     def _columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
         return self.bank.columns(
@@ -159,7 +136,7 @@ class Stepper:
             docs_KD,
             head.targets,
             head.known,
-            use_bank=head.step >= self._settings.loss.memory_bank_start,
+            use_bank=head.step >= self.settings.loss.memory_bank_start,
         )
 
     def _loss(self, q_BD: torch.Tensor, columns: Columns, start: int, stop: int) -> torch.Tensor:
@@ -170,8 +147,58 @@ class Stepper:
             scale=self.model.temperature.scale(),
             known_BP=columns.known_SP[start:stop],
             dead_K=columns.dead_K,
-            symmetric=self._settings.loss.symmetric,
+            symmetric=self.settings.loss.symmetric,
         )
+
+
+class Stepper:
+    """Owns what one optimizer step touches: towers, optimizer, memory bank."""
+
+    def __init__(
+        self,
+        *,
+        model: TwoTower,
+        optimizer: torch.optim.Optimizer,
+        bank: MemoryBank,
+        documents: Documents,
+        data: Dataset,
+        policy: DevicePolicy,
+        precision: Precision,
+        settings: StepSettings,
+        micro_batch: int,
+    ) -> None:
+        self.model, self.optimizer, self.bank = model, optimizer, bank
+        self._documents, self._data = documents, data
+        self._policy, self._settings = policy, settings
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self.gradients = StepGradients(
+            model=model,
+            bank=bank,
+            documents=documents,
+            policy=policy,
+            precision=precision,
+            settings=settings,
+            micro_batch=micro_batch,
+        )
+
+    def __call__(
+        self, head: StepHead, micro_batches: Iterator[MicroBatch], lr: float
+    ) -> StepResult:
+        self.model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        losses_S, docs_KD = self.gradients(head, micro_batches)
+        loss = float(losses_S.mean())
+        norm = float(
+            torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
+        )
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._explain(head, losses_S, norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._commit(head, docs_KD)
+        self._policy.synchronize()
+        return StepResult(loss=loss, grad_norm=norm)
 
     def _commit(self, head: StepHead, docs_KD: torch.Tensor) -> None:
         """Only targets enter the bank: a document that is nobody's positive is no fair negative."""
