@@ -95,6 +95,11 @@ class Refresher:
         """Uses this table for the window the run continues in."""
         self.table_key = table_key
 
+    def table_for(self, step: int) -> str:
+        """The table that a run continued at `step` loads; empty where it mines one, or needs none."""
+        window = window_of(step, self._total, self._order, self._miner)
+        return self.table_key if window.mined and step > window.start else ""
+
     def _open_or_mine(self, window: Window, step: int) -> CandidateTable:
         if self.table_key and step > window.start:
             return CandidateTable.load(self._folder / self.table_key)

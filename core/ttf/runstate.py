@@ -43,6 +43,7 @@ class RunState:
         return self.totals.wall_s
 
     def snapshot(self, step: int) -> checkpoint.Snapshot:
+        """Refers to the run's own tensors: save it before the next step, or `copied`."""
         self.tick()
         bank = self._parts.bank
         tensors = {"ids": torch.from_numpy(bank.ids[: bank.filled].copy())}
@@ -55,7 +56,7 @@ class RunState:
             bank=tensors,
             best=self.selection.weights,
             progress={
-                "table": self._refresher.table_key,
+                "table": self._refresher.table_for(step),
                 "bank_position": bank.position,
                 "selection": self.selection.to_json(),
                 "totals": asdict(self.totals),

@@ -7,7 +7,6 @@ a folder of .npy files and a manifest of their hashes, written whole or not at a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -15,11 +14,12 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.errors import ArtifactDamaged
-from ttf.fsio import folder_written_whole, read_json, sha256_file, write_json
+from ttf.fsio import OpenFile, folder_written_whole, json_bytes, write_new
+from ttf.mining.table_files import ARRAYS, MANIFEST, verified_manifest
 
-MANIFEST: Final = "manifest.json"
-_ARRAYS: Final = ("rows", "ids", "scores", "positive_scores")
+__all__ = ["MANIFEST", "CandidateTable"]
+
+_AREA: Final = "candidates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class CandidateTable:
     def content_hash(self) -> str:
         """Equal for equal numbers: what a checkpoint commits to."""
         digest = hashlib.sha256(f"{self.key}|{self.version}".encode())
-        for name in _ARRAYS:
+        for name in ARRAYS:
             digest.update(np.ascontiguousarray(getattr(self, name)).data)
         return digest.hexdigest()
 
@@ -81,31 +81,35 @@ class CandidateTable:
         """Writes `<candidates>/<key>/`, durably; returns that folder."""
         folder = candidates / self.key
         candidates.mkdir(parents=True, exist_ok=True)
-        with folder_written_whole(folder) as temp:
-            for name in _ARRAYS:
-                np.save(temp / f"{name}.npy", getattr(self, name), allow_pickle=False)
-            write_json(
-                temp / MANIFEST,
-                {
-                    "key": self.key,
-                    "version": self.version,
-                    "miner": self.miner,
-                    "queries": len(self),
-                    "k": int(self.ids.shape[1]),
-                    "sha256": {
-                        f"{name}.npy": sha256_file(temp / f"{name}.npy") for name in _ARRAYS
-                    },
-                },
-            )
+        with folder_written_whole(folder, _AREA) as temp:
+            hashes = {f"{name}.npy": self._write(name, temp) for name in ARRAYS}
+            manifest = {
+                "key": self.key,
+                "version": self.version,
+                "miner": self.miner,
+                "queries": len(self),
+                "k": int(self.ids.shape[1]),
+                "sha256": hashes,
+            }
+            write_new(temp / MANIFEST, json_bytes(manifest), _AREA)
         return folder
+
+    def _write(self, name: str, folder: Path) -> str:
+        """Returns the hash of what was meant to be written."""
+        file = OpenFile(folder / f"{name}.npy", _AREA)
+        try:
+            np.save(file, getattr(self, name), allow_pickle=False)
+        finally:
+            file.close()
+        return file.sha256
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Verifies every file against its hash, then maps them. Raises ArtifactDamaged."""
-        manifest = _verified_manifest(folder)
+        manifest = verified_manifest(folder)
         arrays: dict[str, Any] = {
             name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in _ARRAYS
+            for name in ARRAYS
         }
         return cls(
             **arrays, key=manifest["key"], version=manifest["version"], miner=manifest["miner"]
@@ -118,23 +122,3 @@ class CandidateTable:
             for name, values in columns.items()
             for q in (10, 50, 90)
         ]
-
-
-def _verified_manifest(folder: Path) -> Mapping[str, Any]:
-    try:
-        manifest = read_json(folder / MANIFEST)
-        expected = {f"{name}.npy": str(manifest["sha256"][f"{name}.npy"]) for name in _ARRAYS}
-        found = {name: sha256_file(folder / name) for name in expected}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactDamaged(
-            f"The candidate table {folder} is not whole: {type(error).__name__}: {error}",
-            hint="Delete the folder: it is mined again.",
-        ) from error
-    wrong = [name for name, digest in expected.items() if found[name] != digest]
-    if wrong:
-        raise ArtifactDamaged(
-            f"{folder / wrong[0]} does not match its hash: the file was changed or the disk "
-            "damaged it.",
-            hint="Delete the folder: it is mined again.",
-        )
-    return dict(manifest)

@@ -1,0 +1,53 @@
+"""How long a disk that is full or fails is put up with: `checkpoint.retry_s`."""
+
+from __future__ import annotations
+
+import time
+
+from ttf.errors import StorageError
+
+_RETRY_EVERY_S = 30.0
+
+
+class Patience:
+    """Counts from the first failure to the last one in a row; 0 seconds end with the first."""
+
+    def __init__(self, retry_s: float) -> None:
+        self.retry_s = retry_s
+        self.error: StorageError | None = None
+        """The last failure; None while all is well."""
+        self._since = self._last = 0.0
+        self._since_wall = 0.0
+
+    def failed(self, error: StorageError) -> None:
+        self._last = time.monotonic()
+        if self.error is None:
+            self._since, self._since_wall = self._last, time.time()
+        self.error = error
+
+    def succeeded(self) -> bool:
+        """Whether something had failed before."""
+        failing, self.error = self.error is not None, None
+        return failing
+
+    @property
+    def used_up(self) -> bool:
+        """A failure so long after the first one that no other attempt is to be made."""
+        return self.error is not None and self._last - self._since >= self.retry_s
+
+    @property
+    def left_s(self) -> float:
+        """How much longer attempts are made; meaningful while something fails."""
+        return max(0.0, self._since + self.retry_s - time.monotonic())
+
+    @property
+    def retry_due(self) -> bool:
+        """It fails, and long enough ago to look whether it still does."""
+        pause = min(_RETRY_EVERY_S, max(1.0, self.retry_s / 10))
+        return self.error is not None and time.monotonic() - self._last >= pause
+
+    @property
+    def since(self) -> str:
+        """For a person: 'since 14:03:12, for 301 s'."""
+        at = time.strftime("%H:%M:%S", time.localtime(self._since_wall))
+        return f"since {at}, for {self._last - self._since:.0f} s"
