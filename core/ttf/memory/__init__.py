@@ -9,12 +9,17 @@ from __future__ import annotations
 import sys
 
 from ttf.memory._types import TreeMemory, TreeReader
+from ttf.memory.curve import MemoryCurve
 from ttf.memory.limits import Limit, limit_in_force
+from ttf.memory.pressure import Gauge, Reading
 from ttf.memory.sampler import MemorySampler
 
 __all__ = [
+    "Gauge",
     "Limit",
+    "MemoryCurve",
     "MemorySampler",
+    "Reading",
     "TreeMemory",
     "limit_in_force",
     "tree_memory",

@@ -1,25 +1,20 @@
-"""Watches the memory of a process tree: a curve on disk, and the peak."""
+"""Watches the memory of a process tree from a thread, in a run that nobody supervises."""
 
 from __future__ import annotations
 
-import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from ttf.memory._types import TreeMemory
-from ttf.memory.limits import limit_in_force
-
-LINE_EVERY_S = 1.0
+from ttf.memory.curve import MemoryCurve
+from ttf.memory.limits import Limit
 
 
 class MemorySampler:
-    """Looks at the tree every `interval_s`, appends a line to `path` at most once a second.
+    """A `MemoryCurve` that looks by itself every `interval_s`.
 
-    Starts at once, in a daemon thread; `stop` ends it with a last look and a last line. A line:
-    {"time": unix seconds, "step", "anon", "shared", "file", "processes", "peak", "limit"}, bytes.
-    A disk that takes no more lines does not end the run: see `failure`.
+    Starts at once, in a daemon thread; `stop` ends it with a last look and a last line.
     """
 
     def __init__(
@@ -30,19 +25,8 @@ class MemorySampler:
         *,
         step: Callable[[], int] | None = None,
     ) -> None:
-        from ttf.memory import tree_reader
-
-        self.path = path
-        self.peak_bytes = 0
-        """Most anonymous and shared memory seen at once; at every sample, not only at lines."""
-        self.failure: OSError | None = None
-        """Why lines stopped being written; sampling goes on."""
-        self.limit = limit_in_force()
-        self._read = tree_reader(pid)
-        self._step = step
+        self._curve = MemoryCurve(pid, path, step=step)
         self._interval_s = interval_s
-        self._last: TreeMemory | None = None
-        self._next_line = 0.0
         self._busy = threading.Lock()
         self._stopping = threading.Event()
         self.sample()
@@ -50,21 +34,35 @@ class MemorySampler:
         self._thread.start()
 
     @property
+    def path(self) -> Path:
+        return self._curve.path
+
+    @property
+    def limit(self) -> Limit:
+        return self._curve.limit
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most anonymous and shared memory seen at once; at every sample, not only at lines."""
+        return self._curve.peak_bytes
+
+    @property
+    def failure(self) -> OSError | None:
+        """Why lines stopped being written; sampling goes on."""
+        return self._curve.failure
+
+    @property
     def held_bytes(self) -> int:
         """Anonymous and shared memory at the last sample; costs nothing."""
-        return self._last.held if self._last is not None else 0
+        return self._curve.held_bytes
 
-    def sample(self) -> TreeMemory:
+    def sample(self, *, line: bool = False) -> TreeMemory:
         """Looks now, from any thread: at a moment that is known to be the highest.
 
         Raises ProcessLookupError once the process is gone.
         """
         with self._busy:
-            self._last = memory = self._read()
-            self.peak_bytes = max(self.peak_bytes, memory.held)
-            if time.monotonic() >= self._next_line:
-                self._write(memory)
-            return memory
+            return self._curve.look(line=line)
 
     def stop(self) -> None:
         """Ends the thread; a second call does nothing."""
@@ -72,9 +70,8 @@ class MemorySampler:
             return
         self._stopping.set()
         self._thread.join()
-        self._next_line = 0.0
         try:
-            self.sample()
+            self.sample(line=True)
         except ProcessLookupError:
             return
 
@@ -84,20 +81,3 @@ class MemorySampler:
                 self.sample()
             except ProcessLookupError:
                 return
-
-    def _write(self, memory: TreeMemory) -> None:
-        self._next_line = time.monotonic() + LINE_EVERY_S
-        if self.failure is not None:
-            return
-        line = {
-            "time": round(time.time(), 3),
-            "step": self._step() if self._step is not None else 0,
-            **memory._asdict(),
-            "peak": self.peak_bytes,
-            "limit": self.limit.bytes,
-        }
-        try:
-            with self.path.open("a", encoding="ascii") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            self.failure = error
