@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ttf.flight import FlightRecorder
 from ttf.mining import frames
 from ttf.stopping import StopRequest
 from ttf.supervise.request import Change, History, TrainRequest
+
+if TYPE_CHECKING:
+    from ttf.config.schema import RunConfig
 
 
 class LeaveAsked(Exception):
@@ -29,6 +32,12 @@ class Link:
         self.overlay: Mapping[str, Change] = {}
         self.shed_asked = threading.Event()
         self.leave_asked = threading.Event()
+        self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def notes(self) -> Iterator[str]:
+        """What the supervisor wants said, since the last call."""
+        while not self._notes.empty():
+            yield self._notes.get()
 
     @property
     def supervised(self) -> bool:
@@ -36,6 +45,12 @@ class Link:
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """From any thread."""
+
+    def configured(self, config: RunConfig, inputs: Sequence[str] = ()) -> None:
+        """The configuration is known, and later settled; `inputs` are the files it reads."""
+        from ttf.config.resolve import flat
+
+        self.tell({"configured": flat(config), "inputs": list(inputs)})
 
 
 class SupervisedLink(Link):
@@ -68,3 +83,5 @@ class SupervisedLink(Link):
             self.shed_asked.set()
         elif "leave" in message:
             self.leave_asked.set()
+        elif "say" in message:
+            self._notes.put(str(message["say"]))

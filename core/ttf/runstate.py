@@ -12,6 +12,7 @@ from ttf import checkpoint
 from ttf.assembly import Parts
 from ttf.refresh import Refresher
 from ttf.selection import Selection
+from ttf.supervise.request import History
 
 
 @dataclass(kw_only=True)
@@ -34,6 +35,13 @@ class RunState:
         self._parts, self._refresher, self.selection = parts, refresher, selection
         self.totals = Totals()
         self._clock = time.monotonic()
+
+    def continue_clock(self, history: History | None) -> None:
+        """The wall clock of a supervised run counts its dead processes as well; whoever continues
+        alone knows only those that saved."""
+        if history is not None:
+            self.totals.wall_s = history.wall_s
+            self._clock = history.started_at
 
     def tick(self) -> float:
         """Brings the wall clock of the totals up to now, and returns it."""

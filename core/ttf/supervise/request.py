@@ -25,6 +25,8 @@ class History:
     restarts: int = 0
     wall_s: float = 0.0
     """Time of all earlier processes, the ones that died included."""
+    started_at: float = 0.0
+    """When this one was started, on the monotonic clock."""
     incidents: tuple[str, ...] = ()
     """Ids written since the last trainer was started: its observers have not heard of them."""
 

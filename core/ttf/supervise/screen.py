@@ -1,0 +1,44 @@
+"""What the supervisor itself says, while no trainer has the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Final
+
+_SHOW_CURSOR: Final = "\x1b[?25h"
+_CLEAR_TO_END: Final = "\r\x1b[J"
+
+
+class Screen:
+    """Standard error of the command; silent where nobody wants progress or it is closed."""
+
+    def __init__(self, wanted: bool) -> None:
+        self.fd: int | None = None
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self.fd = sys.stderr.fileno() if wanted else None
+        self._terminal = self.fd is not None and os.isatty(self.fd)
+        self._colour = self._terminal and not os.environ.get("NO_COLOR")
+
+    def take_back(self) -> None:
+        """After a trainer that could not leave its live display whole."""
+        if self._terminal and os.environ.get("TERM", "dumb") != "dumb":
+            self._write(_CLEAR_TO_END + _SHOW_CURSOR)
+
+    def note(self, text: str, *, loud: bool = False) -> None:
+        label = "!!" if loud else "note:"
+        if self._colour:
+            label = f"\x1b[1;{31 if loud else 33}m{label}\x1b[0m"
+        self._write(f"{label} {text}\n")
+
+    def _write(self, text: str) -> None:
+        """A reader who left or a full disk never ends the run."""
+        if self.fd is None:
+            return
+        left = memoryview(text.encode(errors="replace"))
+        try:
+            while left:
+                left = left[os.write(self.fd, left) :]
+        except OSError:
+            self.fd = None
