@@ -88,7 +88,7 @@ def decide(state: State, event: Event) -> Decision:
     if isinstance(event, Signalled):
         return _signalled(state, event)
     if isinstance(event, Suspended):
-        return suspended(state, event.seconds), ()
+        return suspended(state, event), ()
     if state.stage == "spawning" or state.trainer is None:
         return _awaiting(state, event)
     if isinstance(event, Died):
@@ -148,10 +148,9 @@ def _signalled(state: State, event: Signalled) -> Decision:
         return over(state), (stop,)
     if state.stopping is not None:
         return over(state), (Kill(why="stop", text="a second signal asked for an end"), stop)
+    dying = state.trainer.killed_at is not None
     state = replace(state, stopping=Stopping(signum=event.signum, at=event.now))
-    if state.trainer is not None and state.trainer.killed_at is not None:
-        return state, ()
-    return state, (AskToStop(signum=event.signum),)
+    return state, () if dying else (AskToStop(signum=event.signum),)
 
 
 def _ended(state: State, event: Ended) -> Decision:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from ttf.supervise.events import Beat
+from ttf.supervise.events import Beat, Suspended
 from ttf.supervise.state import Pace, Saving, State, Trainer
 
 UNKNOWN_S: Final = 600.0
@@ -40,25 +40,31 @@ def next_deadline(state: State) -> Deadline | None:
 def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
     if trainer.killed_at is not None:
         if not trainer.survives_said:
-            yield Deadline(at=trainer.killed_at + KILL_GRACE_S, missed="kill")
+            text = (
+                f"The trainer was killed {_s(KILL_GRACE_S)} ago and is still there: the kernel "
+                "waits in its place for a disk or a device. It cannot be restarted before it is "
+                "gone; another signal ends the supervisor."
+            )
+            yield Deadline(at=trainer.killed_at + KILL_GRACE_S, missed="kill", text=text)
         return
     if trainer.leave_at is not None:
-        yield Deadline(at=trainer.leave_at + LEAVE_GRACE_S, missed="leave")
+        text = f"it was asked to leave for lack of memory {_s(LEAVE_GRACE_S)} ago and did not"
+        yield Deadline(at=trainer.leave_at + LEAVE_GRACE_S, missed="leave", text=text)
     if trainer.hang is not None:
         at = trainer.hang.noticed_at + DUMP_GRACE_S
         yield Deadline(at=at, missed="dumped", text=trainer.hang.text)
         return
     limit = silence_limit_s(state, trainer.phase)
     where = f"in {trainer.phase} at step {trainer.step}"
-    text = f"no sign of life for {limit:g} s {where}"
+    text = f"no sign of life for {_s(limit)} {where}"
     yield Deadline(at=trainer.beat_at + limit, missed="hang", text=text)
     if trainer.saving is not None:
         limit = save_limit_s(state)
-        text = f"the checkpoint begun {limit:g} s ago is still not written, {where}"
+        text = f"the checkpoint begun {_s(limit)} ago is still not written, {where}"
         yield Deadline(at=trainer.saving.since + limit, missed="hang", text=text)
     if state.stopping is not None:
         limit = stop_limit_s(state)
-        text = f"it was asked to stop {limit:g} s ago and did not, {where}"
+        text = f"it was asked to stop {_s(limit)} ago and did not, {where}"
         yield Deadline(at=state.stopping.at + limit, missed="hang", text=text)
 
 
@@ -124,28 +130,29 @@ def _learned(
     return paces if now == pace else {**paces, trainer.phase: now}
 
 
-def suspended(state: State, seconds: float) -> State:
+def suspended(state: State, event: Suspended) -> State:
     """Nobody could give a sign of life for so long: every clock stood still."""
 
     def later(at: float) -> float:
-        return at + seconds
+        return min(at + event.seconds, max(at, event.now))
 
     stopping, trainer = state.stopping, state.trainer
     if stopping is not None:
         stopping = replace(stopping, at=later(stopping.at))
     if trainer is not None:
+        saving, hang = trainer.saving, trainer.hang
+        killed, leave = trainer.killed_at, trainer.leave_at
         trainer = replace(
             trainer,
             started_at=later(trainer.started_at),
             beat_at=later(trainer.beat_at),
-            saving=trainer.saving and replace(trainer.saving, since=later(trainer.saving.since)),
-            hang=trainer.hang and replace(trainer.hang, noticed_at=later(trainer.hang.noticed_at)),
-            killed_at=_later(trainer.killed_at, seconds),
-            shed_at=_later(trainer.shed_at, seconds),
-            leave_at=_later(trainer.leave_at, seconds),
+            saving=saving and replace(saving, since=later(saving.since)),
+            hang=hang and replace(hang, noticed_at=later(hang.noticed_at)),
+            killed_at=None if killed is None else later(killed),
+            leave_at=None if leave is None else later(leave),
         )
     return replace(state, stopping=stopping, trainer=trainer)
 
 
-def _later(at: float | None, seconds: float) -> float | None:
-    return None if at is None else at + seconds
+def _s(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:g} s"

@@ -66,13 +66,13 @@ def applicable(state: State, remedies: Iterable[Remedy]) -> Remedy | None:
     if state.remedies_in_a_row >= MOST_REMEDIES:
         return None
     for remedy in remedies:
-        if remedy.set and edit_of(remedy) not in state.applied and not _in_force(state, remedy):
+        if not _edits(remedy) <= state.applied and not _in_force(state, remedy):
             return remedy
     return None
 
 
-def edit_of(remedy: Remedy) -> Edit:
-    return tuple(sorted((key, repr(value)) for key, value in remedy.set.items()))
+def _edits(remedy: Remedy) -> frozenset[Edit]:
+    return frozenset((key, repr(value)) for key, value in remedy.set.items())
 
 
 def shown(remedy: Remedy) -> str:
@@ -145,7 +145,7 @@ def _remedied(state: State, died: Died, remedy: Remedy) -> Decision:
         state,
         stage="spawning",
         overlay=overlay,
-        applied=state.applied | {edit_of(remedy)},
+        applied=state.applied | _edits(remedy),
         restarts=0,
         remedies_in_a_row=state.remedies_in_a_row + 1,
         history=_restarted(state.history),

@@ -44,7 +44,7 @@ def _leaving(state: State, trainer: Trainer, event: Pressure) -> Decision:
     """It was asked to leave; the memory may not last that long."""
     if event.share < LAST:
         return state, ()
-    text = f"memory was at {event.share:.0%} before it could leave{_detail(event)}"
+    text = f"memory was at {_share(event)} before it could leave"
     trainer = replace(trainer, killed_at=event.now)
     return replace(state, trainer=trainer), (Kill(why="memory", text=text),)
 
@@ -56,13 +56,13 @@ def _may_shed(trainer: Trainer, now: float) -> bool:
 def _full(state: State, trainer: Trainer, event: Pressure) -> tuple[Trainer, tuple[Action, ...]]:
     remedy = applicable(state, state.memory_remedies) if _may_restart(state) else None
     if remedy is not None:
-        text = f"Memory is at {event.share:.0%}{_detail(event)}: the run saves and goes on with "
+        text = f"Memory is at {_share(event)}. The run saves and starts anew with a remedy: "
         say = Say(text=f"{text}{remedy.text} ({shown(remedy)}).", loud=True)
         return replace(trainer, leave_at=event.now), (say, AskToLeave())
     if trainer.full_said:
         return trainer, ()
-    text = f"Memory is at {event.share:.0%}{_detail(event)}, and {_why_not(state)}: "
-    end = "training goes on as it is and may be killed; its checkpoints are kept."
+    text = f"Memory is at {_share(event)}. Training goes on as it is and may be killed, because "
+    end = f"{_why_not(state)}; its checkpoints are kept."
     return replace(trainer, full_said=True), (Say(text=text + end, loud=True),)
 
 
@@ -83,13 +83,12 @@ def _warning(state: State, event: Pressure) -> str:
     last = (
         f"nothing more is done, because {_why_not(state)}"
         if remedy is None
-        else f"the run saves and goes on with {remedy.text}"
+        else f"the run saves and starts anew with a remedy: {remedy.text}"
     )
     return (
-        f"Memory is at {event.share:.0%} of what may be used{_detail(event)}. At {SHED:.0%} caches "
-        f"are given back; at {LEAVE:.0%} {last}."
+        f"Memory is at {_share(event)}. At {SHED:.0%} caches are given back; at {LEAVE:.0%} {last}."
     )
 
 
-def _detail(event: Pressure) -> str:
-    return f": {event.text}" if event.text else ""
+def _share(event: Pressure) -> str:
+    return f"{event.share:.0%} of what may be used" + (f" ({event.text})" if event.text else "")

@@ -10,8 +10,8 @@ from ttf.incidents.death import Remedy
 from ttf.supervise.events import Settings
 from ttf.supervise.request import Change, History
 
-Edit = tuple[tuple[str, str], ...]
-"""A remedy's changes as something that can be looked up: sorted (key, repr of value)."""
+Edit = tuple[str, str]
+"""A dotted key and the repr of the value it was set to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class State:
     """For the next trainer's request."""
     strikes: tuple[Strike, ...] = ()
     applied: frozenset[Edit] = frozenset()
-    """Every remedy this supervisor ever applied: none comes back."""
+    """Whatever this supervisor set by a remedy: nothing is set to the same value twice."""
     restarts: int = 0
     """Unchanged ones in a row without progress."""
     remedies_in_a_row: int = 0
