@@ -118,6 +118,10 @@ class GaveUp(TtfError):
     exit_code = ExitCode.GAVE_UP
 
 
+class TrainerFault(TtfError):
+    """The training process raised what it should not have: a fault of ours, or of a plugin."""
+
+
 class MinerFailed(GaveUp):
     """A miner died, hung or answered wrongly; a fresh process, then another miner, may take over."""
 

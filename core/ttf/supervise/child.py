@@ -10,7 +10,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ttf.mining import frames
 
@@ -27,6 +27,7 @@ class Child:
         """`words` follow the interpreter; LIFELINE RESULTS DISPLAY PARENT are appended. Call from
         the main thread: the parent-death signal follows the thread that spawned."""
         self.tree = uuid.uuid4().hex
+        self._closed: set[int] = set()
         theirs_life, self.lifeline = os.pipe()
         self.results, theirs_results = os.pipe()
         self.stderr, theirs_stderr = os.pipe()
@@ -46,10 +47,10 @@ class Child:
                 start_new_session=True,
             )
         except BaseException:
-            self._close(self.lifeline, self.results, self.stderr)
+            _close(self.lifeline, self.results, self.stderr)
             raise
         finally:
-            self._close(theirs_life, theirs_results, theirs_stderr)
+            _close(theirs_life, theirs_results, theirs_stderr)
         self.pidfd = _pidfd(self.process.pid)
         for fd in (self.lifeline, self.results, self.stderr):
             os.set_blocking(fd, False)
@@ -95,23 +96,19 @@ class Child:
             self.signal_tree(signal.SIGKILL)
 
     def close(self) -> None:
-        self._close(self.lifeline, self.results, self.stderr)
-        if self.pidfd is not None:
-            self._close(self.pidfd)
-
-    @staticmethod
-    def _close(*fds: int) -> None:
-        for fd in fds:
-            os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+        """Ends it, if it still lives. May be called twice."""
         if self.process.poll() is None:
             self.kill()
             self.process.wait()
-        self.close()
+        for fd in (self.lifeline, self.results, self.stderr, self.pidfd):
+            if fd is not None and fd not in self._closed:
+                os.close(fd)
+                self._closed.add(fd)
+
+
+def _close(*fds: int) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def environment(tree: str) -> dict[str, str]:

@@ -132,6 +132,13 @@ class Watch:
         self._selector.close()
 
 
+def wait_for(signals: Signals, timeout_s: float) -> None:
+    """Until a signal comes, or so long."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(signals, selectors.EVENT_READ)
+        selector.select(max(0.0, timeout_s))
+
+
 def _read(fd: int) -> bytes | None:
     """All there is, within limits; b"" at the end of the stream, None where there is nothing."""
     found = bytearray()

@@ -1,0 +1,197 @@
+"""One trainer process from its start to its end: what it says and does, as events.
+
+Owns the child, its pipes, its flight record, the memory curve and the stderr that is kept. Knows
+nothing of what is to be done about any of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ttf.flight import FlightReader
+from ttf.incidents.death import Death, KilledByUs
+from ttf.incidents.gather import InputFile, Witness
+from ttf.incidents.remedies import remedies_for
+from ttf.memory.curve import MemoryCurve
+from ttf.memory.pressure import Gauge
+from ttf.mining.output import BoundedOutput
+from ttf.runfolder import RunFolder
+from ttf.supervise.child import Child
+from ttf.supervise.events import (
+    Beat,
+    Checkpointed,
+    Configured,
+    Event,
+    Pressure,
+    Settings,
+    Suspended,
+)
+from ttf.supervise.request import TrainRequest
+from ttf.supervise.watching import Signals, Watch, now
+
+LOOK_EVERY_S: Final = 0.25
+LATE_S: Final = 2.0
+"""A wait that took so much longer was a machine asleep, or we were stopped."""
+_MODULE: Final = ("-m", "ttf.trainer_process")
+
+
+class Attempt:
+    """A trainer that was started."""
+
+    def __init__(
+        self,
+        request: TrainRequest,
+        folder: RunFolder,
+        signals: Signals,
+        *,
+        display: int | None,
+        whole_tree: bool,
+    ) -> None:
+        """`whole_tree`: this process is there for the run alone and counts as part of it."""
+        self._folder = folder
+        self.flight = FlightReader(folder.flight)
+        folder.stacks.unlink(missing_ok=True)
+        self.child = Child(_MODULE, display)
+        self.watch = Watch(self.child, signals)
+        self.witness = Witness(self.child.pid)
+        self.child.send({"request": request.to_json()})
+        root = os.getpid() if whole_tree else self.child.pid
+        self.curve = MemoryCurve(root, folder.memory, step=lambda: self.flight.read().step)
+        self._gauge = Gauge(self.child.pid)
+        self._stderr = BoundedOutput()
+        self._next_look = 0.0
+        self._seen = self.flight.read()
+        self.flat: Mapping[str, Any] = {}
+        self.inputs: tuple[InputFile, ...] = ()
+        self.end: Mapping[str, Any] | None = None
+        """Its final record."""
+        self.killed: tuple[KilledByUs, str] = ("", "")
+
+    # --- waiting ----------------------------------------------------------------------------
+
+    def wait(self, until: float | None) -> list[Event]:
+        """Until something happens, `until` at the latest; what happened."""
+        limit = self._next_look if until is None else min(until, self._next_look)
+        began = now()
+        messages = self.watch.wait(limit - began)
+        late = now() - max(began, limit)
+        self._keep_stderr()
+        events: list[Event] = []
+        if late > LATE_S:
+            events.append(Suspended(now=now(), seconds=late))
+        return [*events, *self._told(messages), *self._beat(), *self._look()]
+
+    @property
+    def over(self) -> bool:
+        return self.watch.dead
+
+    def _told(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
+        for message in messages:
+            if "configured" in message:
+                yield self._configured(message)
+            elif "checkpointed" in message:
+                yield Checkpointed(now=now(), step=int(message["checkpointed"]))
+            elif "end" in message:
+                self.end = message["end"]
+
+    def _configured(self, message: Mapping[str, Any]) -> Configured:
+        self.flat = message["configured"]
+        self.inputs = tuple(InputFile.look(path) for path in message["inputs"] if "://" not in path)
+        timeout = self.flat["supervise.hang_timeout_s"]
+        settings = Settings(
+            max_restarts=self.flat["supervise.max_restarts"],
+            hang_timeout_s=None if timeout == "auto" else float(timeout),
+            remedies=self.flat["supervise.remedies"],
+        )
+        remedies = remedies_for("memory-limit", self.flat, phase=self._seen.phase)
+        return Configured(
+            now=now(), settings=settings, flat=self.flat, memory_remedies=tuple(remedies)
+        )
+
+    def _beat(self) -> Iterator[Event]:
+        flight = self.flight.read()
+        if flight == self._seen:
+            return
+        self._seen = flight
+        yield Beat(
+            now=now(),
+            at=flight.monotonic_s,
+            step=flight.step,
+            phase=flight.phase,
+            saving_since=flight.saving_since_s,
+        )
+
+    def _look(self) -> Iterator[Event]:
+        if now() < self._next_look:
+            return
+        self._next_look = now() + LOOK_EVERY_S
+        with contextlib.suppress(ProcessLookupError):  # its death is told by the sentinel
+            self.curve.look()
+            self.witness.look()
+            reading = self._gauge.read()
+            yield Pressure(now=now(), share=reading.share, text=reading.text)
+        self.flight.tell_memory(self.curve.held_bytes, self.curve.peak_bytes)
+
+    def _keep_stderr(self) -> None:
+        if self.watch.stderr:
+            self._stderr.add(bytes(self.watch.stderr))
+            self.watch.stderr.clear()
+
+    # --- ending -----------------------------------------------------------------------------
+
+    def kill(self, why: KilledByUs, text: str) -> None:
+        self.killed = (why, text)
+        self.child.kill()
+
+    def finish(self) -> int:
+        """Reaps it, takes its last words, ends what it left behind; its return code."""
+        code = self.child.reap()
+        for _ in self._told(self.watch.drain()):
+            pass  # only the final record still matters
+        self._keep_stderr()
+        self.child.kill()
+        self._write_stderr()
+        return code
+
+    def death(self, code: int) -> Death:
+        """All that is known about its end."""
+        return self.witness.death(
+            code,
+            process="trainer",
+            killed_by_us=self.killed[0],
+            reason=self.killed[1],
+            stderr=self._stderr.data(),
+            stacks=self._folder.stacks,
+            flight=self.flight.read(),
+            error=(self.end or {}).get("error"),
+            finished=self.end is not None,
+            memory=self.curve.points,
+            limit_source=self.curve.limit.source,
+            inputs=self.inputs,
+            run_dir=self._folder.path,
+            settings=self.flat,
+        )
+
+    def _write_stderr(self) -> None:
+        """Appends what was kept to stderr.txt; a disk that takes nothing does not matter here."""
+        data = self._stderr.data()
+        if not data:
+            return
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
+        with contextlib.suppress(OSError), self._folder.stderr.open("ab") as file:
+            file.write(head + data + (b"" if data.endswith(b"\n") else b"\n"))
+
+    def says(self, text: str) -> bool:
+        """Has the trainer say it at its next step; False where it does not take it."""
+        return self.child.send({"say": text})
+
+    def close(self) -> None:
+        """Ends what is left of it. May be called twice."""
+        self.watch.close()
+        self.child.close()
+        self.flight.close()

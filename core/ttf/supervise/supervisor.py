@@ -1,0 +1,350 @@
+"""Carries out what `deciding.py` decides about one run.
+
+    events  <--  Attempt: child, flight record, memory, stderr
+            <--  Signals
+      v
+    decide(state, event)  -->  actions: spawn, ask, dump, kill, say, end
+
+One thread: the parent-death signal of a child follows the thread that spawned it, and this one lives
+as long as the run.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final, NoReturn, assert_never
+
+from ttf.checkpoint_files import newest_step
+from ttf.error_document import from_document
+from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
+from ttf.incidents.classify import classify
+from ttf.incidents.death import Death, Finding
+from ttf.incidents.writing import write_incident
+from ttf.runfolder import RunFolder
+from ttf.summary import Ending
+from ttf.supervise.attempt import Attempt
+from ttf.supervise.deciding import decide, initial, wake_at
+from ttf.supervise.events import (
+    Action,
+    AskToLeave,
+    AskToShed,
+    AskToStop,
+    Checkpointed,
+    Died,
+    DumpStacks,
+    Ended,
+    EndWithError,
+    Event,
+    Finish,
+    GiveUp,
+    Kill,
+    Say,
+    Settings,
+    Signalled,
+    Spawn,
+    Started,
+    Stop,
+    Suspended,
+    Tick,
+)
+from ttf.supervise.journal import Journal
+from ttf.supervise.obituary import write_last_summary
+from ttf.supervise.request import TrainRequest
+from ttf.supervise.screen import Screen
+from ttf.supervise.watching import Signals, now, wait_for
+
+MENDABLE: Final = frozenset({"NumericFailure", "DataChanged", "StorageError", "DeviceMistrusted"})
+"""Errors of ours that are incidents: what is done about them is decided, not only passed on."""
+
+
+def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) -> dict[str, Any]:
+    """Trains to the end, whatever dies on the way; the summary. Raises TtfError.
+
+    `own_process`: this process is there for the run alone: it adopts orphans, counts as part of
+    the run, and obeys the terminal's suspend key.
+    """
+    wanted = [signal.SIGINT, signal.SIGTERM]
+    if own_process:
+        _adopt_orphans()
+        wanted.append(signal.SIGTSTP)
+    with Signals(*wanted) as signals:
+        supervisor = Supervisor(request, folder, signals, own_process=own_process)
+        try:
+            return supervisor.run()
+        finally:
+            supervisor.close()
+
+
+def _adopt_orphans() -> None:
+    """What a dead trainer leaves behind becomes our child, to be found and reaped (Linux)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        pr_set_child_subreaper = 36
+        ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1)
+
+
+class Supervisor:
+    """A run, and the trainers it takes."""
+
+    def __init__(
+        self, request: TrainRequest, folder: RunFolder, signals: Signals, *, own_process: bool
+    ) -> None:
+        self._request, self._folder, self._signals = request, folder, signals
+        self._own_process = own_process
+        self._screen = Screen(request.progress)
+        self._journal = Journal.read(folder.supervision) if request.resume else Journal()
+        self._attempt: Attempt | None = None
+        self._end: dict[str, Any] = {}
+        """The last final record."""
+        self._finding: Finding | None = None
+        self._spawn_at, self._spawn = 0.0, Spawn()
+        self._state, first = initial(
+            now(),
+            self._journal.overlay,
+            self._journal.history(),
+            settings=Settings(remedies=request.remedies is not False),
+        )
+        self._first = first
+
+    def run(self) -> dict[str, Any]:
+        """Until an action ends it."""
+        actions: Iterable[Action] = self._first
+        while True:
+            for action in actions:
+                if isinstance(action, Finish):
+                    return self._finished()
+                self._carry_out(action)
+            actions = [action for event in self._events() for action in self._decided(event)]
+
+    def close(self) -> None:
+        """Leaves no process behind, also when we were interrupted ourselves."""
+        if self._attempt is not None:
+            self._attempt.close()
+
+    # --- what happens -----------------------------------------------------------------------
+
+    def _decided(self, event: Event) -> Iterable[Action]:
+        self._state, actions = decide(self._state, event)
+        self._remember(event)
+        return actions
+
+    def _events(self) -> Iterable[Event]:
+        """Waits for the next ones. Lazy, so that each is decided before the next is looked at."""
+        if self._attempt is None:
+            yield from self._before_a_trainer()
+            return
+        attempt = self._attempt
+        yield from attempt.wait(wake_at(self._state))
+        yield from self._from_signals()
+        if attempt.over:
+            yield from self._end_of(attempt)
+            return
+        yield Tick(now=now())
+
+    def _before_a_trainer(self) -> Iterable[Event]:
+        """A signal ends the wait for a restart."""
+        wait_for(self._signals, self._spawn_at - now())
+        yield from self._from_signals()
+        if self._state.stage == "spawning" and now() >= self._spawn_at:
+            self._start()
+            yield Started(now=now())
+
+    def _from_signals(self) -> Iterable[Event]:
+        for signum in self._signals.take():
+            if signum == signal.SIGTSTP:
+                yield self._suspend()
+            else:
+                yield Signalled(now=now(), signum=signum)
+
+    def _suspend(self) -> Suspended:
+        """Ctrl-Z: the whole tree stops with us, and goes on with us."""
+        began = now()
+        if self._attempt is not None:
+            self._attempt.child.signal_tree(signal.SIGSTOP)
+        self._screen.take_back()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if self._attempt is not None:
+            self._attempt.child.signal_tree(signal.SIGCONT)
+        return Suspended(now=now(), seconds=now() - began)
+
+    def _end_of(self, attempt: Attempt) -> Iterable[Event]:
+        """A trainer that is gone: Ended, or Died, or both where it left because it was asked."""
+        code = attempt.finish()
+        self._end = dict(attempt.end or {})
+        error = self._end.get("error")
+        try:
+            if "summary" in self._end:
+                if code:
+                    self._say(f"The trainer died after its work was done (return code {code}).")
+                yield Ended(now=now(), exit_code=int(ExitCode.DONE))
+            elif error is not None and error["known"] and error["class"] not in MENDABLE:
+                yield Ended(now=now(), exit_code=int(error["exit_code"]))
+            else:
+                self._screen.take_back()
+                if self._end.get("left") == "memory":
+                    attempt.killed = ("memory", "it saved and left, as it was asked to")
+                    yield Ended(now=now(), exit_code=int(ExitCode.DONE), left="memory")
+                death = attempt.death(code)
+                yield self._died(death, classify(death))
+        finally:
+            self._attempt = None
+            attempt.close()
+
+    def _died(self, death: Death, finding: Finding) -> Died:
+        checkpoint, step = newest_step(self._folder.checkpoints), death.step or 0
+        self._finding = finding
+        return Died(
+            now=now(),
+            incident=self._written(death, finding, checkpoint, step),
+            name=finding.name,
+            certain=finding.certain,
+            step=step,
+            phase=death.phase or "start",
+            checkpoint_step=checkpoint,
+            remedies=finding.remedies,
+            retry=finding.ends_with is None,
+        )
+
+    def _written(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
+        try:
+            return write_incident(
+                self._folder.incidents,
+                death,
+                finding,
+                lost_steps=max(0, step - max(0, checkpoint)),
+                checkpoint_step=checkpoint,
+            )
+        except StorageError as error:
+            self._say(f"The incident could not be written: {error}", loud=True)
+            return "(not written)"
+
+    def _remember(self, event: Event) -> None:
+        """What the next supervisor of this run must know, should this one be killed."""
+        before = self._journal
+        if isinstance(event, Checkpointed):
+            self._journal = replace(before, checkpointed=event.step)
+        elif isinstance(event, Died | Ended):
+            self._journal = before.with_history(self._state.history, self._state.overlay)
+        if self._journal != before:
+            failure = self._journal.write(self._folder.supervision)
+            if failure is not None:
+                self._say(str(failure), loud=True)
+
+    # --- what is done -----------------------------------------------------------------------
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Spawn():
+                self._spawn, self._spawn_at = action, now() + action.delay_s
+                if action.because:
+                    self._say(action.because, loud=True)
+            case AskToStop():
+                self._send({"stop": action.signum})
+            case AskToShed():
+                self._send({"shed": True})
+            case AskToLeave():
+                self._send({"leave": True})
+            case DumpStacks():
+                self._dump_stacks()
+            case Kill():
+                if self._attempt is not None:
+                    self._attempt.kill(action.why, action.text)
+            case Say():
+                self._say(action.text, loud=action.loud)
+            case EndWithError():
+                self._fail(self._its_own_error(action))
+            case GiveUp():
+                self._fail(GaveUp(action.text))
+            case Stop():
+                self._stop(action.signum)
+            case Finish():
+                raise AssertionError("handled by run")
+            case _:
+                assert_never(action)
+
+    def _start(self) -> None:
+        self._folder.tidy()
+        resume = self._request.resume or self._folder.config.exists()
+        history = replace(self._state.history, started_at=now())
+        request = replace(
+            self._request, resume=resume, overlay=self._spawn.overlay, history=history
+        )
+        self._attempt = Attempt(
+            request,
+            self._folder,
+            self._signals,
+            display=self._screen.fd,
+            whole_tree=self._own_process,
+        )
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._attempt is not None:
+            self._attempt.child.send(message)
+
+    def _dump_stacks(self) -> None:
+        """faulthandler's own handler runs also while C code holds the interpreter lock; a process
+        that is stopped runs it when it is continued."""
+        if self._attempt is not None:
+            self._attempt.witness.look()
+            self._attempt.child.signal(signal.SIGUSR1)
+            self._attempt.child.signal(signal.SIGCONT)
+
+    def _say(self, text: str, *, loud: bool = False) -> None:
+        """On the screen; by the trainer, while that has it."""
+        if self._attempt is None or self._attempt.over or not self._attempt.says(text):
+            self._screen.note(text, loud=loud)
+
+    def _finished(self) -> dict[str, Any]:
+        """The trainer's own end is the run's."""
+        if "summary" in self._end:
+            summary: dict[str, Any] = self._end["summary"]
+            return summary
+        raise from_document(self._end["error"])
+
+    def _its_own_error(self, action: EndWithError) -> TtfError:
+        """What the trainer raised, or what its death means where it could not."""
+        document, finding = self._end.get("error"), self._finding
+        assert finding is not None
+        where = self._folder.incidents / action.incident
+        if document is not None and document["known"]:
+            error = from_document(document)
+            error.hint = f"{error.hint} The evidence is in {where}.".lstrip()
+            return error
+        if document is not None:
+            said = f"{document['class']}: {document['message']}"
+            return TrainerFault(
+                f"The trainer raised {said} {action.text}",
+                hint=f"The traceback and the evidence are in {where}; please report them.",
+            )
+        if finding.ends_with == ExitCode.BAD_DATA:
+            return DataChanged(finding.explanation, hint=f"The evidence is in {where}.")
+        return GaveUp(f"{finding.explanation} {action.text}", hint=f"The evidence is in {where}.")
+
+    def _stop(self, signum: int) -> NoReturn:
+        """An end without a trainer to save anything: what was saved before counts."""
+        if self._attempt is not None:
+            self._attempt.finish()
+            self._screen.take_back()
+        step = newest_step(self._folder.checkpoints)
+        kept = f"The checkpoint of step {step} is kept." if step >= 0 else "Nothing was saved yet."
+        name = signal.Signals(signum).name
+        self._fail(Stopped(signum, f"Stopped by {name} at once. {kept}"), status="stopped")
+
+    def _fail(self, error: TtfError, *, status: str = "failed") -> NoReturn:
+        """Ends the run with its summary, which no trainer is left to write."""
+        if self._folder.config.exists():
+            ending = Ending.of(error, status)
+            if not error.hint and status == "failed":
+                again = shlex.quote(str(self._folder.path))
+                error.hint = f"When the cause is gone, continue with: ttf resume {again}"
+            state = self._state
+            failure = write_last_summary(self._folder, ending, state.history, state.overlay)
+            if failure is not None:
+                self._say(f"There is no summary: {failure}")
+        raise error
