@@ -12,6 +12,7 @@ from ttf.data.dataset import Dataset
 from ttf.deciding import Decided, Specs
 from ttf.documents import Documents
 from ttf.errors import ConfigError
+from ttf.flight import FlightRecorder
 from ttf.keyed import key
 from ttf.model import TwoTower, build
 from ttf.step import Stepper, StepSettings, make_optimizer
@@ -27,7 +28,13 @@ class Parts:
     stepper: Stepper
 
 
-def assemble(decided: Decided, specs: Specs, data: Dataset, policy: DevicePolicy) -> Parts:
+def assemble(
+    decided: Decided,
+    specs: Specs,
+    data: Dataset,
+    policy: DevicePolicy,
+    flight: FlightRecorder | None = None,
+) -> Parts:
     """Builds what is seeded; call after `policy.start()`."""
     config = decided.config
     torch.manual_seed(key(config.train.seed, "weights"))
@@ -65,5 +72,6 @@ def assemble(decided: Decided, specs: Specs, data: Dataset, policy: DevicePolicy
             grad_cache=bool(config.train.grad_cache),
         ),
         micro_batch=decided.plan.micro_batch,
+        flight=flight,
     )
     return Parts(model=model, documents=documents, bank=bank, stepper=stepper)

@@ -31,6 +31,7 @@ def cached_step(
     encode_document: Callable[[Chunk], Tensor] | None,
     loss: Loss,
     rng: Rng,
+    before_backward: Callable[[], None] = lambda: None,
 ) -> Tensor:
     """The losses (S,) of all samples, detached; gradients of their mean are added to parameters.
 
@@ -57,6 +58,7 @@ def cached_step(
             outputs.append((encode_document(chunk), document_grads[i]))
         live = [(out, grad) for out, grad in outputs if out.requires_grad]
         if live:
+            before_backward()
             torch.autograd.backward([out for out, _ in live], [grad for _, grad in live])
     rng.set_rng_state(after)
     return losses

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ttf.data.loader import MicroBatch, StepHead
 from ttf.documents import Documents
 from ttf.errors import NumericFailure
 from ttf.evaluation import raise_if_inputs_not_finite
+from ttf.flight import FlightRecorder, Phase
 from ttf.gradcache import cached_step
 from ttf.keyed import key
 from ttf.loss import info_nce
@@ -55,6 +56,7 @@ class StepGradients:
     precision: Precision
     settings: StepSettings
     micro_batch: int
+    flight: FlightRecorder = field(default_factory=lambda: FlightRecorder(None))
 
     def __call__(
         self, head: StepHead, micro_batches: Iterable[MicroBatch]
@@ -77,8 +79,10 @@ class StepGradients:
         for micro in micro_batches:
             q_BD = self._encode(head, micro)
             loss_B = self._loss(q_BD, columns, micro.start, micro.stop)
+            self._enter_backward()
             (loss_B.sum() / len(head.rows)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss_B.detach())
+            self.flight.enter(Phase.DATA)
         if docs_KD.requires_grad:
             assert leaf_KD.grad is not None
             docs_KD.backward(leaf_KD.grad)  # type: ignore[no-untyped-call]
@@ -96,6 +100,7 @@ class StepGradients:
                 None,
                 lambda q_SD, _: self._loss(q_SD, columns, 0, len(head.rows)),
                 self.policy,
+                self._enter_backward,
             )
             return losses, fixed_KD
         docs: list[torch.Tensor] = []
@@ -111,12 +116,17 @@ class StepGradients:
             lambda chunk: self._encode_documents(head, *chunk[1]),
             loss,
             self.policy,
+            self._enter_backward,
         )
         return losses, docs[0]
+
+    def _enter_backward(self) -> None:
+        self.flight.enter(Phase.BACKWARD)
 
     def _encode(self, head: StepHead, micro: MicroBatch) -> torch.Tensor:
         x = self.policy.to_device(torch.from_numpy(micro.queries.x))
         lengths = micro.queries.lengths
+        self.flight.enter(Phase.FORWARD, micro_batch=micro.start // self.micro_batch)
         self._seed_dropout(head.step, "query", micro.start)
         with self.policy.autocast(self.precision):
             return self.model.encode_queries(
@@ -124,6 +134,7 @@ class StepGradients:
             )
 
     def _encode_documents(self, head: StepHead, start: int, stop: int) -> torch.Tensor:
+        self.flight.enter(Phase.FORWARD)
         self._seed_dropout(head.step, "doc", start)
         return self.documents.encode(head.docs[start:stop])
 
@@ -166,7 +177,9 @@ class Stepper:
         precision: Precision,
         settings: StepSettings,
         micro_batch: int,
+        flight: FlightRecorder | None = None,
     ) -> None:
+        self._flight = flight or FlightRecorder(None)
         self.model, self.optimizer, self.bank = model, optimizer, bank
         self._documents, self._data = documents, data
         self._policy, self._settings = policy, settings
@@ -179,6 +192,7 @@ class Stepper:
             precision=precision,
             settings=settings,
             micro_batch=micro_batch,
+            flight=self._flight,
         )
 
     def __call__(
@@ -188,6 +202,7 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         losses_S, docs_KD = self.gradients(head, micro_batches)
+        self._flight.enter(Phase.OPTIMIZER)
         loss = float(losses_S.mean())
         norm = float(
             torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
