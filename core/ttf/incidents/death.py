@@ -36,6 +36,8 @@ class FileChange:
     was: str
     """e.g. '40,960 bytes, fingerprint 3f2a...'"""
     now: str
+    cut: bool = False
+    """It is shorter than it was: a process that maps it dies of SIGBUS where it touches the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class Death:
     """Why we killed it, for a person: 'no sign of life for 60 s in mining'."""
     stderr: str = ""
     """The end of what it wrote there, lossily decoded."""
+    raw_stderr: bytes = b""
+    """The same, byte for byte; for the file."""
     faulthandler: str = ""
     """Stacks that were dumped at its death or on demand; may be cut anywhere."""
     flight: Flight | None = None
@@ -74,7 +78,9 @@ class Death:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Flat configuration, 'miner.isolation': 'none'; what remedies edit."""
     kernel: str = ""
-    """The kernel log's own words, where it may be read."""
+    """The kernel log's own words (macOS: the crash report's), where they may be read."""
+    native: str = ""
+    """The library of the frame that crashed, e.g. 'libfaiss.so'."""
 
     @property
     def phase(self) -> str | None:
@@ -114,3 +120,6 @@ class Finding:
     explanation: str
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...] = ()
+    ends_with: int | None = None
+    """Exit code of a run that ends of this, because a restart would meet it again; None: it may
+    help."""

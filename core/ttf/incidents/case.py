@@ -1,0 +1,177 @@
+"""A death as the table of rules sees it: names of signals, places to look for words, plain facts."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+from ttf.incidents.death import Death
+from ttf.memory.oom import MACHINE
+
+Area = Literal["words", "stderr", "faulthandler", "kernel"]
+"""Where a rule looks: its last words (its own error, or the end of stderr), all of the stderr that
+was kept, the stacks, the kernel's log."""
+
+DISK_LOW: Final = 1 << 20
+"""Free bytes below which a folder counts as full: less than one file of ours needs."""
+NEAR_LIMIT: Final = 0.9
+FAR_FROM_LIMIT: Final = 0.8
+_LAST_LINES: Final = 30
+_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\s*$")
+_CHAINED: Final = re.compile(
+    r"The above exception was the direct cause|During handling of the above exception"
+)
+_TOP_FRAME: Final = re.compile(
+    r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):\s*\n"
+    r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?: in (?P<function>[^\n]+))?'
+)
+_WAITING: Final = re.compile(
+    r"(?:threading|queue|selectors|subprocess)\.py:\d+ in "
+    r"(?:wait|acquire|join|_wait_for_tstate_lock|get|select|_try_wait)$"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One death, looked at once."""
+
+    death: Death
+
+    @property
+    def signal(self) -> str:
+        """'SIGSEGV'; empty where it ended with an exit code."""
+        return "" if self.death.signal is None else signal_name(self.death.signal)
+
+    @property
+    def failed(self) -> bool:
+        return self.death.signal is not None or bool(self.death.exit_code)
+
+    @cached_property
+    def areas(self) -> Mapping[Area, str]:
+        death = self.death
+        return {
+            "words": self.words[1],
+            "stderr": death.stderr,
+            "faulthandler": self.stacks,
+            "kernel": death.kernel,
+        }
+
+    @cached_property
+    def words(self) -> tuple[int, str]:
+        """Its last words and the line of stderr they begin at; 0: its own report of an error."""
+        error = self.death.error
+        if error is not None:
+            told = f"{error.get('class', '')}: {error.get('message', '')}"
+            return 0, f"{error.get('traceback') or ''}\n{told}"
+        return last_words(self.death.stderr[: self._dump_in_stderr])
+
+    @property
+    def stacks(self) -> str:
+        """From its own file; processes that are not ours write them to stderr."""
+        return self.death.faulthandler or self.death.stderr[self._dump_in_stderr :]
+
+    @cached_property
+    def _dump_in_stderr(self) -> int:
+        """Where a dump of stacks begins there; its end where there is none."""
+        found = self.death.stderr.rfind("Fatal Python error: ")
+        return found if found >= 0 else len(self.death.stderr)
+
+    @cached_property
+    def facts(self) -> frozenset[str]:
+        return frozenset([*self._ending(), *self._memory(), *self._surroundings(), *self._stacks()])
+
+    def _ending(self) -> Iterator[str]:
+        if self.death.finished:
+            yield "finished"
+        if self.failed:
+            yield "failed"
+        if self.death.signal is None and self.death.exit_code == 0:
+            yield "exit-zero"
+        if _TRACEBACK.search(self.areas["words"]) or self.death.error is not None:
+            yield "traceback"
+        if self.death.signal is not None and self.death.exit_code is not None:
+            yield "through-a-shell"
+
+    def _memory(self) -> Iterator[str]:
+        death = self.death
+        if death.oom_kills:
+            yield "oom-rose"
+        if death.oom_source:
+            yield "oom-counted"
+        if MACHINE in death.oom_source:
+            yield "oom-machine-wide"
+        shares = [point.held / point.limit for point in death.memory if point.limit]
+        if shares and shares[-1] >= NEAR_LIMIT:
+            yield "near-limit"
+        if shares and max(shares) < FAR_FROM_LIMIT:
+            yield "far-from-limit"
+
+    def _surroundings(self) -> Iterator[str]:
+        death = self.death
+        if death.changed_files:
+            yield "changed-files"
+        if any(change.cut for change in death.changed_files):
+            yield "cut-file"
+        if any(free < DISK_LOW for free in death.free_disk.values()):
+            yield "disk-low"
+        if len(death.openmp) > 1:
+            yield "several-openmp"
+
+    def _stacks(self) -> Iterator[str]:
+        if not self.stacks.strip():
+            yield "no-stacks"
+        if _WAITING.search(self.top_frame):
+            yield "waits-in-python"
+
+    @cached_property
+    def top_frame(self) -> str:
+        """'search.py:12 in search': where Python was, in the thread that crashed; may be empty."""
+        found = crashing_frame(self.stacks)
+        if found is None:
+            return ""
+        where = f"{found['file']}:{found['line']}"
+        return f"{where} in {found['function']}" if found["function"] else where
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def crashing_frame(dump: str) -> re.Match[str] | None:
+    """The innermost Python frame of the current thread, else of the last one dumped: faulthandler
+    writes the main thread last. Dumps may be cut anywhere."""
+    current = dump.rfind("Current thread")
+    if current >= 0:
+        return _TOP_FRAME.search(dump, current)
+    *_, last = [None, *_TOP_FRAME.finditer(dump)]
+    return last
+
+
+def last_words(stderr: str) -> tuple[int, str]:
+    """The last traceback with all its causes, if it is at the end, and what follows it; else the
+    last lines. With the number of the line they begin at, counted from 1."""
+    lines = stderr.removesuffix("\n").split("\n")  # as line numbers count them, also with \r within
+    end = max(0, len(lines) - _LAST_LINES)
+    heads = [i for i, line in enumerate(lines) if _TRACEBACK.search(line)]
+    start = end
+    if heads and _end_of_traceback(lines, heads[-1]) >= end:
+        start = heads.pop()
+        while heads and any(_CHAINED.search(line) for line in lines[heads[-1] : start]):
+            start = heads.pop()
+    return start + 1, "\n".join(lines[start:])
+
+
+def _end_of_traceback(lines: list[str], head: int) -> int:
+    """The line that names the exception: the first one after the frames that is not indented."""
+    for i in range(head + 1, len(lines)):
+        text = lines[i].partition("]: ")[2] if lines[i].startswith("[") else lines[i]
+        if text and not text[0].isspace():
+            return i
+    return len(lines) - 1

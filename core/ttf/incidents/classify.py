@@ -1,0 +1,265 @@
+"""From a death to a finding: the first row of the table that fits, and the evidence in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ttf.incidents.case import Area, Case
+from ttf.incidents.death import Death, Evidence, FileChange, Finding
+from ttf.incidents.remedies import remedies_for
+from ttf.incidents.rules import NOTES, RULES, Rule, When
+
+_LONGEST: Final = 300
+_NAMES: Final = {
+    "trainer": "the trainer",
+    "miner": "the miner's process",
+    "supervisor": "the supervisor",
+    "command": "the command",
+}
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where a row's text was found, and its named groups; empty for a row without text."""
+
+    area: Area | None = None
+    line: int = 0
+    text: str = ""
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+
+def classify(death: Death) -> Finding:
+    """What a death was, why we think so, and what avoids it."""
+    case = Case(death)
+    rule, match = first_match(case)
+    remedies = remedies_for(
+        rule.name, death.settings, process=death.process, phase=death.phase or ""
+    )
+    return Finding(
+        name=rule.name,
+        certain=rule.certain,
+        explanation=_explanation(rule, match, case),
+        evidence=tuple(_evidence(rule, match, case)),
+        remedies=remedies,
+        ends_with=_ends_with(rule, death),
+    )
+
+
+def first_match(case: Case) -> tuple[Rule, Match]:
+    for rule in RULES:
+        match = matches(rule.when, case)
+        if match is not None:
+            return rule, match
+    raise AssertionError("the last row of the table fits everything")
+
+
+def matches(when: When, case: Case) -> Match | None:
+    """How a row fits; None where it does not."""
+    death = case.death
+    error = str((death.error or {}).get("class", ""))
+    fits = (
+        (not when.signals or case.signal in when.signals)
+        and (not when.exit_codes or death.exit_code in when.exit_codes)
+        and (not when.errors or error in when.errors)
+        and (not when.phases or death.phase in when.phases)
+        and (not when.processes or death.process in when.processes)
+        and (not when.killed_by_us or death.killed_by_us in when.killed_by_us)
+        and case.facts.issuperset(when.facts)
+        and case.facts.isdisjoint(when.without)
+    )
+    if not fits:
+        return None
+    return _find(when, case) if when.text else Match()
+
+
+def _find(when: When, case: Case) -> Match | None:
+    for area in when.areas:
+        text = case.areas[area]
+        found = re.search(when.text, text, re.MULTILINE)
+        if found is None:
+            continue
+        start = text.rfind("\n", 0, found.start()) + 1
+        end = text.find("\n", found.end())
+        groups = {k.rstrip("_"): v for k, v in found.groupdict().items() if v is not None}
+        return Match(
+            area=area,
+            line=text.count("\n", 0, found.start()) + 1,
+            text=text[start : end if end >= 0 else None],
+            groups=groups,
+        )
+    return None
+
+
+def _ends_with(rule: Rule, death: Death) -> int | None:
+    if rule.ends_with is not None:
+        return int(rule.ends_with)
+    if rule.own_exit_code and death.error is not None:
+        code = death.error.get("exit_code")
+        return None if code is None else int(code)
+    return None
+
+
+# --- explanation -----------------------------------------------------------------------------------
+
+
+def _explanation(rule: Rule, match: Match, case: Case) -> str:
+    notes = [n.text for n in NOTES if rule.name in n.names and matches(n.when, case) is not None]
+    values = defaultdict(str, {**_values(case), **match.groups})
+    text = " ".join([rule.explanation, *notes]).format_map(values)
+    text = re.sub(r"\s+", " ", text).strip()
+    return re.sub(r" +([.,:;])", r"\1", text)
+
+
+def _values(case: Case) -> dict[str, str]:
+    death = case.death
+    who = _NAMES[death.process]
+    change = first_change(death)
+    low = [f"{folder}: {_size(free)} free" for folder, free in _low(case)]
+    return {
+        "who": who[0].upper() + who[1:],
+        "who_object": who,
+        "signal": case.signal or "no signal",
+        "code": str(death.exit_code),
+        "reason": death.reason or "no reason was noted",
+        "at": at(death),
+        "native": f" in {death.native}" if death.native else "",
+        "error": _error_line(case),
+        "file": change.path if change else "an input",
+        "was": change.was if change else "unknown",
+        "now": change.now if change else "unknown",
+        "full": f" ({', '.join(low)})" if low else "",
+    }
+
+
+def at(death: Death) -> str:
+    """'in mining, after step 12'; empty where nobody kept a flight recorder."""
+    flight = death.flight
+    if flight is None:
+        return ""
+    if flight.phase == "start":
+        return "while it started"
+    return f"in {flight.phase}, after step {flight.step}" if flight.step else f"in {flight.phase}"
+
+
+def first_change(death: Death) -> FileChange | None:
+    """The change to name where there are several: one that cut a file explains most."""
+    return min(death.changed_files, key=lambda change: not change.cut, default=None)
+
+
+def _error_line(case: Case) -> str:
+    error = case.death.error
+    if error is not None:
+        text = str(error.get("message") or error.get("class") or "").strip()
+    else:
+        text = next(
+            (x for x in reversed(case.areas["words"].splitlines()) if x.strip()), ""
+        ).strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _low(case: Case) -> Iterator[tuple[str, int]]:
+    from ttf.incidents.case import DISK_LOW
+
+    yield from ((k, v) for k, v in case.death.free_disk.items() if v < DISK_LOW)
+
+
+# --- evidence --------------------------------------------------------------------------------------
+
+
+def _evidence(rule: Rule, match: Match, case: Case) -> Iterator[Evidence]:
+    death = case.death
+    yield Evidence(source="exit status", text=_status(case))
+    if death.killed_by_us:
+        yield Evidence(
+            source="supervisor", text=f"ended by ttf: {death.reason or 'no reason noted'}"
+        )
+    if match.area is not None:
+        yield Evidence(source=_place(match, case), text=_short(match.text))
+    elif death.error is not None:
+        yield Evidence(source="its own report", text=_short(_error_line(case)))
+    if case.stacks.strip():
+        yield from _stack_lines(case)
+    if death.native:
+        yield Evidence(source="crash record", text=f"the frame that crashed is in {death.native}")
+    yield from _memory_lines(case)
+    if death.flight is not None:
+        yield Evidence(source="flight recorder", text=_flight_line(death))
+    for change in death.changed_files:
+        yield Evidence(source=change.path, text=f"was {change.was}; is {change.now}")
+    for folder, free in _low(case):
+        yield Evidence(source=folder, text=f"{_size(free)} free")
+    if len(death.openmp) > 1 or (death.openmp and rule.name == "omp-duplicate"):
+        yield Evidence(source="mapped libraries", text=f"OpenMP: {', '.join(death.openmp)}")
+    for line in death.kernel.splitlines()[:8]:
+        yield Evidence(source="kernel", text=_short(line))
+
+
+def _status(case: Case) -> str:
+    death = case.death
+    if death.signal is None:
+        return f"process {death.pid} ended with exit code {death.exit_code}"
+    if death.exit_code is not None:
+        return (
+            f"process {death.pid} ended with exit code {death.exit_code}, a shell's way to say "
+            f"{case.signal} ({death.signal})"
+        )
+    return f"process {death.pid} was ended by {case.signal} ({death.signal})"
+
+
+def _place(match: Match, case: Case) -> str:
+    if match.area == "words":
+        first = case.words[0]
+        return f"stderr:{first + match.line - 1}" if first else "its own report"
+    return f"{match.area}:{match.line}"
+
+
+def _stack_lines(case: Case) -> Iterator[Evidence]:
+    head = next((line for line in case.stacks.splitlines() if line.strip()), "")
+    if head.startswith("Fatal Python error"):
+        yield Evidence(source="faulthandler:1", text=_short(head))
+    if case.top_frame:
+        yield Evidence(source="faulthandler", text=f"Python was at {_short(case.top_frame)}")
+
+
+def _memory_lines(case: Case) -> Iterator[Evidence]:
+    death = case.death
+    if death.oom_source:
+        rose = f"rose by {death.oom_kills}" if death.oom_kills else "did not rise"
+        yield Evidence(source=death.oom_source, text=f"the count of memory kills {rose}")
+    if death.memory:
+        last, most = death.memory[-1], max(point.held for point in death.memory)
+        limit = f" of {_size(last.limit)}" if last.limit else ""
+        source = f" ({death.limit_source})" if last.limit and death.limit_source else ""
+        yield Evidence(
+            source="memory.csv",
+            text=f"held {_size(last.held)} at the last look, {_size(most)} at most{limit}{source}",
+        )
+
+
+def _flight_line(death: Death) -> str:
+    flight = death.flight
+    assert flight is not None
+    ago = max(0.0, death.time - flight.time)
+    torn = ", cut while it was written" if flight.torn else ""
+    return (
+        f"last record: phase {flight.phase}, {flight.step} steps done, micro-batch "
+        f"{flight.micro_batch}, {ago:.1f} s before the end{torn}"
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def _size(count: int) -> str:
+    if count < 10_000:
+        return f"{count} bytes"
+    for unit, scale in (("GB", 10**9), ("MB", 10**6)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count / 1000:.0f} kB"

@@ -1,0 +1,218 @@
+"""What a supervisor has of a dead process, turned into a `Death`.
+
+Make a `Witness` right after the process was started, let it look now and then while the process
+lives, and ask it for the death when the process has ended. Nothing here guesses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Self
+
+from ttf.flight import Flight, read_flight
+from ttf.incidents import _darwin, _linux
+from ttf.incidents.death import Death, KilledByUs, MemoryPoint, ProcessName
+from ttf.incidents.inputs import InputFile, changes
+from ttf.memory.oom import OomWatch
+
+TAIL_BYTES: Final = 64 << 10
+"""What is kept of stderr."""
+STACKS_BYTES: Final = 256 << 10
+CURVE_S: Final = 600.0
+_SHELL: Final = 128
+_LAST_SIGNAL: Final = 31
+_MAPS_DUTY: Final = 1000
+"""/proc/<pid>/maps is read again after this many times what reading it took."""
+_SHM: Final = Path("/dev/shm")
+_IN_LIBRARY: Final = re.compile(r"\bin ([^\s\[\]]+)\[[0-9a-f]+[+,]")
+_C_FRAME: Final = re.compile(r'Binary file "[^"\n]*?([^/"\n]+)", at ')
+_NOT_TO_BLAME: Final = re.compile(r"^(?:python|libpython|libc\b|libc\.|libpthread|ld-)")
+
+
+class Witness:
+    """Notes about one process, for the day it dies."""
+
+    def __init__(
+        self,
+        process: ProcessName,
+        pid: int,
+        *,
+        stacks: Path | None = None,
+        inputs: Iterable[InputFile] = (),
+        root: Path = Path("/"),
+    ) -> None:
+        """Call it right after the start. `stacks`: the faulthandler file; what earlier processes
+        left in it is not this one's. `root` stands for / in tests."""
+        self.process, self.pid = process, pid
+        self.inputs = tuple(inputs)
+        """May be set later, once the inputs are known."""
+        self.openmp: tuple[str, ...] = ()
+        """Runtimes seen in it; may be set where the process says so itself."""
+        self._stacks = stacks
+        self._stacks_from = stacks.stat().st_size if stacks is not None and stacks.exists() else 0
+        self._started = time.time()
+        self._ids = {pid}
+        self._maps_again_at = 0.0
+        self._oom = OomWatch(pid, root)
+        self._log = _linux.KernelLog() if sys.platform == "linux" else None
+        self.look()
+
+    def look(self) -> None:
+        """About once a second while it lives; costs well below a millisecond."""
+        self._oom.look()
+        if sys.platform != "linux":
+            return
+        self._ids |= _linux.thread_ids(self.pid)
+        now = time.monotonic()
+        if now >= self._maps_again_at:
+            self.openmp = tuple(dict.fromkeys([*self.openmp, *_linux.openmp_runtimes(self.pid)]))
+            self._maps_again_at = now + _MAPS_DUTY * (time.monotonic() - now)
+
+    def death(
+        self,
+        returncode: int,
+        *,
+        killed_by_us: KilledByUs = "",
+        reason: str = "",
+        stderr: bytes = b"",
+        flight: Flight | Path | None = None,
+        error: Mapping[str, Any] | None = None,
+        finished: bool = False,
+        memory: Sequence[MemoryPoint] = (),
+        limit_source: str = "",
+        folders: Iterable[Path] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> Death:
+        """Call it right after the process was waited for. `returncode` as of Popen: negative where
+        a signal ended it. `folders` are those it wrote to; /dev/shm is looked at anyway."""
+        signum, exit_code = ended(returncode, finished=finished)
+        raw = stderr[-TAIL_BYTES:]
+        dump = self._dump()
+        report = self._report(signum)
+        kernel = self._log.lines_about(self._ids) if self._log is not None else report.words
+        count, source = self._oom.rise()
+        if report.killed_for_memory:
+            count, source = 1, f"{report.path.name} ({report.killed_for_memory})"
+        return Death(
+            process=self.process,
+            pid=self.pid,
+            time=time.time(),
+            signal=signum,
+            exit_code=exit_code,
+            killed_by_us=killed_by_us,
+            reason=reason,
+            stderr=raw.decode(errors="replace"),
+            raw_stderr=raw,
+            faulthandler=dump,
+            flight=read_flight(flight) if isinstance(flight, Path) else flight,
+            error=error,
+            finished=finished,
+            oom_kills=count,
+            oom_source=source,
+            memory=tuple(memory),
+            limit_source=limit_source,
+            changed_files=changes(self.inputs),
+            free_disk=free_disk([*folders, _SHM]),
+            openmp=self.openmp or report.openmp,
+            settings=dict(settings or {}),
+            kernel=kernel,
+            native=report.native or native_library(dump or raw.decode(errors="replace"), kernel),
+        )
+
+    def _dump(self) -> str:
+        if self._stacks is None:
+            return ""
+        try:
+            with self._stacks.open("rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(self._stacks_from, file.tell() - STACKS_BYTES))
+                return file.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def _report(self, signum: int | None) -> _darwin.CrashReport:
+        report = None
+        if sys.platform == "darwin" and signum is not None:
+            report = _darwin.find_report(self.pid, self._started)
+        return report or _darwin.CrashReport(path=Path(), pid=self.pid)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def ended(returncode: int, *, finished: bool = False) -> tuple[int | None, int | None]:
+    """(signal, exit code) of a return code as Popen gives it.
+
+    128 + n of a process that left no final record is a shell's way to report signal n: then both
+    are given.
+
+    >>> ended(-11), ended(139), ended(1), ended(143, finished=True)
+    ((11, None), (11, 139), (None, 1), (None, 143))
+    """
+    if returncode < 0:
+        return -returncode, None
+    number = returncode - _SHELL
+    known = {int(s) for s in signal.Signals}
+    if not finished and 0 < number <= _LAST_SIGNAL and number in known:
+        return number, returncode
+    return None, returncode
+
+
+def native_library(dump: str, kernel: str) -> str:
+    """The library of the frame that crashed: from the kernel's words, else from the C stack that
+    Python 3.14 and later dump."""
+    told = _IN_LIBRARY.search(kernel)
+    if told is not None:
+        return told[1]
+    names = _C_FRAME.findall(dump)
+    return next((name for name in names if not _NOT_TO_BLAME.match(name)), "")
+
+
+def free_disk(folders: Iterable[Path]) -> dict[str, int]:
+    """Free bytes by folder; those that are not there are left out."""
+    found = {}
+    for folder in folders:
+        with suppress(OSError):
+            stat = os.statvfs(folder)
+            found[str(folder)] = stat.f_bavail * stat.f_frsize
+    return found
+
+
+def curve(path: Path, *, last_s: float = CURVE_S) -> tuple[MemoryPoint, ...]:
+    """The end of a memory.jsonl; a line that was cut is left out."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - int(last_s) * 512))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return ()
+    points = [point for line in lines if (point := _point(line)) is not None]
+    return tuple(p for p in points if p.time >= points[-1].time - last_s)
+
+
+def _point(line: bytes) -> MemoryPoint | None:
+    try:
+        values = json.loads(line)
+        return MemoryPoint(
+            time=float(values["time"]),
+            step=int(values.get("step") or 0),
+            **{key: int(values[key]) for key in ("anon", "shared", "file", "limit")},
+        )
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,131 @@
+"""What the input files of a run were when it started, and what became of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from ttf.incidents.death import FileChange
+
+_SAMPLES: Final = 16
+_SAMPLE_BYTES: Final = 4096
+_MOST_FILES: Final = 10_000
+"""Of a folder of chunks; looking at more would take longer than a start should."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """One file at one moment."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    fingerprint: str = ""
+    """Of the size and a sample of the content; empty for files within a folder."""
+
+    @classmethod
+    def of(cls, path: Path, *, sampled: bool) -> Self:
+        stat = path.stat()
+        return cls(
+            device=stat.st_dev,
+            inode=stat.st_ino,
+            size=stat.st_size,
+            mtime_ns=stat.st_mtime_ns,
+            fingerprint=_fingerprint(path, stat.st_size) if sampled else "",
+        )
+
+    def __str__(self) -> str:
+        written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.mtime_ns / 1e9))
+        mark = f", fingerprint {self.fingerprint}" if self.fingerprint else ""
+        return f"{self.size:,} bytes{mark}, written {written}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFile:
+    """A file, or a folder of files such as a Zarr group, as it was when `look` was called."""
+
+    path: Path
+    files: Mapping[str, Identity]
+    """By name below `path`; a plain file has the name ''."""
+
+    @classmethod
+    def look(cls, path: Path | str) -> Self:
+        """Reads at most 64 kB of it. Raises OSError."""
+        path = Path(path)
+        return cls(path=path, files=dict(_look(path)))
+
+    def change(self) -> FileChange | None:
+        """The change that explains most, a cut before all others; None where nothing changed."""
+        now = self._now()
+        changes = (
+            _change(self.path / name if name else self.path, was, now.get(name))
+            for name, was in self.files.items()
+            if now.get(name) != was
+        )
+        return min(changes, key=lambda change: not change.cut, default=None)
+
+    def _now(self) -> dict[str, Identity]:
+        if self.files.keys() == {""}:
+            return dict(_look(self.path)) if self.path.is_file() else {}
+        found = {}
+        for name in self.files:
+            try:
+                found[name] = Identity.of(self.path / name, sampled=False)
+            except OSError:
+                continue
+        return found
+
+
+def look_at(paths: Iterable[Path | str]) -> tuple[InputFile, ...]:
+    """Those of the inputs that are local and there; the others are not ours to watch."""
+    return tuple(InputFile.look(path) for path in paths if Path(path).exists())
+
+
+def changes(inputs: Iterable[InputFile]) -> tuple[FileChange, ...]:
+    """What is not what it was."""
+    found = (file.change() for file in inputs)
+    return tuple(change for change in found if change is not None)
+
+
+def _look(path: Path) -> Iterator[tuple[str, Identity]]:
+    if not path.is_dir():
+        yield "", Identity.of(path, sampled=True)
+        return
+    for file in itertools.islice(_files_below(path), _MOST_FILES):
+        yield str(file.relative_to(path)), Identity.of(file, sampled=False)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for base, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(base, name) for name in sorted(names))
+
+
+def _change(path: Path, was: Identity, now: Identity | None) -> FileChange:
+    if now is None:
+        return FileChange(path=str(path), was=str(was), now="gone")
+    same = (was.device, was.inode) == (now.device, now.inode)
+    return FileChange(
+        path=str(path),
+        was=str(was),
+        now=str(now) if same else f"another file: {now}",
+        cut=same and now.size < was.size,
+    )
+
+
+def _fingerprint(path: Path, size: int) -> str:
+    """Evenly spread pages, the first and the last among them: cheap, and enough to tell a file
+    that was written anew from one that was only touched."""
+    digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=8)
+    last = max(0, size - _SAMPLE_BYTES)
+    with path.open("rb", buffering=0) as file:
+        for place in range(_SAMPLES):
+            digest.update(os.pread(file.fileno(), _SAMPLE_BYTES, last * place // (_SAMPLES - 1)))
+    return digest.hexdigest()

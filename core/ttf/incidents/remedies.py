@@ -1,0 +1,215 @@
+"""The table from a class and the configuration to edits that avoid it, cheapest first.
+
+`KMP_DUPLICATE_LIB_OK` is not among them: it silences a check, and its own authors warn of silently
+wrong results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ttf.incidents.death import ProcessName, Remedy
+
+SMALLEST_BUDGET: Final = 64 << 20
+MOST_ACCUMULATE: Final = 4
+"""What devices that are suspect under deep accumulation are cut down to."""
+_CPU: Final = "cpu"
+_FLAGS: Final = {
+    "miner.isolation": "--isolation",
+    "miner.name": "--miner",
+    "train.batch_size": "--batch-size",
+    "train.accumulate": "--accum",
+    "device.name": "--device",
+    "device.threads": "--threads",
+}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a recipe looks at."""
+
+    settings: Mapping[str, Any]
+    process: ProcessName
+    phase: str
+
+    def number(self, key: str) -> int | None:
+        value = self.settings.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    @property
+    def while_searching(self) -> bool:
+        return self.process == "miner" or self.phase in ("mining", "evaluate")
+
+    @property
+    def accumulation_cap(self) -> int | None:
+        """Where the device in use plans no deeper than that."""
+        return self.number(f"device.{self.settings.get('device.name')}.max_accumulate")
+
+
+Recipe = Callable[[Situation], Remedy | None]
+
+
+def remedies_for(
+    name: str, settings: Mapping[str, Any], *, process: ProcessName = "trainer", phase: str = ""
+) -> tuple[Remedy, ...]:
+    """Edits of the flat configuration for an incident class; () where there is none left.
+
+    For a stranger's command, whose configuration nobody knows, remedies are advice: `set` is empty.
+    """
+    if process == "command":
+        return tuple(Remedy(text=text) for text in ADVICE.get(name, ()))
+    situation = Situation(settings, process, phase)
+    found = (recipe(situation) for recipe in RECIPES.get(name, ()))
+    return tuple(remedy for remedy in found if remedy is not None)
+
+
+def command(edits: Mapping[str, Any]) -> str:
+    """The edits as a person types them.
+
+    >>> command({"miner.isolation": "process"})
+    'ttf train ... --isolation process'
+    """
+    words = [
+        f"{_FLAGS[key]} {value}" if key in _FLAGS else f"--set {key}={value}"
+        for key, value in edits.items()
+    ]
+    return " ".join(["ttf train ...", *words])
+
+
+def _remedy(edits: Mapping[str, Any], deviation: str = "") -> Remedy:
+    return Remedy(text=command(edits), set=dict(edits), deviation=deviation)
+
+
+# --- recipes ---------------------------------------------------------------------------------------
+
+
+def _isolate(now: Situation) -> Remedy | None:
+    if now.process == "miner" or now.settings.get("miner.isolation") != "none":
+        return None
+    return _remedy({"miner.isolation": "process"})
+
+
+def _other_miner(now: Situation) -> Remedy | None:
+    """Only where the miner is the one that died: changing it does not mend a trainer."""
+    name = now.settings.get("miner.name")
+    if now.process != "miner" or name is None:
+        return None
+    others = [*(now.settings.get("miner.fallback") or ()), "exact"]
+    other = next((choice for choice in others if choice != name), None)
+    if other is None:
+        return None
+    return _remedy(
+        {"miner.name": other},
+        f"mined negatives come from the miner {other} instead of {name}",
+    )
+
+
+def _smaller_budget(now: Situation) -> Remedy | None:
+    budget = now.number("memory.budget")
+    if not now.while_searching or budget is None or budget < 2 * SMALLEST_BUDGET:
+        return None
+    return _remedy(
+        {"memory.budget": budget // 2},
+        "smaller blocks in mining and evaluation: rounding of scores only",
+    )
+
+
+def _smaller_micro_batch(now: Situation) -> Remedy | None:
+    """The same optimizer step in more parts: the size is divided by its smallest factor."""
+    batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
+    if batch is None or parts is None or batch < 2 or now.process == "miner":
+        return None
+    factor = next(n for n in range(2, batch + 1) if batch % n == 0)
+    smaller, more = batch // factor, parts * factor
+    return _remedy(
+        {"train.batch_size": smaller, "train.accumulate": more},
+        _of_cutting(now, smaller, parts, more, batch),
+    )
+
+
+def _of_cutting(now: Situation, smaller: int, parts: int, more: int, batch: int) -> str:
+    text = "rounding only: the same optimizer step in smaller micro-batches"
+    if any(now.settings.get(f"tower.{side}.dropout") for side in ("query", "doc")):
+        text += "; which values dropout drops differ"
+    cap = now.accumulation_cap
+    if cap is not None and more > cap:
+        before, after = batch * min(parts, cap), smaller * cap
+        text = f"the device allows {cap} micro-batches a step: {after} samples instead of {before}"
+    return text
+
+
+def _on_cpu(now: Situation) -> Remedy | None:
+    name = now.settings.get("device.name")
+    if name in (None, _CPU) or now.process == "miner":
+        return None
+    return _remedy(
+        {"device.name": _CPU}, f"computed on the cpu instead of {name}: rounding differs"
+    )
+
+
+def _capped_accumulation(now: Situation) -> Remedy | None:
+    """Only where the device plans a cap itself: elsewhere deep accumulation is not suspect."""
+    batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
+    cap = now.accumulation_cap
+    if now.process == "miner" or batch is None or parts is None or cap is None:
+        return None
+    granted = min(parts, cap)
+    if granted <= MOST_ACCUMULATE:
+        return None
+    samples = batch * granted
+    fewer = next(n for n in range(MOST_ACCUMULATE, 0, -1) if samples % n == 0)
+    return _remedy(
+        {"train.batch_size": samples // fewer, "train.accumulate": fewer},
+        "rounding only: the same optimizer step in larger micro-batches",
+    )
+
+
+def _one_thread(now: Situation) -> Remedy | None:
+    key = "miner.threads" if now.process == "miner" else "device.threads"
+    if now.settings.get(key) in (None, 1):
+        return None
+    return _remedy({key: 1}, "one thread: sums are formed in another order, rounding only")
+
+
+_MEMORY: Final[tuple[Recipe, ...]] = (_smaller_budget, _smaller_micro_batch)
+_NATIVE: Final[tuple[Recipe, ...]] = (
+    _isolate,
+    _other_miner,
+    _on_cpu,
+    _capped_accumulation,
+    _one_thread,
+)
+RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
+    "omp-duplicate": (_isolate, _other_miner),
+    "oom-kill": _MEMORY,
+    "memory-limit": _MEMORY,
+    "alloc-failure": _MEMORY,
+    "segfault": _NATIVE,
+    "abort": _NATIVE,
+    "heap-corruption": _NATIVE,
+    "cxx-exception": _NATIVE,
+    "bus-error": _NATIVE,
+    "illegal-instruction": _NATIVE,
+    "hang": _NATIVE,
+    "device-lost": (_on_cpu,),
+    "unknown": (_other_miner,),
+}
+"""Classes that are not here have no edit that avoids them."""
+
+ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
+    "omp-duplicate": (
+        "Run the two libraries that bring an OpenMP runtime in separate processes.",
+        "Install both from one source that shares the runtime (conda-forge).",
+    ),
+    "oom-kill": ("Use a smaller batch, fewer workers, or a higher memory limit.",),
+    "memory-limit": ("Use a smaller batch, fewer workers, or a higher --memory-limit.",),
+    "alloc-failure": ("Use a smaller batch, or raise the limit (ulimit -v, ulimit -d).",),
+    "segfault": ("Set OMP_NUM_THREADS=1, and run native libraries in separate processes.",),
+    "hang": ("Set OMP_NUM_THREADS=1, and start workers by spawn, not fork.",),
+    "illegal-instruction": ("Build the library that crashed anew on this machine.",),
+    "disk-full": ("Free some space, or write to another disk.",),
+    "data-changed": ("Leave data files alone while they are read; rename new ones into place.",),
+    "device-lost": ("Run on the CPU, or look at the driver's log.",),
+}

@@ -1,0 +1,453 @@
+"""THE TABLE: from evidence to a named cause. The first row that fits is the answer.
+
+Rows are data. What a process wrote decides over the signal it ended with, where both speak; words
+count only with the ends they can lead to, because what somebody wrote an hour ago explains nothing.
+`certain` is for rows whose evidence names the cause; all others say what happened, not why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ttf.errors import ExitCode
+from ttf.incidents import words
+from ttf.incidents.case import Area
+
+EXIT: Final = ""
+"""Stands among the signals for an end by exit code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class When:
+    """What must be so; a field that is left out asks for nothing."""
+
+    signals: tuple[str, ...] = ()
+    exit_codes: tuple[int, ...] = ()
+    text: str = ""
+    """A regular expression; its groups can be named in the explanation."""
+    areas: tuple[Area, ...] = ("words",)
+    """Where the text is looked for, in this order."""
+    errors: tuple[str, ...] = ()
+    """Class names of the error it told itself."""
+    phases: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
+    killed_by_us: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    """All of these; see `case.Case.facts`."""
+    without: tuple[str, ...] = ()
+    """None of these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    name: str
+    """The incident class."""
+    when: When
+    explanation: str
+    """For a person. {who}, {signal}, {code}, {reason}, {at} ('in mining, after step 12'), {native}
+    (' in libfoo.so' or nothing), {error}, {file}, {was}, {now}, {full} and the text's groups."""
+    certain: bool = False
+    ends_with: ExitCode | None = None
+    """Where a restart would meet it again."""
+    own_exit_code: bool = False
+    """A run ends of it with the exit code that its error asks for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """A sentence added to the explanation of some classes: mostly what it is not."""
+
+    names: tuple[str, ...]
+    when: When
+    text: str
+
+
+_OURS: Final = ("trainer", "miner", "supervisor")
+_ABORTS: Final = ("SIGABRT", "SIGTRAP", EXIT)
+_CRASHES: Final = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP")
+
+RULES: Final[tuple[Rule, ...]] = (
+    # --- ended by us: nobody knows better ---------------------------------------------------------
+    Rule(
+        name="hang",
+        when=When(killed_by_us=("hang",)),
+        explanation="{who} gave no sign of life {at}: {reason}. Its stacks were saved, then it was "
+        "killed.",
+    ),
+    Rule(
+        name="memory-limit",
+        when=When(killed_by_us=("memory",)),
+        explanation="{who} was about to hold more memory than it may: {reason}. It was ended {at} "
+        "before the system would have killed it.",
+        certain=True,
+    ),
+    Rule(
+        name="unknown",
+        when=When(killed_by_us=("garbage",)),
+        explanation="{who} answered with something that is no answer: {reason}. It was ended {at}; "
+        "memory that was overwritten, or a library that prints into our pipe, would look like this.",
+    ),
+    Rule(
+        name="killed",
+        when=When(killed_by_us=("stop",)),
+        explanation="{who} was ended {at} because that was asked for: {reason}.",
+        certain=True,
+    ),
+    # --- it said so itself -------------------------------------------------------------------------
+    Rule(
+        name="omp-duplicate",
+        when=When(text=words.OMP_DUPLICATE, areas=("stderr",), signals=_ABORTS, facts=("failed",)),
+        explanation="Two OpenMP runtimes met in one process: {second} was about to start where "
+        "{first} already ran, and aborted {who_object}. Two libraries brought a copy each, usually "
+        "torch and the library that searches for neighbours. They must run in separate processes.",
+        certain=True,
+    ),
+    Rule(
+        name="alloc-failure",
+        when=When(text=words.OPENBLAS_ALLOCATION, signals=(*_ABORTS, "SIGSEGV"), facts=("failed",)),
+        explanation="OpenBLAS could not get memory and ended {who_object} {at}, with an exit code "
+        "and no Python error.",
+        certain=True,
+    ),
+    Rule(
+        name="alloc-failure",
+        when=When(text=words.ALLOCATION, signals=_ABORTS, facts=("failed",)),
+        explanation="{who} asked for memory {at} and did not get it.",
+        certain=True,
+    ),
+    Rule(
+        name="alloc-failure",
+        when=When(text=words.UNCAUGHT_BAD_ALLOC, areas=("stderr",), signals=("SIGABRT",)),
+        explanation="C++ code{native} asked for memory {at}, did not get it, and nothing caught that.",
+        certain=True,
+    ),
+    Rule(
+        name="disk-full",
+        when=When(text=words.DISK_FULL, signals=_ABORTS, facts=("failed",)),
+        explanation="The disk or a quota is full{full}: {who_object} could not write {at}.",
+        certain=True,
+        ends_with=ExitCode.STORAGE,
+    ),
+    Rule(
+        name="disk-full",
+        when=When(text=words.SHORT_WRITE, signals=_ABORTS, facts=("failed", "disk-low")),
+        explanation="A write of {who_object} came out short {at}, and the disk is full{full}.",
+        certain=True,
+        ends_with=ExitCode.STORAGE,
+    ),
+    Rule(
+        name="device-lost",
+        when=When(text=words.DEVICE_LOST, signals=_ABORTS, facts=("failed",)),
+        explanation="The device or its driver failed {at}; a process that met this cannot go on, a "
+        "fresh one often can.",
+    ),
+    Rule(
+        name="data-changed",
+        when=When(errors=("DataChanged",)),
+        explanation="An input changed while the run was reading it: {error} What was trained so "
+        "far is kept; to go on, put the file back as it was.",
+        certain=True,
+        ends_with=ExitCode.BAD_DATA,
+    ),
+    Rule(
+        name="data-changed",
+        when=When(signals=(EXIT,), facts=("failed", "traceback", "changed-files")),
+        explanation="{who} failed {at}, and {file} is not what it was when the run opened it "
+        "({was}; now {now}). Wrong numbers read from it may well be why.",
+        ends_with=ExitCode.BAD_DATA,
+    ),
+    Rule(
+        name="non-finite",
+        when=When(errors=("NumericFailure",)),
+        explanation="The numbers went wrong {at}: {error}",
+        certain=True,
+        ends_with=ExitCode.NUMERIC,
+    ),
+    Rule(
+        name="non-finite",
+        when=When(text=words.NON_FINITE, signals=(EXIT,), facts=("failed",)),
+        explanation="The numbers went wrong {at}: a value that must be finite was not.",
+        ends_with=ExitCode.NUMERIC,
+    ),
+    # --- killed for memory: only where a counter says so -------------------------------------------
+    Rule(
+        name="oom-kill",
+        when=When(signals=("SIGKILL",), facts=("oom-rose",), without=("oom-machine-wide",)),
+        explanation="The kernel killed {who_object} {at} because memory ran out.",
+        certain=True,
+    ),
+    Rule(
+        name="oom-kill",
+        when=When(signals=("SIGKILL",), text=r"Killed process|oom-kill:", areas=("kernel",)),
+        explanation="The kernel killed {who_object} {at} because memory ran out, and says so in its "
+        "log.",
+        certain=True,
+    ),
+    Rule(
+        name="oom-kill",
+        when=When(signals=("SIGKILL",), facts=("oom-rose",)),
+        explanation="{who} was killed {at} while the kernel was killing for want of memory. Its "
+        "counter covers the whole machine, so that another process may have been meant.",
+    ),
+    Rule(
+        name="oom-kill",
+        when=When(
+            signals=(EXIT,),
+            text=words.CHILD_KILLED,
+            facts=("failed", "oom-rose"),
+            without=("oom-machine-wide",),
+        ),
+        explanation="The kernel killed a child of {who_object} {at} because memory ran out.",
+        certain=True,
+    ),
+    # --- crashes in native code ---------------------------------------------------------------------
+    Rule(
+        name="bus-error",
+        when=When(text=words.SHM_SHORT, signals=(*_ABORTS, "SIGBUS"), facts=("failed",)),
+        explanation="Shared memory ran out {at}: a process touched a page that /dev/shm had no room "
+        "for{full}.",
+    ),
+    Rule(
+        name="bus-error",
+        when=When(signals=("SIGBUS",), facts=("cut-file",)),
+        explanation="{who} read a mapped file {at} whose end is gone: {file} was cut ({was}; now "
+        "{now}).",
+        certain=True,
+        ends_with=ExitCode.BAD_DATA,
+    ),
+    Rule(
+        name="bus-error",
+        when=When(signals=("SIGBUS",), facts=("changed-files",)),
+        explanation="{who} touched a mapped page {at} that had no file behind it, and {file} was "
+        "written anew ({was}; now {now}): a file that is rewritten is empty for a moment.",
+        ends_with=ExitCode.BAD_DATA,
+    ),
+    Rule(
+        name="bus-error",
+        when=When(signals=("SIGBUS",), facts=("disk-low",)),
+        explanation="{who} touched a mapped page {at} that the file system could not provide: it is "
+        "full{full}. Through a map, a full disk is this signal, not an error.",
+    ),
+    Rule(
+        name="bus-error",
+        when=When(signals=("SIGBUS",)),
+        explanation="{who} touched memory{native} {at} that has nothing behind it: a mapped file "
+        "that was cut, a disk that does not answer, or a damaged pointer. None of its inputs that "
+        "are known here has changed.",
+    ),
+    Rule(
+        name="heap-corruption",
+        when=When(text=words.HEAP, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
+        explanation="The memory allocator found its own records overwritten{native} {at} and ended "
+        "{who_object}. Native code wrote where it must not, perhaps long before: the library that "
+        "is named here need not be the one to blame.",
+    ),
+    Rule(
+        name="cxx-exception",
+        when=When(text=words.CXX, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
+        explanation="C++ code{native} raised an exception {at} that nothing caught, which ends a "
+        "process.",
+    ),
+    Rule(
+        name="segfault",
+        when=When(signals=("SIGSEGV",)),
+        explanation="{who} touched memory that is not its own{native} {at}. Python cannot do that: "
+        "it was native code.",
+    ),
+    Rule(
+        name="illegal-instruction",
+        when=When(signals=("SIGILL",)),
+        explanation="The processor does not know an instruction{native} that {who_object} ran {at}: "
+        "as a rule a library was built for another processor. hnswlib is built for the one it is "
+        "installed on; HNSWLIB_NO_NATIVE=1 at its installation builds it for all.",
+    ),
+    Rule(
+        name="illegal-instruction",
+        when=When(signals=("SIGFPE",)),
+        explanation="The processor refused to calculate{native} {at}: as a rule native code divided "
+        "an integer by zero. Floating-point numbers cannot cause this.",
+    ),
+    Rule(
+        name="abort",
+        when=When(
+            signals=("SIGABRT", "SIGTRAP"),
+            text=words.FATAL_REASON,
+            areas=("words", "stderr", "faulthandler"),
+        ),
+        explanation="{who} ended itself {at}: {why}",
+    ),
+    Rule(
+        name="abort",
+        when=When(signals=("SIGABRT", "SIGTRAP")),
+        explanation="{who} or a library in it{native} found that it cannot go on and called abort "
+        "{at}, without a word about why; somebody who sends that signal looks the same.",
+    ),
+    Rule(
+        name="segfault",
+        when=When(text=words.CHILD_SEGFAULT, signals=(EXIT,), facts=("failed",)),
+        explanation="A child of {who_object} touched memory that is not its own {at}.",
+    ),
+    Rule(
+        name="abort",
+        when=When(text=words.CHILD_ABORT, signals=(EXIT,), facts=("failed",)),
+        explanation="A child of {who_object} called abort {at}.",
+    ),
+    # --- ended from outside --------------------------------------------------------------------------
+    Rule(
+        name="killed",
+        when=When(signals=("SIGXCPU",)),
+        explanation="{who} used up the processor time it was allowed (ulimit -t) {at}.",
+        certain=True,
+    ),
+    Rule(
+        name="killed",
+        when=When(signals=("SIGXFSZ",)),
+        explanation="{who} wrote a file larger than it was allowed to (ulimit -f) {at}. The disk "
+        "itself need not be full.",
+        certain=True,
+        ends_with=ExitCode.STORAGE,
+    ),
+    Rule(
+        name="killed",
+        when=When(signals=("SIGPIPE",)),
+        explanation="{who} wrote {at} to a pipe that nobody reads any more.",
+        certain=True,
+    ),
+    Rule(
+        name="killed",
+        when=When(signals=("SIGSYS",)),
+        explanation="A sandbox killed {who_object} {at} for a system call it forbids.",
+        certain=True,
+    ),
+    Rule(
+        name="killed",
+        when=When(signals=("SIGHUP",)),
+        explanation="{who} was ended {at} because its terminal was closed, or by somebody who sent "
+        "that signal.",
+        certain=True,
+    ),
+    Rule(
+        name="killed",
+        when=When(signals=("SIGKILL",), facts=("oom-counted",)),
+        explanation="Somebody killed {who_object} {at}: a person, a job scheduler, or a memory "
+        "guard that is not the kernel's, such as earlyoom.",
+        certain=True,
+    ),
+    Rule(
+        name="killed",
+        when=When(signals=("SIGKILL",)),
+        explanation="Something killed {who_object} {at}: a person, a job scheduler, or the system.",
+    ),
+    Rule(
+        name="killed",
+        when=When(exit_codes=(120,), processes=_OURS),
+        explanation="{who} left {at} because the process that watches over it was gone.",
+        certain=True,
+    ),
+    Rule(
+        name="killed",
+        when=When(exit_codes=(121,), processes=_OURS),
+        explanation="{who} left {at} because the process that watches over it was stopped "
+        "(SIGSTOP) and could not watch.",
+        certain=True,
+    ),
+    Rule(
+        name="killed",
+        when=When(signals=("SIGTERM", "SIGINT", "SIGQUIT")),
+        explanation="Somebody asked {who_object} to end {at} ({signal}), and it did so at once.",
+        certain=True,
+    ),
+    # --- the rest --------------------------------------------------------------------------------------
+    Rule(
+        name="vanished",
+        when=When(facts=("exit-zero",), without=("finished",)),
+        explanation="{who} ended {at} with exit code 0 but without its final record: something in "
+        "it called exit. That is not success.",
+    ),
+    Rule(
+        name="python-error",
+        when=When(signals=(EXIT,), facts=("failed", "traceback")),
+        explanation="Python code raised an error {at} that nothing caught: {error}",
+        certain=True,
+        own_exit_code=True,
+    ),
+    Rule(
+        name="unknown",
+        when=When(signals=(EXIT,), facts=("failed",)),
+        explanation="{who} ended {at} with exit code {code} and left no word about why.",
+    ),
+    Rule(
+        name="unknown",
+        when=When(signals=(EXIT,)),
+        explanation="{who} ended as it should; there is nothing to explain.",
+    ),
+    Rule(
+        name="killed",
+        when=When(),
+        explanation="{who} was ended {at} by {signal}, which somebody sent: no fault of its own "
+        "raises it.",
+    ),
+)
+
+NOTES: Final[tuple[Note, ...]] = (
+    Note(
+        names=("omp-duplicate",),
+        when=When(),
+        text="Setting KMP_DUPLICATE_LIB_OK is not a way out: it silences the check, and its own "
+        "authors warn of crashes and silently wrong results.",
+    ),
+    Note(
+        names=("omp-duplicate", "alloc-failure", *words.NATIVE_CLASSES),
+        when=When(facts=("through-a-shell",)),
+        text="Exit code {code} is how a shell reports {signal}.",
+    ),
+    Note(
+        names=("killed",),
+        when=When(signals=("SIGKILL",), killed_by_us=("",), facts=("oom-counted",)),
+        text="No memory counter of the kernel rose: this was not the OOM killer.",
+    ),
+    Note(
+        names=("killed",),
+        when=When(signals=("SIGKILL",), killed_by_us=("",), without=("oom-counted",)),
+        text="The kernel's counters of memory kills could not be read here, so that the OOM killer "
+        "can be neither blamed nor ruled out.",
+    ),
+    Note(
+        names=("killed",),
+        when=When(signals=("SIGKILL",), facts=("near-limit",)),
+        text="At the last look it held nearly all the memory it may.",
+    ),
+    Note(
+        names=(*words.NATIVE_CLASSES, "vanished", "unknown"),
+        when=When(facts=("far-from-limit",)),
+        text="Memory was not short.",
+    ),
+    Note(
+        names=("segfault", "abort", "heap-corruption", "hang"),
+        when=When(facts=("several-openmp",)),
+        text="Two OpenMP runtimes were loaded in it, which is a known cause of such ends, but not "
+        "proven here.",
+    ),
+    Note(
+        names=("segfault",),
+        when=When(signals=("SIGSEGV",), facts=("no-stacks",), processes=_OURS),
+        text="No stack was written: typical of a stack that overflowed in a thread, and of a crash "
+        "before Python was ready.",
+    ),
+    Note(
+        names=("hang",),
+        when=When(facts=("waits-in-python",)),
+        text="Its main thread was waiting for another thread or process.",
+    ),
+    Note(
+        names=("alloc-failure",),
+        when=When(),
+        text="The kernel killed nothing: the request was refused.",
+    ),
+    Note(
+        names=(*words.NATIVE_CLASSES, "killed", "hang", "vanished", "oom-kill"),
+        when=When(facts=("changed-files",), without=("cut-file",)),
+        text="{file} changed while it was in use ({was}; now {now}).",
+    ),
+)

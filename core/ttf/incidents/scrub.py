@@ -1,0 +1,47 @@
+"""Secrets of the environment do not get into files that people send around."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+_NAMES: Final = re.compile(
+    r"TOKEN|SECRET|PASSW|(?:API|ACCESS|PRIVATE)_?KEY|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE
+)
+_SHORTEST: Final = 8
+"""Shorter values are words like 'yes', and would be struck out everywhere."""
+
+
+class Scrubber:
+    """Strikes out the values of variables whose names say that they are secret."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._secrets = sorted(
+            (
+                (value, name)
+                for name, value in environment.items()
+                if _NAMES.search(name) and len(value) >= _SHORTEST
+            ),
+            key=lambda secret: -len(secret[0]),
+        )
+
+    def text(self, text: str) -> str:
+        for value, name in self._secrets:
+            text = text.replace(value, f"[{name}]")
+        return text
+
+    def value(self, value: Any) -> Any:
+        """The same JSON value, with every string in it scrubbed."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {key: self.value(inner) for key, inner in value.items()}
+        return [self.value(inner) for inner in value] if isinstance(value, list) else value
+
+    def bytes(self, data: bytes) -> bytes:
+        """The same bytes where there is nothing to strike out."""
+        for value, name in self._secrets:
+            data = data.replace(os.fsencode(value), f"[{name}]".encode())
+        return data

@@ -1,0 +1,204 @@
+"""An incident's folder: what a person reads first, what scripts read, and the raw evidence."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ttf import fsio
+from ttf.errors import StorageError, storage_error
+from ttf.incidents.case import signal_name
+from ttf.incidents.death import Death, Finding, Remedy
+from ttf.incidents.scrub import Scrubber
+
+AREA: Final = "incident"
+_CURVE_S: Final = 600.0
+_APPLIED: Final = "applied.json"
+
+
+def write_incident(
+    folder: Path,
+    death: Death,
+    finding: Finding,
+    *,
+    applied: str | None,
+    lost_steps: int | None,
+    checkpoint_step: int | None,
+) -> str:
+    """Makes `folder`/NNN and returns NNN; two writers never get the same one.
+
+    `applied` is the text of the remedy that is in force from now on; where that is decided later,
+    see `note_remedy`. Raises StorageError where the disk takes no more: an incident that was begun
+    stays as far as it got, its id is in the error's `details["incident"]`, and whoever supervises
+    should say so and go on.
+    """
+    number, path = _take_number(folder)
+    scrub = Scrubber()
+    page = incident_page(number, death, finding, lost_steps, checkpoint_step)
+    files = {
+        "incident.json": _json(scrub.value(document(death, finding, lost_steps))),
+        "incident.md": scrub.bytes(page.encode(errors="replace")),
+        "stderr.txt": scrub.bytes(death.raw_stderr or death.stderr.encode(errors="replace")),
+        "faulthandler.txt": scrub.bytes(death.faulthandler.encode(errors="replace")),
+        "flight.json": _json(None if death.flight is None else death.flight.to_json()),
+        "memory.csv": _memory_csv(death).encode(),
+    }
+    try:
+        for name, data in files.items():
+            fsio.write_atomically(path / name, data, AREA)
+        if applied is not None:
+            note_remedy(folder, number, applied)
+    except StorageError as error:
+        error.details["incident"] = number
+        raise
+    return number
+
+
+def note_remedy(folder: Path, number: str, text: str) -> None:
+    """Says which remedy is in force because of an incident. Raises StorageError."""
+    fsio.write_json(folder / number / _APPLIED, {"remedy": text}, AREA)
+
+
+def list_incidents(folder: Path) -> list[dict[str, str | None]]:
+    """`id`, `class`, `process` and `remedy` (None: restarted unchanged) of each, in order.
+
+    One that is damaged or was never finished is listed as 'unknown': it happened.
+    """
+    if not folder.is_dir():
+        return []
+    names = sorted((p.name for p in folder.iterdir() if p.name.isdigit()), key=int)
+    return [_listed(folder / name) for name in names]
+
+
+def document(death: Death, finding: Finding, lost_steps: int | None) -> dict[str, Any]:
+    """The content of incident.json."""
+    return {
+        "class": finding.name,
+        "process": death.process,
+        "signal": death.signal,
+        "exit_code": death.exit_code,
+        "phase": death.phase,
+        "step": death.step,
+        "evidence": [{"source": e.source, "text": e.text} for e in finding.evidence],
+        "explanation": finding.explanation,
+        "remedies": [{"text": r.text, "set": dict(r.set)} for r in finding.remedies],
+        "lost_steps": lost_steps,
+        "time": death.time,
+    }
+
+
+def incident_page(
+    number: str,
+    death: Death,
+    finding: Finding,
+    lost_steps: int | None,
+    checkpoint_step: int | None,
+) -> str:
+    """The content of incident.md."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(death.time))
+    parts = [
+        f"# Incident {number}: {finding.name}",
+        finding.explanation,
+        "\n".join(_facts(death, when, lost_steps, checkpoint_step)),
+        "## Evidence",
+        "\n".join(f"- **{e.source}**: {_quoted(e.text)}" for e in finding.evidence),
+        "## What avoids it",
+        "\n".join(_ways_out(finding)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(
+    death: Death, when: str, lost_steps: int | None, checkpoint_step: int | None
+) -> Iterator[str]:
+    ending = f"exit code {death.exit_code}"
+    if death.signal is not None:
+        ending = f"{signal_name(death.signal)} (signal {death.signal})"
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| process | {death.process} (pid {death.pid}) |"
+    yield f"| ended | {when}, {ending} |"
+    if death.flight is not None:
+        yield f"| where | phase {death.phase}, {death.step} steps done |"
+    if checkpoint_step is not None and checkpoint_step >= 0:
+        yield f"| newest checkpoint | step {checkpoint_step} |"
+    elif death.process == "trainer":
+        yield "| newest checkpoint | none yet: the run starts anew |"
+    if lost_steps is not None:
+        yield f"| steps to redo | {lost_steps} |"
+
+
+def _ways_out(finding: Finding) -> Iterator[str]:
+    if not finding.remedies:
+        yield "No setting avoids this."
+    for remedy in finding.remedies:
+        yield f"- {_remedy_line(remedy)}"
+    if finding.remedies and not finding.certain:
+        yield ""
+        yield (
+            "The evidence says what happened, not why, so that none of this is sure to help; the "
+            "run is first continued unchanged."
+        )
+
+
+def _remedy_line(remedy: Remedy) -> str:
+    if not remedy.set:
+        return remedy.text
+    return f"`{remedy.text}` - {remedy.deviation or 'the numbers stay the same'}"
+
+
+def _quoted(text: str) -> str:
+    return f"`{text}`" if "`" not in text else text
+
+
+def _memory_csv(death: Death) -> str:
+    """The last ten minutes of the curve."""
+    end = death.memory[-1].time if death.memory else 0.0
+    rows = [
+        f"{p.time:.3f},{p.step},{p.anon},{p.shared},{p.file},{p.limit}"
+        for p in death.memory
+        if p.time >= end - _CURVE_S
+    ]
+    return "\n".join(["time,step,anon,shared,file,limit", *rows]) + "\n"
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(fsio.finite(value), indent=2, default=str).encode() + b"\n"
+
+
+def _take_number(folder: Path) -> tuple[str, Path]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        number = max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=0) + 1
+        while True:
+            path = folder / f"{number:03d}"
+            try:
+                fsio.make_dir(path, AREA)
+            except FileExistsError:
+                number += 1
+            else:
+                fsio.fsync_dir(folder, AREA)
+                return path.name, path
+    except OSError as error:
+        raise storage_error(error, str(folder)) from error
+
+
+def _listed(path: Path) -> dict[str, str | None]:
+    incident, applied = _read(path / "incident.json"), _read(path / _APPLIED)
+    return {
+        "id": path.name,
+        "class": str(incident.get("class", "unknown")),
+        "process": str(incident.get("process", "unknown")),
+        "remedy": applied.get("remedy"),
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = fsio.read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
