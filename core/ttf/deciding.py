@@ -17,6 +17,7 @@ from ttf.data.dataset import Dataset
 from ttf.data.order import Order
 from ttf.errors import ConfigError
 from ttf.mining.choose import choose_miner
+from ttf.mining.context import miner_threads
 from ttf.model import TowerSpec
 from ttf.options import checked
 from ttf.plan import auto_batch_size
@@ -196,7 +197,7 @@ def _choose(
         dim=data.bank.shape[1],
         queries=queries,
         refreshes=rounds,
-        threads=policy.threads,
+        threads=miner_threads(config.miner, policy.threads),
         seed=config.train.seed,
         budget_bytes=config.memory.budget_bytes,
     )

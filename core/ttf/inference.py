@@ -27,6 +27,7 @@ from ttf.documents import Documents
 from ttf.errors import BadData
 from ttf.evaluation import encode_split, evaluate
 from ttf.fsio import read_json
+from ttf.mining.context import miner_threads
 from ttf.model import CONFIG, TwoTower, load_model
 from ttf.options import NoOptions
 from ttf.reporting import Reporter
@@ -176,7 +177,7 @@ class Model:
     @cached_property
     def _searcher(self) -> Miner:
         context = MinerContext(
-            threads=self._policy.threads,
+            threads=miner_threads(self.config.miner, self._policy.threads),
             seed=0,
             deterministic=True,
             budget_bytes=self.config.memory.budget_bytes,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ttf import host
 from ttf.config.resolve import Resolved
-from ttf.contracts import DevicePolicy, MinerContext, MinerCost, MinerTraits, VectorSource
+from ttf.contracts import DevicePolicy, MinerCost, MinerTraits, VectorSource
 from ttf.data.dataset import Dataset
 from ttf.data.opening import open_dataset
 from ttf.data.stores import open_store
 from ttf.deciding import Decided, Specs, decide, refreshes, specify
 from ttf.mining.choose import checked_options
+from ttf.mining.context import miner_context
 from ttf.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
 
 
@@ -52,12 +53,7 @@ def _mining(decided: Decided, data: Dataset, policy: DevicePolicy) -> tuple[Mine
     config = decided.config
     factory = host.miner(config.miner.name)
     options = checked_options(factory, config.miner.options_of(config.miner.name))
-    context = MinerContext(
-        threads=policy.threads,
-        seed=config.train.seed,
-        deterministic=config.miner.deterministic,
-        budget_bytes=config.memory.budget_bytes,
-    )
+    context = miner_context(config, policy.threads)
     queries = min(len(data.train), decided.total_steps * decided.plan.samples)
     rows, dim = data.bank.shape
     cost = factory.estimate(rows, dim, queries, config.miner.k, options, context)

@@ -10,6 +10,7 @@ import hashlib
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,18 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.cache import cache_dir
-from ttf.contracts import DevicePolicy, MinerContext
+from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.deciding import Decided
 from ttf.documents import Documents
 from ttf.evaluation import encode_split, positive_scores
 from ttf.mining.candidates import MANIFEST, CandidateTable
 from ttf.mining.choose import deadlines
+from ttf.mining.context import miner_context
 from ttf.mining.index_cache import write_note
-from ttf.mining.job import MinerChoice, MiningJob, MiningReport, mine_with_fallback
+from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport
+from ttf.mining.workers import MinerWorkers, OnDeath
 from ttf.model import TwoTower
 from ttf.reporting import Reporter
 from ttf.runfolder import RunFolder
@@ -50,7 +53,10 @@ class Round:
 
 
 class TableMaker:
-    """Owns the miner's configuration and the folder of tables."""
+    """Owns the miner's configuration, its worker process and the folder of tables.
+
+    Make tables from the main thread: the worker lives no longer than the thread that started it.
+    """
 
     def __init__(
         self,
@@ -62,7 +68,12 @@ class TableMaker:
         folder: RunFolder,
         reporter: Reporter,
         stop: StopRequest,
+        *,
+        beat: Callable[[], None] = lambda: None,
+        on_death: OnDeath | None = None,
     ) -> None:
+        """`beat` is called several times a second while a worker is waited for, `on_death` for
+        every failed attempt to mine. `close` it: a worker is kept warm between rounds."""
         self._decided, self._data, self._model = decided, data, model
         self._documents, self._policy, self._folder = documents, policy, folder
         self._reporter, self._stop = reporter, stop
@@ -70,6 +81,13 @@ class TableMaker:
         self.miner = self._settings.name
         self._round = Round()
         self._deviations: list[str] = []
+        self._workers = MinerWorkers(
+            isolation=self._settings.isolation,
+            say=reporter.note,
+            logs=folder.path / "incidents",
+            beat=beat,
+            on_death=on_death,
+        )
 
     def make(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
         """The k best documents of these training rows under the present weights."""
@@ -130,32 +148,32 @@ class TableMaker:
             k=min(self._settings.k, self._documents.rows),
             miner=self.miner,
             options=self._settings.options_of(self.miner),
-            context=MinerContext(
-                threads=self._policy.threads,
-                seed=config.train.seed,
-                deterministic=self._settings.deterministic,
-                budget_bytes=config.memory.budget_bytes,
-            ),
+            context=miner_context(config, self._policy.threads),
             out=str(scratch / "found"),
             cache=str(cache_dir()) if self._documents.fixed else None,
-            keep_logs=str(self._folder.path / "incidents"),
         )
-        return mine_with_fallback(
+        return self._workers.mine(
             job,
             [
                 MinerChoice(name=name, options=self._settings.options_of(name))
                 for name in self._settings.fallback
             ],
-            isolation=self._settings.isolation,
             deadline_s=deadlines(
                 self._documents.rows,
                 self._documents.dim,
                 num_queries,
                 self._settings.deadline_s,
             ),
-            say=self._reporter.note,
             progress=self._advance,
         )
+
+    def release(self) -> None:
+        """Gives back what mining holds between rounds: the idle worker, or the index in memory."""
+        self._workers.release()
+
+    def close(self) -> None:
+        """Ends the worker."""
+        self._workers.close()
 
     def _advance(self, done: int, total: int) -> None:
         self._reporter.advance(done, total)

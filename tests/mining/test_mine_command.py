@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from ttf.data.synth import write_synth
 from ttf.data.vectors import unit_rows
 from ttf.errors import MinerDied
 from ttf.fsio import read_json
+from ttf.mining.job import MiningJob
 
 BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
 QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)
@@ -74,14 +76,25 @@ def test_an_approximate_miner_tells_its_recall_and_reuses_its_index(
     assert (first["reused_index"], second["reused_index"]) == (False, True)
 
 
+def in_chunks_of_200(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ttf.mining.work import Searcher
+
+    real_do = Searcher.do
+
+    def do(self: Searcher, job: MiningJob, *rest: Any) -> Any:
+        return real_do(self, dataclasses.replace(job, chunk=200), *rest)
+
+    monkeypatch.setattr(Searcher, "do", do)
+
+
 def test_an_interrupted_command_continues(
     files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every attempt dies after its first chunk; the chunks add up."""
-    from ttf.mining import job, offline, work
+    from ttf.mining import offline, work, workers
     from ttf.mining.checked import checked_search
 
-    real_search, real_run = checked_search, job.run_job
+    real_search = checked_search
     searched: list[int] = []
 
     def dying_search(miner: Any, queries: Any, *rest: Any, name: str) -> Any:
@@ -90,14 +103,9 @@ def test_an_interrupted_command_continues(
             raise MinerDied(name, "killed by the test")
         return real_search(miner, queries, *rest, name=name)
 
-    def small_chunks(given: Any, **rest: Any) -> Any:
-        import dataclasses
-
-        return real_run(dataclasses.replace(given, chunk=200), **rest)
-
+    in_chunks_of_200(monkeypatch)
     monkeypatch.setattr(work, "checked_search", dying_search)
-    monkeypatch.setattr(job, "run_job", small_chunks)
-    monkeypatch.setattr(job, "ATTEMPTS", 1)
+    monkeypatch.setattr(workers, "ATTEMPTS", 1)
     options = ["--json", "--miner", "exact", "--isolation", "none"]
     for _ in range(2):
         assert invoke(words(files, *options)).code == 5
@@ -222,19 +230,13 @@ def test_answers_survive_an_error_met_after_them(
     files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second of three chunks meets a query that cannot be searched."""
-    from ttf.mining import job, offline
+    from ttf.mining import offline
 
-    real_run = job.run_job
     spoilt = QUERIES.copy()
     spoilt[250] = np.nan
     np.savez(files / "queries.npz", X_val=spoilt)
 
-    def small_chunks(given: Any, **rest: Any) -> Any:
-        import dataclasses
-
-        return real_run(dataclasses.replace(given, chunk=200), **rest)
-
-    monkeypatch.setattr(job, "run_job", small_chunks)
+    in_chunks_of_200(monkeypatch)
     done = invoke(words(files, "--isolation", "none", "--similarity", "dot", "--miner", "faiss"))
     assert (done.code, "holds NaN" in done.err) == (3, True), done.err
     kept = read_json(offline.partial_folder(files / "found.npz") / "found" / "progress.json")

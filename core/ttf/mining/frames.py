@@ -49,7 +49,17 @@ class Reader:
             del self._pending[:end]
             if zlib.crc32(payload) != crc:
                 raise BrokenFrame("a message does not match its checksum")
-            yield json.loads(payload)
+            yield _decoded(payload)
+
+
+def _decoded(payload: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise BrokenFrame(f"a message is no JSON ({type(error).__name__})") from None
+    if not isinstance(message, dict):
+        raise BrokenFrame(f"a message is a {type(message).__name__}, not an object")
+    return message
 
 
 def read_one(fd: int) -> dict[str, Any] | None:

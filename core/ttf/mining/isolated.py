@@ -1,247 +1,155 @@
-"""A mining job in a process of its own: started by exec, watched, and ended whatever happens.
+"""A conversation with the worker: one request, and everything that can come instead of an answer.
 
 trainer                                    worker (own session)
-  |-- life line: the job, then held open -->|  a thread reads: end of file -> exit at once
-  |<-- results: progress ..., report -------|
-  |    (end of file: it died)               |-- standard error -> a file
-  |    (deadline, or our caller raised: kill the session)
+  |-- life line: a request, held open ----->|  a thread reads: end of file -> exit at once
+  |<-- results: say, progress, report ------|
+  |<-- standard error ----------------------|  drained here, while somebody waits for an answer:
+  |<-- pidfd: it is gone -------------------|  an idle worker that floods it blocks, and stays idle
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
 import selectors
-import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ttf import errors
-from ttf.contracts import Progress
-from ttf.errors import MinerDied, MinerFailed, MinerTimedOut, TtfError
+from ttf.incidents.death import KilledByUs
 from ttf.mining import frames
-from ttf.mining.job import MiningJob, MiningReport
+from ttf.mining.process import WorkerProcess
 
 Say = Callable[[str], None]
-STDERR: Final = "worker-stderr.txt"
-_THREAD_VARIABLES: Final = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
-_GRACE_S: Final = 5.0
-_TAIL_BYTES: Final = 2000
-_WAKE_S: Final = 0.25
-"""How long a request to stop may go unheard."""
+WAKE_S: Final = 0.25
+"""How long a request to stop may go unheard, and between two signs of life."""
+_SUSPENDED_S: Final = 1.0
+_MOST_READS: Final = 64
 
 
-def run_isolated(job: MiningJob, deadline_s: float, say: Say, progress: Progress) -> MiningReport:
-    """Raises MinerDied, MinerTimedOut, or whatever TtfError the worker met.
+class NoAnswer(Exception):
+    """The worker died, or must be ended: `why` is empty where it died by itself."""
 
-    `progress` is called several times a second even where there is nothing new, during the
-    building of an index too: what it raises ends the worker and passes through.
+    def __init__(self, why: KilledByUs, reason: str) -> None:
+        super().__init__(reason)
+        self.why = why
+
+
+def ask(
+    worker: WorkerProcess,
+    job: Mapping[str, Any],
+    deadline_s: float,
+    *,
+    say: Say,
+    news: Callable[[int, int], None],
+    wake: Callable[[], None],
+) -> Mapping[str, Any]:
+    """The worker's final message: it holds `report`, or `error`.
+
+    `wake` is called several times a second while nothing is heard, too. Raises NoAnswer, and what
+    `say`, `news` and `wake` raise; the worker is then in the middle of something: end it.
     """
-    Path(job.out).mkdir(parents=True, exist_ok=True)
-    beat = _Beat(progress, _num_queries(job))
-    ends_at = time.monotonic() + deadline_s
-    with _worker(job) as (process, lifeline, results):
-        try:
-            frames.write(lifeline, {"job": job.to_json()})
-            answer = _listen(results, ends_at, say, beat)
-        except (BrokenPipeError, frames.BrokenFrame) as error:
-            raise _death(job, process, f" ({error})") from error
-        except TimeoutError:
-            raise MinerTimedOut(
-                job.miner,
-                f"The miner {job.miner!r} did not finish within {deadline_s:,.0f} s and was "
-                f"stopped. {_last_words(job)}",
-                hint="Give it longer (miner.deadline_s), or choose another miner.",
-            ) from None
-        if answer is None:
-            raise _death(job, process, "")
-        return _unpacked(job, answer)
-
-
-def environment(threads: int) -> dict[str, str]:
-    """Threads are fixed before the library loads; KMP_DUPLICATE_LIB_OK hides faults, so it goes."""
-    kept = {k: v for k, v in os.environ.items() if k != "KMP_DUPLICATE_LIB_OK"}
-    return {**kept, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
-
-
-@contextlib.contextmanager
-def _worker(job: MiningJob) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
-    """The process, our end of the life line and our end of the results; none outlives this."""
-    with contextlib.ExitStack() as stack:
-        theirs_life, ours_life = _pipe(stack)
-        ours_results, theirs_results = _pipe(stack)
-        with (Path(job.out) / STDERR).open("wb") as stderr:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-X", "faulthandler", "-m", "ttf.mining.worker"),
-                    *(str(theirs_life), str(theirs_results)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
-                pass_fds=(theirs_life, theirs_results),
-                env=environment(job.context.threads),
-                start_new_session=True,
-            )
-        stack.callback(_end, process)
-        os.close(theirs_life)
-        os.close(theirs_results)
-        yield process, ours_life, ours_results
-
-
-def _pipe(stack: contextlib.ExitStack) -> tuple[int, int]:
-    """(reading end, writing end); both are closed with the stack, if they are still open."""
-    ends = os.pipe()
-    for fd in ends:
-        stack.callback(_close, fd)
-    return ends
-
-
-def _close(fd: int) -> None:
-    with contextlib.suppress(OSError):
-        os.close(fd)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the whole session, whatever the miner may have started in it, and reaps the worker.
-
-    A worker that answered has nothing left to do: its results are durable.
-    """
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _num_queries(job: MiningJob) -> int:
-    import numpy as np
-
-    return len(np.load(job.queries, mmap_mode="r", allow_pickle=False))
-
-
-class _Beat:
-    """Tells how far the worker is, and says it again while nothing is heard."""
-
-    def __init__(self, progress: Progress, total: int) -> None:
-        self._progress = progress
-        self._last = (0, total)
-
-    def news(self, done: int, total: int) -> None:
-        self._last = (done, total)
-        self.again()
-
-    def again(self) -> None:
-        self._progress(*self._last)
-
-
-def _listen(results: int, ends_at: float, say: Say, beat: _Beat) -> Mapping[str, Any] | None:
-    """The final message; None at end of file. Raises TimeoutError, and what `beat` raises."""
-    reader = frames.Reader()
+    worker.requests += 1
     with selectors.DefaultSelector() as selector:
-        selector.register(results, selectors.EVENT_READ)
-        while True:
-            left = ends_at - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            if not selector.select(min(left, _WAKE_S)):
-                beat.again()
-                continue
-            data = os.read(results, 1 << 16)
+        talk = _Talk(worker, selector, say, news)
+        talk.send({"request": worker.requests, "job": job})
+        ends_at, wake_at = time.monotonic() + deadline_s, 0.0
+        while talk.answer is None:
+            if time.monotonic() >= wake_at:
+                wake()
+                wake_at = time.monotonic() + WAKE_S
+            now = time.monotonic()
+            if now >= ends_at:
+                worker.dump_stacks()
+                raise NoAnswer("hang", f"did not finish within {deadline_s:,.0f} s")
+            timeout = max(0.0, min(ends_at, wake_at) - now)
+            talk.listen(timeout)
+            overslept = time.monotonic() - now - timeout
+            if overslept > _SUSPENDED_S:  # the machine slept, or we were stopped: nobody's fault
+                ends_at += overslept
+        return talk.answer
+
+
+class _Talk:
+    """The descriptors of one request."""
+
+    def __init__(
+        self,
+        worker: WorkerProcess,
+        selector: selectors.BaseSelector,
+        say: Say,
+        news: Callable[[int, int], None],
+    ) -> None:
+        self._worker, self._selector, self._say, self._news = worker, selector, say, news
+        self._frames = frames.Reader()
+        self._to_send = memoryview(b"")
+        self.answer: Mapping[str, Any] | None = None
+        selector.register(worker.results, selectors.EVENT_READ, self._take_results)
+        selector.register(worker.stderr, selectors.EVENT_READ, self._take_stderr)
+        if worker.pidfd is not None:
+            selector.register(worker.pidfd, selectors.EVENT_READ, self._take_death)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """As far as the pipe takes it; the rest when it has room, so that nobody blocks."""
+        self._to_send = memoryview(frames.encode(message))
+        self._selector.register(self._worker.lifeline, selectors.EVENT_WRITE, self._send_more)
+
+    def listen(self, timeout_s: float) -> None:
+        for key, _ in self._selector.select(timeout_s):
+            if self.answer is None and key.fd in self._selector.get_map():
+                key.data()
+        if self._worker.pidfd is None and self.answer is None and not self._worker.alive():
+            self._take_death()
+
+    def _send_more(self) -> None:
+        try:
+            self._to_send = self._to_send[os.write(self._worker.lifeline, self._to_send) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._to_send = memoryview(b"")  # it is dying: we shall hear
+        if not self._to_send:
+            self._selector.unregister(self._worker.lifeline)
+
+    def _take_results(self) -> None:
+        data = self._worker.read(self._worker.results)
+        if data == b"":
+            raise NoAnswer("", "")
+        try:
+            for message in self._frames.feed(data or b""):
+                self._take(message)
+        except frames.BrokenFrame as error:
+            raise NoAnswer("garbage", f"sent what is no message: {error}") from None
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        if self.answer is not None or message.get("request") != self._worker.requests:
+            raise NoAnswer("garbage", "sent an answer that nobody asked for")
+        match message:
+            case {"say": str(text)}:
+                self._say(text)
+            case {"progress": [int(done), int(total)]} if 0 <= done <= total:
+                self._news(done, total)
+            case {"report": dict()} | {"error": dict()}:
+                self.answer = message
+            case _:
+                raise NoAnswer("garbage", f"sent an unknown message: {str(message)[:200]}")
+
+    def _take_stderr(self) -> None:
+        data = self._worker.read(self._worker.stderr)
+        if data:
+            self._worker.output.add(data)
+        elif data is not None:
+            self._selector.unregister(self._worker.stderr)
+
+    def _take_death(self) -> None:
+        """It may have answered before it died; the answer is as good as any."""
+        for _ in range(_MOST_READS):
+            data = self._worker.read(self._worker.results)
             if not data:
-                return None
-            for message in reader.feed(data):
-                if "say" in message:
-                    say(message["say"])
-                elif "progress" in message:
-                    beat.news(*message["progress"])
-                else:
-                    return message
-
-
-def _unpacked(job: MiningJob, answer: Mapping[str, Any]) -> MiningReport:
-    if "report" in answer:
-        return MiningReport.from_json(answer["report"])
-    if "fault" in answer:
-        raise MinerFailed(
-            job.miner, f"The miner {job.miner!r} raised {answer['fault']}. {_last_words(job)}"
-        )
-    raise _same_error(job, answer["error"])
-
-
-def _same_error(job: MiningJob, error: Mapping[str, str]) -> TtfError:
-    """The worker's error, of its own class."""
-    message, hint = error["message"], error["hint"]
-    kind: Any = getattr(errors, error["class"], TtfError)
-    if not (isinstance(kind, type) and issubclass(kind, TtfError)):
-        return TtfError(message, hint=hint)
-    if issubclass(kind, MinerFailed):
-        return kind(job.miner, message, hint=hint)
-    if issubclass(kind, errors.UnknownName):
-        return errors.ConfigError(message, hint=hint)
-    same: TtfError = kind(message, hint=hint)
-    return same
-
-
-def _death(job: MiningJob, process: subprocess.Popen[bytes], detail: str) -> MinerDied:
-    try:
-        code = process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        how = "closed its pipe and hung"
-    else:
-        how = f"died of {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    return MinerDied(
-        job.miner,
-        f"The process of the miner {job.miner!r} {how} without an answer{detail}. "
-        f"{_last_words(job)}",
-        hint="The trainer is not affected. To leave this miner out: --miner exact.",
-    )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _last_words(job: MiningJob) -> str:
-    """The end of what the worker wrote, and the file where all of it is kept, if it is."""
-    path = Path(job.out) / STDERR
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        text = file.read().decode(errors="replace").strip()
-    kept = _kept(path, job.keep_logs)
-    if not text:
-        return f"It wrote nothing to standard error.{kept}"
-    return f"{kept} The end of its standard error:\n{text}".strip()
-
-
-def _kept(stderr: Path, logs: str | None) -> str:
-    """Copies the file to where it outlives the job; a sentence that says where."""
-    if logs is None:
-        return ""
-    try:
-        Path(logs).mkdir(parents=True, exist_ok=True)
-        target = _next_log(Path(logs))
-        shutil.copyfile(stderr, target)
-    except OSError as error:
-        return f" Its standard error could not be kept in {logs}: {error.strerror}."
-    return f" Its standard error is kept in {target}."
-
-
-def _next_log(logs: Path) -> Path:
-    return next(
-        path
-        for number in itertools.count(1)
-        if not (path := logs / f"miner-{number}.stderr.txt").exists()
-    )
+                break
+            try:
+                for message in self._frames.feed(data):
+                    self._take(message)
+            except frames.BrokenFrame:
+                break
+        if self.answer is None:
+            raise NoAnswer("", "")

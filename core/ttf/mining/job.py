@@ -1,21 +1,16 @@
-"""Mining jobs: what is asked and answered, as JSON that crosses a process border, and running
-them: isolated or not, once more after a death, then with the next miner."""
+"""Mining jobs: what is asked and answered, as JSON that crosses a process border."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
-from ttf.contracts import MinerContext, Progress
+from ttf.contracts import MinerContext
 from ttf.data.refs import VectorRef
-from ttf.errors import GaveUp, MinerFailed, PluginUnavailable, TtfError
-from ttf.mining.choose import EXACT
 from ttf.mining.index_cache import IndexRecord
 
-Say = Callable[[str], None]
 Isolation = Literal["process", "none"]
-ATTEMPTS: Final = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +35,10 @@ class MiningJob:
     out: str
     """Folder for ids.npy and scores.npy; what an equal job left there unfinished is continued."""
     cache: str | None = None
-    """Folder of the index cache; None: an index is built and thrown away."""
+    """Folder of the index cache, and the index stays ready for the next job; None: an index is
+    built and thrown away, because its bank is."""
     chunk: int = 8192
     """Queries between two durable points."""
-    keep_logs: str | None = None
-    """Folder for `miner-<n>.stderr.txt` of workers that failed; None: only the end is quoted."""
 
     def with_miner(self, choice: MinerChoice) -> MiningJob:
         return replace(self, miner=choice.name, options=choice.options)
@@ -100,80 +94,3 @@ class MiningReport:
                 "deaths": tuple(values["deaths"]),
             }
         )
-
-
-def run_job(
-    job: MiningJob, *, isolation: Isolation, deadline_s: float, say: Say, progress: Progress
-) -> MiningReport:
-    """One attempt. Raises MinerFailed when the miner is to blame, another TtfError when not.
-
-    What `progress` raises ends the attempt: at once in a process, else after a chunk of queries.
-    The deadline holds for isolation = "process" only: nothing can stop native code in our own.
-    """
-    if isolation == "process":
-        from ttf.mining.isolated import run_isolated
-
-        return run_isolated(job, deadline_s, say, progress)
-    from ttf.mining.work import do_job
-
-    try:
-        return do_job(job, say, progress)
-    except TtfError:
-        raise
-    except Exception as error:
-        raise MinerFailed(
-            job.miner, f"The miner {job.miner!r} raised {type(error).__name__}: {error}"
-        ) from error
-
-
-def mine_with_fallback(
-    job: MiningJob,
-    fallback: Sequence[MinerChoice],
-    *,
-    isolation: Isolation,
-    deadline_s: Callable[[MiningJob], float],
-    say: Say,
-    progress: Progress,
-) -> MiningReport:
-    """The job's miner, a second time in a fresh process, then each of `fallback` likewise.
-
-    Every death is said. Raises GaveUp when none is left.
-    """
-    deaths: list[str] = []
-    miners = [MinerChoice(name=job.miner, options=job.options)]
-    miners += [choice for choice in fallback if choice.name != job.miner]
-    for place, choice in enumerate(miners):
-        if place:
-            say(f"MINER REPLACED: {choice.name!r} takes over from {miners[place - 1].name!r}.")
-        now = job.with_miner(choice)
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                report = run_job(
-                    now,
-                    isolation=isolation,
-                    deadline_s=deadline_s(now),
-                    say=say,
-                    progress=progress,
-                )
-            except MinerFailed as error:
-                deaths.append(str(error))
-                again = " Trying once more." if attempt < ATTEMPTS else ""
-                say(f"MINER FAILED ({choice.name}, attempt {attempt}): {error}{again}")
-            except PluginUnavailable as error:
-                if not place:
-                    raise
-                say(f"{error} {error.hint}")
-                break
-            else:
-                return replace(report, deaths=tuple(deaths))
-    tried = ", ".join(choice.name for choice in miners)
-    raise GaveUp(
-        f"No miner could answer; tried: {tried}. The last failure: {deaths[-1]}",
-        hint=_without_them(miners),
-    )
-
-
-def _without_them(tried: Sequence[MinerChoice]) -> str:
-    if any(choice.name == EXACT for choice in tried):
-        return "The exact scan failed too: look at the failures above for what they share."
-    return "Search without them: --miner exact, or name it in miner.fallback to take over."

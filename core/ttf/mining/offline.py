@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from ttf import host
 from ttf.cache import cache_dir
 from ttf.config.schema import RunConfig
-from ttf.contracts import MinerContext
 from ttf.data.refs import VectorRef
 from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
@@ -29,9 +28,11 @@ from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_
 from ttf.fsio import TEMP_PREFIX, read_json, sha256_file, write_json
 from ttf.keyed import Permutation, key
 from ttf.mining.choose import AUTO, Workload, above_budget, checked_options, choose_miner, deadlines
-from ttf.mining.job import MinerChoice, MiningJob, MiningReport, mine_with_fallback
+from ttf.mining.context import miner_context, miner_threads
+from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.journal import PROGRESS
 from ttf.mining.table_file import check_table, refuse_inputs, storage_of, write_table
+from ttf.mining.workers import MinerWorkers
 
 if TYPE_CHECKING:
     from ttf.contracts import Store, VectorSource
@@ -159,8 +160,9 @@ def mine(
     with _partial(out) as folder:
         queries = _queries_file(folder, inputs, reporter)
         job = _job(inputs, queries, folder, config, threads, reporter)
-        report = _run(job, inputs, config, reporter)
-        recall, exact = _recall(report, job, inputs, config, reporter, folder)
+        with MinerWorkers(isolation=config.miner.isolation, say=reporter.note) as workers:
+            report = _run(workers, job, inputs, config, reporter)
+            recall, exact = _recall(workers, report, job, inputs, config, reporter, folder)
         write_table(out, report)
         shutil.rmtree(folder, ignore_errors=True)
     return Mined(
@@ -308,7 +310,7 @@ def _job(
         dim=inputs.dim,
         queries=inputs.num_queries,
         refreshes=1,
-        threads=threads,
+        threads=miner_threads(miner, threads),
         seed=config.train.seed,
         budget_bytes=config.memory.budget_bytes,
     )
@@ -319,12 +321,7 @@ def _job(
             f"The bank has only {inputs.rows:,} rows: the table holds as many per query, "
             f"not {miner.k:,}."
         )
-    context = MinerContext(
-        threads=threads,
-        seed=config.train.seed,
-        deterministic=miner.deterministic,
-        budget_bytes=config.memory.budget_bytes,
-    )
+    context = miner_context(config, threads)
     k = min(miner.k, inputs.rows)
     work = Workload(rows=inputs.rows, dim=inputs.dim, queries=inputs.num_queries, k=k, refreshes=1)
     warning = above_budget(name, miner.options_of(name), work, context)
@@ -343,20 +340,24 @@ def _job(
 
 
 def _run(
-    job: MiningJob, inputs: Inputs, config: RunConfig, reporter: Reporter, stage: str = "mine"
+    workers: MinerWorkers,
+    job: MiningJob,
+    inputs: Inputs,
+    config: RunConfig,
+    reporter: Reporter,
+    stage: str = "mine",
 ) -> MiningReport:
     reporter.stage(stage, inputs.num_queries)
-    return mine_with_fallback(
+    return workers.mine(
         job,
         [MinerChoice(name=n, options=config.miner.options_of(n)) for n in config.miner.fallback],
-        isolation=config.miner.isolation,
         deadline_s=deadlines(inputs.rows, inputs.dim, inputs.num_queries, config.miner.deadline_s),
-        say=reporter.note,
         progress=reporter.advance,
     )
 
 
 def _recall(
+    workers: MinerWorkers,
     report: MiningReport,
     job: MiningJob,
     inputs: Inputs,
@@ -379,7 +380,7 @@ def _recall(
         out=str(folder / "exact"),
         cache=None,
     )
-    truth = np.load(_run(exact, inputs, config, reporter, stage="check").ids_path)
+    truth = np.load(_run(workers, exact, inputs, config, reporter, stage="check").ids_path)
     found = np.load(report.ids_path, mmap_mode="r")[rows]
     hits = sum(len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True))
     return hits / truth.size, False

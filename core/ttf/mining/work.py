@@ -1,4 +1,4 @@
-"""One mining job done in this process: open the bank, make the miner ready, search in chunks.
+"""Mining jobs done in this process: open the bank, make the miner ready, search in chunks.
 
 Runs inside the worker, or inside the trainer with isolation = "none". Imports the miner's library
 and nothing heavier.
@@ -6,21 +6,23 @@ and nothing heavier.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import tempfile
+import shutil
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ttf import host
-from ttf.contracts import Miner, MinerTraits, Progress, VectorSource
-from ttf.data.refs import open_ref
-from ttf.errors import BadData
-from ttf.fsio import sha256_file
+from ttf.contracts import Miner, Progress, VectorSource
+from ttf.data.refs import OpenRef, open_ref
+from ttf.errors import BadData, DataChanged, storage_error
+from ttf.fsio import TEMP_PREFIX, sha256_file
 from ttf.mining.checked import checked_search
 from ttf.mining.choose import checked_options
 from ttf.mining.index_cache import IndexRecord, index_key, ready_index
@@ -30,86 +32,173 @@ from ttf.mining.journal import IDS, SCORES, Journal
 Say = Callable[[str], None]
 
 
+@dataclass(kw_only=True)
+class _Ready:
+    """A miner that can search, and the bank it reads."""
+
+    key: str
+    bank: OpenRef
+    miner: Miner
+    index: IndexRecord | None
+    build_s: float
+
+    def close(self) -> None:
+        with self.bank:
+            self.miner.close()
+
+
+class Searcher:
+    """Does jobs one after another, and keeps the last one's index where the next may use it."""
+
+    def __init__(self) -> None:
+        self._ready: _Ready | None = None
+
+    def do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
+        """Answers every query of the job; what an earlier attempt finished is kept."""
+        try:
+            report = self._do(job, say, progress)
+        except BaseException:
+            self.release()
+            raise
+        if job.cache is None:
+            self.release()
+        return report
+
+    def release(self) -> None:
+        """Gives the memory of the index back."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.close()
+
+    def _do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
+        queries = _queries(job)
+        with open_ref(job.bank) as bank:
+            rows = _fits(queries, bank.source)
+            k = min(job.k, rows)
+            made_from = _made_from(job, bank.source)
+            key = index_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
+            journal = Journal.open(Path(job.out), (len(queries), k), key)
+            earlier = journal.done
+            index, build_s, search_s = None, 0.0, 0.0
+            if earlier < len(queries):
+                ready = self._make_ready(job, made_from, say)
+                index, build_s, ready.build_s = ready.index, ready.build_s, 0.0
+                search_s = _search(job, queries, k, rows, ready.miner, journal, progress)
+                ready.bank.store.check_unchanged()
+            bank.store.check_unchanged()
+        return MiningReport(
+            miner=job.miner,
+            bank_rows=rows,
+            queries=len(queries),
+            k=k,
+            build_s=build_s,
+            search_s=search_s,
+            continued_from=earlier,
+            index=index,
+            key=key,
+            ids_path=str(journal.path(IDS)),
+            scores_path=str(journal.path(SCORES)),
+        )
+
+    def _make_ready(self, job: MiningJob, made_from: dict[str, Any], say: Say) -> _Ready:
+        key = index_key({**made_from, "context": asdict(job.context), "uri": job.bank.uri})
+        if self._ready is not None and self._ready.key == key and _unchanged(self._ready.bank):
+            index = self._ready.index
+            self._ready.index = None if index is None else replace(index, origin="reused")
+            return self._ready
+        self.release()  # first, so that two indexes are never held at once
+        with contextlib.ExitStack() as on_failure:
+            bank = on_failure.enter_context(open_ref(job.bank))
+            started = time.monotonic()
+            miner = host.miner(job.miner).create(_options(job), job.context)
+            on_failure.callback(miner.close)
+            index = _built(job, miner, bank.source, made_from, say)
+            on_failure.pop_all()
+        build_s = time.monotonic() - started
+        self._ready = _Ready(key=key, bank=bank, miner=miner, index=index, build_s=build_s)
+        return self._ready
+
+
 def do_job(job: MiningJob, say: Say, progress: Progress) -> MiningReport:
-    """Answers every query of the job; what an earlier attempt finished is kept."""
+    """One job, and nothing is kept."""
+    searcher = Searcher()
+    try:
+        return searcher.do(job, say, progress)
+    finally:
+        searcher.release()
+
+
+def _queries(job: MiningJob) -> NDArray[np.float32]:
     queries = np.load(job.queries, mmap_mode="r", allow_pickle=False)
     if queries.ndim != 2 or queries.dtype != np.float32:
         raise BadData(f"{job.queries} is {queries.dtype} {queries.shape}, not float32 (Q, D).")
-    with open_ref(job.bank) as bank:
-        rows, dim = bank.source.shape
-        if queries.shape[1] != dim:
-            raise BadData(
-                f"The queries have width {queries.shape[1]}, the bank {bank.source.uri} {dim}.",
-                hint="Both must come from the same kind of vectors.",
-            )
-        k = min(job.k, rows)
-        made_from = _made_from(job, bank.source)
-        key = index_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
-        journal = Journal.open(Path(job.out), (len(queries), k), key)
-        earlier = journal.done
-        index, build_s, search_s = None, 0.0, 0.0
-        if earlier < len(queries):
-            index, build_s, search_s = _search_all(
-                job, queries, k, bank.source, made_from, journal, say, progress
-            )
-            bank.store.check_unchanged()
-    return MiningReport(
-        miner=job.miner,
-        bank_rows=rows,
-        queries=len(queries),
-        k=k,
-        build_s=build_s,
-        search_s=search_s,
-        continued_from=earlier,
-        index=index,
-        key=key,
-        ids_path=str(journal.path(IDS)),
-        scores_path=str(journal.path(SCORES)),
-    )
+    return queries  # type: ignore[no-any-return]
 
 
-def _search_all(
-    job: MiningJob,
-    queries: Any,
-    k: int,
-    source: VectorSource,
-    made_from: dict[str, Any],
-    journal: Journal,
-    say: Say,
-    progress: Progress,
-) -> tuple[IndexRecord | None, float, float]:
-    factory = host.miner(job.miner)
-    options = checked_options(factory, job.options)
-    miner = factory.create(options, job.context)
+def _fits(queries: NDArray[np.float32], bank: VectorSource) -> int:
+    """The rows of a bank that these queries can be asked of."""
+    rows, dim = bank.shape
+    if queries.shape[1] != dim:
+        raise BadData(
+            f"The queries have width {queries.shape[1]}, the bank {bank.uri} {dim}.",
+            hint="Both must come from the same kind of vectors.",
+        )
+    return rows
+
+
+def _unchanged(bank: OpenRef) -> bool:
     try:
-        with tempfile.TemporaryDirectory(prefix="ttf-miner-") as workdir:
-            started = time.monotonic()
-            traits = factory.traits(options, job.context)
-            index = _make_ready(job, traits, miner, source, made_from, Path(workdir), say)
-            built = time.monotonic()
-            while journal.done < len(queries):
-                chunk = np.array(queries[journal.done : journal.done + job.chunk])
-                found = checked_search(miner, chunk, k, source.shape[0], name=job.miner)
-                journal.append(*found)
-                progress(journal.done, len(queries))
-        return index, built - started, time.monotonic() - built
-    finally:
-        miner.close()
+        bank.store.check_unchanged()
+    except DataChanged:  # the content may be the same all the same: the key says so
+        return False
+    return True
 
 
-def _make_ready(
+def _search(
     job: MiningJob,
-    traits: MinerTraits,
+    queries: NDArray[np.float32],
+    k: int,
+    rows: int,
     miner: Miner,
-    source: VectorSource,
-    made_from: dict[str, Any],
-    workdir: Path,
-    say: Say,
+    journal: Journal,
+    progress: Progress,
+) -> float:
+    started = time.monotonic()
+    while journal.done < len(queries):
+        chunk = np.array(queries[journal.done : journal.done + job.chunk])
+        journal.append(*checked_search(miner, chunk, k, rows, name=job.miner))
+        progress(journal.done, len(queries))
+    return time.monotonic() - started
+
+
+def _built(
+    job: MiningJob, miner: Miner, source: VectorSource, made_from: dict[str, Any], say: Say
 ) -> IndexRecord | None:
-    if job.cache is None or not traits.has_index:
-        miner.build(source, workdir)
-        return None
-    return ready_index(Path(job.cache), made_from, miner, source, workdir, say)
+    traits = host.miner(job.miner).traits(_options(job), job.context)
+    with _scratch(Path(job.out)) as workdir:
+        if job.cache is None or not traits.has_index:
+            miner.build(source, workdir)
+            return None
+        return ready_index(Path(job.cache), made_from, miner, source, workdir, say)
+
+
+@contextlib.contextmanager
+def _scratch(out: Path) -> Iterator[Path]:
+    """Room for the building of an index, in the job's own folder: removed with it after a kill."""
+    folder = out / f"{TEMP_PREFIX}build"
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise storage_error(error, str(folder)) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _options(job: MiningJob) -> Any:
+    return checked_options(host.miner(job.miner), job.options)
 
 
 def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
@@ -122,7 +211,7 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
         "unit": job.bank.unit,
         "rows": None if rows is None else hashlib.sha256(Path(rows).read_bytes()).hexdigest(),
         "miner": job.miner,
-        "options": asdict(checked_options(host.miner(job.miner), job.options)),
+        "options": asdict(_options(job)),
         "deterministic": job.context.deterministic,
         "seed": job.context.seed,
         "plugin": f"{plugin.distribution} {plugin.version}",

@@ -1,65 +1,78 @@
-"""The miner's own process: `python -m ttf.mining.worker LIFELINE RESULTS` (two descriptors).
+"""The miner's own process: `python -m ttf.mining.worker LIFELINE RESULTS PARENT STACKS`.
 
-Reads one job from the life line, answers on the results pipe, and ends at once when the life line
-closes: then the trainer is gone. Never imports torch unless the miner does.
+Two descriptors, the parent's process id, a file for stacks. Answers the requests that come down the
+life line, one after another, and keeps imports and index from one to the next. Ends at once when
+the life line closes: then the trainer is gone. Never imports torch unless its miner does.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import sys
-import threading
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from ttf.mining import frames
+from ttf import lifeline
+from ttf.mining import frames, keeper
 
-_ORPHANED = 3
+if TYPE_CHECKING:
+    from ttf.mining.work import Searcher
 
-
-def main(lifeline: int, results: int) -> int:
-    message = frames.read_one(lifeline)
-    if message is None:
-        return _ORPHANED
-    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
-    frames.write(results, _answer(message["job"], results))
-    return 0
+_FIRST_VICTIM: Final = "1000"
 
 
-def _answer(job: dict[str, Any], results: int) -> dict[str, Any]:
-    from ttf.errors import TtfError
+def main(life: int, results: int, parent: int, stacks: str) -> None:
+    lifeline.die_with_parent(parent)
+    for fd in (life, results):
+        os.set_inheritable(fd, False)
+    keeper.start((life, results))
+    _be_the_first_victim()
+    with lifeline.stacks_to(Path(stacks or "/dev/stderr")):
+        requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        lifeline.follow(life, requests.put)
+        _serve(requests, results)
 
-    def say(text: str) -> None:
-        frames.write(results, {"say": text})
 
-    def progress(done: int, total: int) -> None:
-        frames.write(results, {"progress": [done, total]})
+def _serve(requests: queue.SimpleQueue[dict[str, Any]], results: int) -> None:
+    from ttf.mining.work import Searcher
+
+    searcher = Searcher()
+    while True:
+        message = requests.get()
+        number = message["request"]
+
+        def tell(news: Mapping[str, Any], number: int = number) -> None:
+            frames.write(results, {"request": number, **news})
+
+        tell(_answer(searcher, message["job"], tell))
+
+
+def _answer(searcher: Searcher, job: dict[str, Any], tell: Any) -> dict[str, Any]:
+    """The final message of a request."""
+    from ttf.error_document import to_document
+    from ttf.mining.job import MiningJob
 
     try:
-        from ttf.mining.job import MiningJob
-        from ttf.mining.work import do_job
-
-        return {"report": do_job(MiningJob.from_json(job), say, progress).to_json()}
-    except TtfError as error:
-        return {
-            "error": {
-                "class": type(error).__name__,
-                "message": str(error),
-                "hint": error.hint,
-            }
-        }
+        report = searcher.do(
+            MiningJob.from_json(job),
+            lambda text: tell({"say": text}),
+            lambda done, total: tell({"progress": [done, total]}),
+        )
+        return {"report": report.to_json()}
     except Exception as error:  # noqa: BLE001 - told to the trainer, which decides
-        import traceback
-
-        traceback.print_exc()
-        return {"fault": f"{type(error).__name__}: {error}"}
+        return {"error": to_document(error)}
 
 
-def _end_with_parent(lifeline: int) -> None:
-    """A thread of its own, because the main one may be inside native code for minutes."""
-    while os.read(lifeline, 1 << 12):
-        pass
-    os._exit(_ORPHANED)
+def _be_the_first_victim() -> None:
+    """Where memory runs out, the kernel ends this process and not the trainer."""
+    if sys.platform == "linux":
+        try:
+            Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
+        except OSError as error:
+            print(f"oom_score_adj stays as it is: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -1,0 +1,63 @@
+"""A worker and whatever it started, wherever that was re-parented to: found, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+MARK: Final = "TTF_WORKER"
+"""Variable in the environment of a worker and of all it starts, also in sessions of their own."""
+_ROUNDS: Final = 100
+_PAUSE_S: Final = 0.01
+
+
+def kill(session: int, mark: str) -> None:
+    """Ends every member of the family but ourselves, within about a second.
+
+    The worker, alive or a zombie that nobody has reaped, keeps its number from being used again.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgrp() != session:
+            os.killpg(session, signal.SIGKILL)
+    for _ in range(_ROUNDS):  # one of them may have been starting another; a kill takes a moment
+        found = list(members(session, mark))
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_PAUSE_S)
+
+
+def members(session: int, mark: str) -> Iterator[int]:
+    """Living processes of the session or with the mark, ourselves and zombies excepted."""
+    if sys.platform == "linux":
+        wanted = f"{MARK}={mark}".encode()
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+                    if _belongs(Path(entry.path), session, wanted):
+                        yield int(entry.name)
+        return
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if os.getsid(process.pid) == session or process.environ().get(MARK) == mark:
+                yield process.pid
+
+
+def _belongs(process: Path, session: int, wanted: bytes) -> bool:
+    stat = (process / "stat").read_bytes()
+    state, _, _, its_session = stat[stat.rindex(b")") + 2 :].split()[:4]
+    if state in (b"Z", b"X"):
+        return False
+    return int(its_session) == session or wanted in (process / "environ").read_bytes().split(b"\0")

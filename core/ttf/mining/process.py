@@ -1,0 +1,191 @@
+"""The trainer's end of a worker: started by exec, watched by descriptors, ended with its family."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+import weakref
+from pathlib import Path
+from typing import Final
+
+from ttf.memory.oom import OomWatch
+from ttf.mining import family
+from ttf.mining.output import BoundedOutput
+
+_THREAD_VARIABLES: Final = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_REAP_S: Final = 5.0
+_STACKS_S: Final = 1.0
+_PIPE_BYTES: Final = 1 << 16
+_MOST_DRAINED: Final = 1 << 22
+_SHARED_MEMORY: Final = Path("/dev/shm")
+
+
+def environment(threads: int, mark: str) -> dict[str, str]:
+    """Threads are fixed before the library loads; KMP_DUPLICATE_LIB_OK hides faults, so it goes."""
+    kept = {k: v for k, v in os.environ.items() if k != "KMP_DUPLICATE_LIB_OK"}
+    return {**kept, **dict.fromkeys(_THREAD_VARIABLES, str(threads)), family.MARK: mark}
+
+
+class WorkerProcess:
+    """One process that answers requests for one miner; see `ttf.mining.worker` for its side.
+
+    The parent-death signal follows the *thread* that spawned it: make it in a thread that lives as
+    long as it shall. `lifeline`, `results`, `stderr` and `pidfd` are ours, and do not block.
+    """
+
+    def __init__(self, miner: str, threads: int, stacks: Path | None) -> None:
+        """`stacks` is a file that exists; None: its stacks go to standard error."""
+        self.miner, self.threads, self.stacks = miner, threads, stacks
+        self.output = BoundedOutput()
+        self.requests = 0
+        self._mark = uuid.uuid4().hex
+        theirs_life, self.lifeline = os.pipe()
+        self.results, theirs_results = os.pipe()
+        self.stderr, theirs_stderr = os.pipe()
+        ours = [self.lifeline, self.results, self.stderr]
+        words = [theirs_life, theirs_results, os.getpid(), stacks or ""]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "ttf.mining.worker", *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                stdout=theirs_stderr,
+                stderr=theirs_stderr,
+                pass_fds=(theirs_life, theirs_results),
+                env=environment(threads, self._mark),
+                start_new_session=True,
+            )
+        except BaseException:
+            _close(*ours)
+            raise
+        finally:
+            _close(theirs_life, theirs_results, theirs_stderr)
+        self.pid = self._process.pid
+        self.pidfd = _pidfd(self.pid)
+        for fd in ours:
+            os.set_blocking(fd, False)
+        if self.pidfd is not None:
+            ours.append(self.pidfd)
+        self._oom = OomWatch(self.pid)
+        # Whoever forgets to end it does not keep it: it goes with this object.
+        self._finalizer = weakref.finalize(self, _end, self._process, self._mark, tuple(ours))
+
+    def alive(self) -> bool:
+        """Does not reap it: until `end`, its number stays its own."""
+        if not self._finalizer.alive:
+            return False
+        if self.pidfd is None:
+            return self._process.poll() is None
+        return not _readable(self.pidfd, 0.0)
+
+    def gone_within(self, seconds: float) -> bool:
+        """Waits for its end."""
+        if self.pidfd is not None:
+            return _readable(self.pidfd, seconds)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.returncode is not None
+
+    def read(self, fd: int) -> bytes | None:
+        """What lies in one of its pipes; b"" at the end of the stream, None for nothing now."""
+        try:
+            return os.read(fd, _PIPE_BYTES)
+        except BlockingIOError:
+            return None
+
+    def dump_stacks(self) -> None:
+        """Has its stacks written: also while it holds the interpreter lock, or is stopped."""
+        before = self._stacks_bytes()
+        for signum in (signal.SIGUSR1, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+        until = time.monotonic() + _STACKS_S
+        while self._stacks_bytes() == before and time.monotonic() < until:
+            if self.gone_within(0.02):
+                return
+        time.sleep(0.05)  # the rest of the dump
+
+    def look(self) -> None:
+        """Now and then while it lives: at the kernel's counters of memory kills."""
+        if self.alive():
+            self._oom.look()
+
+    def oom_rise(self) -> tuple[int, str]:
+        """(count, counter) of the memory kills that belong to its end, which is now."""
+        return self._oom.rise()
+
+    def stacks_text(self) -> str:
+        if self.stacks is None:
+            return ""
+        try:
+            return self.stacks.read_bytes()[-_MOST_DRAINED:].decode(errors="replace").strip("\0")
+        except OSError:
+            return ""
+
+    def end(self) -> int | None:
+        """Kills it and whatever it started, and lets go of it; its return code, None where even
+        that did not end it (the kernel holds it). May be called again."""
+        if self._finalizer.alive:
+            family.kill(self.pid, self._mark)
+            self._drain()
+            self._finalizer()
+        return self._process.returncode
+
+    def _drain(self) -> None:
+        self.gone_within(_REAP_S)
+        read = 0
+        while read < _MOST_DRAINED and (data := self.read(self.stderr)):
+            self.output.add(data)
+            read += len(data)
+
+    def _stacks_bytes(self) -> int:
+        if self.stacks is None:
+            return 0
+        try:
+            return self.stacks.stat().st_size
+        except OSError:
+            return 0
+
+
+def _end(process: subprocess.Popen[bytes], mark: str, ours: tuple[int, ...]) -> None:
+    if process.returncode is None:
+        family.kill(process.pid, mark)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_REAP_S)
+    _close(*ours)
+    # LLVM's OpenMP registers itself there, and does not take that back when it is killed.
+    for left in _SHARED_MEMORY.glob(f"__KMP_REGISTERED_LIB_{process.pid}_*"):
+        left.unlink(missing_ok=True)
+
+
+def _close(*fds: int) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+
+def _pidfd(pid: int) -> int | None:
+    """Readable once the process has ended; None where the system has no such thing."""
+    opener = getattr(os, "pidfd_open", None)
+    if opener is None:
+        return None
+    try:
+        return int(opener(pid))
+    except OSError:  # an old kernel, or a sandbox that forbids it
+        return None
+
+
+def _readable(fd: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
