@@ -1,0 +1,164 @@
+"""Two sets of gradients side by side: how far apart, where most, and whether that is too far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import torch
+from torch import Tensor
+
+REFERENCE: Final = "cpu"
+"""The device that the others are measured by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The gradient of one parameter on both sides."""
+
+    name: str
+    error: float
+    """Norm of the difference over the CPU's norm, or over `tolerance` of the norm of all gradients
+    where that is larger; infinite where one side only is not finite."""
+    cosine: float
+    norm: float
+    norm_cpu: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeReport:
+    """What a probe found; `worst` is the gradient that differs most."""
+
+    step: int
+    device: str
+    precision: str
+    tolerance: float
+    loss: float
+    loss_cpu: float
+    loss_error: float
+    worst: Difference
+    wrong: int
+    """How many gradients differ by more than the tolerance."""
+    parameters: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return self.loss_error <= self.tolerance and not self.wrong
+
+    def to_json(self) -> dict[str, Any]:
+        """A line of metrics.jsonl."""
+        return {
+            "type": "probe",
+            "step": self.step,
+            "ok": self.ok,
+            "device": self.device,
+            "precision": self.precision,
+            "tolerance": self.tolerance,
+            "loss": self.loss,
+            "loss_cpu": self.loss_cpu,
+            "loss_error": self.loss_error,
+            "grad_error": self.worst.error,
+            "cosine": self.worst.cosine,
+            "parameter": self.worst.name,
+            "grad_norm": self.worst.norm,
+            "grad_norm_cpu": self.worst.norm_cpu,
+            "wrong": self.wrong,
+            "parameters": self.parameters,
+            "seconds": self.seconds,
+        }
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        return (
+            f"{self.device} and the CPU agree at step {self.step}: loss to "
+            f"{self.loss_error:.1e}, gradients to {self.worst.error:.1e} ({self.worst.name}); "
+            f"{self.tolerance:g} is allowed."
+        )
+
+
+def differences(
+    device: Mapping[str, Tensor], cpu: Mapping[str, Tensor], tolerance: float
+) -> list[Difference]:
+    """One per parameter that has a gradient on either side; none counts as zero.
+
+    A gradient that is less than `tolerance` of them all counts as that large: what cancels to
+    almost nothing (a bias before a normalisation) is rounding only, and differs everywhere.
+    """
+    whole = math.sqrt(sum(_norm(g) ** 2 for g in cpu.values() if bool(torch.isfinite(g).all())))
+    found = []
+    for name in sorted({*device, *cpu}):
+        there = device.get(name)
+        here = cpu.get(name)
+        either = cast("Tensor", there if here is None else here)
+        found.append(
+            _difference(
+                name,
+                torch.zeros_like(either) if there is None else there,
+                torch.zeros_like(either) if here is None else here,
+                tolerance * whole,
+            )
+        )
+    return found
+
+
+def _difference(name: str, there: Tensor, here: Tensor, smallest: float) -> Difference:
+    norm, norm_cpu = _norm(there), _norm(here)
+    finite = bool(torch.isfinite(there).all()), bool(torch.isfinite(here).all())
+    if not all(finite):
+        # Not finite on both sides is no fault of the device: the step itself says whose it is.
+        error = 0.0 if not any(finite) else math.inf
+        return Difference(name=name, error=error, cosine=math.nan, norm=norm, norm_cpu=norm_cpu)
+    apart, scale = _norm(there.double() - here.double()), max(norm_cpu, smallest)
+    product = norm * norm_cpu
+    dot = float((there.double() * here.double()).sum())
+    return Difference(
+        name=name,
+        error=apart / scale if scale else (math.inf if apart else 0.0),
+        cosine=dot / product if product else float(norm == norm_cpu),
+        norm=norm,
+        norm_cpu=norm_cpu,
+    )
+
+
+def _norm(gradient: Tensor) -> float:
+    return float(gradient.double().norm())
+
+
+def loss_error(there: float, here: float) -> float:
+    """Relative, to 1 nat at least: the loss of what is learned by heart is rounding only."""
+    finite = math.isfinite(there), math.isfinite(here)
+    if not all(finite):
+        return 0.0 if not any(finite) else math.inf
+    return abs(there - here) / max(1.0, abs(here))
+
+
+def explain(report: ProbeReport) -> tuple[str, str]:
+    """What is wrong and what to do, for an error."""
+    worst = report.worst
+    what = (
+        f"the gradient of {worst.name} has norm {worst.norm:.6g} there and {worst.norm_cpu:.6g} on "
+        "the CPU"
+    )
+    if math.isfinite(worst.error):
+        what += f", and differs by {worst.error:.2%} (cosine {worst.cosine:.6f})"
+    if report.loss_error > report.tolerance:
+        what = f"the loss is {report.loss:.6g} there and {report.loss_cpu:.6g} on the CPU; {what}"
+    allowed = f"{report.tolerance:.2%} is allowed in {report.precision}"
+    count = f"{report.wrong} of {report.parameters} gradients are wrong"
+    if report.device == REFERENCE:
+        who = "The CPU computed the same micro-batch twice and got two results"
+        hint = (
+            "In fp32 one CPU gives one result: test the memory of this machine, and look for "
+            "libraries that change how it computes. With --precision bf16, compare with fp32."
+        )
+    else:
+        who = f"The device {report.device} computes other numbers than the CPU"
+        hint = (
+            "Train on the CPU: --device cpu, or let ttf go on there: --set probe.on_mismatch=cpu. "
+            "If you know the difference to be harmless: --set probe.tolerance=X."
+        )
+    return f"{who} (probe at step {report.step}): {what}; {allowed}, {count}.", hint
