@@ -166,6 +166,11 @@ def test_only_mps_insists_on_constant_shapes() -> None:
     assert [name for name, policy in POLICIES.items() if policy.constant_shapes] == ["mps"]
 
 
+def test_every_device_but_the_cpu_is_compared_with_it_before_it_is_trusted() -> None:
+    asking = [name for name, policy in POLICIES.items() if policy.probe_at_start]
+    assert asking == ["mps", "cuda"]
+
+
 # --- cpu -------------------------------------------------------------------------------------
 
 
