@@ -45,10 +45,11 @@ FLAGS: Mapping[str, str] = {
     "--device": "device.name",
     "--threads": "device.threads",
     "--precision": "device.precision",
-    "--no-remedies": "supervise.remedies",
 }
-"""Every flag of `ttf train` that sets a key; Python's overrides use the same names (`lr=`). One that
-begins with --no- sets its key to false, and says nothing where it is not given."""
+"""Every flag of `ttf train` that sets a key; Python's overrides use the same names (`lr=`)."""
+
+NEGATIONS: Mapping[str, str] = {"--no-remedies": "supervise.remedies"}
+"""Flags that set a key to false; one that is not given (false itself) says nothing."""
 
 PATHS = frozenset({"data.pairs", "data.bank", "data.context", "train.init"})
 _TOWERS = {"query": "gru", "doc": "identity"}
@@ -224,16 +225,15 @@ def _flag_layer(flags: Mapping[str, Any], problems: list[str]) -> Layer:
     layer = Layer()
     for name, value in flags.items():
         flag = f"--{name.lstrip('-').replace('_', '-')}"
-        key = name if "." in name else FLAGS.get(flag)
-        if key is None:
-            known = [flag.lstrip("-").replace("-", "_") for flag in FLAGS]
-            problems.append(f"{name}: no such option.{suggestion(name, known)}")
-            continue
-        negated = flag.startswith("--no-")
-        if negated and not value:
-            continue
+        key = name if "." in name else FLAGS.get(flag) or NEGATIONS.get(flag)
         origin = name if name.startswith("-") else f"{name}="
-        layer.add(tuple(key.split(".")), False if negated else _plain(value), origin)
+        if key is None:
+            known = [flag.lstrip("-").replace("-", "_") for flag in (*FLAGS, *NEGATIONS)]
+            problems.append(f"{name}: no such option.{suggestion(name, known)}")
+        elif flag not in NEGATIONS:
+            layer.add(tuple(key.split(".")), _plain(value), origin)
+        elif value:
+            layer.add(tuple(key.split(".")), False, origin)
     _anchor(layer, Path.cwd())
     return layer
 
