@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from ttf.incidents.case import signal_name
 from ttf.incidents.death import Death, KilledByUs
+from ttf.incidents.gather import free_disk
 from ttf.mining.job import Isolation, MiningJob
 from ttf.mining.process import WorkerProcess
 
 _TAIL: Final = 2000
 _STACKS: Final = 1000
-_SHARED_MEMORY: Final = "/dev/shm"
+_RAISED: Final = 1
 
 
 def death_of(
     worker: WorkerProcess,
     *,
     settings: Mapping[str, Any],
-    out: str = "",
+    out: str | None = None,
     why: KilledByUs = "",
     reason: str = "",
     error: Mapping[str, Any] | None = None,
@@ -32,26 +34,18 @@ def death_of(
     """Ends the worker, if it is not gone, and gathers what it left."""
     died = not worker.alive()
     code = worker.end()
-    oom_kills, oom_source = worker.oom_rise()
-    by_itself = died or code is None
-    return Death(
-        process="miner",
-        pid=worker.pid,
-        time=time.time(),
-        # An attempt that ended in an answer, or an error, of a living process has no exit.
-        signal=-code if code is not None and code < 0 and (by_itself or why) else None,
-        exit_code=code if code is not None and code >= 0 else None,
+    death = worker.witness.death(
+        -signal.SIGKILL if code is None else code,  # None: the kernel holds it, killed as it is
         killed_by_us="" if died else why,
         reason=reason,
-        stderr=worker.output.text(),
-        raw_stderr=worker.output.data(),
-        faulthandler=worker.stacks_text(),
         error=error,
-        oom_kills=oom_kills,
-        oom_source=oom_source,
-        free_disk=_free_disk(out),
+        folders=() if out is None else (Path(out),),
         settings=settings,
     )
+    death = replace(death, stderr=worker.output.text(), raw_stderr=worker.output.data())
+    # It raised, and we ended what was left of it: what Python itself would have ended with.
+    raised = error is not None and not died and not why
+    return replace(death, signal=None, exit_code=_RAISED) if raised else death
 
 
 def death_in_process(error: Mapping[str, Any], out: str, settings: Mapping[str, Any]) -> Death:
@@ -60,17 +54,19 @@ def death_in_process(error: Mapping[str, Any], out: str, settings: Mapping[str, 
         process="miner",
         pid=os.getpid(),
         time=time.time(),
+        exit_code=_RAISED,
         error=error,
-        free_disk=_free_disk(out),
+        free_disk=free_disk([Path(out)]),
         settings=settings,
     )
 
 
-def settings_of(job: MiningJob, isolation: Isolation) -> dict[str, Any]:
+def settings_of(job: MiningJob, isolation: Isolation, fallback: Sequence[str]) -> dict[str, Any]:
     """The part of the configuration that remedies for a miner edit, by dotted keys."""
     return {
         "miner.name": job.miner,
         "miner.isolation": isolation,
+        "miner.fallback": tuple(fallback),
         "miner.threads": job.context.threads,
         "miner.deterministic": job.context.deterministic,
         "memory.budget": job.context.budget_bytes,
@@ -79,10 +75,8 @@ def settings_of(job: MiningJob, isolation: Isolation) -> dict[str, Any]:
 
 def how_it_ended(death: Death) -> str:
     if death.signal is not None:
-        return f"died of {_signal_name(death.signal)}"
-    if death.exit_code is not None:
-        return f"ended with exit code {death.exit_code}"
-    return "hung, and even a kill did not end it"
+        return f"died of {signal_name(death.signal)}"
+    return f"ended with exit code {death.exit_code}"
 
 
 def last_words(death: Death) -> str:
@@ -105,20 +99,3 @@ def keep_stderr(death: Death, logs: Path) -> str:
     except OSError as error:
         return f" Its standard error could not be kept in {logs}: {error.strerror}."
     return f" Its standard error is kept in {path}."
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _free_disk(out: str) -> dict[str, int]:
-    free = {}
-    for folder in (out, _SHARED_MEMORY):
-        try:
-            free[folder] = shutil.disk_usage(folder).free
-        except OSError:  # not there, e.g. on macOS: nothing is claimed
-            continue
-    return free

@@ -111,6 +111,8 @@ class Journal:
             progress = read_json(self._folder / PROGRESS)
             self._chunks = list(progress["chunks"])
             same = (progress["key"], progress["shape"]) == (self._key, list(self._shape))
+            same = same and all(0 < chunk["queries"] <= self._shape[0] for chunk in self._chunks)
+            same = same and self.done <= self._shape[0]
             return same and all(self._reads_back(name) for name in _DTYPES)
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return False

@@ -11,10 +11,12 @@ import sys
 import time
 import uuid
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ttf.memory.oom import OomWatch
+from ttf.incidents.gather import Witness
+from ttf.incidents.inputs import look_at
 from ttf.mining import family
 from ttf.mining.output import BoundedOutput
 
@@ -49,6 +51,7 @@ class WorkerProcess:
         self.miner, self.threads, self.stacks = miner, threads, stacks
         self.output = BoundedOutput()
         self.requests = 0
+        self._inputs: tuple[str, ...] = ()
         self._mark = uuid.uuid4().hex
         theirs_life, self.lifeline = os.pipe()
         self.results, theirs_results = os.pipe()
@@ -76,9 +79,11 @@ class WorkerProcess:
             os.set_blocking(fd, False)
         if self.pidfd is not None:
             ours.append(self.pidfd)
-        self._oom = OomWatch(self.pid)
+        self.witness = Witness("miner", self.pid, stacks=stacks)
         # Whoever forgets to end it does not keep it: it goes with this object.
-        self._finalizer = weakref.finalize(self, _end, self._process, self._mark, tuple(ours))
+        self._finalizer = weakref.finalize(
+            self, _end, self._process, self._mark, tuple(ours), self.witness
+        )
 
     def alive(self) -> bool:
         """Does not reap it: until `end`, its number stays its own."""
@@ -115,22 +120,11 @@ class WorkerProcess:
                 return
         time.sleep(0.05)  # the rest of the dump
 
-    def look(self) -> None:
-        """Now and then while it lives: at the kernel's counters of memory kills."""
-        if self.alive():
-            self._oom.look()
-
-    def oom_rise(self) -> tuple[int, str]:
-        """(count, counter) of the memory kills that belong to its end, which is now."""
-        return self._oom.rise()
-
-    def stacks_text(self) -> str:
-        if self.stacks is None:
-            return ""
-        try:
-            return self.stacks.read_bytes()[-_MOST_DRAINED:].decode(errors="replace").strip("\0")
-        except OSError:
-            return ""
+    def watch(self, inputs: Sequence[str]) -> None:
+        """Notes what these files are, so that a death can be told from their change."""
+        if tuple(inputs) != self._inputs:
+            self._inputs = tuple(inputs)
+            self.witness.inputs = look_at(inputs)
 
     def end(self) -> int | None:
         """Kills it and whatever it started, and lets go of it; its return code, None where even
@@ -157,11 +151,14 @@ class WorkerProcess:
             return 0
 
 
-def _end(process: subprocess.Popen[bytes], mark: str, ours: tuple[int, ...]) -> None:
+def _end(
+    process: subprocess.Popen[bytes], mark: str, ours: tuple[int, ...], witness: Witness
+) -> None:
     if process.returncode is None:
         family.kill(process.pid, mark)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_REAP_S)
+    witness.close()
     _close(*ours)
     # LLVM's OpenMP registers itself there, and does not take that back when it is killed.
     for left in _SHARED_MEMORY.glob(f"__KMP_REGISTERED_LIB_{process.pid}_*"):

@@ -51,7 +51,10 @@ def _serve(requests: queue.SimpleQueue[dict[str, Any]], results: int) -> None:
 
 def _answer(searcher: Searcher, job: dict[str, Any], tell: Any) -> dict[str, Any]:
     """The final message of a request."""
+    import traceback
+
     from ttf.error_document import to_document
+    from ttf.errors import TtfError
     from ttf.mining.job import MiningJob
 
     try:
@@ -62,6 +65,8 @@ def _answer(searcher: Searcher, job: dict[str, Any], tell: Any) -> dict[str, Any
         )
         return {"report": report.to_json()}
     except Exception as error:  # noqa: BLE001 - told to the trainer, which decides
+        if not isinstance(error, TtfError):
+            traceback.print_exc()
         return {"error": to_document(error)}
 
 

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ttf.contracts import Progress
-from ttf.error_document import from_document, to_document
+from ttf.error_document import to_document
 from ttf.errors import (
     BadAnswer,
     GaveUp,
-    MinerDied,
     MinerFailed,
-    MinerTimedOut,
     PluginUnavailable,
     TtfError,
 )
@@ -35,6 +33,7 @@ from ttf.mining.autopsy import (
 )
 from ttf.mining.checked import checked_report, num_queries
 from ttf.mining.choose import EXACT
+from ttf.mining.failures import AttemptFailed, error_in, no_answer, told, with_words
 from ttf.mining.isolated import NoAnswer, ask
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
 from ttf.mining.journal import Journal
@@ -57,14 +56,6 @@ def _nothing() -> None:
     """Nobody wants signs of life."""
 
 
-class AttemptFailed(Exception):
-    """An attempt the miner is to blame for, and what is known about it."""
-
-    def __init__(self, error: MinerFailed, death: Death) -> None:
-        super().__init__(str(error))
-        self.error, self.death = error, death
-
-
 class MinerWorkers:
     """Keeps at most one worker, from its first job until `release` or `close`; with isolation
     "none" the same is done in this process, where nothing can be outlived."""
@@ -85,6 +76,7 @@ class MinerWorkers:
         self._beat, self._on_death = beat, on_death
         self._worker: WorkerProcess | None = None
         self._settings: Mapping[str, Any] = {}
+        self._fallback: Sequence[str] = ()
         self._searcher: Searcher | None = None
 
     @property
@@ -106,6 +98,7 @@ class MinerWorkers:
         for, and what `progress` raises.
         """
         deaths: list[str] = []
+        self._fallback = [choice.name for choice in fallback]
         miners = [MinerChoice(name=job.miner, options=job.options)]
         miners += [choice for choice in fallback if choice.name != job.miner]
         for place, choice in enumerate(miners):
@@ -178,7 +171,7 @@ class MinerWorkers:
     # --- one attempt ----------------------------------------------------------------------
 
     def _attempt(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
-        self._settings = settings_of(job, self._isolation)
+        self._settings = settings_of(job, self._isolation, self._fallback)
         if self._isolation == "none":
             return self._in_process(job, progress)
         return self._isolated(job, deadline_s, progress)
@@ -210,6 +203,7 @@ class MinerWorkers:
     def _isolated(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
         wake = _Wake(progress, num_queries(job), self._beat)
         worker = self._worker_for(job)
+        worker.watch([job.bank.uri])
         try:
             answer = ask(
                 worker,
@@ -220,16 +214,15 @@ class MinerWorkers:
                 wake=lambda: wake(worker),
             )
             if "report" in answer:
-                return checked_report(job, answer["report"])
-            raise _error_of(job, answer["error"])
+                return _believed(job, answer["report"])
+            raise error_in(job, answer["error"])
         except NoAnswer as none:
             raise self._failed(worker, job, none.why, str(none)) from none
         except BadAnswer as error:
-            Journal.forget(Path(job.out))
             raise self._failed(worker, job, "garbage", str(error), error) from error
         except MinerFailed as error:
             raise self._failed(worker, job, "", "", error) from error
-        except BaseException:  # it is in the middle of something
+        except BaseException:  # it is in the middle of something, or what it met is not its fault
             self.release()
             raise
 
@@ -274,12 +267,12 @@ class MinerWorkers:
             out=job.out,
             why=why,
             reason=reason,
-            error=None if error is None else error.details.get("document", to_document(error)),
+            error=None if error is None else told(error),
         )
         words = last_words(death)
         if self._on_death is None and self._logs is not None:
             words = f"{keep_stderr(death, self._logs)} {words}".strip()
-        return AttemptFailed(error or _error_for(job.miner, death, words), death)
+        return AttemptFailed(with_words(error, words) or no_answer(job.miner, death, words), death)
 
     def _death_here(self, job: MiningJob, error: Exception) -> Death:
         return death_in_process(to_document(error), job.out, self._settings)
@@ -321,7 +314,7 @@ class _Wake:
     def __call__(self, worker: WorkerProcess) -> None:
         self._beat()
         if time.monotonic() - self._looked > _LOOK_EVERY_S:
-            worker.look()
+            worker.witness.look()
             self._looked = time.monotonic()
         self._progress(*self._last)
 
@@ -335,39 +328,12 @@ def _needs(job: MiningJob) -> tuple[str, int]:
     return job.miner, job.context.threads
 
 
-def _error_of(job: MiningJob, document: Mapping[str, Any]) -> TtfError:
-    """What the worker raised; what is no error of ours is the miner's fault."""
+def _believed(job: MiningJob, report: Any) -> MiningReport:
     try:
-        known, error = bool(document["known"]), from_document(document)
-        raised = f"{document['class']}: {document['message']}"
-    except (KeyError, TypeError, ValueError) as problem:
-        return BadAnswer(
-            job.miner, f"The process of the miner {job.miner!r} sent an error without {problem}."
-        )
-    if known:
-        return error
-    failed = MinerFailed(job.miner, f"The miner {job.miner!r} raised {raised}")
-    failed.details["document"] = dict(document)
-    return failed
-
-
-def _error_for(miner: str, death: Death, words: str) -> MinerFailed:
-    """For a worker that gave no answer."""
-    if death.killed_by_us == "hang":
-        return MinerTimedOut(
-            miner,
-            f"The miner {miner!r} {death.reason} and was stopped. {words}",
-            hint="Give it longer (miner.deadline_s), or choose another miner.",
-        )
-    if death.killed_by_us == "garbage":
-        return BadAnswer(
-            miner, f"The process of the miner {miner!r} {death.reason}, and was stopped. {words}"
-        )
-    return MinerDied(
-        miner,
-        f"The process of the miner {miner!r} {how_it_ended(death)} without an answer. {words}",
-        hint="The trainer is not affected. To leave this miner out: --miner exact.",
-    )
+        return checked_report(job, report)
+    except BadAnswer:
+        Journal.forget(Path(job.out))
+        raise
 
 
 def _remedy(again: bool, next_ones: Sequence[MinerChoice]) -> str:
