@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
     from ttf.contracts import DevicePolicy, Kind, Store
     from ttf.inference import Model
+    from ttf.link import Link
     from ttf.mining.offline import Mined
     from ttf.plan import Plan
     from ttf.reporting import Reporter
+    from ttf.supervise.request import Change, TrainRequest
 
 __all__ = [
     "Run",
@@ -31,8 +33,9 @@ __all__ = [
     "plan_resolved",
     "resume",
     "resume_run",
+    "run",
     "train",
-    "train_resolved",
+    "train_here",
 ]
 
 
@@ -66,20 +69,39 @@ def train(
     *,
     out: Path | str | None = None,
     progress: bool = False,
+    safe: bool = False,
+    remedies: bool | None = None,
+    supervised: bool = True,
     **overrides: Any,
 ) -> Run:
     """Trains and returns the finished run; raises a `ttf.TtfError` where it does not finish.
 
     `config` is a TOML file or a mapping of its sections; overrides are named like the flags of
     `ttf train` (`pairs=`, `lr=`, `miner=`). `progress` shows on standard error what the command
-    would show.
+    would show. The training has a process of its own, so that a crash of it costs no more than
+    some steps; `supervised=False` trains in this one, for debuggers.
     """
-    from ttf.reporting import Reporter, make_reporter
+    from ttf.supervise.request import TrainRequest
 
-    resolved = _resolved(config, overrides)
     folder = RunFolder.new(None if out is None else Path(out))
-    reporter = make_reporter(json=False) if progress else Reporter()
-    return Run(path=folder.path, summary=_train(resolved, folder, reporter, resume=False))
+    request = TrainRequest(
+        run_dir=str(folder.path),
+        config=_plain(config),
+        flags=_plain(overrides),
+        safe=safe,
+        remedies=remedies,
+        progress=progress,
+    )
+    return Run(path=folder.path, summary=run(request, folder, supervised=supervised))
+
+
+def _plain(value: Any) -> Any:
+    """What crosses to the trainer's process: JSON's own types."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _resolved(
@@ -91,13 +113,11 @@ def _resolved(
     return resolve(file, flags=overrides)
 
 
-def resume(run_dir: Path | str, *, progress: bool = False) -> Run:
+def resume(run_dir: Path | str, *, progress: bool = False, supervised: bool = True) -> Run:
     """Continues a run from its newest intact checkpoint; a finished one is returned as it is."""
-    from ttf.reporting import Reporter, make_reporter
-
     folder = RunFolder.existing(Path(run_dir))
-    reporter = make_reporter(json=False) if progress else Reporter()
-    return Run(path=folder.path, summary=_resume(folder, reporter))
+    summary = resume_run(folder, progress=progress, supervised=supervised)
+    return Run(path=folder.path, summary=summary)
 
 
 def plan(config: Path | str | Mapping[str, Any] | None = None, **overrides: Any) -> Plan:
@@ -153,35 +173,102 @@ def mine(
         )
 
 
-def train_resolved(resolved: Resolved, out: Path | None, *, json: bool) -> dict[str, Any]:
-    """What `ttf train` does once the configuration is known; the summary, with `run_dir`."""
-    from ttf.reporting import make_reporter
-
-    folder = RunFolder.new(out)
-    return _train(resolved, folder, make_reporter(json=json), resume=False)
-
-
-def resume_run(run_dir: Path, *, json: bool) -> dict[str, Any]:
+def resume_run(
+    folder: RunFolder,
+    *,
+    json: bool = False,
+    progress: bool = True,
+    supervised: bool = True,
+    own_process: bool = False,
+) -> dict[str, Any]:
     """Continues a run where its newest intact checkpoint stands; a finished one is only shown."""
-    from ttf.reporting import make_reporter
+    from ttf.supervise.request import TrainRequest
 
-    return _resume(RunFolder.existing(run_dir), make_reporter(json=json))
-
-
-def _resume(folder: RunFolder, reporter: Reporter) -> dict[str, Any]:
     summary = folder.read_summary()
     if summary.get("status") == "finished":
         return {**summary, "run_dir": str(folder.path)}
-    return _train(read_config(folder, to_train=True), folder, reporter, resume=True)
+    request = TrainRequest(run_dir=str(folder.path), resume=True, json=json, progress=progress)
+    return run(request, folder, supervised=supervised, own_process=own_process)
 
 
-def read_config(folder: RunFolder, *, to_train: bool = False) -> Resolved:
+def run(
+    request: TrainRequest, folder: RunFolder, *, supervised: bool = True, own_process: bool = False
+) -> dict[str, Any]:
+    """A new run or one to be continued, to its end; the summary, with `run_dir`.
+
+    `own_process`: this process is there for the run alone, and adopts what it leaves behind.
+    """
+    try:
+        with folder:
+            summary = _supervised(request, folder, own_process) if supervised else _here(request)
+    except (Stopped, GateNotMet) as error:
+        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {_quoted(folder)}"
+        error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
+        raise
+    except BaseException:
+        if not request.resume:
+            folder.abandon()
+        raise
+    finally:
+        folder.close()
+    return {**summary, "run_dir": str(folder.path)}
+
+
+def _supervised(request: TrainRequest, folder: RunFolder, own_process: bool) -> dict[str, Any]:
+    from ttf.supervise.supervisor import supervise
+
+    return supervise(request, folder, own_process=own_process)
+
+
+def _here(request: TrainRequest) -> dict[str, Any]:
+    from ttf.link import Link
+    from ttf.reporting import Reporter, make_reporter
+
+    reporter = make_reporter(json=request.json) if request.progress else Reporter()
+    return train_here(request, RunFolder(Path(request.run_dir)), reporter, Link())
+
+
+def train_here(
+    request: TrainRequest, folder: RunFolder, reporter: Reporter, link: Link
+) -> dict[str, Any]:
+    """Trains in this process, whose claim or whose parent's claim the folder is."""
+    from ttf.demo import with_demo
+
+    with reporter:
+        resolved = _configuration(request, folder)
+        link.configured(resolved.config)
+        reporter.note(f"Run folder: {folder.path}")
+        policy = prepared_policy(resolved, reporter)
+        resolved = with_demo(resolved, reporter)
+        from ttf import trainer
+
+        return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
+
+
+def _configuration(request: TrainRequest, folder: RunFolder) -> Resolved:
+    if request.resume:
+        return read_config(folder, to_train=True, overlay=request.overlay)
+    from ttf.config.resolve import resolve
+
+    config = request.config
+    return resolve(
+        Path(config) if isinstance(config, str) else config,
+        request.sets,
+        request.flags,
+        safe=request.safe,
+        overlay=request.overlay,
+    )
+
+
+def read_config(
+    folder: RunFolder, *, to_train: bool = False, overlay: Mapping[str, Change] | None = None
+) -> Resolved:
     """A run's configuration; PluginUnavailable where a plugin is gone that is needed now."""
     from ttf import host
     from ttf.config.toml import load_run_toml
     from ttf.fsio import read_json
 
-    resolved = load_run_toml(folder.config)
+    resolved = load_run_toml(folder.config, overlay=overlay)
     recorded: Mapping[str, str] = {}
     # Only for the message: a manifest that is gone or damaged is the business of whoever needs it.
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
@@ -206,33 +293,6 @@ def _plugins_of(config: RunConfig, *, to_train: bool) -> Iterator[tuple[Kind, st
                 yield "miner", miner
     for observer in config.observers:
         yield "observer", observer
-
-
-def _train(
-    resolved: Resolved, folder: RunFolder, reporter: Reporter, *, resume: bool
-) -> dict[str, Any]:
-    from ttf.demo import with_demo
-
-    try:
-        with reporter:
-            reporter.note(f"Run folder: {folder.path}")
-            policy = prepared_policy(resolved, reporter)
-            resolved = with_demo(resolved, reporter)
-            from ttf import trainer
-
-            with folder:
-                summary = trainer.run(resolved, folder, policy, reporter, resume=resume)
-    except (Stopped, GateNotMet) as error:
-        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {_quoted(folder)}"
-        error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
-        raise
-    except BaseException:
-        if not resume:
-            folder.abandon()
-        raise
-    finally:
-        folder.close()
-    return {**summary, "run_dir": str(folder.path)}
 
 
 def _quoted(folder: RunFolder) -> str:

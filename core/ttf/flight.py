@@ -102,6 +102,10 @@ class FlightRecorder:
         self._saving_since = time.monotonic_ns() if active else 0
         self.beat()
 
+    def read(self) -> Flight:
+        """The writer's own record, for an incident of a child."""
+        return _decode(self._map)
+
     @property
     def peak_bytes(self) -> int:
         """Most memory the supervisor has seen the tree hold; 0 where there is none."""
@@ -145,7 +149,7 @@ def read_flight(path: Path) -> Flight | None:
     return _decode(data) if data[: len(_MAGIC)] == _MAGIC and len(data) == _SIZE else None
 
 
-def _decode(data: bytes | mmap.mmap) -> Flight:
+def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
     sequence, step, micro, phase, mono, unix, saving = _RECORD.unpack_from(data, _AT)
     known = phase in Phase._value2member_map_
     return Flight(

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import queue
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ttf import checkpoint, host, loop, manifest
 from ttf.assembly import Parts, assemble
+from ttf.checkpoint import Snapshot
+from ttf.checkpoint_files import newest_first
 from ttf.config.resolve import Resolved
 from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy, EvalRecord, StepRecord
@@ -20,23 +27,32 @@ from ttf.data.dataset import Dataset
 from ttf.data.loader import DrawNegatives, Loader, StepHead, head_of
 from ttf.data.opening import open_dataset
 from ttf.deciding import Decided, Specs, decide, specify
-from ttf.errors import DataChanged, GateNotMet, Stopped, TtfError
+from ttf.errors import DataChanged, DeviceMistrusted, GateNotMet, Stopped, StorageError, TtfError
 from ttf.evaluation import check_gates, evaluate
+from ttf.flight import Phase
 from ttf.fsio import read_json, write_atomically, write_json
-from ttf.link import Link
+from ttf.incidents.classify import classify
+from ttf.incidents.death import Death
+from ttf.incidents.writing import list_incidents, write_incident
+from ttf.link import LeaveAsked, Link
 from ttf.memory import MemorySampler
+from ttf.memory.allocator import give_back
+from ttf.metrics_log import MetricsLog
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.negatives import YieldReport
 from ttf.model import save_model, start_from
 from ttf.page import write_page
+from ttf.probe import Probe
 from ttf.refresh import Refresher
 from ttf.reporting import Reporter
-from ttf.runfolder import MetricsLog, RunFolder
+from ttf.runfolder import RunFolder
 from ttf.runstate import RunState
+from ttf.saving import Saver
 from ttf.selection import Selection
 from ttf.step import learning_rate
 from ttf.stopping import StopAsked
 from ttf.summary import Ending, facts, summarize
+from ttf.supervise.journal import Journal
 from ttf.tables import TableMaker
 
 SYNC_METRICS_EVERY_S = 30.0
@@ -76,7 +92,7 @@ def opened(
         decided = decide(resolved, data, policy, specs)
         for note in (*data.notes, *decided.notes):
             reporter.note(note)
-        parts = assemble(decided, specs, data, policy)
+        parts = assemble(decided, specs, data, policy, link.flight)
         yield Trainer(folder, decided, specs, data, policy, parts, reporter, link)
 
 
@@ -101,8 +117,18 @@ class Trainer:
         self.hooks = host.observers(self.config.observers, reporter.note)
         self._saved_at = self._synced_at = time.monotonic()
         self._saved_step = -1
+        self._newly_saved: queue.SimpleQueue[tuple[int, Path]] = queue.SimpleQueue()
         self.tables = TableMaker(
-            decided, data, parts.model, parts.documents, policy, folder, reporter, self.stop
+            decided,
+            data,
+            parts.model,
+            parts.documents,
+            policy,
+            folder,
+            reporter,
+            self.stop,
+            beat=self.flight.beat,
+            on_death=self._miner_died,
         )
         self.refresher = Refresher(
             order=decided.order,
@@ -111,12 +137,20 @@ class Trainer:
             negatives=self.config.negatives,
             folder=folder.candidates,
             known=data.train.known,
-            mine=self.tables.make,
+            mine=self._mine,
             on_table=self._mined,
             note=reporter.note,
         )
         self.selection = Selection(config=self.config.evaluate)
         self.state = RunState(parts, self.refresher, self.selection)
+        self.probe = Probe(
+            config=self.config.probe,
+            stepper=parts.stepper,
+            data=data,
+            order=decided.order,
+            mined=self.config.miner.negatives,
+            record=lambda line: self.metrics.write(line),
+        )
         self.loop = loop.Training(
             step=0,
             total_steps=decided.total_steps,
@@ -140,8 +174,11 @@ class Trainer:
 
     def run(self, *, resume: bool) -> dict[str, Any]:
         """To the end and its summary, whatever the end is."""
+        resume = resume and self._has_begun()
         if not resume:
             self._start()
+        self._write_configuration()
+        self._tell_configuration()
         if self.parts.model.documents_frozen:
             self.parts.documents.freeze(self.folder.index, must_exist=resume)
         resumed_from = self._restore() if resume else 0
@@ -149,62 +186,127 @@ class Trainer:
         self.hooks.ttf_run_started(
             run_dir=self.folder.path, config=self.config.model_dump(), resumed_from=resumed_from
         )
-        ending = Ending()
+        for incident in self._incidents_of_before():
+            self.hooks.ttf_incident(incident=incident)
         try:
-            loop.train(self.loop, self)
-            ending = Ending(status="finished", exit_code=0, weights_sha256=self._finish())
-        except StopAsked as asked:
-            self.reporter.stopping(str(asked))
-            self._save()
-            stopped = self._stopped(asked)
-            ending = Ending.of(stopped, "stopped")
-            raise stopped from None
-        except GateNotMet as error:
-            self._save()
-            ending = Ending.of(error, "stopped")
-            raise
-        except TtfError as error:
-            ending = Ending.of(error)
+            ending = self._train()
+        except (TtfError, LeaveAsked):
             raise
         except BaseException as error:
-            ending = Ending(problem=f"{type(error).__name__}: {error}")
+            self._close()
+            if not self.link.supervised:
+                self._end(Ending(problem=f"{type(error).__name__}: {error}"))
             raise
-        finally:
-            summary = self._end(ending)
+        summary = self._end(ending)
         self.reporter.finished({**summary, "run_dir": str(self.folder.path)})
         return summary
 
+    def _train(self) -> Ending:
+        """The loop, and what each of its ends means; what the supervisor mends is only raised."""
+        try:
+            loop.train(self.loop, self)
+            return Ending(status="finished", exit_code=0, weights_sha256=self._finish())
+        except StopAsked as asked:
+            self.reporter.stopping(str(asked))
+            self._flush()
+            stopped = self._stopped(asked)
+            self._end(Ending.of(stopped, "stopped"))
+            raise stopped from None
+        except LeaveAsked:
+            self._flush()
+            self._close()
+            raise
+        except GateNotMet as error:
+            self._flush()
+            self._end(Ending.of(error, "stopped"))
+            raise
+        except DeviceMistrusted:
+            self._close()
+            raise
+        except TtfError as error:
+            self._end(Ending.of(error))
+            raise
+
     def _end(self, ending: Ending) -> dict[str, Any]:
         """Leaves the folder whole, however the run ended."""
-        self.sampler.stop()
-        self.metrics.close()
-        self.parts.documents.close()
+        self._close()
         self._note_peak()
         self.state.tick()
+        history = self.link.history
         summary = summarize(
             ending,
             facts(self.loop.step, self.decided, self.state),
-            [],
-            restarts=0,
-            deviations=[change.deviation for change in self.link.overlay.values()],
+            list_incidents(self.folder.incidents),
+            restarts=history.restarts if history is not None else 0,
+            deviations=[c.deviation for c in self.link.overlay.values() if c.deviation],
         )
         self.folder.write_summary(summary)
         write_page(self.folder.path)
         self.hooks.ttf_run_finished(run_dir=self.folder.path, summary=summary)
         return summary
 
+    def _close(self) -> None:
+        """Lets a checkpoint that is being written come to its end, and closes every file."""
+        self.flight.enter(Phase.END)
+        self.saver.close()
+        self.tables.close()
+        if self.sampler is not None:
+            self.sampler.stop()
+        self.metrics.close()
+        self.parts.documents.close()
+
     def open_logs(self, resumed_from: int | None) -> None:
-        """metrics.jsonl and memory.jsonl; closed by `run`."""
-        self.metrics = MetricsLog(self.folder.metrics, resumed_from)
-        self.sampler = MemorySampler(os.getpid(), self.folder.memory, step=lambda: self.loop.step)
+        """metrics.jsonl and the checkpoint thread; memory.jsonl where no supervisor writes it."""
+        retry_s, note = self.config.checkpoint.retry_s, self.reporter.note
+        self.metrics = MetricsLog(self.folder.metrics, resumed_from, retry_s=retry_s, say=note)
+        self.saver = Saver(
+            self.folder.checkpoints,
+            keep=self.config.checkpoint.keep,
+            retry_s=retry_s,
+            flight=self.flight,
+            on_saved=lambda step, path: self._newly_saved.put((step, path)),
+            say=note,
+            sync_first=self.metrics.make_durable,
+        )
+        self.sampler: MemorySampler | None = None
+        if self.link.supervised:
+            self.reporter.watch_memory(lambda: self.flight.held_bytes)
+        else:
+            sampler = MemorySampler(os.getpid(), self.folder.memory, step=lambda: self.loop.step)
+            self.reporter.watch_memory(lambda: sampler.held_bytes)
+            self.sampler = sampler
         self.reporter.chosen_by(self.config.evaluate.metric)
-        self.reporter.watch_memory(lambda: self.sampler.held_bytes)
+
+    def _has_begun(self) -> bool:
+        """Whether there is, or was, something to continue from: a run that ended before its first
+        checkpoint starts anew, one whose checkpoints are gone must not."""
+        journal = Journal.read(self.folder.supervision)
+        if newest_first(self.folder.checkpoints) or self.folder.summary.exists():
+            return True
+        if journal.checkpointed < 0:
+            self.reporter.note("No checkpoint was made before: the run starts from the beginning.")
+            return False
+        return True
 
     def _start(self) -> None:
         if self.config.train.init is not None:
             start_from(self.parts.model, Path(self.config.train.init))
-        write_atomically(self.folder.config, dump(self.decided.resolved).encode())
         write_json(self.folder.manifest, manifest.build(self.config, self.data, self.policy))
+
+    def _write_configuration(self) -> None:
+        """Anew at every start: a remedy may have changed it."""
+        write_atomically(self.folder.config, dump(self.decided.resolved).encode())
+
+    def _tell_configuration(self) -> None:
+        given = self.config.data
+        inputs = [uri for uri in (given.pairs, given.bank, given.context) if uri]
+        self.link.configured(self.config, inputs)
+
+    def _incidents_of_before(self) -> list[dict[str, Any]]:
+        """What this run's observers have not heard of, because its process had died."""
+        ids = self.link.history.incidents if self.link.history is not None else ()
+        paths = [self.folder.incidents / number / "incident.json" for number in ids]
+        return [read_json(path) for path in paths if path.is_file()]
 
     def _finish(self) -> str:
         """The last checkpoint, then the finished towers; the hash of their weights."""
@@ -213,7 +315,7 @@ class Trainer:
                 f"No gain in {self.config.evaluate.metric} for {self.config.evaluate.patience} "
                 "evaluations: training ended early."
             )
-        self._save()
+        self._flush()
         if self.selection.weights:
             self.parts.model.load_state_dict(self.selection.weights)
         return save_model(
@@ -264,6 +366,7 @@ class Trainer:
 
     def _evaluate(self, step: int) -> EvalRecord:
         began = time.perf_counter()
+        self.flight.enter(Phase.EVALUATE, step)
         self.reporter.stage("evaluate", self.parts.documents.rows)
         self.data.check_unchanged()
         metrics = evaluate(
@@ -282,6 +385,7 @@ class Trainer:
         )
 
     def _advance(self, done: int, total: int) -> None:
+        self.flight.beat()
         self.reporter.advance(done, total)
         self.stop.raise_if_asked()
 
@@ -301,16 +405,63 @@ class Trainer:
         check_gates(self.config.gates, record, epochs if not rest else 0)
 
     def settled(self, step: int) -> None:
-        now = time.monotonic()
-        settings = self.config.checkpoint
-        due = settings.every_s is not None and now - self._saved_at >= settings.every_s
-        due = due or (settings.every_steps is not None and step % settings.every_steps == 0)
-        if due and step > max(0, self._saved_step):
-            self._save()
-        elif now - self._synced_at > SYNC_METRICS_EVERY_S:
+        self.saver.raise_if_failed()
+        self._tell_saved()
+        if self._save_due(step):
+            self._save(step)
+        elif time.monotonic() - self._synced_at > SYNC_METRICS_EVERY_S:
             self.metrics.sync()
-            self._synced_at = now
-        self.stop.raise_if_asked()
+            self._synced_at = time.monotonic()
+        if self.probe.due(step):
+            self.flight.enter(Phase.PROBE, step)
+            self.probe(step)
+        self._obey()
+        self.flight.enter(Phase.DATA, step)
+
+    def _obey(self) -> None:
+        """What the supervisor asked for since the last step."""
+        link = self.link
+        for text in link.notes():
+            self.reporter.note(text)
+        if link.shed_asked.is_set():
+            link.shed_asked.clear()
+            self._shed()
+        if link.leave_asked.is_set():
+            raise LeaveAsked
+        link.stop.raise_if_asked()
+
+    def _shed(self) -> None:
+        """Gives back what the run can do without, at the cost of making it anew."""
+        self.tables.release()
+        gc.collect()
+        self.policy.empty_cache()
+        give_back()
+        self.reporter.note("Memory is short: caches and the idle miner were given back.")
+
+    def _mine(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
+        self.flight.enter(Phase.MINING, step)
+        table = self.tables.make(rows, step)
+        self.flight.enter(Phase.DATA, step)
+        return table
+
+    def _miner_died(self, death: Death, remedy: str) -> None:
+        """Survived: the run goes on, and tells of it."""
+        finding = classify(replace(death, flight=self.flight.read()))
+        try:
+            incident = write_incident(
+                self.folder.incidents,
+                death,
+                finding,
+                applied=remedy,
+                lost_steps=0,
+                checkpoint_step=self.saver.saved_step,
+            )
+        except StorageError as error:
+            self.reporter.note(f"The incident could not be written: {error}")
+            return
+        self.hooks.ttf_incident(
+            incident=read_json(self.folder.incidents / incident / "incident.json")
+        )
 
     def _mined(self, step: int, table: CandidateTable, report: YieldReport) -> None:
         self.state.totals.miner = self.tables.miner
@@ -319,22 +470,48 @@ class Trainer:
 
     # --- checkpoints ----------------------------------------------------------------------
 
-    def _save(self) -> None:
-        """Durable before anything older is removed; once per step."""
-        step = self.loop.step
-        if step == self._saved_step:
-            return
-        self.metrics.sync()
+    def _save_due(self, step: int) -> bool:
+        settings = self.config.checkpoint
+        if step <= max(0, self._saved_step):
+            return False
+        if self.saver.retry_due:
+            return True
+        if settings.every_steps is not None and step % settings.every_steps == 0:
+            return True
+        waited = time.monotonic() - self._saved_at
+        return settings.every_s is not None and waited >= settings.every_s
+
+    def _save(self, step: int) -> None:
+        """Beside the training; where the one before is still being written, at the next step."""
+        self.flight.enter(Phase.CHECKPOINT, step)
+        if not self.saver.busy and self.saver.save(self._snapshot(step)):
+            self._saved_at, self._saved_step = time.monotonic(), step
+
+    def _flush(self) -> None:
+        """Returns when the present state is durable."""
+        self.flight.enter(Phase.CHECKPOINT, self.loop.step)
+        self._saved_step = self.loop.step
+        self.saver.flush(self._snapshot(self.loop.step))
+        self._tell_saved()
+
+    def _snapshot(self, step: int) -> Snapshot:
         self._note_peak()
-        path = checkpoint.save(self.folder.checkpoints, self.state.snapshot(step))
-        checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep)
-        self.tables.prune(checkpoint.tables_in_use(self.folder.checkpoints))
-        self._saved_at, self._saved_step = time.monotonic(), step
-        self.hooks.ttf_checkpointed(step=step, path=path)
+        snapshot = self.state.snapshot(step)
+        snapshot.progress["summary"] = facts(step, self.decided, self.state)
+        return snapshot
+
+    def _tell_saved(self) -> None:
+        """In the main thread, which is the only one that uses tables and observers."""
+        while not self._newly_saved.empty():
+            step, path = self._newly_saved.get()
+            self.link.tell({"checkpointed": step})
+            self.tables.prune(self.saver.tables_in_use() | {self.refresher.table_key})
+            self.hooks.ttf_checkpointed(step=step, path=path)
 
     def _note_peak(self) -> None:
         totals = self.state.totals
-        totals.peak_bytes = max(totals.peak_bytes, self.sampler.peak_bytes)
+        seen = self.flight.peak_bytes if self.sampler is None else self.sampler.peak_bytes
+        totals.peak_bytes = max(totals.peak_bytes, seen)
 
     def _restore(self) -> int:
         snapshot = checkpoint.load_newest(self.folder.checkpoints, self.reporter.note)
@@ -346,8 +523,10 @@ class Trainer:
                 hint="Put the files back as they were, or start a new run with ttf train.",
             )
         self.state.restore(snapshot)
+        self.state.continue_clock(self.link.history)
         self.tables.miner = self.state.totals.miner or self.tables.miner
         self.loop.step = self._saved_step = snapshot.step
+        self.flight.enter(Phase.START, snapshot.step)
         self.reporter.resumed(snapshot.step, self.selection.initial)
         self._note_differences(before["numeric"])
         return snapshot.step

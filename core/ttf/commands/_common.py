@@ -114,6 +114,18 @@ def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
     next_command(f"ttf search {run_dir} --queries FILE -k 10")
 
 
+def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
+    """`ttf resume` and `ttf train --resume`."""
+    from ttf import api
+    from ttf.runfolder import RunFolder
+
+    folder = RunFolder.existing(run_dir)
+    summary = api.resume_run(
+        folder, json=as_json, supervised=not in_process, own_process=not in_process
+    )
+    report_run(summary, as_json)
+
+
 _LABELS = {
     "status": ("status", ""),
     "steps": ("optimizer steps", ""),

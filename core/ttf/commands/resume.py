@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ttf.commands._common import PATH, json_option, report_run
+from ttf.commands._common import PATH, json_option, resume_here
 
 
 @click.command(
@@ -20,11 +20,14 @@ The run keeps its configuration. To change something, start a new one from it:
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @json_option
-def command(run_dir: Path, as_json: bool) -> None:
+@click.option(
+    "--in-process",
+    is_flag=True,
+    help="Train in this process, for debuggers: a crash ends the run.",
+)
+def command(run_dir: Path, as_json: bool, in_process: bool) -> None:
     """Continue a run where it stopped, from its newest intact checkpoint.
 
     On the cpu device the weights end bitwise equal to those of a run that was never stopped.
     """
-    from ttf import api
-
-    report_run(api.resume_run(run_dir, json=as_json), as_json)
+    resume_here(run_dir, as_json, in_process)

@@ -16,6 +16,7 @@ from ttf.commands._common import (
     plugin_name,
     quoted,
     report_run,
+    resume_here,
     set_option,
     show,
 )
@@ -36,11 +37,6 @@ class NumberOrAuto(click.ParamType[Any]):
             return int(value)
         except ValueError:
             self.fail(f"{value!r} is neither a whole number nor 'auto'.", param, ctx)
-
-
-def _not_yet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        raise ConfigError(f"{param.opts[0]} comes with crash recovery; not in this version yet.")
 
 
 _EPILOG = """\b
@@ -148,8 +144,22 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
     "made. Without data, the demo set is made once in the cache.",
 )
 @json_option
-@click.option("--safe", is_flag=True, hidden=True, expose_value=False, callback=_not_yet)
-@click.option("--no-remedies", is_flag=True, hidden=True, expose_value=False, callback=_not_yet)
+@click.option(
+    "--safe",
+    is_flag=True,
+    help="Every precaution from the start: isolated miner with one thread, accumulation of at most "
+    "4, fp32. Slower, for who must have a result.",
+)
+@click.option(
+    "--no-remedies",
+    is_flag=True,
+    help="After a crash, go on unchanged or not at all; never with another configuration.",
+)
+@click.option(
+    "--in-process",
+    is_flag=True,
+    help="Train in this process, for debuggers: a crash ends the run.",
+)
 def command(
     run_toml: Path | None,
     out: Path | None,
@@ -157,37 +167,51 @@ def command(
     resume: Path | None,
     plan: bool,
     as_json: bool,
+    safe: bool,
+    no_remedies: bool,
+    in_process: bool,
     **flags: Any,
 ) -> None:
     """Train towers on your pairs; without data, on a built-in demo set.
 
-    Prints the summary on standard output and writes everything to the run's folder.
+    Prints the summary on standard output and writes everything to the run's folder. The training
+    runs in a process of its own: if it dies, it is classified and goes on from its last checkpoint.
     """
     given = {f"--{name.replace('_', '-')}": v for name, v in flags.items() if v is not None}
+    if no_remedies:
+        given["--no-remedies"] = True
     if resume is not None:
-        _refuse_beside_resume(run_toml, out, sets, plan, given)
-        _resume(resume, as_json)
+        others = {**given, **({"--safe": True} if safe else {})}
+        _refuse_beside_resume(run_toml, out, sets, plan, others)
+        resume_here(resume, as_json, in_process)
         return
     from ttf import api
-    from ttf.config.resolve import resolve
 
-    resolved = resolve(run_toml, sets, given)
     if plan:
-        predicted = api.plan_resolved(resolved)
+        from ttf.config.resolve import resolve
+
+        predicted = api.plan_resolved(resolve(run_toml, sets, given, safe=safe))
         if as_json:
             emit_json(predicted.to_json())
         else:
             show(predicted.text())
         if predicted.fits:
             next_command(_again(run_toml, out, sets, given))
-    else:
-        report_run(api.train_resolved(resolved, out, json=as_json), as_json)
+        return
+    from ttf.runfolder import RunFolder
+    from ttf.supervise.request import TrainRequest
 
-
-def _resume(run_dir: Path, as_json: bool) -> None:
-    from ttf import api
-
-    report_run(api.resume_run(run_dir, json=as_json), as_json)
+    folder = RunFolder.new(out)
+    request = TrainRequest(
+        run_dir=str(folder.path),
+        config=None if run_toml is None else str(run_toml),
+        sets=sets,
+        flags={name: str(v) if isinstance(v, Path) else v for name, v in given.items()},
+        safe=safe,
+        remedies=False if no_remedies else None,
+        json=as_json,
+    )
+    report_run(api.run(request, folder, supervised=not in_process, own_process=True), as_json)
 
 
 def _refuse_beside_resume(

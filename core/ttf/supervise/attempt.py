@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from ttf.flight import FlightReader
 from ttf.incidents.death import Death, KilledByUs
-from ttf.incidents.gather import InputFile, Witness
+from ttf.incidents.gather import Witness
+from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import remedies_for
 from ttf.memory.curve import MemoryCurve
 from ttf.memory.pressure import Gauge
@@ -34,6 +35,7 @@ from ttf.supervise.request import TrainRequest
 from ttf.supervise.watching import Signals, Watch, now
 
 LOOK_EVERY_S: Final = 0.25
+NOTES_EVERY_S: Final = 1.0
 LATE_S: Final = 2.0
 """A wait that took so much longer was a machine asleep, or we were stopped."""
 _MODULE: Final = ("-m", "ttf.trainer_process")
@@ -54,19 +56,17 @@ class Attempt:
         """`whole_tree`: this process is there for the run alone and counts as part of it."""
         self._folder = folder
         self.flight = FlightReader(folder.flight)
-        folder.stacks.unlink(missing_ok=True)
         self.child = Child(_MODULE, display)
         self.watch = Watch(self.child, signals)
-        self.witness = Witness(self.child.pid)
+        self.witness = Witness("trainer", self.child.pid, stacks=folder.stacks)
         self.child.send({"request": request.to_json()})
         root = os.getpid() if whole_tree else self.child.pid
         self.curve = MemoryCurve(root, folder.memory, step=lambda: self.flight.read().step)
         self._gauge = Gauge(self.child.pid)
         self._stderr = BoundedOutput()
-        self._next_look = 0.0
+        self._next_look = self._next_notes = 0.0
         self._seen = self.flight.read()
         self.flat: Mapping[str, Any] = {}
-        self.inputs: tuple[InputFile, ...] = ()
         self.end: Mapping[str, Any] | None = None
         """Its final record."""
         self.killed: tuple[KilledByUs, str] = ("", "")
@@ -100,7 +100,7 @@ class Attempt:
 
     def _configured(self, message: Mapping[str, Any]) -> Configured:
         self.flat = message["configured"]
-        self.inputs = tuple(InputFile.look(path) for path in message["inputs"] if "://" not in path)
+        self.witness.inputs = look_at(message["inputs"])
         timeout = self.flat["supervise.hang_timeout_s"]
         settings = Settings(
             max_restarts=self.flat["supervise.max_restarts"],
@@ -131,7 +131,9 @@ class Attempt:
         self._next_look = now() + LOOK_EVERY_S
         with contextlib.suppress(ProcessLookupError):  # its death is told by the sentinel
             self.curve.look()
-            self.witness.look()
+            if now() >= self._next_notes:
+                self.witness.look()
+                self._next_notes = now() + NOTES_EVERY_S
             reading = self._gauge.read()
             yield Pressure(now=now(), share=reading.share, text=reading.text)
         self.flight.tell_memory(self.curve.held_bytes, self.curve.peak_bytes)
@@ -161,18 +163,15 @@ class Attempt:
         """All that is known about its end."""
         return self.witness.death(
             code,
-            process="trainer",
             killed_by_us=self.killed[0],
             reason=self.killed[1],
             stderr=self._stderr.data(),
-            stacks=self._folder.stacks,
             flight=self.flight.read(),
             error=(self.end or {}).get("error"),
             finished=self.end is not None,
             memory=self.curve.points,
             limit_source=self.curve.limit.source,
-            inputs=self.inputs,
-            run_dir=self._folder.path,
+            folders=[self._folder.path],
             settings=self.flat,
         )
 
@@ -194,4 +193,5 @@ class Attempt:
         """Ends what is left of it. May be called twice."""
         self.watch.close()
         self.child.close()
+        self.witness.close()
         self.flight.close()

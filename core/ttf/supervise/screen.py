@@ -17,9 +17,15 @@ class Screen:
     def __init__(self, wanted: bool) -> None:
         self.fd: int | None = None
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            self.fd = sys.stderr.fileno() if wanted else None
+            # Its own number: in a child, 2 is where the noise of libraries goes.
+            self.fd = os.dup(sys.stderr.fileno()) if wanted else None
         self._terminal = self.fd is not None and os.isatty(self.fd)
         self._colour = self._terminal and not os.environ.get("NO_COLOR")
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
 
     def take_back(self) -> None:
         """After a trainer that could not leave its live display whole."""
@@ -41,4 +47,4 @@ class Screen:
             while left:
                 left = left[os.write(self.fd, left) :]
         except OSError:
-            self.fd = None
+            self.close()

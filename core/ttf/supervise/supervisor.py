@@ -24,7 +24,7 @@ from ttf.error_document import from_document
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding
-from ttf.incidents.writing import write_incident
+from ttf.incidents.writing import note_remedy, write_incident
 from ttf.runfolder import RunFolder
 from ttf.summary import Ending
 from ttf.supervise.attempt import Attempt
@@ -126,6 +126,7 @@ class Supervisor:
         """Leaves no process behind, also when we were interrupted ourselves."""
         if self._attempt is not None:
             self._attempt.close()
+        self._screen.close()
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -217,6 +218,7 @@ class Supervisor:
                 self._folder.incidents,
                 death,
                 finding,
+                applied=None,  # that is decided next
                 lost_steps=max(0, step - max(0, checkpoint)),
                 checkpoint_step=checkpoint,
             )
@@ -231,10 +233,24 @@ class Supervisor:
             self._journal = replace(before, checkpointed=event.step)
         elif isinstance(event, Died | Ended):
             self._journal = before.with_history(self._state.history, self._state.overlay)
+        if isinstance(event, Died):
+            self._note_remedy(event.incident)
         if self._journal != before:
             failure = self._journal.write(self._folder.supervision)
             if failure is not None:
                 self._say(str(failure), loud=True)
+
+    def _note_remedy(self, incident: str) -> None:
+        edits = [
+            f"{key}={change.value}"
+            for key, change in self._state.overlay.items()
+            if change.origin.startswith(f"remedy of incident {incident} ")
+        ]
+        if edits:
+            try:
+                note_remedy(self._folder.incidents, incident, ", ".join(edits))
+            except StorageError as error:
+                self._say(str(error), loud=True)
 
     # --- what is done -----------------------------------------------------------------------
 
