@@ -68,9 +68,19 @@ def _through(operation: Operation, act: Act) -> int:
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[list[Operation]]:
-    """Lists every operation of this process, of all threads, in the order they were done."""
+def intercepted(interceptor: Interceptor) -> Iterator[None]:
+    """Every operation of this process, of all threads, passes `interceptor` meanwhile."""
     global _interceptor
+    before, _interceptor = _interceptor, interceptor
+    try:
+        yield
+    finally:
+        _interceptor = before
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[Operation]]:
+    """Lists every operation in the order they were done."""
     done: list[Operation] = []
 
     def note(operation: Operation, act: Act) -> int:
@@ -79,11 +89,8 @@ def recorded() -> Iterator[list[Operation]]:
         done.append(replace(operation, data=data))
         return count
 
-    before, _interceptor = _interceptor, note
-    try:
+    with intercepted(note):
         yield done
-    finally:
-        _interceptor = before
 
 
 def _plainly(act: Callable[[], object]) -> Act:
@@ -187,8 +194,8 @@ class OpenFile:
                 ),
                 lambda some, at=position: os.pwrite(self._fd, some, at),  # type: ignore[misc]
             )
-            if count <= 0:
-                raise OSError(errno.EIO, "the write made no progress", str(self.path))
+            if not 0 < count <= len(chunk):
+                raise OSError(errno.EIO, f"a write came back with {count}", str(self.path))
             left = left[count:]
             position += count
         self._digest.update(data)

@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.fsio import OpenFile, folder_written_whole, json_bytes, write_new
-from ttf.mining.table_files import ARRAYS, MANIFEST, verified_manifest
+from ttf.mining.table_files import AREA, ARRAYS, MANIFEST, verified_manifest
 
 __all__ = ["MANIFEST", "CandidateTable"]
-
-_AREA: Final = "candidates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +79,7 @@ class CandidateTable:
         """Writes `<candidates>/<key>/`, durably; returns that folder."""
         folder = candidates / self.key
         candidates.mkdir(parents=True, exist_ok=True)
-        with folder_written_whole(folder, _AREA) as temp:
+        with folder_written_whole(folder, AREA) as temp:
             hashes = {f"{name}.npy": self._write(name, temp) for name in ARRAYS}
             manifest = {
                 "key": self.key,
@@ -91,12 +89,12 @@ class CandidateTable:
                 "k": int(self.ids.shape[1]),
                 "sha256": hashes,
             }
-            write_new(temp / MANIFEST, json_bytes(manifest), _AREA)
+            write_new(temp / MANIFEST, json_bytes(manifest), AREA)
         return folder
 
     def _write(self, name: str, folder: Path) -> str:
         """Returns the hash of what was meant to be written."""
-        file = OpenFile(folder / f"{name}.npy", _AREA)
+        file = OpenFile(folder / f"{name}.npy", AREA)
         try:
             np.save(file, getattr(self, name), allow_pickle=False)
         finally:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.errors import ArtifactDamaged
-from ttf.fsio import read_json, sha256_file
+from ttf.errors import ArtifactDamaged, storage_error
+from ttf.fsio import read_json, remove_folder, sha256_file
 
 MANIFEST: Final = "manifest.json"
+AREA: Final = "candidates"
 ARRAYS: Final = ("rows", "ids", "scores", "positive_scores")
 
 
@@ -39,6 +40,16 @@ def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = Tr
         return f"its candidate table {folder.name} cannot be read ({error.strerror})"
     except ArtifactDamaged as error:
         return f"its candidate table is damaged: {str(error).rstrip('.')}"
+
+
+def prune_tables(candidates: Path, in_use: Collection[str]) -> None:
+    """Removes tables that neither a checkpoint nor the run names. Raises StorageError."""
+    try:
+        for folder in sorted(candidates.iterdir()):
+            if folder.is_dir() and folder.name not in in_use and not folder.name.startswith("."):
+                remove_folder(folder, AREA)
+    except OSError as error:
+        raise storage_error(error, f"{candidates} while removing old tables") from error
 
 
 def verified_manifest(folder: Path) -> Mapping[str, Any]:
