@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.conftest import FakeDistribution
+from tests.conftest import FakeDistribution, RunTtf
 from tests.training.standin import SOURCE
 from tests.training.world import FP32, IDENTITY, LINEAR, MLP, World, open_small
 
@@ -398,3 +399,42 @@ def test_a_mapped_file_that_was_cut_is_met_before_it_is_read(tmp_path: Path) -> 
         pairs.write_bytes(pairs.read_bytes()[:-100])
         with pytest.raises(DataChanged):
             probe(0)
+
+
+# --- a whole run -----------------------------------------------------------------------------
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.usefixtures("standin")
+def test_a_run_on_a_device_ends_bitwise_like_one_without_probes(
+    sequences: dict[str, str], fake_plugins: FakeDistribution, run_ttf: RunTtf, tmp_path: Path
+) -> None:
+    argv = ["--pairs", sequences["pairs"], "--bank", sequences["bank"], "--steps", "7"]
+    argv += ["--batch-size", "8", "--threads", "1", "--set", "negatives.min_yield=0", "--json"]
+    env = {"PYTHONPATH": str(fake_plugins.folder)}
+    plain = run_ttf("train", *argv, "--out", "plain", env=env)
+    probed = run_ttf(
+        *("train", *argv, "--device", "standin", "--set", "probe.every=3", "--out", "probed"),
+        env=env,
+    )
+    assert (plain.code, probed.code) == (0, 0), plain.err + probed.err
+    assert probed.json()["weights_sha256"] == plain.json()["weights_sha256"]
+    probes = [line for line in metrics(tmp_path / "probed") if line["type"] == "probe"]
+    assert [line["step"] for line in probes] == [0, 3, 6]
+
+
+@pytest.mark.usefixtures("standin")
+def test_a_run_on_a_device_one_percent_off_stops_before_its_first_step(
+    sequences: dict[str, str], fake_plugins: FakeDistribution, run_ttf: RunTtf, tmp_path: Path
+) -> None:
+    argv = ["--pairs", sequences["pairs"], "--bank", sequences["bank"], "--threads", "1"]
+    argv += ["--device", "standin", "--set", "device.standin.fault=scaled", "--out", "run"]
+    done = run_ttf("train", *argv, env={"PYTHONPATH": str(fake_plugins.folder)})
+    assert done.code == 4, done.err
+    assert "differs by 1.0" in done.err
+    lines = metrics(tmp_path / "run")
+    assert [line["ok"] for line in lines if line["type"] == "probe"] == [False]
+    assert not [line for line in lines if line["type"] == "step"]
