@@ -407,14 +407,14 @@ class Trainer:
     def settled(self, step: int) -> None:
         self.saver.raise_if_failed()
         self._tell_saved()
+        if self.probe.due(step):  # first: what a wrong device made is not to be saved
+            self.flight.enter(Phase.PROBE, step)
+            self.probe(step)
         if self._save_due(step):
             self._save(step)
         elif time.monotonic() - self._synced_at > SYNC_METRICS_EVERY_S:
             self.metrics.sync()
             self._synced_at = time.monotonic()
-        if self.probe.due(step):
-            self.flight.enter(Phase.PROBE, step)
-            self.probe(step)
         self._obey()
         self.flight.enter(Phase.DATA, step)
 

@@ -15,7 +15,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NoReturn, assert_never
 
@@ -23,7 +23,8 @@ from ttf.checkpoint_files import newest_step
 from ttf.error_document import from_document
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death, Finding
+from ttf.incidents.death import Death, Finding, Remedy
+from ttf.incidents.remedies import command
 from ttf.incidents.writing import note_remedy, write_incident
 from ttf.runfolder import RunFolder
 from ttf.summary import Ending
@@ -87,6 +88,19 @@ def _adopt_orphans() -> None:
 
         pr_set_child_subreaper = 36
         ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1)
+
+
+def _with_its_own_remedy(finding: Finding, error: Mapping[str, Any] | None) -> Finding:
+    """A trainer that found its device wrong names the way out itself."""
+    if error is None or error["class"] != "DeviceMistrusted":
+        return finding
+    edits = error["fields"]["remedy"]
+    remedy = Remedy(
+        text=command(edits),
+        set=edits,
+        deviation="the rest was computed on another device, after a failed parity probe",
+    )
+    return replace(finding, certain=True, ends_with=None, remedies=(remedy,))
 
 
 class Supervisor:
@@ -192,7 +206,7 @@ class Supervisor:
                     attempt.killed = ("memory", "it saved and left, as it was asked to")
                     yield Ended(now=now(), exit_code=int(ExitCode.DONE), left="memory")
                 death = attempt.death(code)
-                yield self._died(death, classify(death))
+                yield self._died(death, _with_its_own_remedy(classify(death), error))
         finally:
             self._attempt = None
             attempt.close()
