@@ -98,7 +98,8 @@ class Failpoint:
 
     def _hold(self) -> None:
         if self.fault == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread: sent to the process, another one may take it while we go on.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         else:
             time.sleep(self.seconds)
 

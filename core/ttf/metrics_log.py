@@ -44,7 +44,7 @@ class MetricsLog:
         self._syncing = threading.Lock()
         self._tail = bytearray()
         """What no fsync has taken in yet; begins at `_durable`."""
-        self._fsync_failed = False
+        self._fsync_failed = self._closed = False
         kept: Iterator[bytes] = iter(()) if resume_step is None else _lines_until(path, resume_step)
         with file_written_whole(path, _AREA) as self._file:
             for block in _blocks(kept):
@@ -88,7 +88,11 @@ class MetricsLog:
             raise storage_error(error, str(self._path)) from error
 
     def close(self) -> None:
-        """Writes what was held back, if the disk takes it now; says how many lines are lost."""
+        """Writes what was held back, if the disk takes it now; says how many lines are lost.
+        A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         with contextlib.suppress(OSError), self._state:
             self._write_out()
         lost = self._tail[self._file.size - self._durable :].count(b"\n")

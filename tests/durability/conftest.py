@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -57,13 +58,14 @@ class Forker:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._root = Path()
+        self._held = False
         self.child = 0
 
     def fork(self, root: Path, failpoint: str = "", **options: Any) -> int:
         """A child that makes ready and waits for `go`; its process id."""
         self._root = root
         self._tell({"root": str(root), "failpoint": failpoint, "options": options})
-        self.child = int(self._hear()["pid"])
+        self.child, self._held = int(self._hear()["pid"]), True
         return self.child
 
     def wait_until_ready(self) -> None:
@@ -71,6 +73,7 @@ class Forker:
             time.sleep(0.002)
 
     def go(self) -> None:
+        self._held = False
         self._tell("go")
 
     def ended(self) -> Ended:
@@ -83,6 +86,15 @@ class Forker:
             said=tuple(t["said"] for t in told if "said" in t),
             error="".join(t["error"] for t in told if "error" in t),
         )
+
+    def end(self) -> None:
+        """Whatever state the child is in."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.child, signal.SIGKILL)
+        if self._held:
+            self.go()
+        self._hear()
+        self.child = 0
 
     def run(self, root: Path, failpoint: str = "", **options: Any) -> Ended:
         self.fork(root, failpoint, **options)
@@ -119,9 +131,7 @@ def forking() -> Iterator[Forker]:
         try:
             yield forker
         finally:
-            if forker.child:  # the test failed while it was stopped or held
-                os.kill(forker.child, signal.SIGKILL)
-            process.kill()
+            process.kill()  # a child that is left goes with it: see `die_with_parent`
 
 
 @pytest.fixture
@@ -129,5 +139,4 @@ def forker(forking: Forker) -> Iterator[Forker]:
     """The same process; a child that a failing test left behind is ended before the next test."""
     yield forking
     if forking.child:
-        os.kill(forking.child, signal.SIGKILL)
-        forking.ended()
+        forking.end()
