@@ -442,8 +442,11 @@ def test_a_suspended_tree_is_not_silent() -> None:
 
 def test_a_torn_record_from_the_future_does_not_put_the_deadline_off() -> None:
     run = Run(hang_timeout_s=60).starts()
-    run.sees(Beat(now=1.0, at=1e9, step=1, phase="forward", saving_since=1e9))
+    run.sees(Beat(now=1.0, at=1e9, step=1, phase="forward"))
     assert wake_at(run.state) == 61.0
+    run.sees(Beat(now=2.0, at=2.0, step=1, phase="forward", saving_since=1e9))
+    run.beats("forward", after=30.0, saving_since=1e9)
+    assert wake_at(run.state) == 62.0
 
 
 def test_a_process_that_survives_its_kill_is_spoken_of_once_and_never_doubled() -> None:

@@ -6,6 +6,7 @@ A counterexample is printed as the calls that lead to it; the seed is fixed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -332,13 +333,11 @@ events: st.SearchStrategy[Event] = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, database=None)
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(chosen, st.lists(st.tuples(st.floats(0, 700), events), max_size=60))
 def test_events_in_any_order_start_one_trainer_at_a_time_and_end_once(
     settings: Settings, story: list[tuple[float, Event]]
 ) -> None:
-    from dataclasses import replace
-
     now = 0.0
     state, actions = initial(now, settings=settings)
     spawned, ended = len(actions), False
@@ -354,6 +353,46 @@ def test_events_in_any_order_start_one_trainer_at_a_time_and_end_once(
         spawned += new
         assert state.history.restarts == spawned - 1
     assert ended == (state.stage == "over")
+
+
+deaths = st.builds(
+    Died,
+    now=moments,
+    incident=st.just("001"),
+    name=st.sampled_from(["segfault", "oom-kill"]),
+    certain=st.booleans(),
+    step=st.just(3),
+    phase=st.just("forward"),
+    checkpoint_step=few,
+    remedies=remedies,
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(chosen, st.lists(deaths, max_size=25))
+def test_what_a_series_of_deaths_is_answered_with(settings: Settings, series: list[Died]) -> None:
+    """Only a checkpoint that is newer than all before, or a configuration that was never tried,
+    opens a new account."""
+    state, _ = initial(0.0, settings=settings)
+    newest, unchanged = -1, 0
+    tried: list[dict[str, Any]] = [{}]
+    for died in series:
+        state, _ = decide(state, Started(now=0.0))
+        state, actions = decide(state, died)
+        if died.checkpoint_step > newest:
+            newest, unchanged = died.checkpoint_step, 0
+        if state.stage == "over":
+            assert isinstance(actions[-1], GiveUp) and unchanged == settings.max_restarts
+            return
+        assert isinstance(actions[-1], Spawn)
+        overlay = {key: change.value for key, change in state.overlay.items()}
+        if overlay == tried[-1]:
+            unchanged += 1
+        else:
+            assert overlay not in tried and settings.remedies
+            unchanged = 0
+            tried.append(overlay)
+        assert unchanged <= settings.max_restarts
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
