@@ -76,8 +76,9 @@ def _edits(remedy: Remedy) -> frozenset[Edit]:
 
 
 def shown(remedy: Remedy) -> str:
-    """Its edits as a person would type them: '--set miner.isolation=process'."""
-    return " ".join(f"--set {key}={_toml(value)}" for key, value in remedy.set.items())
+    """What it changes, and what that does to the numbers."""
+    edits = ", ".join(f"{key} = {_toml(value)}" for key, value in remedy.set.items())
+    return f"{edits} ({remedy.deviation or 'the numbers stay the same'})"
 
 
 def _reckoned(state: State, died: Died) -> State:
@@ -140,7 +141,7 @@ def _remedied(state: State, died: Died, remedy: Remedy) -> Decision:
         for key, value in remedy.set.items()
     }
     overlay = {**state.overlay, **changes}
-    state = _told(state, f"restarted with a remedy: {remedy.text} ({shown(remedy)})")
+    state = _told(state, f"restarted with a remedy: {shown(remedy)}")
     state = replace(
         state,
         stage="spawning",
@@ -152,8 +153,8 @@ def _remedied(state: State, died: Died, remedy: Remedy) -> Decision:
         paces={},  # another device or batch size has other pauses
         longest_save_s=0.0,
     )
-    text = f"{_what(died)}: going on from {_from(died)} with a remedy: {remedy.text}"
-    return state, (Spawn(overlay=overlay, because=f"{text} ({shown(remedy)})."),)
+    because = f"{_what(died)}: going on from {_from(died)} with a remedy: {shown(remedy)}."
+    return state, (Spawn(overlay=overlay, because=because),)
 
 
 def _unchanged(state: State, died: Died) -> tuple[State, Spawn]:
@@ -187,9 +188,9 @@ def _told(state: State, outcome: str) -> State:
 
 def _by_hand(died: Died, remedy: Remedy) -> Say:
     return Say(
-        text=f"{_what(died)}: its remedy would be: {remedy.text}. It is not applied, because "
+        text=f"{_what(died)}: its remedy would be {shown(remedy)}. It is not applied, because "
         "remedies are off or no restart is allowed (supervise.remedies, supervise.max_restarts). "
-        f"By hand: start a run from this one's run.toml with {shown(remedy)}",
+        f"By hand: {remedy.text}",
         loud=True,
     )
 
@@ -213,7 +214,7 @@ def _story(state: State) -> str:
     last = strikes[-1]
     lines.append(
         f"What to do: read incidents/{last.incident}/ in the run folder (evidence, stacks, the "
-        "end of stderr), let `ttf doctor` check this machine, then `ttf resume` goes on from "
+        "end of stderr) and let `ttf doctor` check this machine; the run can go on from "
         f"{_from(last)}."
     )
     return "\n".join(lines)
@@ -231,7 +232,7 @@ def _what(died: Died) -> str:
 
 def _from(died: Died | Strike) -> str:
     step = died.checkpoint_step
-    return "the start, there is no checkpoint yet," if step < 0 else f"step {step}"
+    return "its start (no checkpoint yet)" if step < 0 else f"step {step}"
 
 
 def _times(count: int) -> str:

@@ -57,7 +57,7 @@ def _full(state: State, trainer: Trainer, event: Pressure) -> tuple[Trainer, tup
     remedy = applicable(state, state.memory_remedies) if _may_restart(state) else None
     if remedy is not None:
         text = f"Memory is at {_share(event)}. The run saves and starts anew with a remedy: "
-        say = Say(text=f"{text}{remedy.text} ({shown(remedy)}).", loud=True)
+        say = Say(text=f"{text}{shown(remedy)}.", loud=True)
         return replace(trainer, leave_at=event.now), (say, AskToLeave())
     if trainer.full_said:
         return trainer, ()
@@ -83,7 +83,7 @@ def _warning(state: State, event: Pressure) -> str:
     last = (
         f"nothing more is done, because {_why_not(state)}"
         if remedy is None
-        else f"the run saves and starts anew with a remedy: {remedy.text}"
+        else f"the run saves and starts anew with a remedy: {shown(remedy)}"
     )
     return (
         f"Memory is at {_share(event)}. At {SHED:.0%} caches are given back; at {LEAVE:.0%} {last}."
