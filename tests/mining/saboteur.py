@@ -1,0 +1,335 @@
+"""A miner that does what its options say, at the moment they say; and jobs for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from ttf.contracts import Progress
+from ttf.incidents.death import Death
+from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
+from ttf.mining.workers import MinerWorkers
+
+MODULE = '''
+"""Faults are real: signals, native calls, native memory, bytes on descriptors."""
+import ctypes, mmap, os, signal, subprocess, sys, tempfile, time
+from dataclasses import dataclass
+from pathlib import Path
+from ttf import hookimpl, option
+from ttf.contracts import Availability, MinerCost, MinerTraits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    act: str = option("answer", "what to do")
+    when: str = option("search", "create, build, or search")
+    first: int = option(0, "the first time that it is done, counting from 0")
+    times: int = option(99, "how often it is done")
+    counter: str = option("", "file that counts; without it every time is the first")
+    arg: str = option("", "for the act")
+
+
+def touch_cut_file():
+    with tempfile.TemporaryFile() as file:
+        file.truncate(1 << 16)
+        pages = mmap.mmap(file.fileno(), 1 << 16)
+        file.truncate(0)
+        pages[1 << 15]
+
+
+def instead_of_the_report(act):
+    """`act` gets the bytes and the descriptor of this request's final message."""
+    from ttf.mining import frames
+
+    real = frames.write
+
+    def write(fd, message):
+        if "report" not in message:
+            return real(fd, message)
+        act(fd, message, real)
+
+    frames.write = write
+
+
+def cut_report(fd, message, real):
+    from ttf.mining import frames
+
+    data = frames.encode(message)
+    os.write(fd, data[: len(data) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def changed(**changes):
+    def act(fd, message, real):
+        real(fd, {**message, "report": {**message["report"], **changes}})
+
+    return act
+
+
+def scribble_on(name, how):
+    def act(fd, message, real):
+        path = Path(message["report"]["ids_path"]).with_name(name)
+        how(path)
+        real(fd, message)
+
+    return act
+
+
+def overwrite(path):
+    with path.open("r+b") as file:
+        file.seek(-8, 2)
+        file.write(bytes(8))
+
+
+def believed_by_the_worker(**lies):
+    """Answers that only the trainer can refuse: the worker itself does not check any more."""
+    import numpy as np
+    from ttf.mining import work
+
+    def search(miner, queries, k, rows, *, name):
+        ids = np.tile(np.arange(k), (len(queries), 1))
+        scores = np.ones(ids.shape, np.float32)
+        if "id" in lies:
+            ids[-1, -1] = lies["id"]
+        if "score" in lies:
+            scores[-1, -1] = lies["score"]
+        return ids, scores
+
+    work.checked_search = search
+
+
+def half_a_chunk():
+    """Killed while the answers of a chunk are being written."""
+    from ttf.mining import journal
+
+    def fsync(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    journal.fsync_file = fsync
+
+
+ACTS = {
+    "kill": lambda arg: os.kill(os.getpid(), signal.SIGKILL),
+    "segv": lambda arg: ctypes.string_at(0),
+    "abrt": lambda arg: os.abort(),
+    "bus": lambda arg: touch_cut_file(),
+    "exit": lambda arg: os._exit(int(arg or 0)),
+    "leave": lambda arg: sys.exit(0),
+    "hang": lambda arg: time.sleep(600),
+    "hang-in-c": lambda arg: ctypes.PyDLL(None).sleep(600),
+    "stop": lambda arg: os.kill(os.getpid(), signal.SIGSTOP),
+    "raise": lambda arg: (_ for _ in ()).throw(RuntimeError("what libraries say")),
+    "flood": lambda arg: [os.write(2, b"x" * 999 + b"\\n") for _ in range(int(arg))],
+    "flood-and-segv": lambda arg: (ACTS["flood"](arg), ctypes.string_at(0)),
+    "talk-and-segv": lambda arg: (print(arg, file=sys.stderr, flush=True), ctypes.string_at(0)),
+    "scribble": lambda arg: [os.write(fd, b"no frame, but long enough to look like one")
+                             for fd in range(3, 20) if is_pipe_end(fd)],
+    "close-pipes": lambda arg: (os.closerange(3, 20), time.sleep(600)),
+    "cut-report": lambda arg: instead_of_the_report(cut_report),
+    "report": lambda arg: instead_of_the_report(changed(**eval(arg))),
+    "message": lambda arg: instead_of_the_report(
+        lambda fd, message, real: real(fd, {"request": message["request"], **eval(arg)})),
+    "unasked": lambda arg: instead_of_the_report(
+        lambda fd, message, real: real(fd, {**message, "request": message["request"] + 1})),
+    "no-object": lambda arg: instead_of_the_report(lambda fd, message, real: raw(fd, arg.encode())),
+    "overwrite": lambda arg: instead_of_the_report(scribble_on(arg, overwrite)),
+    "truncate": lambda arg: instead_of_the_report(
+        scribble_on(arg, lambda path: os.truncate(path, path.stat().st_size - 4))),
+    "remove": lambda arg: instead_of_the_report(scribble_on(arg, Path.unlink)),
+    "lie": lambda arg: believed_by_the_worker(**eval(arg)),
+    "half-a-chunk": lambda arg: half_a_chunk(),
+    "wait-for": lambda arg: [time.sleep(0.01) for _ in iter(Path(arg).exists, True)],
+    "fork": lambda arg: os.fork() or time.sleep(600),
+    "children": lambda arg: children(arg),
+    "children-then-hang-in-c": lambda arg: (children(arg), ctypes.PyDLL(None).sleep(600)),
+    "truncate-bank": lambda arg: os.truncate(arg, 4096),
+    "allocate": lambda arg: [b"x" * (1 << 20) for _ in range(int(arg))],
+    "dlopen": lambda arg: [ctypes.CDLL(path).omp_get_max_threads() for path in arg.split(":")],
+    "touch": lambda arg: Path(arg).touch(),
+}
+
+
+def is_pipe_end(fd):
+    """Of a pipe that can be written to: not the life line."""
+    import fcntl, stat
+
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode) and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_WRONLY
+    except OSError:
+        return False
+
+
+def raw(fd, payload):
+    import struct, zlib
+
+    os.write(fd, struct.pack("<II", len(payload), zlib.crc32(payload)) + payload)
+
+
+def children(arg):
+    """One in our session, one in its own; `arg` appears when both run."""
+    for own in (False, True):
+        subprocess.Popen(["sleep", "600"], start_new_session=own)
+    Path(arg).touch()
+
+
+class Saboteur:
+    def __init__(self, options):
+        self.options = options
+        self._perhaps("create")
+
+    def build(self, source, workdir):
+        self.source = source
+        self._perhaps("build")
+
+    def search(self, queries, k):
+        import numpy as np
+
+        self._perhaps("search")
+        rows = self.source.read(0, self.source.shape[0])
+        scores = np.asarray(queries @ np.asarray(rows, np.float32).T, np.float32)
+        ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return ids, np.take_along_axis(scores, ids, axis=1)
+
+    def _perhaps(self, when):
+        if when == self.options.when and self._is_time():
+            ACTS[self.options.act](self.options.arg)
+
+    def _is_time(self):
+        if self.options.act == "answer":
+            return False
+        seen = 0
+        if self.options.counter:
+            path = Path(self.options.counter)
+            seen = int(path.read_text()) if path.exists() else 0
+            path.write_text(str(seen + 1))
+        return self.options.first <= seen < self.options.first + self.options.times
+
+    def save(self, path):
+        path.joinpath("index").touch()
+
+    def load(self, path, source):
+        self.source = source
+
+    def close(self):
+        pass
+
+
+class Factory:
+    name = "saboteur"
+    options_type = Options
+
+    def availability(self):
+        return Availability(ok=True)
+
+    def traits(self, options, context):
+        return MinerTraits(exact=False, deterministic=True, has_index=False)
+
+    def estimate(self, rows, dim, queries, k, options, context):
+        return MinerCost(build_s=0, search_s=0, anon_bytes=0, disk_bytes=0)
+
+    def create(self, options, context):
+        return Saboteur(options)
+
+
+@hookimpl
+def ttf_miner(name):
+    return Factory() if name == "saboteur" else None
+'''
+
+BANK = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+QUERIES = BANK[:30]
+TRUTH = np.argsort(-(QUERIES @ BANK.T), axis=1, kind="stable")[:, :5]
+PRELUDE = """
+import sys, json
+from ttf.mining.job import MinerChoice, MiningJob
+from ttf.mining.workers import MinerWorkers
+job = MiningJob.from_json(json.loads(sys.argv[1]))
+"""
+"""Of a script that mines in a process of its own, given a job."""
+
+
+@dataclass
+class Deaths:
+    """What `on_death` was told."""
+
+    all: list[Death] = field(default_factory=list)
+    remedies: list[str] = field(default_factory=list)
+
+    def __call__(self, death: Death, remedy: str) -> None:
+        self.all.append(death)
+        self.remedies.append(remedy)
+
+    @property
+    def signals(self) -> list[int | None]:
+        return [death.signal for death in self.all]
+
+
+def sabotaged(job: MiningJob, act: str, **options: Any) -> MiningJob:
+    return job.with_miner(MinerChoice(name="saboteur", options={"act": act, **options}))
+
+
+def nothing(done: int, total: int) -> None:
+    """Progress that nobody looks at."""
+
+
+def run(
+    job: MiningJob,
+    isolation: Isolation = "process",
+    deadline_s: float = 60,
+    progress: Progress = nothing,
+    **given: Any,
+) -> MiningReport:
+    """One attempt, in a process that ends with it."""
+    with MinerWorkers(isolation=isolation, **{"say": print, **given}) as workers:
+        return workers.run(job, deadline_s, progress)
+
+
+def mine(
+    job: MiningJob,
+    fallback: Sequence[str] = (),
+    say: Callable[[str], None] = print,
+    deadline_s: float = 60,
+    **given: Any,
+) -> MiningReport:
+    """With retries and those that take over."""
+    with MinerWorkers(say=say, **{"isolation": "process", **given}) as workers:
+        return ask(workers, job, fallback, deadline_s)
+
+
+def ask(
+    workers: MinerWorkers, job: MiningJob, fallback: Sequence[str] = (), deadline_s: float = 60
+) -> MiningReport:
+    return workers.mine(
+        job,
+        [MinerChoice(name=name) for name in fallback],
+        deadline_s=lambda _: deadline_s,
+        progress=nothing,
+    )
+
+
+def is_right(report: MiningReport) -> bool:
+    return bool((np.load(report.ids_path) == TRUTH).all())
+
+
+def family() -> list[psutil.Process]:
+    """Living processes that can import this test's plugins, ourselves excepted: workers, and all
+    that they started."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            same = process.environ().get("PYTHONPATH") == os.environ["PYTHONPATH"]
+            if same and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def write_inputs(folder: Path) -> None:
+    np.savez(folder / "bank.npz", vectors=BANK)
+    np.save(folder / "queries.npy", QUERIES)
