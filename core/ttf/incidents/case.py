@@ -21,7 +21,7 @@ DISK_LOW: Final = 1 << 20
 NEAR_LIMIT: Final = 0.9
 FAR_FROM_LIMIT: Final = 0.8
 _LAST_LINES: Final = 30
-_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\s*$")
+_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):[ \t\r]*$", re.MULTILINE)
 _CHAINED: Final = re.compile(
     r"The above exception was the direct cause|During handling of the above exception"
 )

@@ -72,8 +72,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         name="hang",
         when=When(killed_by_us=("hang",)),
-        explanation="{who} gave no sign of life {at}: {reason}. Its stacks were saved, then it was "
-        "killed.",
+        explanation="{who} hung {at}: {reason}. Its stacks were saved, then it was killed.",
     ),
     Rule(
         name="memory-limit",
