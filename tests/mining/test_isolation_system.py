@@ -1,0 +1,172 @@
+"""What the system does to a worker: ends it for memory, or aborts it over two OpenMP runtimes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import importlib.metadata
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from tests.mining.saboteur import PRELUDE, Deaths, ask, is_right, mine, sabotaged
+
+from ttf.incidents.classify import classify
+from ttf.mining.job import MinerChoice, MiningJob
+from ttf.mining.workers import MinerWorkers
+
+GROUPS = Path("/sys/fs/cgroup/memory")
+LIMIT = 400 << 20
+OUTLIVES = (
+    PRELUDE
+    + """
+deaths = []
+with MinerWorkers(
+    isolation="process", say=print, on_death=lambda death, remedy: deaths.append(death)
+) as workers:
+    report = workers.mine(
+        job,
+        [MinerChoice(name="faiss")],
+        deadline_s=lambda job: 60,
+        progress=lambda done, total: None,
+    )
+print(json.dumps([report.miner, *([d.signal, d.oom_kills, d.oom_source] for d in deaths)]))
+"""
+)
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group (version 1) with a limit; its members are ended with it."""
+    folder = GROUPS / f"ttf-test-{os.getpid()}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        try:
+            (folder / "memory.limit_in_bytes").write_text(str(LIMIT))
+        except OSError as error:
+            pytest.skip(f"the group takes no limit: {error}")
+        yield folder
+    finally:
+        for _ in range(100):
+            for pid in (folder / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+                break
+            time.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's memory kills are Linux's")
+def test_where_memory_runs_out_the_worker_is_the_victim(job: MiningJob, group: Path) -> None:
+    """Trainer and worker in one group: the kernel ends the worker, a smaller miner takes over."""
+    greedy = sabotaged(job, "allocate", arg="4000")
+    script = f"import os; open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script + OUTLIVES, json.dumps(greedy.to_json())],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    miner, *deaths = json.loads(done.stdout.splitlines()[-1])
+    assert miner == "faiss"
+    assert [death[0] for death in deaths] == [signal.SIGKILL] * 2
+    assert all(kills >= 1 and group.name in source for _, kills, source in deaths)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="oom_score_adj is Linux's")
+def test_a_worker_is_the_first_victim_and_its_keeper_is_not(job: MiningJob) -> None:
+    with MinerWorkers(isolation="process", say=print) as workers:
+        ask(workers, sabotaged(job, "answer"))
+        worker = psutil.Process(workers.pid)
+        (keeper,) = worker.children()
+        scores = [Path(f"/proc/{p.pid}/oom_score_adj").read_text() for p in (worker, keeper)]
+    assert int(scores[0]) == 1000
+    assert int(scores[1]) < 1000
+
+
+@pytest.fixture
+def two_runtimes(tmp_path: Path) -> str:
+    """Paths of two copies of an OpenMP runtime that refuses to meet itself."""
+    found = _runtime(tmp_path)
+    if found is None:
+        pytest.skip("no intel-openmp or libomp here (TTF_TEST_OPENMP may name a library or wheel)")
+    copies = [tmp_path / name / found.name for name in ("a", "b")]
+    for copy in copies:
+        copy.parent.mkdir()
+        shutil.copyfile(found, copy)
+    return ":".join(map(str, copies))
+
+
+def _runtime(tmp_path: Path) -> Path | None:
+    """A library that is named, installed as a package, or known to the loader."""
+    named = os.environ.get("TTF_TEST_OPENMP", "")
+    if named.endswith(".whl"):
+        with zipfile.ZipFile(named) as wheel:
+            member = next(n for n in wheel.namelist() if n.endswith("/libiomp5.so"))
+            return Path(wheel.extract(member, tmp_path))
+    if named:
+        return Path(named)
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for file in importlib.metadata.files("intel-openmp") or ():
+            if file.name == "libiomp5.so":
+                return Path(str(file.locate())).resolve()
+    for name in ("iomp5", "omp5", "omp"):
+        library = ctypes.util.find_library(name)
+        for folder in ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/local/lib"):
+            if library and (Path(folder) / library).is_file():
+                return (Path(folder) / library).resolve()
+    return None
+
+
+def test_two_openmp_runtimes_abort_the_worker_alone(
+    job: MiningJob, two_runtimes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the variable that hides this is set for the trainer."""
+    monkeypatch.setenv("KMP_DUPLICATE_LIB_OK", "TRUE")
+    deaths = Deaths()
+    dying = sabotaged(job, "dlopen", arg=two_runtimes)
+    report = mine(dying, ["faiss"], on_death=deaths, logs=tmp_path / "logs")
+    assert (report.miner, is_right(report)) == ("faiss", True)
+    assert deaths.signals == [signal.SIGABRT] * 2
+    assert "OMP: Error #15" in deaths.all[0].stderr
+    assert classify(deaths.all[0]).name == "omp-duplicate"
+    for death in deaths.all:
+        assert not list(Path("/dev/shm").glob(f"__KMP_REGISTERED_LIB_{death.pid}_*"))
+
+
+def test_the_same_miner_tried_again_gives_the_same_bits(job: MiningJob, tmp_path: Path) -> None:
+    """Killed in the second chunk, answered by another process: not a bit differs."""
+    options = {"kind": "ivf", "nlist": 4, "nprobe": 2}
+    indexed = job.with_miner(MinerChoice(name="faiss", options=options))
+    undisturbed = mine(replace(indexed, out=str(tmp_path / "undisturbed")))
+    with MinerWorkers(isolation="process", say=print) as workers:
+
+        def kill_it(done: int, total: int) -> None:
+            if done and workers.pid is not None and not killed:
+                killed.append(workers.pid)
+                os.kill(workers.pid, signal.SIGKILL)
+
+        killed: list[int] = []
+        disturbed = workers.mine(indexed, [], deadline_s=lambda _: 60, progress=kill_it)
+    assert killed
+    for path in ("ids_path", "scores_path"):
+        assert np.array_equal(
+            np.load(getattr(undisturbed, path)), np.load(getattr(disturbed, path))
+        )
