@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
-import importlib.metadata
 import json
 import os
 import shutil
@@ -12,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +17,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from tests.incidents import conftest as incidents
 from tests.mining.saboteur import PRELUDE, Deaths, ask, is_right, mine, sabotaged
 
 from ttf.incidents.classify import classify
 from ttf.mining.job import MinerChoice, MiningJob
 from ttf.mining.workers import MinerWorkers
 
+intel_openmp = incidents.intel_openmp
 GROUPS = Path("/sys/fs/cgroup/memory")
 LIMIT = 400 << 20
 OUTLIVES = (
@@ -102,37 +101,13 @@ def test_a_worker_is_the_first_victim_and_its_keeper_is_not(job: MiningJob) -> N
 
 
 @pytest.fixture
-def two_runtimes(tmp_path: Path) -> str:
+def two_runtimes(intel_openmp: Path, tmp_path: Path) -> str:
     """Paths of two copies of an OpenMP runtime that refuses to meet itself."""
-    found = _runtime(tmp_path)
-    if found is None:
-        pytest.skip("no intel-openmp or libomp here (TTF_TEST_OPENMP may name a library or wheel)")
-    copies = [tmp_path / name / found.name for name in ("a", "b")]
+    copies = [tmp_path / name / intel_openmp.name for name in ("a", "b")]
     for copy in copies:
         copy.parent.mkdir()
-        shutil.copyfile(found, copy)
+        shutil.copyfile(intel_openmp, copy)
     return ":".join(map(str, copies))
-
-
-def _runtime(tmp_path: Path) -> Path | None:
-    """A library that is named, installed as a package, or known to the loader."""
-    named = os.environ.get("TTF_TEST_OPENMP", "")
-    if named.endswith(".whl"):
-        with zipfile.ZipFile(named) as wheel:
-            member = next(n for n in wheel.namelist() if n.endswith("/libiomp5.so"))
-            return Path(wheel.extract(member, tmp_path))
-    if named:
-        return Path(named)
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        for file in importlib.metadata.files("intel-openmp") or ():
-            if file.name == "libiomp5.so":
-                return Path(str(file.locate())).resolve()
-    for name in ("iomp5", "omp5", "omp"):
-        library = ctypes.util.find_library(name)
-        for folder in ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/local/lib"):
-            if library and (Path(folder) / library).is_file():
-                return (Path(folder) / library).resolve()
-    return None
 
 
 def test_two_openmp_runtimes_abort_the_worker_alone(

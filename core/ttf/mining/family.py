@@ -13,6 +13,7 @@ from typing import Final
 
 MARK: Final = "TTF_WORKER"
 """Variable in the environment of a worker and of all it starts, also in sessions of their own."""
+_SHARED_MEMORY: Final = Path("/dev/shm")
 _ROUNDS: Final = 100
 _PAUSE_S: Final = 0.01
 
@@ -33,6 +34,14 @@ def kill(session: int, mark: str) -> None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_PAUSE_S)
+
+
+def remove_marks(pid: int) -> None:
+    """LLVM's OpenMP registers itself in shared memory, and is not there to take that back when it
+    is killed."""
+    for left in _SHARED_MEMORY.glob(f"__KMP_REGISTERED_LIB_{pid}_*"):
+        with contextlib.suppress(OSError):  # somebody else's, under a number that was used before
+            left.unlink(missing_ok=True)
 
 
 def members(session: int, mark: str) -> Iterator[int]:

@@ -29,5 +29,6 @@ def start(our_pipes: Iterable[int]) -> None:
         while os.getppid() == worker:
             time.sleep(_LOOK_EVERY_S)
         family.kill(worker, os.environ[family.MARK])
+        family.remove_marks(worker)
     finally:
         os._exit(0)

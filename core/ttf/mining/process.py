@@ -30,7 +30,6 @@ _REAP_S: Final = 5.0
 _STACKS_S: Final = 1.0
 _PIPE_BYTES: Final = 1 << 16
 _MOST_DRAINED: Final = 1 << 22
-_SHARED_MEMORY: Final = Path("/dev/shm")
 
 
 def environment(threads: int, mark: str) -> dict[str, str]:
@@ -160,9 +159,7 @@ def _end(
             process.wait(_REAP_S)
     witness.close()
     _close(*ours)
-    # LLVM's OpenMP registers itself there, and does not take that back when it is killed.
-    for left in _SHARED_MEMORY.glob(f"__KMP_REGISTERED_LIB_{process.pid}_*"):
-        left.unlink(missing_ok=True)
+    family.remove_marks(process.pid)
 
 
 def _close(*fds: int) -> None:
