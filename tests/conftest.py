@@ -115,14 +115,14 @@ def run_ttf(tmp_path: Path) -> RunTtf:
 
 
 @pytest.fixture
-def invoke(capsys: pytest.CaptureFixture[str]) -> Invoke:
+def invoke(capfd: pytest.CaptureFixture[str]) -> Invoke:
     """A command line in this process: fast, for what needs no fresh interpreter."""
     from ttf import cli
 
     def run(argv: Sequence[str]) -> Outcome:
-        capsys.readouterr()
+        capfd.readouterr()
         code = cli.run([str(word) for word in argv])
-        out, err = capsys.readouterr()
+        out, err = capfd.readouterr()
         return Outcome(code=code, out=out, err=err)
 
     return run

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, storage_error
-from ttf.fsio import (
-    finite,
-    fsync_file,
-    read_json,
-    remove_leftovers,
-    write_atomically,
-    write_json,
-)
+from ttf.fsio import read_json, remove_leftovers, write_json
 from ttf.lifeline import is_stopped
 
 _ORPHANS_LEAVE_S = 10.0
@@ -53,42 +45,35 @@ class RunFolder:
         self.stacks = path / "faulthandler.txt"
         self._lock = FileLock(path / ".lock")
         self._writer = FileLock(path / ".writer")
-        self._made = False
+        self._made = self._made_parent = False
 
     @classmethod
     def new(cls, path: Path | None) -> RunFolder:
         """A folder for a new run, locked until `close`; `runs/run-001` and counting where none is
         named."""
         try:
-            made = True
+            made, made_parent = True, False
             if path is None:
+                made_parent = not Path("runs").exists()
                 path = _make_next(Path("runs"))
             else:
                 made = not path.exists()
                 path.mkdir(parents=True, exist_ok=True)
             folder = cls(path)
-            folder._made = made
-            folder._acquire()
+            folder._made, folder._made_parent = made, made_parent
+            folder._acquire(tidy=False)
             if folder.config.exists():
                 folder.close()
+                again = shlex.quote(str(path))
                 raise ConfigError(
                     f"{path} already holds a run.",
-                    hint=folder._continue_hint(),
+                    hint=f"Continue it with: ttf resume {again}, or choose another --out.",
                 )
             for name in FOLDERS:
                 (path / name).mkdir(exist_ok=True)
         except OSError as error:
             raise storage_error(error, str(path or "runs")) from error
         return folder
-
-    def _continue_hint(self) -> str:
-        """What works: a run that failed before its first checkpoint cannot be resumed."""
-        if next(self.checkpoints.glob("step-*"), None) is None and not self.summary.is_file():
-            again = f"ttf train {shlex.quote(str(self.config))} --out ANOTHER_DIR"
-            return f"It has no checkpoint to continue from; start it anew with: {again}"
-        return (
-            f"Continue it with: ttf resume {shlex.quote(str(self.path))}, or choose another --out."
-        )
 
     def abandon(self) -> None:
         """Removes what `new` made, where no run began in it: bad input leaves no folder behind.
@@ -100,7 +85,10 @@ class RunFolder:
         own = (".owner", ".lock", ".writer", self.flight.name, self.stderr.name, self.stacks.name)
         for name in (*own, self.memory.name, self.supervision.name):
             (self.path / name).unlink(missing_ok=True)
-        for made in [*(self.path / name for name in FOLDERS), *([self.path] if self._made else [])]:
+        folders = [self.path / name for name in FOLDERS]
+        folders += [self.path] if self._made else []
+        folders += [self.path.parent] if self._made_parent else []
+        for made in folders:
             with contextlib.suppress(OSError):  # somebody put a file there: it stays
                 made.rmdir()
 
@@ -126,7 +114,7 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         self._release()
 
-    def _acquire(self) -> None:
+    def _acquire(self, *, tidy: bool = True) -> None:
         """May be nested; the outermost one tidies up after a process that was killed."""
         outermost = not self._lock.is_locked
         try:
@@ -140,15 +128,12 @@ class RunFolder:
             raise storage_error(error, str(self.path)) from error
         if outermost:
             try:
-                self._take_over()
+                (self.path / ".owner").write_text(str(os.getpid()))
+                if tidy and self.config.exists():  # a run's folder: what is unfinished is ours
+                    self.tidy()
             except OSError as error:
                 self._lock.release()
                 raise storage_error(error, str(self.path)) from error
-
-    def _take_over(self) -> None:
-        (self.path / ".owner").write_text(str(os.getpid()))
-        if self.config.exists():  # a run's folder: what is unfinished in it is ours
-            self.tidy()
 
     def tidy(self) -> None:
         """Removes what a dead process left unfinished; call it with the folder claimed."""
@@ -212,56 +197,3 @@ def _make_next(runs: Path) -> Path:
             path.mkdir(parents=True)
             return path
     raise AssertionError
-
-
-class MetricsLog:
-    """metrics.jsonl: a line per event, each step once however often the run was resumed."""
-
-    def __init__(self, path: Path, resume_step: int | None) -> None:
-        """`resume_step` None starts the file anew; otherwise later lines are dropped first."""
-        self._path = path
-        kept = [] if resume_step is None else _lines_until(path, resume_step)
-        write_atomically(path, "".join(kept).encode())
-        try:
-            self._file: TextIO = path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise storage_error(error, str(path)) from error
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        try:
-            self._file.write(json.dumps(finite(dict(record)), allow_nan=False) + "\n")
-            self._file.flush()
-        except OSError as error:
-            raise storage_error(error, str(self._path)) from error
-
-    def sync(self) -> None:
-        """Makes what was written durable; called with every checkpoint."""
-        try:
-            self._file.flush()
-            fsync_file(self._file.fileno())
-        except OSError as error:
-            raise storage_error(error, str(self._path)) from error
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _lines_until(path: Path, step: int) -> list[str]:
-    """Whole lines up to a step; a line the last process did not finish is dropped.
-
-    A checkpoint is made before the mining that its step starts with, which happens again.
-    """
-    if not path.is_file():
-        return []
-    kept = []
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if not isinstance(record, dict) or not line.endswith("\n"):
-                continue
-            if record.get("step", 0) < step + (record.get("type") != "mining"):
-                kept.append(line)
-    return kept

@@ -7,7 +7,6 @@ already there, from before a restart, is used and not mined again.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.deciding import Decided
 from ttf.documents import Documents
+from ttf.errors import StorageError
 from ttf.evaluation import encode_split, positive_scores
 from ttf.mining.candidates import MANIFEST, CandidateTable
 from ttf.mining.choose import deadlines
@@ -31,6 +31,7 @@ from ttf.mining.context import miner_context
 from ttf.mining.index_cache import write_note
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport
+from ttf.mining.table_files import prune_tables
 from ttf.mining.workers import MinerWorkers, OnDeath
 from ttf.model import TwoTower
 from ttf.reporting import Reporter
@@ -242,7 +243,9 @@ class TableMaker:
         return taken
 
     def prune(self, in_use: set[str]) -> None:
-        """Removes tables that no checkpoint names."""
-        for folder in self._folder.candidates.iterdir():
-            if folder.is_dir() and folder.name not in in_use and not folder.name.startswith("."):
-                shutil.rmtree(folder)
+        """Removes tables that no checkpoint names; what the disk will not let go stays until the
+        next time."""
+        try:
+            prune_tables(self._folder.candidates, in_use)
+        except StorageError as error:
+            self._reporter.note(str(error))

@@ -6,6 +6,7 @@ Every row must end with one message on standard error, no traceback, and nothing
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,6 +109,14 @@ def a_run(folder: Path, config: str = "") -> None:
     (folder / "old" / "run.toml").write_text(config or default)
 
 
+def robbed(folder: Path) -> None:
+    """Somebody deleted what the run had saved."""
+    a_run(folder)
+    journal = {"restarts": 0, "wall_s": 1.0, "checkpointed": 8, "overlay": {}}
+    (folder / "old" / "supervision.json").write_text(json.dumps(journal))
+    (folder / "old" / "manifest.json").write_text("{}")
+
+
 def nothing(folder: Path) -> None:
     """Only the good files."""
 
@@ -198,7 +207,7 @@ ROWS = [
     usage("plugin that is not there", "plugins show miner.fais", "'faiss'"),
     usage("shell nobody completes", "completion tcsh", "tcsh", "bash"),
     Row("folder that holds a run", a_run, swapped("--out", "old"), 2,
-        ("old", "ttf train old/run.toml --out")),  # no checkpoint there: resume would fail
+        ("old", "ttf resume old")),
     Row("pairs of an unknown kind", text("pairs.csv", "1,2"), swapped("--pairs", "pairs.csv"), 2,
         ("pairs.csv", ".npz")),
     # data: 3
@@ -275,7 +284,7 @@ ROWS = [
         ("file/run",)),
     Row("folder of the kernel", nothing, swapped("--out", "/proc/ttf-run"), 8, ("/proc/ttf-run",)),
     # nothing to resume: 10
-    Row("run without a checkpoint", a_run, ("resume", "old"), 10, ("old",)),
+    Row("run whose checkpoints are gone", robbed, ("resume", "old"), 10, ("old",)),
 ]  # fmt: skip
 
 

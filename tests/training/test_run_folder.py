@@ -17,7 +17,8 @@ import pytest
 
 from ttf import fsio
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError
-from ttf.runfolder import MetricsLog, RunFolder
+from ttf.metrics_log import MetricsLog
+from ttf.runfolder import RunFolder
 
 HOLDS = """
 import sys
@@ -216,7 +217,8 @@ REFUSED = """
 from ttf.checkpoint import Snapshot, load_newest, save
 from ttf.errors import StorageError
 from ttf.fsio import write_atomically, folder_written_whole
-from ttf.runfolder import MetricsLog, RunFolder
+from ttf.metrics_log import MetricsLog
+from ttf.runfolder import RunFolder
 
 def state(step, size):
     return Snapshot(step=step, model={"w": torch.zeros(size)}, optimizer={}, bank={}, best={})
