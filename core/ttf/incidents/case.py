@@ -25,6 +25,7 @@ _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):[ \t\r]*$",
 _CHAINED: Final = re.compile(
     r"The above exception was the direct cause|During handling of the above exception"
 )
+_SOURCE_LINE: Final = re.compile(r'^(.*  File "[^"\n]+", line \d+.*\n)(?: {4}).*$', re.MULTILINE)
 _TOP_FRAME: Final = re.compile(
     r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):\s*\n"
     r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?: in (?P<function>[^\n]+))?'
@@ -66,7 +67,7 @@ class Case:
         error = self.death.error
         if error is not None:
             told = f"{error.get('class', '')}: {error.get('message', '')}"
-            return 0, f"{error.get('traceback') or ''}\n{told}"
+            return 0, without_source_lines(f"{error.get('traceback') or ''}\n{told}")
         return last_words(self.death.stderr[: self._dump_in_stderr])
 
     @property
@@ -165,7 +166,12 @@ def last_words(stderr: str) -> tuple[int, str]:
         start = heads.pop()
         while heads and any(_CHAINED.search(line) for line in lines[heads[-1] : start]):
             start = heads.pop()
-    return start + 1, "\n".join(lines[start:])
+    return start + 1, without_source_lines("\n".join(lines[start:]))
+
+
+def without_source_lines(text: str) -> str:
+    """Tracebacks quote code, and code that handles errors quotes their words. Lines stay lines."""
+    return _SOURCE_LINE.sub(r"\1", text)
 
 
 def _end_of_traceback(lines: list[str], head: int) -> int:

@@ -14,6 +14,7 @@ from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rules import NOTES, RULES, Rule, When
 
 _LONGEST: Final = 300
+_LONGEST_ERROR: Final = 1000
 _NAMES: Final = {
     "trainer": "the trainer",
     "miner": "the miner's process",
@@ -108,7 +109,7 @@ def _ends_with(rule: Rule, death: Death) -> int | None:
 
 def _explanation(rule: Rule, match: Match, case: Case) -> str:
     notes = [n.text for n in NOTES if rule.name in n.names and matches(n.when, case) is not None]
-    values = defaultdict(str, {**_values(case), **match.groups})
+    values = defaultdict(str, {**_values(case), **{k: _short(v) for k, v in match.groups.items()}})
     text = " ".join([rule.explanation, *notes]).format_map(values)
     text = re.sub(r"\s+", " ", text).strip()
     return re.sub(r" +([.,:;])", r"\1", text)
@@ -158,6 +159,7 @@ def _error_line(case: Case) -> str:
         text = next(
             (x for x in reversed(case.areas["words"].splitlines()) if x.strip()), ""
         ).strip()
+    text = _short(text, _LONGEST_ERROR)
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
@@ -251,9 +253,10 @@ def _flight_line(death: Death) -> str:
     )
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+def _short(text: str, longest: int = _LONGEST) -> str:
+    """One line that does nothing to a terminal."""
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def _size(count: int) -> str:

@@ -6,7 +6,6 @@ lives, and ask it for the death when the process has ended. Nothing here guesses
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -26,7 +25,6 @@ from ttf.memory.oom import OomWatch
 TAIL_BYTES: Final = 64 << 10
 """What is kept of stderr."""
 STACKS_BYTES: Final = 256 << 10
-CURVE_S: Final = 600.0
 _SHELL: Final = 128
 _LAST_SIGNAL: Final = 31
 _MAPS_DUTY: Final = 1000
@@ -48,17 +46,19 @@ class Witness:
         stacks: Path | None = None,
         inputs: Iterable[InputFile] = (),
         root: Path = Path("/"),
+        reports: Iterable[Path] = _darwin.FOLDERS,
     ) -> None:
         """Call it right after the start. `stacks`: the faulthandler file; what earlier processes
-        left in it is not this one's. `root` stands for / in tests."""
+        left in it is not this one's. `reports`: where macOS puts crash reports. `root` stands for
+        / in tests."""
         self.process, self.pid = process, pid
         self.inputs = tuple(inputs)
         """May be set later, once the inputs are known."""
         self.openmp: tuple[str, ...] = ()
         """Runtimes seen in it; may be set where the process says so itself."""
-        self._stacks = stacks
+        self._stacks, self._reports = stacks, tuple(reports)
         self._stacks_from = stacks.stat().st_size if stacks is not None and stacks.exists() else 0
-        self._started = time.time()
+        self._started = time.time() - 1  # clocks of file systems lag behind
         self._ids = {pid}
         self._maps_again_at = 0.0
         self._oom = OomWatch(pid, root)
@@ -96,7 +96,7 @@ class Witness:
         signum, exit_code = ended(returncode, finished=finished)
         raw = stderr[-TAIL_BYTES:]
         dump = self._dump()
-        report = self._report(signum)
+        report = self._report(None if killed_by_us else signum)
         kernel = self._log.lines_about(self._ids) if self._log is not None else report.words
         count, source = self._oom.rise()
         if report.killed_for_memory:
@@ -140,8 +140,8 @@ class Witness:
 
     def _report(self, signum: int | None) -> _darwin.CrashReport:
         report = None
-        if sys.platform == "darwin" and signum is not None:
-            report = _darwin.find_report(self.pid, self._started)
+        if sys.platform == "darwin" and signum is not None and self._reports:
+            report = _darwin.find_report(self.pid, self._started, self._reports)
         return report or _darwin.CrashReport(path=Path(), pid=self.pid)
 
     def close(self) -> None:
@@ -191,28 +191,3 @@ def free_disk(folders: Iterable[Path]) -> dict[str, int]:
             stat = os.statvfs(folder)
             found[str(folder)] = stat.f_bavail * stat.f_frsize
     return found
-
-
-def curve(path: Path, *, last_s: float = CURVE_S) -> tuple[MemoryPoint, ...]:
-    """The end of a memory.jsonl; a line that was cut is left out."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - int(last_s) * 512))
-            lines = file.read().splitlines()
-    except FileNotFoundError:
-        return ()
-    points = [point for line in lines if (point := _point(line)) is not None]
-    return tuple(p for p in points if p.time >= points[-1].time - last_s)
-
-
-def _point(line: bytes) -> MemoryPoint | None:
-    try:
-        values = json.loads(line)
-        return MemoryPoint(
-            time=float(values["time"]),
-            step=int(values.get("step") or 0),
-            **{key: int(values[key]) for key in ("anon", "shared", "file", "limit")},
-        )
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -158,6 +158,13 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         name="non-finite",
+        when=When(errors=("DeviceMistrusted",)),
+        explanation="The numbers are wrong: {error}",
+        certain=True,
+        ends_with=ExitCode.NUMERIC,
+    ),
+    Rule(
+        name="non-finite",
         when=When(errors=("NumericFailure",)),
         explanation="The numbers went wrong {at}: {error}",
         certain=True,

@@ -1,0 +1,94 @@
+"""What became of the input files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ttf.incidents.inputs import InputFile, changes, look_at
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.npz"
+    file.write_bytes(os.urandom(100_000))
+    return file
+
+
+def test_an_untouched_file_has_not_changed(path: Path) -> None:
+    assert InputFile.look(path).change() is None
+
+
+def test_a_cut_file_shows_both_sizes_and_fingerprints(path: Path) -> None:
+    before = InputFile.look(path)
+    os.truncate(path, 4096)
+    change = before.change()
+    assert change is not None and change.cut
+    assert change.was.startswith("100,000 bytes, fingerprint ")
+    assert change.now.startswith("4,096 bytes, fingerprint ")
+    assert change.was.split(",")[2] != change.now.split(",")[2]
+
+
+def test_a_file_that_is_rewritten_in_place_at_the_same_size(path: Path) -> None:
+    before = InputFile.look(path)
+    path.write_bytes(os.urandom(100_000))
+    change = before.change()
+    assert change is not None and not change.cut
+    assert change.was.split(",")[2] != change.now.split(",")[2], "fingerprints"
+
+
+def test_a_touched_file_keeps_its_fingerprint(path: Path) -> None:
+    before = InputFile.look(path)
+    os.utime(path, (1, 1))
+    change = before.change()
+    assert change is not None and not change.cut
+    assert change.was.split(",")[2] == change.now.split(",")[2]
+
+
+def test_a_file_that_was_replaced_or_removed(path: Path) -> None:
+    before = InputFile.look(path)
+    other = path.with_name("other")
+    shutil.copy2(path, other)
+    other.rename(path)
+    change = before.change()
+    assert change is not None and not change.cut
+    assert change.now.startswith("another file: 100,000 bytes")
+    path.unlink()
+    gone = before.change()
+    assert gone is not None and gone.now == "gone"
+    path.mkdir()
+    assert before.change() is not None
+
+
+def test_in_a_folder_of_chunks_the_cut_one_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "bank.zarr"
+    for name in ("a/0", "a/1", "b/0"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(bytes(1000))
+    before = InputFile.look(folder)
+    assert before.change() is None
+    (folder / "new").write_bytes(b"beside")
+    assert before.change() is None, "what was not there is not read"
+    os.utime(folder / "a/0", (1, 1))
+    os.truncate(folder / "b/0", 10)
+    change = before.change()
+    assert change is not None and change.cut
+    assert change.path == str(folder / "b/0")
+    assert change.was.startswith("1,000 bytes, written ") and change.now.startswith("10 bytes")
+    shutil.rmtree(folder)
+    assert before.change() is not None
+
+
+def test_what_is_not_local_is_not_watched(path: Path) -> None:
+    assert [file.path for file in look_at(["s3://bucket/bank.zarr", path])] == [path]
+
+
+def test_only_what_changed_is_told(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "empty"
+    other.touch()
+    inputs = look_at([path, other])
+    os.truncate(path, 1)
+    assert [change.path for change in changes(inputs)] == [str(path)]
