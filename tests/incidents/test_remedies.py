@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
 
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death, ProcessName
+from ttf.incidents.death import Death, FileChange, ProcessName
 from ttf.incidents.remedies import ADVICE, SMALLEST_BUDGET, remedies_for
 
 SETTINGS: dict[str, Any] = {
@@ -167,3 +168,18 @@ def test_a_finding_carries_the_remedies_of_its_phase() -> None:
         settings=SETTINGS,
     )
     assert [dict(r.set) for r in classify(death).remedies] == [{"memory.budget": 1 << 29}]
+
+
+def test_what_a_restart_would_meet_again_has_no_remedy() -> None:
+    cut = FileChange(path="pairs.npz", was="2 bytes", now="1 bytes", cut=True)
+    settings = SETTINGS | {"miner.isolation": "none"}
+    for changed, expected in (((), True), ((cut,), False)):
+        death = Death(
+            process="trainer",
+            pid=1,
+            time=0.0,
+            signal=signal.SIGBUS,
+            changed_files=changed,
+            settings=settings,
+        )
+        assert bool(classify(death).remedies) == expected

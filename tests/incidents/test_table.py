@@ -19,8 +19,9 @@ from ttf.incidents.case import Case, last_words
 from ttf.incidents.classes import CLASSES, table
 from ttf.incidents.classify import classify, first_match, matches
 from ttf.incidents.death import Death, FileChange, MemoryPoint
+from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
-from ttf.incidents.rules import NOTES, RULES
+from ttf.incidents.rules import RULES
 
 DOCS = Path(__file__).parents[2] / "docs/incidents.md"
 CONTRACT = """

@@ -10,8 +10,10 @@ from typing import Final
 
 from ttf.incidents.case import Area, Case
 from ttf.incidents.death import Death, Evidence, FileChange, Finding
+from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import remedies_for
-from ttf.incidents.rules import NOTES, RULES, Rule, When
+from ttf.incidents.rule import Rule, When
+from ttf.incidents.rules import RULES
 
 _LONGEST: Final = 300
 _LONGEST_ERROR: Final = 1000
@@ -37,6 +39,7 @@ def classify(death: Death) -> Finding:
     """What a death was, why we think so, and what avoids it."""
     case = Case(death)
     rule, match = first_match(case)
+    ends_with = _ends_with(rule, death)
     remedies = remedies_for(
         rule.name, death.settings, process=death.process, phase=death.phase or ""
     )
@@ -45,8 +48,9 @@ def classify(death: Death) -> Finding:
         certain=rule.certain,
         explanation=_explanation(rule, match, case),
         evidence=tuple(_evidence(rule, match, case)),
-        remedies=remedies,
-        ends_with=_ends_with(rule, death),
+        # No setting mends what a restart would meet again; advice to a stranger stays.
+        remedies=remedies if ends_with is None or death.process == "command" else (),
+        ends_with=ends_with,
     )
 
 

@@ -7,65 +7,13 @@ count only with the ends they can lead to, because what somebody wrote an hour a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ttf.errors import ExitCode
 from ttf.incidents import words
-from ttf.incidents.case import Area
+from ttf.incidents.rule import EXIT, OURS, Rule, When
 
-EXIT: Final = ""
-"""Stands among the signals for an end by exit code."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class When:
-    """What must be so; a field that is left out asks for nothing."""
-
-    signals: tuple[str, ...] = ()
-    exit_codes: tuple[int, ...] = ()
-    text: str = ""
-    """A regular expression; its groups can be named in the explanation."""
-    areas: tuple[Area, ...] = ("words",)
-    """Where the text is looked for, in this order."""
-    errors: tuple[str, ...] = ()
-    """Class names of the error it told itself."""
-    phases: tuple[str, ...] = ()
-    processes: tuple[str, ...] = ()
-    killed_by_us: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-    """All of these; see `case.Case.facts`."""
-    without: tuple[str, ...] = ()
-    """None of these."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    name: str
-    """The incident class."""
-    when: When
-    explanation: str
-    """For a person. {who}, {signal}, {code}, {reason}, {at} ('in mining, after step 12'), {native}
-    (' in libfoo.so' or nothing), {error}, {file}, {was}, {now}, {full} and the text's groups."""
-    certain: bool = False
-    ends_with: ExitCode | None = None
-    """Where a restart would meet it again."""
-    own_exit_code: bool = False
-    """A run ends of it with the exit code that its error asks for."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Note:
-    """A sentence added to the explanation of some classes: mostly what it is not."""
-
-    names: tuple[str, ...]
-    when: When
-    text: str
-
-
-_OURS: Final = ("trainer", "miner", "supervisor")
 _ABORTS: Final = ("SIGABRT", "SIGTRAP", EXIT)
-_CRASHES: Final = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP")
 
 RULES: Final[tuple[Rule, ...]] = (
     # --- ended by us: nobody knows better ---------------------------------------------------------
@@ -347,13 +295,13 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         name="killed",
-        when=When(exit_codes=(120,), processes=_OURS),
+        when=When(exit_codes=(120,), processes=OURS),
         explanation="{who} left {at} because the process that watches over it was gone.",
         certain=True,
     ),
     Rule(
         name="killed",
-        when=When(exit_codes=(121,), processes=_OURS),
+        when=When(exit_codes=(121,), processes=OURS),
         explanation="{who} left {at} because the process that watches over it was stopped "
         "(SIGSTOP) and could not watch.",
         certain=True,
@@ -393,67 +341,5 @@ RULES: Final[tuple[Rule, ...]] = (
         when=When(),
         explanation="{who} was ended {at} by {signal}, which somebody sent: no fault of its own "
         "raises it.",
-    ),
-)
-
-NOTES: Final[tuple[Note, ...]] = (
-    Note(
-        names=("omp-duplicate",),
-        when=When(),
-        text="Setting KMP_DUPLICATE_LIB_OK is not a way out: it silences the check, and its own "
-        "authors warn of crashes and silently wrong results.",
-    ),
-    Note(
-        names=("omp-duplicate", "alloc-failure", *words.NATIVE_CLASSES),
-        when=When(facts=("through-a-shell",)),
-        text="Exit code {code} is how a shell reports {signal}.",
-    ),
-    Note(
-        names=("killed",),
-        when=When(signals=("SIGKILL",), killed_by_us=("",), facts=("oom-counted",)),
-        text="No memory counter of the kernel rose: this was not the OOM killer.",
-    ),
-    Note(
-        names=("killed",),
-        when=When(signals=("SIGKILL",), killed_by_us=("",), without=("oom-counted",)),
-        text="The kernel's counters of memory kills could not be read here, so that the OOM killer "
-        "can be neither blamed nor ruled out.",
-    ),
-    Note(
-        names=("killed",),
-        when=When(signals=("SIGKILL",), facts=("near-limit",)),
-        text="At the last look it held nearly all the memory it may.",
-    ),
-    Note(
-        names=(*words.NATIVE_CLASSES, "vanished", "unknown"),
-        when=When(facts=("far-from-limit",)),
-        text="Memory was not short.",
-    ),
-    Note(
-        names=("segfault", "abort", "heap-corruption", "hang"),
-        when=When(facts=("several-openmp",)),
-        text="Two OpenMP runtimes were loaded in it, which is a known cause of such ends, but not "
-        "proven here.",
-    ),
-    Note(
-        names=("segfault",),
-        when=When(signals=("SIGSEGV",), facts=("no-stacks",), processes=_OURS),
-        text="No stack was written: typical of a stack that overflowed in a thread, and of a crash "
-        "before Python was ready.",
-    ),
-    Note(
-        names=("hang",),
-        when=When(facts=("waits-in-python",)),
-        text="Its main thread was waiting for another thread or process.",
-    ),
-    Note(
-        names=("alloc-failure",),
-        when=When(),
-        text="The kernel killed nothing: the request was refused.",
-    ),
-    Note(
-        names=(*words.NATIVE_CLASSES, "killed", "hang", "vanished", "oom-kill"),
-        when=When(facts=("changed-files",), without=("cut-file",)),
-        text="{file} changed while it was in use ({was}; now {now}).",
     ),
 )

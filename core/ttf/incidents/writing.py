@@ -126,7 +126,7 @@ def _facts(
     if checkpoint_step is not None and checkpoint_step >= 0:
         yield f"| newest checkpoint | step {checkpoint_step} |"
     elif death.process == "trainer":
-        yield "| newest checkpoint | none yet: the run starts anew |"
+        yield "| newest checkpoint | none yet |"
     if lost_steps is not None:
         yield f"| steps to redo | {lost_steps} |"
 
