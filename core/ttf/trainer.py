@@ -446,7 +446,8 @@ class Trainer:
 
     def _miner_died(self, death: Death, remedy: str) -> None:
         """Survived: the run goes on, and tells of it."""
-        finding = classify(replace(death, flight=self.flight.read()))
+        death = replace(death, flight=self.flight.read())
+        finding = classify(death)
         try:
             incident = write_incident(
                 self.folder.incidents,
