@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,7 @@ def test_errors_of_the_data_are_not_the_miners(job: MiningJob) -> None:
         run(wrong)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at what is mapped by /proc")
 @pytest.mark.parametrize(
     ("miner", "loads"), [("faiss", False), ("hnswlib", False), ("exact", True)]
 )

@@ -70,7 +70,7 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
     try:
         report = MiningReport.from_json(values)
         took = float(report.build_s), float(report.search_s), int(report.continued_from)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadAnswer(
             job.miner,
             f"The process of the miner {job.miner!r} sent a report that is none: {error!r}.",
