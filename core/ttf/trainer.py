@@ -204,28 +204,36 @@ class Trainer:
     def _train(self) -> Ending:
         """The loop, and what each of its ends means; what the supervisor mends is only raised."""
         try:
+            return self._trained()
+        except (LeaveAsked, DeviceMistrusted):
+            self._close()
+            raise
+        except (Stopped, GateNotMet) as error:
+            self._end_with(error, "stopped")
+            raise
+        except TtfError as error:
+            self._end_with(error)
+            raise
+
+    def _trained(self) -> Ending:
+        """The loop; what an end wants saved is saved here, so that the disk may fail it."""
+        try:
             loop.train(self.loop, self)
             return Ending(status="finished", exit_code=0, weights_sha256=self._finish())
         except StopAsked as asked:
             self.reporter.stopping(str(asked))
             self._flush()
-            stopped = self._stopped(asked)
-            self._end(Ending.of(stopped, "stopped"))
-            raise stopped from None
-        except LeaveAsked:
+            raise self._stopped(asked) from None
+        except (LeaveAsked, GateNotMet):
             self._flush()
-            self._close()
             raise
-        except GateNotMet as error:
-            self._flush()
-            self._end(Ending.of(error, "stopped"))
-            raise
-        except DeviceMistrusted:
-            self._close()
-            raise
-        except TtfError as error:
-            self._end(Ending.of(error))
-            raise
+
+    def _end_with(self, error: TtfError, status: str = "failed") -> None:
+        """The error is what matters, also where the disk does not take the summary."""
+        try:
+            self._end(Ending.of(error, status))
+        except StorageError as also:
+            self.reporter.note(f"There is no summary: {also}")
 
     def _end(self, ending: Ending) -> dict[str, Any]:
         """Leaves the folder whole, however the run ended."""
@@ -241,7 +249,10 @@ class Trainer:
             deviations=[c.deviation for c in self.link.overlay.values() if c.deviation],
         )
         self.folder.write_summary(summary)
-        write_page(self.folder.path)
+        try:
+            write_page(self.folder.path)
+        except StorageError as error:
+            self.reporter.note(f"There is no report: {error}")
         self.hooks.ttf_run_finished(run_dir=self.folder.path, summary=summary)
         return summary
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,9 +49,10 @@ def write_last_summary(
     )
     try:
         folder.write_summary(summary)
-        write_page(folder.path)
     except StorageError as error:
         return error
+    with contextlib.suppress(StorageError):  # everything it shows is in the folder
+        write_page(folder.path)
     return None
 
 

@@ -1,0 +1,206 @@
+"""A small data set, a place for runs, and real limits around them that go with the test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.faults import plugins
+from tests.faults.harness import Ended, Place, Settings
+from tests.training.standin import SOURCE
+
+MB = 1 << 20
+
+
+@pytest.fixture(scope="session")
+def faulty_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for sys.path with a distribution of faulty plugins."""
+    site = tmp_path_factory.mktemp("faulty-site")
+    write_distribution(site, "1.0")
+    (site / "faulty_plugins.py").write_text(plugins.MODULE)
+    (site / "standin_device.py").write_text(SOURCE)
+    return site
+
+
+def write_distribution(site: Path, version: str) -> None:
+    for old in site.glob("faulty-*.dist-info"):
+        shutil.rmtree(old)
+    info = site / f"faulty-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: faulty\nVersion: {version}\n")
+    lines = ["[ttf.v1]", *(f"{name} = {where}" for name, where in plugins.ENTRY_POINTS.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="session")
+def faults_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults-home")
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    from ttf.data.synth import write_synth
+
+    folder = tmp_path_factory.mktemp("faults-data")
+    paths = write_synth(folder, pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3)
+    return {"pairs": paths["pairs"], "bank": paths["bank"]}
+
+
+@pytest.fixture
+def place(
+    tmp_path: Path, faulty_site: Path, small_data: dict[str, Path], faults_home: Path
+) -> Iterator[Place]:
+    """Runs in here; whoever still lives at the end is ended, and fails the test."""
+    made = Place(root=tmp_path, plugins=faulty_site, data=small_data, home=faults_home)
+    try:
+        yield made
+    finally:
+        left = made.close()
+    assert not left, f"processes were left behind: {left}"
+
+
+@pytest.fixture(scope="session")
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory,
+    faulty_site: Path,
+    small_data: dict[str, Path],
+    faults_home: Path,
+) -> Iterator[Callable[[str, Settings], Ended]]:
+    """A run that nothing happens to, made once for each name."""
+    made = Place(
+        root=tmp_path_factory.mktemp("undisturbed"),
+        plugins=faulty_site,
+        data=small_data,
+        home=faults_home,
+    )
+    runs: dict[str, Ended] = {}
+
+    def run(name: str, settings: Settings) -> Ended:
+        if name not in runs:
+            runs[name] = made.train(out=name, settings=settings).ended()
+            assert runs[name].code == 0, runs[name].err
+        return runs[name]
+
+    try:
+        yield run
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def reference(undisturbed: Callable[[str, Settings], Ended]) -> Ended:
+    """The run of `SMALL`, undisturbed."""
+    return undisturbed("small", {})
+
+
+# --- real limits ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """A memory cgroup of version 1."""
+
+    folder: Path
+
+    @property
+    def enter(self) -> str:
+        """A line of shell: whoever runs it, and all it starts, is in the group."""
+        return f"echo $$ > {self.folder}/cgroup.procs"
+
+    def limit(self, size_mb: int) -> None:
+        (self.folder / "memory.limit_in_bytes").write_text(str(size_mb * MB))
+
+    def kills(self) -> int:
+        lines = (self.folder / "memory.oom_control").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+    def stat(self, key: str) -> int:
+        lines = (self.folder / "memory.stat").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.split()[0] == key)
+
+
+@pytest.fixture
+def group(place: Place) -> Iterator[Group]:
+    """Removed once its processes are gone; before `place` looks for those that are left."""
+    folder = Path(f"/sys/fs/cgroup/memory/ttf-faults-{os.getpid()}")
+    try:
+        folder.mkdir()
+        (folder / "memory.limit_in_bytes").write_text("-1")
+    except OSError as error:
+        pytest.skip(f"cannot make a memory cgroup of version 1 here: {error}")
+    try:
+        yield Group(folder=folder)
+    finally:
+        _remove_group(folder)
+
+
+def _remove_group(folder: Path) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        for pid in (folder / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), 9)
+        try:
+            folder.rmdir()
+            return
+        except OSError:  # EBUSY until the last process is gone
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallDisk:
+    """A file system in memory of a few megabytes."""
+
+    path: Path
+
+    def fill(self, leave_kb: int = 0) -> None:
+        """Takes what is free, but so much, by one file."""
+        stat = os.statvfs(self.path)
+        count = max(0, stat.f_bavail * stat.f_frsize - (leave_kb << 10))
+        with (self.path / "filler").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, count) if count else None
+
+    def free(self) -> None:
+        (self.path / "filler").unlink()
+
+
+@pytest.fixture
+def small_disk(place: Place) -> Iterator[SmallDisk]:
+    """8 MB, gone with the test."""
+    path = place.root / "disk"
+    path.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "ttf-faults", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here ({done.stderr.strip()})")
+    try:
+        yield SmallDisk(path=path)
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """A folder that takes nothing for a while, whoever asks."""
+    here = str(folder)
+    done = subprocess.run(["mount", "--bind", here, here], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here ({done.stderr.decode().strip()})")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", here], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", here], check=True)

@@ -1,0 +1,139 @@
+"""Plugins that make real faults happen in the processes of a run, at the moment a test names.
+
+They are told by files in the folder of FAULTS (an environment variable): what is acted, and when.
+"""
+
+from __future__ import annotations
+
+ENTRY_POINTS = {
+    "miner.faulty": "faulty_plugins:miner",
+    "observer.faulty": "faulty_plugins:observer",
+    "device.standin": "standin_device",
+}
+MODULE = '''
+import ctypes, json, mmap, os, signal, tempfile, time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ttf import hookimpl, option
+from ttf.contracts import Availability, MinerCost, MinerTraits
+
+HERE = Path(os.environ["FAULTS"])
+
+
+# --- an observer: holds the run at a step, and brings a first OpenMP runtime, as torch may ---------
+
+
+class Observer:
+    @hookimpl
+    def ttf_run_started(self, run_dir, config, resumed_from):
+        runtime = HERE / "trainer-runtime"
+        if runtime.exists():
+            ctypes.CDLL(runtime.read_text()).omp_get_max_threads()
+
+    @hookimpl
+    def ttf_step(self, record):
+        held_at = HERE / f"hold-{record.step}"
+        if held_at.exists():
+            held_at.rename(HERE / f"held-{record.step}")
+            while not (HERE / f"go-{record.step}").exists():
+                time.sleep(0.005)
+
+    @hookimpl
+    def ttf_incident(self, incident):
+        with (HERE / "heard").open("a") as file:
+            file.write(incident["class"] + "\\n")
+
+
+# --- a miner that is exact, except where it is told otherwise ---------------------------------------
+
+
+def touch_cut_file():
+    with tempfile.TemporaryFile() as file:
+        file.truncate(1 << 16)
+        pages = mmap.mmap(file.fileno(), 1 << 16)
+        file.truncate(0)
+        pages[1 << 15]
+
+
+ACTS = {
+    "": lambda: None,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "segv": lambda: ctypes.string_at(0),
+    "abrt": os.abort,
+    "bus": touch_cut_file,
+    "hang": lambda: ctypes.PyDLL(None).sleep(600),
+}
+held = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    acts: tuple[str, ...] = option((), "one for each time that is asked for an answer; then none")
+    runtimes: tuple[str, ...] = option((), "OpenMP runtimes it starts, in order")
+    lies: bool = option(False, "ids that do not exist")
+    allocate_mb: int = option(0, "held from the first answer on")
+
+
+class Miner:
+    def __init__(self, options):
+        self.options = options
+        for path in options.runtimes:
+            ctypes.CDLL(path).omp_get_max_threads()
+
+    def build(self, source, workdir):
+        self.source = source
+
+    def search(self, queries, k):
+        import numpy as np
+
+        self.act()
+        rows = np.asarray(self.source.read(0, self.source.shape[0]), np.float32)
+        scores = np.asarray(queries @ rows.T, np.float32)
+        ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return ids + len(rows) * self.options.lies, np.take_along_axis(scores, ids, axis=1)
+
+    def act(self):
+        (HERE / f"asked-{time.time_ns()}").write_text(str(os.getpid()))
+        for _ in range(self.options.allocate_mb - len(held)):
+            held.append(os.urandom(1) * (1 << 20))
+        done = len(list(HERE.glob("acted-*")))
+        if done < len(self.options.acts):
+            (HERE / f"acted-{done}").touch()
+            ACTS[self.options.acts[done]]()
+
+    def save(self, path):
+        path.joinpath("index").touch()
+
+    def load(self, path, source):
+        self.source = source
+
+    def close(self):
+        pass
+
+
+class Factory:
+    name = "faulty"
+    options_type = Options
+
+    def availability(self):
+        return Availability(ok=True)
+
+    def traits(self, options, context):
+        return MinerTraits(exact=True, deterministic=True, has_index=False)
+
+    def estimate(self, rows, dim, queries, k, options, context):
+        return MinerCost(build_s=0, search_s=0, anon_bytes=0, disk_bytes=0)
+
+    def create(self, options, context):
+        return Miner(options)
+
+
+class MinerPlugin:
+    @hookimpl
+    def ttf_miner(self, name):
+        return Factory() if name == "faulty" else None
+
+
+observer, miner = Observer(), MinerPlugin()
+'''

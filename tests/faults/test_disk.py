@@ -1,0 +1,117 @@
+"""A disk that fails under a run: it goes on, waits, or ends with clear words; nothing is torn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.faults.conftest import SmallDisk, read_only
+from tests.faults.harness import Ended, Place
+
+from ttf.checkpoint_files import newest_step
+
+
+def test_a_disk_that_is_full_for_a_while_costs_nothing(
+    place: Place, small_disk: SmallDisk, reference: Ended
+) -> None:
+    place.hold(12, 32)
+    command = place.train(out=small_disk.path / "run")
+    command.held(12)
+    command.saved(10)
+    small_disk.fill()
+    command.go(12)
+    command.held(32)
+    assert "IS NOT WRITTEN" in command.err
+    assert newest_step(command.run / "checkpoints") == 10
+    small_disk.free()
+    command.go(32)
+    done = command.ended()
+    done.assert_clean()
+    assert done.code == 0, done.err
+    assert done.digest == reference.digest
+    assert done.summary["exact"] and done.summary["incidents"] == []
+    assert done.steps_logged() == list(range(1, 41))
+
+
+def test_a_disk_that_stays_full_ends_the_run_with_what_it_has(
+    place: Place, small_disk: SmallDisk, reference: Ended
+) -> None:
+    place.hold(12)
+    command = place.train(out=small_disk.path / "run", settings={"checkpoint.retry_s": 1})
+    command.held(12)
+    command.saved(10)
+    small_disk.fill()
+    command.go(12)
+    ended = command.ended()
+    ended.assert_clean()
+    print(ended.err)
+    assert ended.code == 8
+    assert "No space left on device" in ended.err
+    assert "ttf resume" in ended.err
+    assert newest_step(ended.run / "checkpoints") == 10
+    small_disk.free()
+    done = place.resume(ended.run).ended()
+    done.assert_clean()
+    print(done.err)
+    print(done.summary)
+    assert (done.code, done.digest) == (0, reference.digest), done.err
+    assert done.steps_logged() == list(range(1, 41))
+
+
+def test_a_folder_that_becomes_read_only_ends_the_run_with_what_it_has(
+    place: Place, reference: Ended
+) -> None:
+    place.hold(12)
+    command = place.train(settings={"checkpoint.retry_s": 1})
+    command.held(12)
+    command.saved(10)
+    with read_only(command.run / "checkpoints"):
+        command.go(12)
+        ended = command.ended()
+    ended.assert_clean()
+    print(ended.err)
+    print(ended.summary)
+    assert ended.code == 8
+    assert "read-only" in ended.err.lower()
+    assert newest_step(ended.run / "checkpoints") == 10
+    done = place.resume(ended.run).ended()
+    print(done.err)
+    assert (done.code, done.digest) == (0, reference.digest), done.err
+
+
+def test_a_run_folder_that_is_deleted_ends_the_run_with_clear_words(place: Place) -> None:
+    place.hold(12)
+    command = place.train(settings={"checkpoint.retry_s": 1})
+    command.held(12)
+    command.saved(10)
+    shutil.rmtree(command.run)
+    command.go(12)
+    ended = command.ended()
+    print(ended.err)
+    ended.assert_clean()
+    assert ended.code == 8
+    assert str(ended.run) in ended.err
+
+
+def test_a_disk_that_is_full_from_the_start_is_refused(
+    place: Place, small_disk: SmallDisk
+) -> None:
+    small_disk.fill()
+    ended = place.train(out=small_disk.path / "run").ended()
+    ended.assert_clean()
+    print(ended.err)
+    assert ended.code == 8
+    assert "No space left on device" in ended.err
+    assert not ended.run.exists()
+
+
+@pytest.mark.parametrize("area", ["metrics", "checkpoint", "candidates", "supervision", "summary", "report", "run", "manifest", "model", "index", "*"])
+@pytest.mark.parametrize("verb", ["*"])
+def test_errors_of_the_disk_are_never_a_traceback(
+    area: str, verb: str, place: Place, reference: Ended
+) -> None:
+    ended = place.train(env={"TTF_FAILPOINT": f"{area}.{verb}:1+:eio"}, settings={"checkpoint.retry_s": 1}).ended()
+    print(ended.code, ended.err)
+    ended.assert_clean()
