@@ -122,8 +122,9 @@ class WorkerProcess:
     def watch(self, inputs: Sequence[str]) -> None:
         """Notes what these files are, so that a death can be told from their change."""
         if tuple(inputs) != self._inputs:
-            self._inputs = tuple(inputs)
-            self.witness.inputs = look_at(inputs)
+            self._inputs, self.witness.inputs = tuple(inputs), ()
+            with contextlib.suppress(OSError):  # one that cannot be read is met by whoever needs it
+                self.witness.inputs = look_at(inputs)
 
     def end(self) -> int | None:
         """Kills it and whatever it started, and lets go of it; its return code, None where even

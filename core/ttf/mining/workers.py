@@ -7,6 +7,7 @@ worker is tied to the thread that first needed it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -159,8 +160,9 @@ class MinerWorkers:
         self.release()
         if self._logs is not None:
             stacks = self._logs / STACKS
-            if stacks.is_file() and not stacks.stat().st_size:
-                stacks.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # an empty file that cannot be removed harms nobody
+                if not stacks.stat().st_size:
+                    stacks.unlink()
 
     def __enter__(self) -> Self:
         return self
@@ -231,7 +233,7 @@ class MinerWorkers:
         worker = self._worker
         if worker is not None and not worker.alive():
             self._worker = None
-            death = death_of(worker, settings=self._settings)
+            death = death_of(worker, settings={**self._settings, "miner.name": worker.miner})
             self._say(
                 f"MINER WORKER LOST ({worker.miner}): the idle process {how_it_ended(death)}. "
                 f"A fresh one takes its place. {last_words(death)}"
