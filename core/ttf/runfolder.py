@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from ttf.errors import ConfigError, DataMissing, FolderInUse, storage_error
+from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError, storage_error
 from ttf.fsio import read_json, remove_leftovers, write_json
 from ttf.lifeline import is_stopped
 
@@ -51,14 +51,12 @@ class RunFolder:
     def new(cls, path: Path | None) -> RunFolder:
         """A folder for a new run, locked until `close`; `runs/run-001` and counting where none is
         named."""
+        made, made_parent = path is None or not path.exists(), False
         try:
-            made, made_parent = True, False
             if path is None:
                 made_parent = not Path("runs").exists()
                 path = _make_next(Path("runs"))
-            else:
-                made = not path.exists()
-                path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
             folder = cls(path)
             folder._made, folder._made_parent = made, made_parent
             folder._acquire(tidy=False)
@@ -71,7 +69,11 @@ class RunFolder:
                 )
             for name in FOLDERS:
                 (path / name).mkdir(exist_ok=True)
-        except OSError as error:
+        except (OSError, StorageError) as error:
+            if made and path is not None:
+                _take_back(path)
+            if isinstance(error, StorageError):
+                raise
             raise storage_error(error, str(path or "runs")) from error
         return folder
 
@@ -182,6 +184,15 @@ class RunFolder:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.summary, dict(summary))
+
+
+def _take_back(path: Path) -> None:
+    """What was made of a new folder before the disk took no more."""
+    for name in (".owner", ".lock", *FOLDERS):
+        with contextlib.suppress(OSError):
+            (path / name).rmdir() if name in FOLDERS else (path / name).unlink()
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def _make_next(runs: Path) -> Path:

@@ -187,9 +187,18 @@ class Saver:
                 job.snapshot = None
                 job.done.set()
 
+    def _must_be_there(self) -> None:
+        """Half a folder that nobody asked for is not made in the place of one that was deleted."""
+        if not self._folder.is_dir():
+            raise StorageError(
+                f"The folder {self._folder} is gone.",
+                hint="It was deleted or moved, or its disk is not mounted any more: put it back.",
+            )
+
     def _write(self, job: _Job) -> None:
         assert job.snapshot is not None
         try:
+            self._must_be_there()
             if self._sync_first is not None:
                 self._sync_first()
             path = checkpoint.save(self._folder, job.snapshot)

@@ -1,18 +1,20 @@
 """Makes candidate tables during training: encodes queries, hands them to the miner, keeps the rest.
 
 A table's name is a hash of what it follows from (weights, data, miner, rows): a table that is
-already there, from before a restart, is used and not mined again.
+already there, from before a restart, is used and not mined again. A disk that takes none is waited
+for as long as one that takes no checkpoint: training cannot go on without it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -23,7 +25,7 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.deciding import Decided
 from ttf.documents import Documents
-from ttf.errors import StorageError
+from ttf.errors import StorageError, storage_error
 from ttf.evaluation import encode_split, positive_scores
 from ttf.mining.candidates import MANIFEST, CandidateTable
 from ttf.mining.choose import deadlines
@@ -34,11 +36,14 @@ from ttf.mining.negatives import YieldReport
 from ttf.mining.table_files import prune_tables
 from ttf.mining.workers import MinerWorkers, OnDeath
 from ttf.model import TwoTower
+from ttf.patience import Patience
 from ttf.reporting import Reporter
 from ttf.runfolder import RunFolder
 from ttf.stopping import StopRequest
 
 _SCORE_ROWS = 1024
+_LONGEST_PAUSE_S: Final = 15.0
+_LOOK_EVERY_S: Final = 0.2
 
 
 @dataclass(kw_only=True)
@@ -78,7 +83,7 @@ class TableMaker:
         self._decided, self._data, self._model = decided, data, model
         self._documents, self._policy, self._folder = documents, policy, folder
         self._reporter, self._stop = reporter, stop
-        self._settings = decided.config.miner
+        self._settings, self._beat = decided.config.miner, beat
         self.miner = self._settings.name
         self._round = Round()
         self._deviations: list[str] = []
@@ -92,6 +97,24 @@ class TableMaker:
 
     def make(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
         """The k best documents of these training rows under the present weights."""
+        patience, pause = Patience(self._decided.config.checkpoint.retry_s), 1.0
+        while True:
+            try:
+                return self._made(rows)
+            except (StorageError, OSError) as error:
+                failure = _of_storage(error, self._folder.candidates)
+                patience.failed(failure)
+                if patience.used_up:
+                    raise failure from error
+                pause = min(2 * pause, _LONGEST_PAUSE_S, patience.left_s)
+                self._reporter.note(
+                    f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN: {failure} {failure.hint} "
+                    f"Training waits for them; the next attempt is in {pause:.0f} s, and they go "
+                    f"on for another {patience.left_s:.0f} s."
+                )
+                self._hold(pause)
+
+    def _made(self, rows: NDArray[np.int64]) -> CandidateTable:
         began = time.perf_counter()
         self._round = Round()
         key = self._key(rows)
@@ -103,8 +126,16 @@ class TableMaker:
             return table
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=self._folder.candidates) as scratch:
             table = self._mine(rows, key, Path(scratch))
+            kept = table.save(self._folder.candidates)
         self._round.seconds = time.perf_counter() - began
-        return CandidateTable.load(table.save(self._folder.candidates))
+        return CandidateTable.load(kept)
+
+    def _hold(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._beat()
+            self._stop.raise_if_asked()
+            time.sleep(min(left, _LOOK_EVERY_S))
 
     def _mine(self, rows: NDArray[np.int64], key: str, scratch: Path) -> CandidateTable:
         queries = self._encode(rows, scratch / "queries.npy")
@@ -126,6 +157,7 @@ class TableMaker:
         out = np.lib.format.open_memmap(
             path, mode="w+", dtype=np.float32, shape=(len(rows), self._documents.dim)
         )
+        _allocate(out)
         encode_split(
             self._model,
             self._data.train,
@@ -249,3 +281,19 @@ class TableMaker:
             prune_tables(self._folder.candidates, in_use)
         except StorageError as error:
             self._reporter.note(str(error))
+
+
+def _of_storage(error: StorageError | OSError, what: Path) -> StorageError:
+    return error if isinstance(error, StorageError) else storage_error(error, str(what))
+
+
+def _allocate(out: np.memmap[Any, Any]) -> None:
+    """The file is sparse so far, and writing through a map on a full disk is SIGBUS."""
+    assert out.filename is not None
+    with Path(out.filename).open("r+b") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, out.offset + out.nbytes)
+            return
+        file.seek(out.offset)
+        for _ in range(len(out)):
+            file.write(bytes(out.strides[0]))

@@ -171,7 +171,7 @@ def _json(value: Any) -> bytes:
 
 def _take_number(folder: Path) -> tuple[str, Path]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)  # not its parents: a run folder that is gone stays gone
         number = max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=0) + 1
         while True:
             path = folder / f"{number:03d}"

@@ -344,7 +344,8 @@ class Supervisor:
         where = self._folder.incidents / action.incident
         if document is not None and document["known"]:
             error = from_document(document)
-            error.hint = f"{error.hint} The evidence is in {where}.".lstrip()
+            if where.is_dir():  # the disk may not have taken it
+                error.hint = f"The evidence is in {where}. {error.hint}".rstrip()
             return error
         if document is not None:
             said = f"{document['class']}: {document['message']}"
