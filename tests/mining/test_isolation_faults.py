@@ -27,6 +27,7 @@ from tests.mining.saboteur import (
 
 from ttf.errors import BadAnswer, BadData, GaveUp, MinerDied, MinerFailed, MinerTimedOut
 from ttf.incidents.classify import classify
+from ttf.mining import workers
 from ttf.mining.job import MiningJob
 from ttf.mining.workers import MinerWorkers
 
@@ -275,4 +276,4 @@ def test_no_process_can_be_started_is_a_failed_attempt(
     deaths = Deaths()
     with pytest.raises(GaveUp, match="No process could be started"):
         mine(sabotaged(job, "answer"), on_death=deaths)
-    assert len(deaths.all) == 2
+    assert len(deaths.all) == workers.LAST_ATTEMPTS

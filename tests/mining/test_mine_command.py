@@ -105,7 +105,7 @@ def test_an_interrupted_command_continues(
 
     in_chunks_of_200(monkeypatch)
     monkeypatch.setattr(work, "checked_search", dying_search)
-    monkeypatch.setattr(workers, "ATTEMPTS", 1)
+    monkeypatch.setattr(workers, "LAST_ATTEMPTS", 1)
     options = ["--json", "--miner", "exact", "--isolation", "none"]
     for _ in range(2):
         assert invoke(words(files, *options)).code == 5

@@ -48,6 +48,8 @@ OnDeath = Callable[[Death, str], None]
 """Told of every failed attempt, and in a sentence what is done about it."""
 ATTEMPTS: Final = 2
 """Deaths in a row on one request, until the next miner takes over."""
+LAST_ATTEMPTS: Final = 4
+"""The same where no other miner is left, and giving up would end the run."""
 STACKS: Final = "miner-faulthandler.txt"
 _GRACE_S: Final = 5.0
 _LOOK_EVERY_S: Final = 1.0
@@ -108,12 +110,13 @@ class MinerWorkers:
                     f"MINER REPLACED: {choice.name!r} takes over from {miners[place - 1].name!r}."
                 )
             now = job.with_miner(choice)
-            for attempt in range(1, ATTEMPTS + 1):
+            attempts = ATTEMPTS if place + 1 < len(miners) else LAST_ATTEMPTS
+            for attempt in range(1, attempts + 1):
                 try:
                     report = self._attempt(now, deadline_s(now), progress)
                 except AttemptFailed as failed:
                     deaths.append(str(failed.error))
-                    again = attempt < ATTEMPTS
+                    again = attempt < attempts
                     self._say(
                         f"MINER FAILED ({choice.name}, attempt {attempt}): {failed.error}"
                         f"{' Trying once more.' if again else ''}"
