@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from ttf.errors import StorageError
 
-_RETRY_EVERY_S = 30.0
+T = TypeVar("T")
+_RETRY_EVERY_S: Final = 30.0
+_LONGEST_PAUSE_S: Final = 15.0
 
 
 class Patience:
@@ -51,3 +55,29 @@ class Patience:
         """For a person: 'since 14:03:12, for 301 s'."""
         at = time.strftime("%H:%M:%S", time.localtime(self._since_wall))
         return f"since {at}, for {self._last - self._since:.0f} s"
+
+
+def once_the_disk_takes_it(
+    write: Callable[[], T],
+    retry_s: float,
+    *,
+    say: Callable[[str], None],
+    hold: Callable[[float], None],
+    loudly: str,
+) -> T:
+    """What `write` returns, tried again while it raises StorageError, for `retry_s`; for what
+    training cannot go on without. `hold` waits so many seconds; `loudly` begins the note."""
+    patience, pause = Patience(retry_s), 1.0
+    while True:
+        try:
+            return write()
+        except StorageError as error:
+            patience.failed(error)
+            if patience.used_up:
+                raise
+            pause = min(2 * pause, _LONGEST_PAUSE_S, patience.left_s)
+            say(
+                f"{loudly}: {error} {error.hint} Training waits; the next attempt is in "
+                f"{pause:.0f} s, and they go on for another {patience.left_s:.0f} s."
+            )
+            hold(pause)

@@ -36,13 +36,12 @@ from ttf.mining.negatives import YieldReport
 from ttf.mining.table_files import prune_tables
 from ttf.mining.workers import MinerWorkers, OnDeath
 from ttf.model import TwoTower
-from ttf.patience import Patience
+from ttf.patience import once_the_disk_takes_it
 from ttf.reporting import Reporter
 from ttf.runfolder import RunFolder
 from ttf.stopping import StopRequest
 
 _SCORE_ROWS = 1024
-_LONGEST_PAUSE_S: Final = 15.0
 _LOOK_EVERY_S: Final = 0.2
 
 
@@ -97,24 +96,21 @@ class TableMaker:
 
     def make(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
         """The k best documents of these training rows under the present weights."""
-        patience, pause = Patience(self._decided.config.checkpoint.retry_s), 1.0
-        while True:
-            try:
-                return self._made(rows)
-            except (StorageError, OSError) as error:
-                failure = _of_storage(error, self._folder.candidates)
-                patience.failed(failure)
-                if patience.used_up:
-                    raise failure from error
-                pause = min(2 * pause, _LONGEST_PAUSE_S, patience.left_s)
-                self._reporter.note(
-                    f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN: {failure} {failure.hint} "
-                    f"Training waits for them; the next attempt is in {pause:.0f} s, and they go "
-                    f"on for another {patience.left_s:.0f} s."
-                )
-                self._hold(pause)
+        return once_the_disk_takes_it(
+            lambda: self._made(rows),
+            self._decided.config.checkpoint.retry_s,
+            say=self._reporter.note,
+            hold=self._hold,
+            loudly=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
+        )
 
     def _made(self, rows: NDArray[np.int64]) -> CandidateTable:
+        try:
+            return self._kept_or_mined(rows)
+        except OSError as error:
+            raise storage_error(error, str(self._folder.candidates)) from error
+
+    def _kept_or_mined(self, rows: NDArray[np.int64]) -> CandidateTable:
         began = time.perf_counter()
         self._round = Round()
         key = self._key(rows)
@@ -283,10 +279,6 @@ class TableMaker:
             self._reporter.note(str(error))
 
 
-def _of_storage(error: StorageError | OSError, what: Path) -> StorageError:
-    return error if isinstance(error, StorageError) else storage_error(error, str(what))
-
-
 def _allocate(out: np.memmap[Any, Any]) -> None:
     """The file is sparse so far, and writing through a map on a full disk is SIGBUS."""
     assert out.filename is not None
@@ -295,5 +287,4 @@ def _allocate(out: np.memmap[Any, Any]) -> None:
             os.posix_fallocate(file.fileno(), 0, out.offset + out.nbytes)
             return
         file.seek(out.offset)
-        for _ in range(len(out)):
-            file.write(bytes(out.strides[0]))
+        file.writelines(bytes(out.strides[0]) for _ in range(len(out)))

@@ -7,7 +7,7 @@ import gc
 import os
 import queue
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from ttf.mining.candidates import CandidateTable
 from ttf.mining.negatives import YieldReport
 from ttf.model import save_model, start_from
 from ttf.page import write_page
+from ttf.patience import once_the_disk_takes_it
 from ttf.probe import Probe
 from ttf.refresh import Refresher
 from ttf.reporting import Reporter
@@ -177,12 +178,12 @@ class Trainer:
         resume = resume and self._has_begun()
         if not resume:
             self._start()
-        self._write_configuration()
+        self._surely(self._write_configuration)
         self._tell_configuration()
         if self.parts.model.documents_frozen:
             self.parts.documents.freeze(self.folder.index, must_exist=resume)
         resumed_from = self._restore() if resume else 0
-        self.open_logs(resumed_from if resume else None)
+        self._surely(lambda: self.open_logs(resumed_from if resume else None))
         self.hooks.ttf_run_started(
             run_dir=self.folder.path, config=self.config.model_dump(), resumed_from=resumed_from
         )
@@ -288,16 +289,39 @@ class Trainer:
             self.sampler = sampler
         self.reporter.chosen_by(self.config.evaluate.metric)
 
+    def _surely(self, write: Callable[[], None]) -> None:
+        """Who starts a run hears at once that the disk takes nothing; a restart in the night, whose
+        run has something to lose, waits for it."""
+        history = self.link.history
+        restarted = history is not None and history.incidents
+        once_the_disk_takes_it(
+            write,
+            self.config.checkpoint.retry_s if restarted else 0.0,
+            say=self.reporter.note,
+            hold=self._hold,
+            loudly="THE RUN CANNOT GO ON YET",
+        )
+
+    def _hold(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.flight.beat()
+            self.stop.raise_if_asked()
+            time.sleep(min(left, 0.2))
+
     def _has_begun(self) -> bool:
         """Whether there is, or was, something to continue from: a run that ended before its first
         checkpoint starts anew, one whose checkpoints are gone must not."""
-        journal = Journal.read(self.folder.supervision)
-        if newest_first(self.folder.checkpoints) or self.folder.summary.exists():
+        if newest_first(self.folder.checkpoints):
             return True
-        if journal.checkpointed < 0:
-            self.reporter.note("No checkpoint was made before: the run starts from the beginning.")
-            return False
-        return True
+        # A run that nobody supervised has no journal; its summary tells of an end that saved.
+        noted = self.folder.supervision.exists()
+        if Journal.read(self.folder.supervision).checkpointed >= 0 or (
+            not noted and self.folder.summary.exists()
+        ):
+            return True
+        self.reporter.note("No checkpoint was made before: the run starts from the beginning.")
+        return False
 
     def _start(self) -> None:
         if self.config.train.init is not None:

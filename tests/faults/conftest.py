@@ -17,6 +17,7 @@ from tests.faults.harness import Ended, Place, Settings
 from tests.training.standin import SOURCE
 
 MB = 1 << 20
+Undisturbed = Callable[[str, Settings], Ended]
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +73,7 @@ def undisturbed(
     faulty_site: Path,
     small_data: dict[str, Path],
     faults_home: Path,
-) -> Iterator[Callable[[str, Settings], Ended]]:
+) -> Iterator[Undisturbed]:
     """A run that nothing happens to, made once for each name."""
     made = Place(
         root=tmp_path_factory.mktemp("undisturbed"),
@@ -95,7 +96,7 @@ def undisturbed(
 
 
 @pytest.fixture
-def reference(undisturbed: Callable[[str, Settings], Ended]) -> Ended:
+def reference(undisturbed: Undisturbed) -> Ended:
     """The run of `SMALL`, undisturbed."""
     return undisturbed("small", {})
 

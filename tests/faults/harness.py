@@ -51,9 +51,7 @@ class Ended:
     def incidents(self) -> list[dict[str, Any]]:
         """incident.json of each, with its id."""
         folders = sorted((self.run / "incidents").glob("[0-9]*"))
-        return [
-            {"id": f.name, **json.loads((f / "incident.json").read_text())} for f in folders
-        ]
+        return [{"id": f.name, **json.loads((f / "incident.json").read_text())} for f in folders]
 
     def listed(self) -> list[tuple[str, str]]:
         """(class, process) of the incidents that summary.json tells of."""
@@ -176,7 +174,9 @@ class Place:
     def train(self, *argv: str, out: str | Path = "run", **given: Any) -> Command:
         settings = given.pop("settings", {})
         run = self.root / out
-        return self.start("train", *self.words(settings), "--out", str(run), *argv, run=run, **given)
+        return self.start(
+            "train", *self.words(settings), "--out", str(run), *argv, run=run, **given
+        )
 
     def resume(self, run: Path, *argv: str, **given: Any) -> Command:
         return self.start("resume", str(run), *argv, run=run, **given)

@@ -10,7 +10,7 @@ ENTRY_POINTS = {
     "observer.faulty": "faulty_plugins:observer",
     "device.standin": "standin_device",
 }
-MODULE = '''
+MODULE = """
 import ctypes, json, mmap, os, signal, tempfile, time
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,4 +136,4 @@ class MinerPlugin:
 
 
 observer, miner = Observer(), MinerPlugin()
-'''
+"""

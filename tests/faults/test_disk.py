@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
-from pathlib import Path
+import signal
 
 import pytest
-from tests.faults.conftest import SmallDisk, read_only
+from tests.faults.conftest import SmallDisk, Undisturbed, read_only
 from tests.faults.harness import Ended, Place
 
 from ttf.checkpoint_files import newest_step
@@ -95,9 +95,7 @@ def test_a_run_folder_that_is_deleted_ends_the_run_with_clear_words(place: Place
     assert str(ended.run) in ended.err
 
 
-def test_a_disk_that_is_full_from_the_start_is_refused(
-    place: Place, small_disk: SmallDisk
-) -> None:
+def test_a_disk_that_is_full_from_the_start_is_refused(place: Place, small_disk: SmallDisk) -> None:
     small_disk.fill()
     ended = place.train(out=small_disk.path / "run").ended()
     ended.assert_clean()
@@ -107,11 +105,57 @@ def test_a_disk_that_is_full_from_the_start_is_refused(
     assert not ended.run.exists()
 
 
-@pytest.mark.parametrize("area", ["metrics", "checkpoint", "candidates", "supervision", "summary", "report", "run", "manifest", "model", "index", "*"])
-@pytest.mark.parametrize("verb", ["*"])
-def test_errors_of_the_disk_are_never_a_traceback(
-    area: str, verb: str, place: Place, reference: Ended
+MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
+
+
+def test_mining_waits_for_a_disk_that_is_full(
+    place: Place, small_disk: SmallDisk, undisturbed: Undisturbed
 ) -> None:
-    ended = place.train(env={"TTF_FAILPOINT": f"{area}.{verb}:1+:eio"}, settings={"checkpoint.retry_s": 1}).ended()
+    reference = undisturbed("mined", MINED)
+    place.hold(18)
+    command = place.train(out=small_disk.path / "run", settings=MINED)
+    command.held(18)
+    small_disk.fill(leave_kb=8)
+    command.go(18)
+    command.said("THE CANDIDATES OF STEP 20 CANNOT BE WRITTEN")
+    small_disk.free()
+    done = command.ended()
+    print(done.err)
+    done.assert_clean()
+    assert (done.code, done.digest) == (0, reference.digest), done.err
+    assert done.summary["exact"]
+
+
+def test_a_run_whose_trainer_dies_on_a_full_disk_goes_on_when_there_is_room(
+    place: Place, small_disk: SmallDisk, reference: Ended
+) -> None:
+    place.hold(12)
+    command = place.train(out=small_disk.path / "run")
+    command.held(12)
+    command.saved(10)
+    small_disk.fill()
+    os.kill(command.trainer(), signal.SIGKILL)
+    command.said("THE RUN CANNOT GO ON YET")
+    small_disk.free()
+    done = command.ended()
+    done.assert_clean()
+    assert (done.code, done.digest) == (0, reference.digest), done.err
+    assert done.summary["restarts"] == 1
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    ["metrics.write:30+:eio", "checkpoint.*:12+:eio", "summary.*:1+:enospc", "*:60+:enospc"],
+)
+def test_errors_of_the_disk_are_never_a_traceback_and_lose_nothing(
+    failpoint: str, place: Place, reference: Ended
+) -> None:
+    given = {"env": {"TTF_FAILPOINT": failpoint}, "settings": {"checkpoint.retry_s": 1}}
+    ended = place.train(**given).ended()
     print(ended.code, ended.err)
     ended.assert_clean()
+    assert ended.code == 8
+    done = place.resume(ended.run).ended()
+    print(done.code, done.err)
+    done.assert_clean()
+    assert (done.code, done.digest) == (0, reference.digest), done.err
