@@ -1,0 +1,99 @@
+"""Every N-th operation on a run's files fails, in each way it can: through the whole of a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Final
+
+from chaos.campaign import Case, Fault
+from chaos.running import Running
+from chaos.verdict import Verdict, incidents, judge_classes, judge_end
+from chaos.world import ROOT
+
+HOOK: Final = ROOT / "chaos" / "hook"
+KINDS: Final = (
+    ("*", "kill"),
+    ("checkpoint.*", "kill"),
+    ("checkpoint.*", "enospc"),
+    ("checkpoint.*", "eio"),
+    ("checkpoint.write", "short"),
+    ("checkpoint.write", "lie"),
+)
+"""Operations, and what happens to one of them."""
+_COUNT: Final = """
+import sys
+from ttf import cli, fsio
+with fsio.recorded() as operations:
+    code = cli.run(sys.argv[1:])
+print(code, *(operation.name for operation in operations), sep="\\n")
+"""
+
+
+def run(case: Case) -> Verdict:
+    verdict, place = Verdict(), case.place()
+    reference = case.reference
+    names = case.world.once(f"operations {case.configuration}", lambda: _operations(case))
+    pattern, fault = KINDS[case.number % len(KINDS)]
+    of_the_kind = sum(_matches(name, pattern) for name in names)
+    # The repetitions of a kind lie evenly over the run, from a random one on.
+    share = of_the_kind / max(1, case.total // len(KINDS))
+    at = 1 + int((case.number // len(KINDS) + case.rng.random()) * share) % of_the_kind
+    failpoint = f"{pattern}:{at}:{fault}"
+    verdict.phases[f"{pattern} {fault}"] += 1
+    with Running(place, case.words(place), more=armed(place.root / "struck", failpoint)) as running:
+        code = running.ended()
+    verdict.deaths = int((place.root / "struck").exists())
+    judge_end(verdict, place, code, reference)
+    if fault == "kill":
+        judge_classes(verdict, place, [("trainer", "killed")], at_least=0)
+    else:
+        judge_classes(verdict, place, [], at_least=0)
+    said = "IS NOT WRITTEN" in place.said()
+    if fault in ("enospc", "eio") and not incidents(place):
+        verdict.phases["said"] += said
+    if not verdict.ok:
+        verdict.problems.append(f"TTF_FAILPOINT was {failpoint} of {of_the_kind}")
+    return verdict
+
+
+def armed(struck: object, failpoint: str) -> dict[str, str]:
+    """The environment in which the first trainer, and no other process, has a failpoint."""
+    path = os.pathsep.join(filter(None, [str(HOOK), os.environ.get("PYTHONPATH", "")]))
+    return {"PYTHONPATH": path, "CHAOS_FAILPOINT": failpoint, "CHAOS_STRUCK": str(struck)}
+
+
+def _matches(name: str, pattern: str) -> bool:
+    from fnmatch import fnmatchcase
+
+    return fnmatchcase(name, pattern)
+
+
+def _operations(case: Case) -> list[str]:
+    """Of an undisturbed run, by name, in order."""
+    place = case.place("counted")
+    words = [*case.words(place), "--in-process", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", _COUNT, *words],
+        cwd=ROOT,
+        env=place.environment({}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [line for line in done.stdout.splitlines() if _is_name(line)]
+
+
+def _is_name(line: str) -> bool:
+    area, dot, verb = line.partition(".")
+    return bool(dot) and area.isidentifier() and verb.isidentifier()
+
+
+FAULT: Final = Fault(
+    name="failpoint",
+    title="killed, no space, I/O error, short or lying write at every N-th file operation",
+    runs=48,
+    quick=6,
+    run=run,
+)

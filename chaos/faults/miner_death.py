@@ -1,0 +1,53 @@
+"""The miner's worker dies once in every request: while it starts, builds, searches or is done."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from chaos.campaign import Case, Fault
+from chaos.running import Death, Running, kill_and_wait
+from chaos.verdict import FATAL, IDLE, Verdict, judge_deaths, judge_end, summary_of
+
+_COLD_S: Final = 2.0
+_WARM_S: Final = 0.06
+
+
+def run(case: Case) -> Verdict:
+    verdict, place = Verdict(), case.place()
+    reference = case.reference
+    deaths: list[Death] = []
+    with Running(place, case.words(place)) as running:
+        while running.when(lambda flight: flight.phase == "mining") is not None:
+            deaths += kill_in_this_round(running, case.rng, cold=not deaths)
+            if running.when(lambda flight: flight.phase != "mining") is None:
+                break
+        code = running.ended()
+    verdict.deaths = len(deaths)
+    verdict.phases.update(death.phase for death in deaths)
+    judge_end(verdict, place, code, reference)
+    judge_deaths(verdict, place, deaths, "miner")
+    miner = str(summary_of(place).get("miner"))
+    verdict.require(case.configuration.endswith(miner), f"{miner} took over")
+    return verdict
+
+
+def kill_in_this_round(running: Running, rng: random.Random, *, cold: bool) -> list[Death]:
+    """Whatever it is doing after a random while; it may have become idle by then."""
+    running.look_on(rng.uniform(0.0, _COLD_S if cold else _WARM_S))
+    pid, signum = running.worker(), rng.choice(FATAL)
+    flight = running.flight()
+    if pid is None or flight is None or not kill_and_wait(pid, signum):
+        return []
+    after = running.flight() or flight
+    phase = flight.phase if flight.phase == after.phase == "mining" else IDLE
+    return [Death(signum=signum, phase=phase, step=flight.step, writing=False, redone=0, bound=0)]
+
+
+FAULT: Final = Fault(
+    name="miner-death",
+    title="miner's worker killed (KILL, SEGV, ABRT, BUS) in every request",
+    runs=12,
+    quick=3,
+    run=run,
+)

@@ -1,0 +1,101 @@
+"""The table at the end of a campaign, for the terminal and for docs/reliability.md."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from chaos.campaign import Row
+from chaos.world import ROOT
+
+PAGE: Final = ROOT / "docs" / "reliability.md"
+BEGIN: Final = "<!-- table of make chaos: begin -->"
+END: Final = "<!-- table of make chaos: end -->"
+HEAD: Final = (
+    *("fault", "runs", "struck", "finished", "equal weights"),
+    *("steps redone: median, max", "incidents right", "seconds"),
+)
+_LIBRARIES: Final = ("torch", "numpy", "faiss-cpu", "hnswlib")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    if row.skipped:
+        return (row.fault.title, "0", *["-"] * 5, f"left out: {row.skipped}")
+    return (
+        row.fault.title if row.ok else f"**NOT WELL**: {row.fault.title}",
+        str(len(row.verdicts)),
+        str(row.deaths) if row.deaths else "-",
+        row.share("finished"),
+        row.share("equal"),
+        row.steps_redone(),
+        row.share("incidents_right"),
+        f"{row.seconds:.0f}",
+    )
+
+
+def plain(rows: Sequence[Row]) -> str:
+    """In columns."""
+    lines = [HEAD, *map(cells, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def markdown(rows: Sequence[Row], seed: int, jobs: int, command: str) -> str:
+    """With where and when it was measured."""
+    seconds = sum(row.seconds for row in rows)
+    about = (
+        f"`{command}`, seed {seed}, {time.strftime('%Y-%m-%d')}, {seconds / 60:.0f} minutes, "
+        f"{jobs} at a time; {machine()}."
+    )
+    table = [
+        "| " + " | ".join(HEAD) + " |",
+        "|---|" + "---:|" * (len(HEAD) - 1),
+        *("| " + " | ".join(cells(row)) + " |" for row in rows),
+    ]
+    return "\n".join([about, "", *table, "", *phases(rows)])
+
+
+def phases(rows: Sequence[Row]) -> list[str]:
+    """Where the deaths struck, for the faults that aim."""
+    lines = []
+    for row in rows:
+        hits = ", ".join(f"{phase} {count}" for phase, count in row.phases.most_common())
+        if hits:
+            lines += [f"Where `{row.fault.name}` struck: {hits}.", ""]
+    return lines
+
+
+def machine() -> str:
+    libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
+    return (
+        f"{platform.system()} {platform.release()} {platform.machine()}, {_processor()}, "
+        f"{os.cpu_count()} cores, {_memory_gb()} GB; Python {platform.python_version()}, "
+        f"{libraries}"
+    )
+
+
+def _processor() -> str:
+    with Path("/proc/cpuinfo").open() as file:
+        names = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+        return next(names, "unknown processor")
+
+
+def _memory_gb() -> int:
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
+
+
+def write_into(page: Path, text: str) -> None:
+    """Replaces what stands between the markers."""
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{page} has no place for the table: {BEGIN} ... {END}")
+    page.write_text(f"{before}{BEGIN}\n{text.rstrip()}\n{END}{after}")
