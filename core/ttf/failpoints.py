@@ -12,7 +12,9 @@ names ("checkpoint.*", "*"); <N> counts its occurrences from 1, "3+" means from 
     stop     SIGSTOP of this process before the operation
 
 For tests and for the chaos run; read once, when `ttf.fsio` is imported, so that a process without
-the variable pays nothing.
+the variable pays nothing. Each process counts for itself: the supervisor, its trainer and a miner
+have the variable, a trainer that stands in for one that died has it only where
+TTF_FAILPOINT_EVERY=1 asks for the fault in every one.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from ttf.fsio import Operation
 
 VARIABLE: Final = "TTF_FAILPOINT"
+EVERY_PROCESS: Final = "TTF_FAILPOINT_EVERY"
 FAULTS: Final = ("kill", "enospc", "eio", "short", "lie", "sleep", "stop")
 _HANG_S: Final = 3600.0
 

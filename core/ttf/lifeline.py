@@ -1,8 +1,9 @@
 """A child that leaves when its parent does: life line, parent-death signal, stacks on demand.
 
-Three nets, because each has a hole: a thread that reads the life line cannot act while C code holds
-the interpreter lock; the parent-death signal is Linux's alone and follows the thread that spawned;
-faulthandler's timer needs neither, but knows only time.
+Several nets, because each has a hole: a thread that reads the life line cannot act while C code
+holds the interpreter lock; the parent-death signal is Linux's alone and follows the thread that
+spawned; neither ends what the child has started itself. That is left to a keeper: another process,
+which can be killed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
+from ttf.errors import ExitCode
 from ttf.mining import frames
 
 ORPHANED: Final = 120
@@ -59,10 +62,14 @@ def follow(lifeline: int, obey: Callable[[dict[str, Any]], None]) -> threading.T
 
 def _follow(lifeline: int, obey: Callable[[dict[str, Any]], None]) -> None:
     reader = frames.Reader()
-    with contextlib.suppress(OSError):
-        while data := os.read(lifeline, 1 << 16):
-            for message in reader.feed(data):
-                obey(message)
+    try:
+        with contextlib.suppress(OSError):
+            while data := os.read(lifeline, 1 << 16):
+                for message in reader.feed(data):
+                    obey(message)
+    except BaseException:  # deaf, it would hang: better an end that says why
+        traceback.print_exc()
+        os._exit(int(ExitCode.OUR_FAULT))
     os._exit(ORPHANED)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +18,7 @@ from ttf.fsio import read_json, remove_leftovers, write_json
 from ttf.lifeline import is_stopped
 
 _ORPHANS_LEAVE_S = 10.0
+_NAMED_WITHIN_S = 0.5
 FOLDERS = ("checkpoints", "candidates", "index", "incidents")
 
 
@@ -171,11 +173,17 @@ class RunFolder:
         self._lock.release()
 
     def _holder(self) -> str:
-        with contextlib.suppress(OSError, ValueError):  # it may end, and tidy up, while we look
-            pid = int((self.path / ".owner").read_text())
-            if is_stopped(pid):
-                return f" (process {pid}, which is stopped: kill -CONT {pid} lets it go on)"
-            return f" (process {pid})"
+        """Who has the lock; it may have it for so short a time that its name is not there yet, and
+        that of somebody who died is."""
+        ends_at = time.monotonic() + _NAMED_WITHIN_S
+        while time.monotonic() < ends_at:
+            with contextlib.suppress(OSError, ValueError):  # it may end, and tidy up, while we look
+                pid = int((self.path / ".owner").read_text())
+                os.kill(pid, 0)
+                if is_stopped(pid):
+                    return f" (process {pid}, which is stopped: kill -CONT {pid} lets it go on)"
+                return f" (process {pid})"
+            time.sleep(0.01)
         return ""
 
     def read_summary(self) -> dict[str, Any]:

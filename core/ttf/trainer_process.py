@@ -3,6 +3,10 @@
 Three descriptors and the parent's process id. Reads its request from the life line, tells what
 happens on the results pipe, shows progress on the display (-1: none), and ends at once when the
 life line closes. Its exit code is 0 only after its final record was sent.
+
+A SIGTERM or SIGINT that somebody sends to this process itself, not to the supervisor, is taken for
+what it asks: once there are steps to save, the run saves them and ends (143 or 130); before that,
+and the second time, it is a death like any other, and the supervisor restarts.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from ttf import lifeline
 from ttf.error_document import to_document
 from ttf.errors import ExitCode
 from ttf.link import LeaveAsked, SupervisedLink
+from ttf.supervise import keeper
 from ttf.supervise.request import TrainRequest
 
 STACKS = "faulthandler.txt"
@@ -23,6 +28,7 @@ STACKS = "faulthandler.txt"
 
 def main(life: int, results: int, display: int, parent: int) -> int:
     lifeline.die_with_parent(parent)
+    keeper.start(life, parent)
     link = SupervisedLink(results)
     lifeline.follow(life, link.obey)
     request = link.request()
@@ -52,7 +58,9 @@ def _train(request: TrainRequest, link: SupervisedLink, display: int) -> dict[st
 
     reporter = Reporter()
     if display >= 0:
-        stream = os.fdopen(display, "w", encoding="utf-8", errors="replace", closefd=False)
+        # As our own standard error would be, were it not a pipe.
+        encoding = sys.stderr.encoding
+        stream = os.fdopen(display, "w", encoding=encoding, errors="replace", closefd=False)
         reporter = make_reporter(json=request.json, stream=stream)
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
 

@@ -18,7 +18,7 @@ _ROUNDS: Final = 100
 _PAUSE_S: Final = 0.01
 
 
-def kill(session: int, mark: str) -> None:
+def kill(session: int, mark: str, variable: str = MARK) -> None:
     """Ends every member of the family but ourselves, within about a second.
 
     The worker, alive or a zombie that nobody has reaped, keeps its number from being used again.
@@ -27,7 +27,7 @@ def kill(session: int, mark: str) -> None:
         if os.getpgrp() != session:
             os.killpg(session, signal.SIGKILL)
     for _ in range(_ROUNDS):  # one of them may have been starting another; a kill takes a moment
-        found = list(members(session, mark))
+        found = list(members(session, mark, variable))
         if not found:
             return
         for pid in found:
@@ -44,10 +44,10 @@ def remove_marks(pid: int) -> None:
             left.unlink(missing_ok=True)
 
 
-def members(session: int, mark: str) -> Iterator[int]:
+def members(session: int, mark: str, variable: str = MARK) -> Iterator[int]:
     """Living processes of the session or with the mark, ourselves and zombies excepted."""
     if sys.platform == "linux":
-        wanted = f"{MARK}={mark}".encode()
+        wanted = f"{variable}={mark}".encode()
         for entry in os.scandir("/proc"):
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
@@ -60,7 +60,7 @@ def members(session: int, mark: str) -> Iterator[int]:
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            if os.getsid(process.pid) == session or process.environ().get(MARK) == mark:
+            if os.getsid(process.pid) == session or process.environ().get(variable) == mark:
                 yield process.pid
 
 

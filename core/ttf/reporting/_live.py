@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +28,15 @@ LABEL = 26
 EVALUATED = 10
 
 
+def _columns(stream: TextIO) -> int:
+    """Of the terminal that is written to: in a trainer, standard output is no terminal."""
+    with contextlib.suppress(OSError, ValueError):  # it is none, or it is gone
+        columns = os.get_terminal_size(stream.fileno()).columns
+        if columns > 0:
+            return columns
+    return shutil.get_terminal_size().columns
+
+
 class ConsoleReporter(Reporter):
     """For terminals. Events are printed with rich; the live line is written by hand, because a
     rich render takes longer than a short training step."""
@@ -43,7 +54,7 @@ class ConsoleReporter(Reporter):
         self._colour = colour
         self._progress = Progress(clock)
         self._show_summary = summary
-        self._width = width or (lambda: shutil.get_terminal_size().columns)
+        self._width = width or (lambda: _columns(stream))
         self._made_console: Console | None = None
         self._next_draw = 0.0
         self._drawn = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -52,11 +53,13 @@ class Attempt:
         *,
         display: int | None,
         whole_tree: bool,
+        again: bool,
     ) -> None:
-        """`whole_tree`: this process is there for the run alone and counts as part of it."""
-        self._folder = folder
+        """`whole_tree`: this process is there for the run alone and counts as part of it. `again`:
+        after one that died."""
+        self._folder, self._display = folder, display
         self.flight = FlightReader(folder.flight)
-        self.child = Child(_MODULE, display)
+        self.child = Child(_MODULE, display, again=again)
         self.watch = Watch(self.child, signals)
         self.witness = Witness("trainer", self.child.pid, stacks=folder.stacks)
         self.child.send({"request": request.to_json()})
@@ -80,10 +83,22 @@ class Attempt:
         messages = self.watch.wait(limit - began)
         late = now() - max(began, limit)
         self._keep_stderr()
+        self.child.send_rest()
         events: list[Event] = []
         if late > LATE_S:
             events.append(Suspended(now=now(), seconds=late))
+        elif self._nobody_reads():
+            events.append(Suspended(now=now(), seconds=now() - began))
         return [*events, *self._told(messages), *self._beat(), *self._look()]
+
+    def _nobody_reads(self) -> bool:
+        """A terminal that was held (Ctrl-S), a pager that shows the first page: the trainer waits
+        there until somebody reads on, and that is no hang."""
+        if self._display is None:
+            return False
+        poll = select.poll()
+        poll.register(self._display, select.POLLOUT)
+        return not poll.poll(0)
 
     @property
     def over(self) -> bool:
@@ -91,12 +106,21 @@ class Attempt:
 
     def _told(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
         for message in messages:
-            if "configured" in message:
-                yield self._configured(message)
-            elif "checkpointed" in message:
-                yield Checkpointed(now=now(), step=int(message["checkpointed"]))
-            elif "end" in message:
-                self.end = message["end"]
+            try:
+                event = self._understood(message)
+            except (LookupError, TypeError, ValueError) as error:
+                self.watch.garbage = f"a message makes no sense ({type(error).__name__}: {error})"
+                return
+            if event is not None:
+                yield event
+
+    def _understood(self, message: Mapping[str, Any]) -> Event | None:
+        if "configured" in message:
+            return self._configured(message)
+        if "checkpointed" in message:
+            return Checkpointed(now=now(), step=int(message["checkpointed"]))
+        self.end = message["end"]
+        return None
 
     def _configured(self, message: Mapping[str, Any]) -> Configured:
         self.flat = message["configured"]

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.mining import frames
+from ttf import failpoints
+from ttf.mining import family, frames
 
 TREE: Final = "TTF_TREE"
 """Every process of a run has this variable, wherever it was re-parented to: who ends the run ends
@@ -23,11 +24,13 @@ _REAP_S: Final = 5.0
 class Child:
     """A trainer: its life line, its messages, its standard error, and an event for its death."""
 
-    def __init__(self, words: Sequence[str], display: int | None) -> None:
-        """`words` follow the interpreter; LIFELINE RESULTS DISPLAY PARENT are appended. Call from
-        the main thread: the parent-death signal follows the thread that spawned."""
+    def __init__(self, words: Sequence[str], display: int | None, *, again: bool = False) -> None:
+        """`words` follow the interpreter; LIFELINE RESULTS DISPLAY PARENT are appended. `again`:
+        it stands in for one that died. Call from the main thread: the parent-death signal follows
+        the thread that spawned."""
         self.tree = uuid.uuid4().hex
         self._closed: set[int] = set()
+        self._unsent = bytearray()
         theirs_life, self.lifeline = os.pipe()
         self.results, theirs_results = os.pipe()
         self.stderr, theirs_stderr = os.pipe()
@@ -43,7 +46,7 @@ class Child:
                 stdout=theirs_stderr,
                 stderr=theirs_stderr,
                 pass_fds=theirs,
-                env=environment(self.tree),
+                env=environment(self.tree, again=again),
                 start_new_session=True,
             )
         except BaseException:
@@ -60,46 +63,64 @@ class Child:
         return self.process.pid
 
     def send(self, message: Mapping[str, Any]) -> bool:
-        """False where the child does not take it: it is gone, or hangs with a full pipe."""
-        data = frames.encode(message)
-        try:
-            return os.write(self.lifeline, data) == len(data)
-        except (BrokenPipeError, BlockingIOError):
-            return False
+        """False where the child has not taken it: it is gone, or hangs with a full pipe. What is
+        in the way of a message is sent first, and its rest by `send_rest`."""
+        self._unsent += frames.encode(message)
+        return self.send_rest()
+
+    def send_rest(self) -> bool:
+        """Call it now and then: half a message must not stay half."""
+        while self._unsent:
+            try:
+                del self._unsent[: os.write(self.lifeline, self._unsent)]
+            except BlockingIOError:
+                return False
+            except BrokenPipeError:
+                self._unsent.clear()
+                return False
+        return True
 
     def reap(self) -> int:
-        """Its return code, waiting no longer than a moment: what does not end is killed."""
-        try:
-            return self.process.wait(_REAP_S)
-        except subprocess.TimeoutExpired:
+        """Its return code; what does not end soon is killed, and what even that does not end is
+        held by the kernel, for a disk or a device: then that of a process that was killed."""
+        if not self._gone_within(_REAP_S):
             self.kill()
-            return self.process.wait()
+            self._gone_within(_REAP_S)
+        code = self.process.returncode
+        return -signal.SIGKILL if code is None else code
+
+    def _gone_within(self, seconds: float) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return self.process.returncode is not None
 
     def signal(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signum)
 
-    def signal_tree(self, signum: int) -> None:
-        """To every process of the run but us."""
-        for pid in members(self.tree):
+    def stop_tree(self) -> None:
+        """Holds every process of the run but us, until `continue_tree`."""
+        for _ in range(2):  # one of them may have been starting another
+            self._signal_tree(signal.SIGSTOP)
+
+    def continue_tree(self) -> None:
+        self._signal_tree(signal.SIGCONT)
+
+    def _signal_tree(self, signum: int) -> None:
+        for pid in family.members(self.pid, self.tree, TREE):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signum)
 
     def kill(self) -> None:
         """The whole tree, wherever its members were re-parented to."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        for _ in range(3):  # one of them may have been starting another
-            before = list(members(self.tree))
-            if not before:
-                return
-            self.signal_tree(signal.SIGKILL)
+        family.kill(self.pid, self.tree, TREE)
+        family.remove_marks(self.pid)
 
     def close(self) -> None:
         """Ends it, if it still lives. May be called twice."""
         if self.process.poll() is None:
             self.kill()
-            self.process.wait()
+            self._gone_within(_REAP_S)
         for fd in (self.lifeline, self.results, self.stderr, self.pidfd):
             if fd is not None and fd not in self._closed:
                 os.close(fd)
@@ -111,12 +132,16 @@ def _close(*fds: int) -> None:
         os.close(fd)
 
 
-def environment(tree: str) -> dict[str, str]:
+def environment(tree: str, *, again: bool = False) -> dict[str, str]:
     """What the child sees: our own, the mark of the run, and the modules this process can import.
 
-    KMP_DUPLICATE_LIB_OK turns an abort into wrong numbers; it is not passed on.
+    KMP_DUPLICATE_LIB_OK turns an abort into wrong numbers; it is not passed on. Nor is a failpoint
+    to a child that stands in for one that died.
     """
-    kept = {k: v for k, v in os.environ.items() if k != "KMP_DUPLICATE_LIB_OK"}
+    left_out = {"KMP_DUPLICATE_LIB_OK"}
+    if again and not os.environ.get(failpoints.EVERY_PROCESS):
+        left_out.add(failpoints.VARIABLE)
+    kept = {k: v for k, v in os.environ.items() if k not in left_out}
     # Python sets up its own folders; what somebody added to sys.path holds plugins.
     ours = [p for p in sys.path if p and not _is_pythons_own(p)]
     path = os.pathsep.join(dict.fromkeys(ours))
@@ -141,21 +166,3 @@ def _pidfd(pid: int) -> int | None:
         return int(opener(pid))
     except OSError:  # an old kernel, or a sandbox that forbids it
         return None
-
-
-def members(tree: str) -> Iterator[int]:
-    """Processes that carry a run's mark, zombies and ourselves excepted."""
-    mark = f"{TREE}={tree}".encode()
-    if sys.platform == "linux":
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                with contextlib.suppress(OSError):  # gone, or somebody else's
-                    if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                        yield int(entry.name)
-        return
-    import psutil  # type: ignore[import-untyped, unused-ignore]
-
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(TREE) == tree:
-                yield process.pid

@@ -114,6 +114,8 @@ class Supervisor:
         self._screen = Screen(request.progress)
         self._journal = Journal.read(folder.supervision) if request.resume else Journal()
         self._attempt: Attempt | None = None
+        self._started = False
+        """A trainer, at least once."""
         self._end: dict[str, Any] = {}
         """The last final record."""
         self._finding: Finding | None = None
@@ -160,6 +162,8 @@ class Supervisor:
         if attempt.over:
             yield from self._end_of(attempt)
             return
+        if attempt.watch.garbage and not attempt.killed[0]:
+            attempt.kill("garbage", attempt.watch.garbage)
         yield Tick(now=now())
 
     def _before_a_trainer(self) -> Iterable[Event]:
@@ -181,11 +185,11 @@ class Supervisor:
         """Ctrl-Z: the whole tree stops with us, and goes on with us."""
         began = now()
         if self._attempt is not None:
-            self._attempt.child.signal_tree(signal.SIGSTOP)
+            self._attempt.child.stop_tree()
         self._screen.take_back()
         os.kill(os.getpid(), signal.SIGSTOP)
         if self._attempt is not None:
-            self._attempt.child.signal_tree(signal.SIGCONT)
+            self._attempt.child.continue_tree()
         return Suspended(now=now(), seconds=now() - began)
 
     def _end_of(self, attempt: Attempt) -> Iterable[Event]:
@@ -311,7 +315,9 @@ class Supervisor:
             self._signals,
             display=self._screen.fd,
             whole_tree=self._own_process,
+            again=self._started,
         )
+        self._started = True
 
     def _send(self, message: dict[str, Any]) -> None:
         if self._attempt is not None:

@@ -1,0 +1,202 @@
+"""A tower, a miner and an observer that do what TTF_SABOTAGE says, at the place and step it says.
+
+Without it they are the tower `linear` and the miner `hnswlib`, weight for weight.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+VARIABLE: Final = "TTF_SABOTAGE"
+
+MODULE: Final = '''
+"""Faults are real: native calls, signals, bytes on descriptors."""
+import ctypes, faulthandler, json, mmap, os, signal, subprocess, sys, tempfile, threading, time
+from pathlib import Path
+from ttf import hookimpl
+from ttf_miners.hnswlib_miner import HnswlibFactory
+from ttf_towers.linear import LinearFactory
+
+SPECS = json.loads(os.environ.get("TTF_SABOTAGE", "[]"))
+STEP = 0
+
+
+def perhaps(place):
+    """`times` counts over all processes of a run: a file for each."""
+    for number, spec in enumerate(SPECS):
+        if spec["at"] != place or STEP < spec["step"]:
+            continue
+        notes = Path(spec["notes"])
+        for time_ in range(spec["times"]):
+            try:
+                (notes / f"{number}-{time_}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            ACTS[spec["act"]](notes)
+            break
+
+
+def touch_cut_file(notes):
+    with tempfile.TemporaryFile() as file:
+        file.truncate(1 << 16)
+        pages = mmap.mmap(file.fileno(), 1 << 16)
+        file.truncate(0)
+        pages[1 << 15]
+
+
+def run_no_instruction(notes):
+    pages = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    pages.write({"x86_64": bytes([0x0F, 0x0B])}.get(os.uname().machine, bytes(4)))
+    ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(pages)))()
+
+
+def never_get_the_lock(notes):
+    lock = threading.Lock()
+    lock.acquire()
+    (notes / "reached").touch()
+    lock.acquire()
+
+
+def hold_the_interpreter(notes):
+    (notes / "reached").touch()
+    ctypes.PyDLL(None).sleep(600)
+
+
+def wait(notes):
+    (notes / "reached").touch()
+    while not (notes / "go").exists():
+        time.sleep(0.005)
+
+
+def cut_line(notes):
+    os.write(2, bytes(range(1, 256)) + b"\\nand this line is cut in its mid")
+    os._exit(0)
+
+
+def results_pipe():
+    return int(sys.argv[2])
+
+
+def children(notes):
+    """One in our session, one in its own, one that forgets who started it, then nobody listens."""
+    subprocess.Popen(["sleep", "601"])
+    subprocess.Popen(["sleep", "602"], start_new_session=True)
+    hold_the_interpreter(notes)
+
+
+ACTS = {
+    "segv": lambda notes: ctypes.string_at(0),
+    "abrt": lambda notes: os.abort(),
+    "bus": touch_cut_file,
+    "ill": run_no_instruction,
+    "fpe": lambda notes: faulthandler._sigfpe(),
+    "exit": lambda notes: os._exit(0),
+    "leave": lambda notes: sys.exit(0),
+    "cut-line": cut_line,
+    "raise": lambda notes: (_ for _ in ()).throw(RuntimeError("what a plugin says")),
+    "hold": hold_the_interpreter,
+    "deadlock": never_get_the_lock,
+    "wait": wait,
+    "children": children,
+    "garbage": lambda notes: os.write(results_pipe(), b"no frame, but as long as the head of one"),
+    "nonsense": lambda notes: __import__("ttf.mining.frames", fromlist=["write"]).write(
+        results_pipe(), {"checkpointed": "soon"}),
+}
+
+
+class Tower(LinearFactory):
+    name = "sabotaged"
+
+    def create(self, shape, options):
+        import torch
+
+        made = super().create(shape, options)
+
+        class Sabotaged(type(made)):
+            def forward(self, x, lengths=None):
+                out = super().forward(x, lengths)
+                if not torch.is_grad_enabled():
+                    perhaps("encode")
+                    return out
+                perhaps("forward")
+                if out.requires_grad:
+                    out.register_hook(lambda grad: perhaps("backward"))
+                return out
+
+        made.__class__ = Sabotaged
+        return made
+
+
+class Miner(HnswlibFactory):
+    name = "sabotaged"
+
+    def create(self, options, context):
+        made = super().create(options, context)
+        search = made.search
+
+        def sabotaged(queries, k):
+            perhaps("search")
+            return search(queries, k)
+
+        made.search = sabotaged
+        return made
+
+
+@hookimpl
+def ttf_tower(name):
+    return Tower() if name == "sabotaged" else None
+
+
+@hookimpl
+def ttf_miner(name):
+    return Miner() if name == "sabotaged" else None
+
+
+@hookimpl
+def ttf_run_started(run_dir, config, resumed_from):
+    global STEP
+    STEP = resumed_from
+    perhaps("start")
+
+
+@hookimpl
+def ttf_step(record):
+    global STEP
+    STEP = record.step
+    perhaps("step")
+
+
+@hookimpl
+def ttf_run_finished(run_dir, summary):
+    perhaps("end")
+
+
+perhaps("import")
+'''
+
+KINDS: Final = ("tower", "miner", "observer")
+
+
+def install(folder: Path) -> None:
+    """A distribution of its own: it is found where `folder` is on the path."""
+    info = folder / "sabotage-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sabotage\nVersion: 1.0\n")
+    names = [f"{kind}.sabotaged = sabotage_plugin" for kind in KINDS]
+    (info / "entry_points.txt").write_text("\n".join(["[ttf.v1]", *names]) + "\n")
+    (folder / "sabotage_plugin.py").write_text(MODULE)
+
+
+def spec(notes: Path, at: str, act: str, *, step: int = 0, times: int = 1) -> dict[str, Any]:
+    """`act` at the first `times` visits to `at` from `step` on, whichever process makes them.
+
+    `at`: import, start, forward, backward, encode, step, search, end.
+    """
+    notes.mkdir(exist_ok=True)
+    return {"at": at, "act": act, "step": step, "times": times, "notes": str(notes)}
+
+
+def variable(*specs: dict[str, Any]) -> dict[str, str]:
+    return {VARIABLE: json.dumps(specs)}
