@@ -146,9 +146,10 @@ def _signalled(state: State, event: Signalled) -> Decision:
     stop = Stop(signum=event.signum)
     if state.stage != "running" or state.trainer is None:
         return over(state), (stop,)
-    if state.stopping is not None:
-        return over(state), (Kill(why="stop", text="a second signal asked for an end"), stop)
     dying = state.trainer.killed_at is not None
+    if state.stopping is not None:
+        kill = Kill(why="stop", text="a second signal asked for an end")
+        return over(state), (stop,) if dying else (kill, stop)
     state = replace(state, stopping=Stopping(signum=event.signum, at=event.now))
     return state, () if dying else (AskToStop(signum=event.signum),)
 
