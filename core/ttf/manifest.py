@@ -16,6 +16,7 @@ from ttf import __version__, host
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
+from ttf.data.sameness import noted
 
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
 _LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")
@@ -76,6 +77,7 @@ def build(config: RunConfig, data: Dataset, policy: DevicePolicy) -> dict[str, A
             "val_pairs": len(data.val),
             "bank_rows": data.bank.shape[0],
             "left_out": {"train": data.train.left_out, "val": data.val.left_out},
+            "files": noted(data.stores),
         },
         "seed": config.train.seed,
         "git": _git(),

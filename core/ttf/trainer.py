@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -26,6 +27,7 @@ from ttf.contracts import DevicePolicy, EvalRecord, StepRecord
 from ttf.data.dataset import Dataset
 from ttf.data.loader import DrawNegatives, Loader, StepHead, head_of
 from ttf.data.opening import open_dataset
+from ttf.data.sameness import refuse_changed
 from ttf.deciding import Decided, Specs, decide, specify
 from ttf.errors import DataChanged, DeviceMistrusted, GateNotMet, Stopped, StorageError, TtfError
 from ttf.evaluation import check_gates, evaluate
@@ -238,6 +240,8 @@ class Trainer:
 
     def _end(self, ending: Ending) -> dict[str, Any]:
         """Leaves the folder whole, however the run ended."""
+        if ending.status != "failed":  # else an incident tells of the phase it failed in
+            self.flight.enter(Phase.END)
         self._close()
         self._note_peak()
         self.state.tick()
@@ -259,7 +263,6 @@ class Trainer:
 
     def _close(self) -> None:
         """Lets a checkpoint that is being written come to its end, and closes every file."""
-        self.flight.enter(Phase.END)
         self.saver.close()
         self.tables.close()
         if self.sampler is not None:
@@ -520,6 +523,7 @@ class Trainer:
     def _save(self, step: int) -> None:
         """Beside the training; where the one before is still being written, at the next step."""
         self.flight.enter(Phase.CHECKPOINT, step)
+        self.data.check_unchanged()  # what was read since the last check is not to be saved
         if not self.saver.busy and self.saver.save(self._snapshot(step)):
             self._saved_at, self._saved_step = time.monotonic(), step
 
@@ -552,12 +556,7 @@ class Trainer:
     def _restore(self) -> int:
         snapshot = checkpoint.load_newest(self.folder.checkpoints, self.reporter.note)
         before = read_json(self.folder.manifest)
-        if before["data"]["fingerprint"] != self.data.fingerprint:
-            raise DataChanged(
-                f"The data is not what the run in {self.folder.path} was started with "
-                f"(pairs {self.config.data.pairs}, bank {self.config.data.bank}).",
-                hint="Put the files back as they were, or start a new run with ttf train.",
-            )
+        self._refuse_changed_data(before["data"])
         self.state.restore(snapshot)
         self.state.continue_clock(self.link.history)
         self.tables.miner = self.state.totals.miner or self.tables.miner
@@ -566,6 +565,33 @@ class Trainer:
         self.reporter.resumed(snapshot.step, self.selection.initial)
         self._note_differences(before["numeric"])
         return snapshot.step
+
+    def _refuse_changed_data(self, before: Mapping[str, Any]) -> None:
+        if before["fingerprint"] != self.data.fingerprint:
+            raise DataChanged(
+                f"The data is not what the run in {self.folder.path} was started with "
+                f"(pairs {self.config.data.pairs}, bank {self.config.data.bank}).",
+                hint="Put the files back as they were, or start a new run with ttf train.",
+            )
+        with self._beating():
+            refuse_changed(before.get("files", {}), self.data.stores, self.reporter.note)
+
+    @contextlib.contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Signs of life during what takes long and cannot give any itself."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(1.0):
+                self.flight.beat()
+
+        thread = threading.Thread(target=beat, name="ttf-beat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def _note_differences(self, before: Mapping[str, Any]) -> None:
         now = manifest.numeric_fingerprint(self.config, self.policy)
