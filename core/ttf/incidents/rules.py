@@ -92,8 +92,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         name="data-changed",
         when=When(errors=("DataChanged",)),
-        explanation="An input changed while the run was reading it: {error} What was trained so "
-        "far is kept; to go on, put the file back as it was.",
+        explanation="An input changed while the run was reading it: {error} Its checkpoints are "
+        "kept; to go on, put the file back as it was.",
         certain=True,
         ends_with=ExitCode.BAD_DATA,
     ),
