@@ -198,6 +198,11 @@ def run(
 
     `own_process`: this process is there for the run alone, and adopts what it leaves behind.
     """
+    from dataclasses import replace
+
+    from ttf.supervise.request import hides_faults
+
+    request = replace(request, left_out=hides_faults())
     try:
         with folder:
             summary = _supervised(request, folder, own_process) if supervised else _here(request)
@@ -238,11 +243,24 @@ def train_here(
         resolved = _configuration(request, folder)
         link.configured(resolved.config)
         reporter.note(f"Run folder: {folder.path}")
+        _tell_left_out(request, link, reporter)
         policy = prepared_policy(resolved, reporter)
         resolved = with_demo(resolved, reporter)
         from ttf import trainer
 
         return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
+
+
+def _tell_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> None:
+    link.left_out = request.left_out
+    if request.history.incidents:  # said when the run began
+        return
+    for name, value in request.left_out.items():
+        kept = "It is kept from the trainer and the miner" if link.supervised else "Unset it"
+        reporter.note(
+            f"{name}={value} is set here. {kept}: it hides that two OpenMP runtimes meet, and may "
+            "make results silently wrong."
+        )
 
 
 def _configuration(request: TrainRequest, folder: RunFolder) -> Resolved:

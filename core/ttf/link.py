@@ -30,6 +30,8 @@ class Link:
         self.history: History | None = None
         """None: nobody restarts this run, and it keeps its own clock and peak."""
         self.overlay: Mapping[str, Change] = {}
+        self.left_out: Mapping[str, str] = {}
+        """Variables of the environment that were kept from this process."""
         self.shed_asked = threading.Event()
         self.leave_asked = threading.Event()
         self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -185,6 +185,7 @@ class Trainer:
         if self.parts.model.documents_frozen:
             self.parts.documents.freeze(self.folder.index, must_exist=resume)
         resumed_from = self._restore() if resume else 0
+        self.state.continue_clock(self.link.history)
         self._surely(lambda: self.open_logs(resumed_from if resume else None))
         self.hooks.ttf_run_started(
             run_dir=self.folder.path, config=self.config.model_dump(), resumed_from=resumed_from
@@ -329,7 +330,9 @@ class Trainer:
     def _start(self) -> None:
         if self.config.train.init is not None:
             start_from(self.parts.model, Path(self.config.train.init))
-        write_json(self.folder.manifest, manifest.build(self.config, self.data, self.policy))
+        built = manifest.build(self.config, self.data, self.policy)
+        left_out = dict(self.link.left_out)
+        write_json(self.folder.manifest, {**built, "environment_left_out": left_out})
 
     def _write_configuration(self) -> None:
         """Anew at every start: a remedy may have changed it."""
@@ -498,6 +501,7 @@ class Trainer:
         except StorageError as error:
             self.reporter.note(f"The incident could not be written: {error}")
             return
+        self.reporter.note(f"Incident {incident}, {finding.name}: {finding.explanation}")
         self.hooks.ttf_incident(
             incident=read_json(self.folder.incidents / incident / "incident.json")
         )
@@ -558,7 +562,6 @@ class Trainer:
         before = read_json(self.folder.manifest)
         self._refuse_changed_data(before["data"])
         self.state.restore(snapshot)
-        self.state.continue_clock(self.link.history)
         self.tables.miner = self.state.totals.miner or self.tables.miner
         self.loop.step = self._saved_step = snapshot.step
         self.flight.enter(Phase.START, snapshot.step)

@@ -185,7 +185,7 @@ class Place:
         self,
         *argv: str,
         run: Path,
-        env: Mapping[str, str] = {},  # noqa: B006 - only read
+        env: Mapping[str, str] = {},
         before: str = "",
         under: Sequence[str] = (),
     ) -> Command:

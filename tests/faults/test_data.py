@@ -104,7 +104,7 @@ def test_a_file_that_is_cut_in_the_middle_of_a_gather_is_named(own_data: Place) 
     assert ended.summary["restarts"] == 0
 
 
-def test_a_chunk_that_is_deleted_is_named(place: Place, small_data: "dict[str, Path]") -> None:
+def test_a_chunk_that_is_deleted_is_named(place: Place, small_data: dict[str, Path]) -> None:
     from ttf.data.synth import write_synth
 
     paths = write_synth(

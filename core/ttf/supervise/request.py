@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -31,6 +32,12 @@ class History:
     """Ids written since the last trainer was started: its observers have not heard of them."""
 
 
+def hides_faults() -> dict[str, str]:
+    """Variables in our environment that turn an abort into wrong numbers; they are not passed on,
+    but said and kept in the manifest."""
+    return {name: os.environ[name] for name in ("KMP_DUPLICATE_LIB_OK",) if name in os.environ}
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
     """A new run (from file, sets and flags) or one to be continued (from its run.toml)."""
@@ -49,6 +56,8 @@ class TrainRequest:
     overlay: Mapping[str, Change] = field(default_factory=dict)
     """Remedies in force, by dotted key."""
     history: History = History()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the environment that are kept from the trainer, see `hides_faults`."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
