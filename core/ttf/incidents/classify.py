@@ -102,7 +102,8 @@ def _find(when: When, case: Case) -> Match | None:
 def _ends_with(rule: Rule, death: Death) -> int | None:
     if rule.ends_with is not None:
         return int(rule.ends_with)
-    if rule.own_exit_code and death.error is not None:
+    # An error that is not one of ours has no exit code of its own: a fresh process may not meet it.
+    if rule.own_exit_code and death.error is not None and death.error.get("known", True):
         code = death.error.get("exit_code")
         return None if code is None else int(code)
     return None
@@ -129,7 +130,7 @@ def _values(case: Case) -> dict[str, str]:
         "who_object": who,
         "signal": case.signal or "no signal",
         "code": str(death.exit_code),
-        "reason": death.reason or "no reason was noted",
+        "reason": death.reason.rstrip(".") or "no reason was noted",
         "at": at(death),
         "native": f" in {death.native}" if death.native else "",
         "error": _error_line(case),
