@@ -519,7 +519,9 @@ class Trainer:
             return False
         if self.saver.retry_due:
             return True
-        if settings.every_steps is not None and step % settings.every_steps == 0:
+        every, before = settings.every_steps, max(0, self._saved_step)
+        # Not only at its multiples: the one before may have been in the writing at the last.
+        if every is not None and step // every > before // every:
             return True
         waited = time.monotonic() - self._saved_at
         return settings.every_s is not None and waited >= settings.every_s
