@@ -18,7 +18,7 @@ from typing import Any
 
 from ttf import lifeline
 from ttf.error_document import to_document
-from ttf.errors import ExitCode
+from ttf.errors import ExitCode, TtfError
 from ttf.link import LeaveAsked, SupervisedLink
 from ttf.supervise import keeper
 from ttf.supervise.request import TrainRequest
@@ -46,7 +46,7 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str,
     except LeaveAsked:
         return {"left": "memory"}
     except BaseException as error:  # noqa: BLE001 - told to the supervisor, which decides
-        if os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
+        if not isinstance(error, TtfError) or os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
             sys.excepthook(type(error), error, error.__traceback__)
         return {"error": to_document(error)}
 

@@ -120,6 +120,7 @@ class Tower(LinearFactory):
                 if not torch.is_grad_enabled():
                     perhaps("encode")
                     return out
+                time.sleep(0.004)  # or a checkpoint takes as long as fifty steps
                 perhaps("forward")
                 if out.requires_grad:
                     out.register_hook(lambda grad: perhaps("backward"))

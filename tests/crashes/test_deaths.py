@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from tests.crashes import sabotage
 from tests.crashes.conftest import Start
-from tests.crashes.harness import EVERY, assert_undisturbed, in_phase, incidents_of, saving
+from tests.crashes.harness import (
+    EVERY,
+    assert_undisturbed,
+    in_phase,
+    incidents_of,
+    litter,
+    saving,
+    summary_of,
+)
+
+from ttf.errors import ExitCode
 
 KILL, SEGV, ABRT = signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT
 BUS, ILL, FPE = signal.SIGBUS, signal.SIGILL, signal.SIGFPE
@@ -45,3 +59,111 @@ def test_a_death_in_every_phase_of_one_run_changes_nothing(
         assert incident["class"] == CLASS[signum] and incident["signal"] == signum
         assert incident["phase"] == flight.phase and incident["step"] == flight.step
         assert phase in (None, flight.phase)
+
+
+def test_native_faults_from_within_name_the_python_line(
+    train: Start, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    faults = [
+        ("forward", "segv", SEGV),
+        ("backward", "abrt", ABRT),
+        ("step", "bus", BUS),
+        ("forward", "ill", ILL),
+        ("backward", "fpe", FPE),
+        ("encode", "segv", SEGV),
+    ]
+    ended = train(env=sabotage_in_turn(tmp_path, faults)).wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=len(faults))
+    for incident, (_, _, signum) in zip(incidents_of(run), faults, strict=True):
+        assert incident["class"] == CLASS[signum] and incident["signal"] == signum
+        places = [e["text"] for e in incident["evidence"] if e["source"] == "faulthandler"]
+        assert [text for text in places if text.startswith("Python was at ")], incident["evidence"]
+    for number in range(1, len(faults) + 1):
+        stacks = (run / "incidents" / f"{number:03d}" / "faulthandler.txt").read_text()
+        assert re.search(r'sabotage_plugin.py", line \d+ in perhaps', stacks), stacks
+
+
+def test_exit_without_a_last_word_is_no_success_and_its_stderr_is_kept_to_the_byte(
+    train: Start, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    faults = [("start", "exit"), ("forward", "exit"), ("backward", "cut-line"), ("end", "exit")]
+    ended = train(env=sabotage_in_turn(tmp_path, faults)).wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=len(faults))
+    incidents = incidents_of(run)
+    assert [i["class"] for i in incidents] == ["vanished"] * len(faults)
+    assert [i["exit_code"] for i in incidents] == [0] * len(faults)
+    cut = bytes(range(1, 256)) + b"\nand this line is cut in its mid"
+    assert (run / "incidents" / "003" / "stderr.txt").read_bytes() == cut
+    assert cut in (run / "stderr.txt").read_bytes()
+
+
+def test_a_crash_that_comes_back_every_time_ends_with_the_whole_story(
+    train: Start, run: Path, tmp_path: Path
+) -> None:
+    crash = sabotage.spec(tmp_path / "notes", "forward", "segv", step=2 * EVERY + 1, times=99)
+    ended = train("supervise.max_restarts=2", env=sabotage.variable(crash)).wait()
+    assert ended.code == ExitCode.GAVE_UP
+    summary = summary_of(run)
+    assert summary["status"] == "failed" and summary["exit_code"] == ExitCode.GAVE_UP
+    assert summary["steps"] == 2 * EVERY and summary["restarts"] in (
+        2,
+        3,
+    )  # 40 may not be saved yet
+    assert {i["class"] for i in summary["incidents"]} == {"segfault"}
+    numbers = [i["id"] for i in summary["incidents"]]
+    assert len(numbers) == summary["restarts"] + 1
+    error = ended.json()["error"]
+    assert error["class"] == "GaveUp" and error["exit_code"] == ExitCode.GAVE_UP
+    for told in (ended.err, summary["problem"], error["message"]):
+        for number in numbers:
+            assert f"{number} segfault at step 41 in forward" in told
+        assert f"incidents/{numbers[-1]}/" in told
+    assert "ttf resume" in error["hint"]
+    assert litter(run) == []
+
+
+def test_an_error_that_python_raises_twice_at_one_place_is_passed_on(
+    train: Start, run: Path, tmp_path: Path
+) -> None:
+    raises = sabotage.spec(tmp_path / "notes", "backward", "raise", step=EVERY + 5, times=9)
+    ended = train(env=sabotage.variable(raises)).wait()
+    assert ended.code == ExitCode.OUR_FAULT
+    assert [i["class"] for i in incidents_of(run)] == ["python-error"] * 2
+    assert "RuntimeError: what a plugin says" in ended.err
+    assert summary_of(run)["restarts"] == 1
+    traceback = (run / "incidents" / "002" / "stderr.txt").read_text()
+    assert "Traceback (most recent call last)" in traceback
+    assert "sabotage_plugin.py" in traceback
+
+
+def test_an_error_that_python_raises_once_changes_nothing(
+    train: Start, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    raises = sabotage.spec(tmp_path / "notes", "forward", "raise", step=EVERY + 5)
+    leaves = sabotage.spec(tmp_path / "notes", "forward", "leave", step=2 * EVERY + 5)
+    ended = train(env=sabotage.variable(raises, leaves)).wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=2)
+
+
+def test_a_plugin_that_cannot_be_imported_is_named_and_not_tried_again(
+    train: Start, run: Path, tmp_path: Path
+) -> None:
+    broken = sabotage.spec(tmp_path / "notes", "import", "raise", times=99)
+    ended = train(env=sabotage.variable(broken)).wait()
+    assert ended.code == ExitCode.USAGE
+    assert ended.json()["error"]["class"] == "ConfigError"
+    assert "of the distribution sabotage 1.0 failed to load" in ended.err
+    assert len(list((tmp_path / "notes").iterdir())) == 2  # the tower and the miner, once each
+    assert not run.exists()
+
+
+def sabotage_in_turn(folder: Path, faults: Sequence[tuple[Any, ...]]) -> dict[str, str]:
+    """One fault after each checkpoint; whichever process comes there meets it, once."""
+    specs = [
+        sabotage.spec(folder / "notes", at, act, step=0 if at == "start" else number * EVERY + 1)
+        for number, (at, act, *_) in enumerate(faults, start=1)
+    ]
+    return sabotage.variable(*specs)
