@@ -130,7 +130,7 @@ class Trainer:
             folder,
             reporter,
             self.stop,
-            beat=self.flight.beat,
+            beat=self._still_at_it,
             on_death=self._miner_died,
         )
         self.refresher = Refresher(
@@ -228,7 +228,12 @@ class Trainer:
             self.reporter.stopping(str(asked))
             self._flush()
             raise self._stopped(asked) from None
-        except (LeaveAsked, GateNotMet):
+        except LeaveAsked:
+            phase = Phase[self.flight.read().phase.upper()]
+            self._flush()
+            self.flight.enter(phase, self.loop.step)  # what the memory was needed for
+            raise
+        except GateNotMet:
             self._flush()
             raise
 
@@ -426,9 +431,15 @@ class Trainer:
         )
 
     def _advance(self, done: int, total: int) -> None:
-        self.flight.beat()
+        self._still_at_it()
         self.reporter.advance(done, total)
         self.stop.raise_if_asked()
+
+    def _still_at_it(self) -> None:
+        """Between two steps, in what may take long: no reason to wait where memory is short."""
+        self.flight.beat()
+        if self.link.leave_asked.is_set():
+            raise LeaveAsked
 
     def stepped(self, record: StepRecord) -> None:
         self.state.totals.train_s += record.seconds

@@ -87,13 +87,15 @@ def test_a_signal_that_meets_a_dying_trainer_ends_with_its_death() -> None:
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def test_a_warning_comes_once_per_crossing() -> None:
+def test_a_warning_comes_once_in_ten_minutes_of_crossings() -> None:
     run = Run().starts(memory_remedies=(HALVE,))
     (told,) = run.presses(0.86)
     assert isinstance(told, Say) and "86%" in told.text and "9 GB of 10 GB" in told.text
     assert "train.batch_size = 64 (rounding)" in told.text
     assert run.presses(0.84) == run.presses(0.89) == run.presses(0.81) == run.presses(0.86) == ()
-    run.presses(0.79)
+    run.presses(0.79, after=60.0)
+    assert run.presses(0.86) == ()
+    run.presses(0.79, after=600.0)
     assert [type(action) for action in run.presses(0.86)] == [Say]
 
 

@@ -132,7 +132,10 @@ def _smaller_micro_batch(now: Situation) -> Remedy | None:
 def _of_cutting(now: Situation, smaller: int, parts: int, more: int, batch: int) -> str:
     text = "rounding only: the same optimizer step in smaller micro-batches"
     if any(now.settings.get(f"tower.{side}.dropout") for side in ("query", "doc")):
-        text += "; which values dropout drops differ"
+        text = (
+            "the same optimizer step in smaller micro-batches: rounding, and which values dropout "
+            "drops differ"
+        )
     cap = now.accumulation_cap
     if cap is not None and more > cap:
         before, after = batch * min(parts, cap), smaller * cap

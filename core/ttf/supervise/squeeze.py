@@ -10,7 +10,9 @@ from ttf.supervise.restarting import Decision, applicable, shown
 from ttf.supervise.state import State, Trainer
 
 ENOUGH: Final = 0.80
-"""Below it, the next crossing is news again."""
+"""Below it, the next crossing is news again, if the last is long ago: the memory of a training goes
+up and down with every step."""
+NEWS_AFTER_S: Final = 600.0
 WARN: Final = 0.85
 SHED: Final = 0.90
 LEAVE: Final = 0.95
@@ -24,12 +26,14 @@ def squeezed(state: State, trainer: Trainer, event: Pressure) -> Decision:
     if trainer.killed_at is not None or trainer.hang is not None:
         return state, ()
     if event.share < ENOUGH:
-        return replace(state, trainer=replace(trainer, warned=False, full_said=False)), ()
+        if trainer.warned_at is not None and event.now - trainer.warned_at >= NEWS_AFTER_S:
+            trainer = replace(trainer, warned_at=None, full_said=False)
+        return replace(state, trainer=trainer), ()
     if trainer.leave_at is not None:
         return _leaving(state, trainer, event)
     actions: list[Action] = []
-    if event.share >= WARN and not trainer.warned:
-        trainer = replace(trainer, warned=True)
+    if event.share >= WARN and trainer.warned_at is None:
+        trainer = replace(trainer, warned_at=event.now)
         actions.append(Say(text=_warning(state, event)))
     if event.share >= SHED and _may_shed(trainer, event.now):
         trainer = replace(trainer, shed_at=event.now)

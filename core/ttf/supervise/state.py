@@ -74,8 +74,8 @@ class Trainer:
     killed_at: float | None = None
     survives_said: bool = False
     """It was said that the kill had no effect."""
-    warned: bool = False
-    """It was said that memory runs short; until there is enough again."""
+    warned_at: float | None = None
+    """When it was said that memory runs short; until there is enough again, long after."""
     full_said: bool = False
     shed_at: float | None = None
     leave_at: float | None = None
