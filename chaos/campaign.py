@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from chaos.running import Place
-from chaos.verdict import Verdict
+from chaos.running import Place, Running
+from chaos.verdict import STORAGE, Verdict
 from chaos.world import CONFIGURATIONS, Reference, World
 
 
@@ -50,6 +51,22 @@ class Case:
         if (place.run / "run.toml").exists():
             return ["resume", str(place.run)]
         return self.words(place, *more, data=data)
+
+
+RESUMED: Final = "ended with exit code 8, resumed"
+
+
+def resumed_until_finished(
+    case: Case, place: Place, code: int, verdict: Verdict, most: int = 4
+) -> int:
+    """A disk that fails may end a run (exit code 8, and why); it goes on once the disk is well."""
+    for _ in range(most):
+        if code != STORAGE:
+            break
+        verdict.phases[RESUMED] += 1
+        with Running(place, case.again(place)) as running:
+            code = running.ended()
+    return code
 
 
 def _nothing() -> str:

@@ -24,6 +24,8 @@ CLASSES: Final = {
 }
 IDLE: Final = "idle"
 """The phase of a miner's worker that has nothing to do."""
+STORAGE: Final = 8
+"""The exit code of a run whose disk failed."""
 FATAL: Final = tuple(CLASSES)
 
 

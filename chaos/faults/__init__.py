@@ -5,12 +5,32 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.campaign import Fault
-from chaos.faults import failpoints, miner_death, stops, supervisor_death, trainer_death
+from chaos.faults import (
+    crash_states,
+    damage,
+    data_cut,
+    disk_full,
+    failpoints,
+    hangs,
+    memory_limit,
+    miner_death,
+    stops,
+    strace,
+    supervisor_death,
+    trainer_death,
+)
 
 ALL: Final[tuple[Fault, ...]] = (
     trainer_death.FAULT,
     miner_death.FAULT,
     supervisor_death.FAULT,
-    failpoints.FAULT,
     stops.FAULT,
+    hangs.FAULT,
+    failpoints.FAULT,
+    strace.FAULT,
+    crash_states.FAULT,
+    damage.FAULT,
+    disk_full.FAULT,
+    memory_limit.FAULT,
+    data_cut.FAULT,
 )
