@@ -29,7 +29,15 @@ from ttf.data.loader import DrawNegatives, Loader, StepHead, head_of
 from ttf.data.opening import open_dataset
 from ttf.data.sameness import refuse_changed
 from ttf.deciding import Decided, Specs, decide, specify
-from ttf.errors import DataChanged, DeviceMistrusted, GateNotMet, Stopped, StorageError, TtfError
+from ttf.errors import (
+    DataChanged,
+    DeviceMistrusted,
+    GateNotMet,
+    NumericFailure,
+    Stopped,
+    StorageError,
+    TtfError,
+)
 from ttf.evaluation import check_gates, evaluate
 from ttf.flight import Phase
 from ttf.fsio import read_json, write_atomically, write_json
@@ -460,8 +468,7 @@ class Trainer:
         self.saver.raise_if_failed()
         self._tell_saved()
         if self.probe.due(step):  # first: what a wrong device made is not to be saved
-            self.flight.enter(Phase.PROBE, step)
-            self.probe(step)
+            self._probe(step)
         if self._save_due(step):
             self._save(step)
         elif time.monotonic() - self._synced_at > SYNC_METRICS_EVERY_S:
@@ -469,6 +476,14 @@ class Trainer:
             self._synced_at = time.monotonic()
         self._obey()
         self.flight.enter(Phase.DATA, step)
+
+    def _probe(self, step: int) -> None:
+        self.flight.enter(Phase.PROBE, step)
+        try:
+            self.probe(step)
+        except NumericFailure:  # its parts have phases of their own
+            self.flight.enter(Phase.PROBE, step)
+            raise
 
     def _obey(self) -> None:
         """What the supervisor asked for since the last step."""

@@ -30,11 +30,21 @@ class Observer:
         runtime = HERE / "trainer-runtime"
         if runtime.exists():
             ctypes.CDLL(runtime.read_text()).omp_get_max_threads()
+        if (HERE / "hungry").exists():
+            hungry(int((HERE / "hungry").read_text()))
+        if (HERE / "wrong-from").exists():
+            wrong_from(int((HERE / "wrong-from").read_text()))
         if (HERE / "cut-before-gather").exists():
             cut_before_gather(*(HERE / "cut-before-gather").read_text().split())
 
     @hookimpl
     def ttf_step(self, record):
+        leak = HERE / "leak"
+        if leak.exists():
+            hold(int(leak.read_text()))
+            time.sleep(0.4)  # longer than between two looks at the memory
+        while (HERE / "pause").exists():
+            time.sleep(0.005)
         held_at = HERE / f"hold-{record.step}"
         if held_at.exists():
             held_at.rename(HERE / f"held-{record.step}")
@@ -45,6 +55,40 @@ class Observer:
     def ttf_incident(self, incident):
         with (HERE / "heard").open("a") as file:
             file.write(incident["class"] + "\\n")
+
+
+def wrong_from(step):
+    # The device computes rightly until then.
+    import standin_device
+    from ttf.probe import Probe
+
+    right, real, wrong = standin_device.Policy.autocast, Probe.__call__, standin_device.wrong_linear
+
+    def probed(self, now):
+        if now >= step:
+            from contextlib import ExitStack
+
+            def autocast(policy, precision):
+                both = ExitStack()
+                both.enter_context(right(policy, precision))
+                both.enter_context(wrong("scaled"))
+                return both
+
+            standin_device.Policy.autocast = autocast
+        return real(self, now)
+
+    Probe.__call__ = probed
+
+
+def hungry(kilobytes):
+    # A layer that asks for so much per row of a batch, all at once.
+    import torch
+
+    def allocate(module, inputs):
+        if isinstance(module, torch.nn.GRU) and module.training:
+            torch.empty(len(inputs[0]) * kilobytes << 10, dtype=torch.uint8)
+
+    torch.nn.modules.module.register_module_forward_pre_hook(allocate)
 
 
 def cut_before_gather(step, path):
@@ -79,9 +123,14 @@ ACTS = {
     "segv": lambda: ctypes.string_at(0),
     "abrt": os.abort,
     "bus": touch_cut_file,
-    "hang": lambda: ctypes.PyDLL(None).sleep(600),
+    "allocate": lambda: hold(1 << 14),
+    "hang": lambda: [ctypes.PyDLL(None).sleep(600) for _ in range(9)],  # signals wake it
 }
 held = []
+
+
+def hold(megabytes):
+    held.extend(os.urandom(1) * (1 << 20) for _ in range(megabytes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +138,7 @@ class Options:
     acts: tuple[str, ...] = option((), "one for each time that is asked for an answer; then none")
     runtimes: tuple[str, ...] = option((), "OpenMP runtimes it starts, in order")
     lies: bool = option(False, "ids that do not exist")
-    allocate_mb: int = option(0, "held from the first answer on")
+    holds_mb: int = option(0, "held by its process from the first answer on")
 
 
 class Miner:
@@ -112,8 +161,7 @@ class Miner:
 
     def act(self):
         (HERE / f"asked-{time.time_ns()}").write_text(str(os.getpid()))
-        for _ in range(self.options.allocate_mb - len(held)):
-            held.append(os.urandom(1) * (1 << 20))
+        hold(self.options.holds_mb - len(held))
         done = len(list(HERE.glob("acted-*")))
         if done < len(self.options.acts):
             (HERE / f"acted-{done}").touch()

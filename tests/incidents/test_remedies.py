@@ -46,7 +46,7 @@ def test_two_runtimes_in_one_process_are_parted() -> None:
 @pytest.mark.parametrize("name", ["oom-kill", "memory-limit", "alloc-failure"])
 def test_memory_is_saved_by_the_same_step_in_smaller_parts(name: str) -> None:
     assert edits(name) == [{"train.batch_size": 32, "train.accumulate": 4}]
-    budget = {"memory.budget": 1 << 29}
+    budget = {"memory.budget": 1 << 28}
     assert edits(name, phase="mining") == [
         budget,
         {"train.batch_size": 32, "train.accumulate": 4},
@@ -134,7 +134,7 @@ def test_remedies_are_commands_a_person_can_type() -> None:
     assert remedy.text == "ttf train ... --isolation process"
     assert remedies_for("oom-kill", SETTINGS)[0].text == "ttf train ... --batch-size 32 --accum 4"
     budget = remedies_for("oom-kill", SETTINGS, phase="mining")[0]
-    assert budget.text == f"ttf train ... --set memory.budget={1 << 29}"
+    assert budget.text == f"ttf train ... --set memory.budget={1 << 28}"
 
 
 def test_a_strangers_command_gets_advice_and_no_edits() -> None:
@@ -167,7 +167,7 @@ def test_a_finding_carries_the_remedies_of_its_phase() -> None:
         oom_source="cgroup /job (memory.events)",
         settings=SETTINGS,
     )
-    assert [dict(r.set) for r in classify(death).remedies] == [{"memory.budget": 1 << 29}]
+    assert [dict(r.set) for r in classify(death).remedies] == [{"memory.budget": 1 << 28}]
 
 
 def test_what_a_restart_would_meet_again_has_no_remedy() -> None:

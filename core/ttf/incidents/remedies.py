@@ -110,8 +110,9 @@ def _smaller_budget(now: Situation) -> Remedy | None:
     budget = now.number("memory.budget")
     if not now.while_searching or budget is None or budget < 2 * SMALLEST_BUDGET:
         return None
+    smaller = max(SMALLEST_BUDGET, budget // 4)  # few restarts, little lost: it costs only time
     return _remedy(
-        {"memory.budget": budget // 2},
+        {"memory.budget": smaller},
         "smaller blocks in mining and evaluation: rounding of scores only",
     )
 

@@ -21,6 +21,8 @@ from ttf.supervise.state import Edit, State, Strike
 
 STRIKES: Final = 3
 """So often in a row at one place, and a class is answered with its remedy, certain or not."""
+MET_AGAIN: Final = frozenset({"non-finite"})
+"""Classes that only a remedy mends: a device that computes wrongly does so after a restart."""
 MOST_REMEDIES: Final = 24
 """In a row without a checkpoint that grew; halving a batch of a million takes twenty."""
 LONGEST_DELAY_S: Final = 30.0
@@ -49,6 +51,9 @@ def after_death(state: State, died: Died) -> Decision:
     if died.name == "python-error" and state.settings.max_restarts == 0:
         return _error(state, died, "supervise.max_restarts is 0.")
     told: tuple[Action, ...] = () if remedy is None else (_by_hand(died, remedy),)
+    if died.name in MET_AGAIN:
+        state, error = _error(state, died, "The same again would meet it again.")
+        return state, (*told, *error)
     if state.restarts >= state.settings.max_restarts:
         state = _told(state, "gave up")
         return over(state), (*told, GiveUp(text=_story(state)))
