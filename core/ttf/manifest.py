@@ -50,11 +50,19 @@ def _plugin_versions(config: RunConfig) -> dict[str, str]:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """One sentence per entry of the numeric fingerprint that is not what it was."""
+    then, today = _flat(before), _flat(now)
     return [
-        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
-        for name in sorted({*before, *now})
-        if before.get(name) != now.get(name)
+        f"{name} was {then.get(name)!r}, is {today.get(name)!r}"
+        for name in sorted({*then, *today})
+        if then.get(name) != today.get(name)
     ]
+
+
+def _flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """The plugins one by one, under their own names."""
+    return {k: v for k, v in fingerprint.items() if k != "plugins"} | {
+        f"the plugin {name}": version for name, version in fingerprint.get("plugins", {}).items()
+    }
 
 
 def build(config: RunConfig, data: Dataset, policy: DevicePolicy) -> dict[str, Any]:

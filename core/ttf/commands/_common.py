@@ -146,6 +146,9 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name, value in after.items():
         start = f"  (before training {before[name]:.4f})" if name in before else ""
         yield name, f"{value:.4f}{start}"
+    from ttf.reporting.ending import what_happened
+
+    yield from what_happened(summary)
     for name, label in (("miner", "miner"), ("weights_sha256", "weights"), ("run_dir", "folder")):
         if summary.get(name):
             yield label, str(summary[name])

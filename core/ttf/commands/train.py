@@ -196,7 +196,7 @@ def command(
         else:
             show(predicted.text())
         if predicted.fits:
-            next_command(_again(run_toml, out, sets, given))
+            next_command(_again(run_toml, out, sets, given, safe=safe))
         return
     from ttf.runfolder import RunFolder
     from ttf.supervise.request import TrainRequest
@@ -233,11 +233,18 @@ def _refuse_beside_resume(
 
 
 def _again(
-    run_toml: Path | None, out: Path | None, sets: tuple[str, ...], given: dict[str, Any]
+    run_toml: Path | None,
+    out: Path | None,
+    sets: tuple[str, ...],
+    given: dict[str, Any],
+    *,
+    safe: bool,
 ) -> str:
     """The command line of this run, without --plan."""
-    words = ["ttf train", *([quoted(run_toml)] if run_toml else [])]
-    words += [f"{flag} {quoted(str(value))}" for flag, value in given.items()]
+    words = ["ttf train", *([quoted(run_toml)] if run_toml else []), *(["--safe"] if safe else [])]
+    words += [
+        flag if value is True else f"{flag} {quoted(str(value))}" for flag, value in given.items()
+    ]
     words += [f"--set {quoted(text)}" for text in sets]
     words += [f"--out {quoted(out)}"] if out else []
     return " ".join(words)

@@ -14,6 +14,7 @@ from ttf.page._style import STYLE
 from ttf.reporting import text
 from ttf.reporting.ending import kept_weights, not_improved
 
+MOST_INCIDENTS = 100
 OUR_FAULT = "This is a fault of ttf, not of yours: please report it with the text above."
 
 
@@ -25,7 +26,7 @@ def render(run: RunFiles) -> str:
         _numbers(run.summary),
         _metrics(run),
         f"<div class='charts'>{charts(run)}</div>",
-        _incidents(run.summary),
+        _incidents(run),
         _config(run),
         _environment(run.manifest),
         "".join(f"<p class='w'>{escape(p)}</p>" for p in run.problems),
@@ -127,15 +128,35 @@ def _remark(run: RunFiles, trained: bool) -> str:
     return f"<p>The weights kept are those of {escape(kept)}.</p>" if kept else ""
 
 
-def _incidents(summary: Mapping[str, Any]) -> str:
-    rows = [
-        tuple(str(found.get(key) or "") for key in ("id", "class", "process", "remedy"))
-        for found in summary.get("incidents") or ()
-        if isinstance(found, Mapping)
-    ]
-    if not rows:
+def _incidents(run: RunFiles) -> str:
+    """What each was and what was done; the folder has the evidence."""
+    if not run.incidents:
         return ""
-    return _section("Incidents", _table(("incident", "class", "process", "remedy"), rows, kind="m"))
+    shown = run.incidents[-MOST_INCIDENTS:]
+    left_out = len(run.incidents) - len(shown)
+    before = f"<p>{left_out} incidents before these are in the folder.</p>" if left_out else ""
+    head = ("incident", "class", "process", "where", "what was done about it")
+    table = _table(head, map(_incident, shown), kind="m")
+    told = "".join(
+        f"<p><b>{escape(str(found.get('id')))}</b> {escape(str(found['explanation']))}</p>"
+        for found in shown
+        if found.get("explanation")
+    )
+    more = f"<details><summary>What happened, by the evidence</summary>{told}</details>"
+    return _section("Incidents", before + table + (more if told else ""))
+
+
+def _incident(found: Mapping[str, Any]) -> tuple[str, ...]:
+    step, phase = found.get("step"), found.get("phase")
+    where = f"{phase or ''}, step {step}" if _is_number(step) else str(phase or "")
+    name, process = str(found.get("class") or ""), str(found.get("process") or "")
+    return (
+        str(found.get("id") or ""),
+        name,
+        process,
+        where,
+        str(found.get("remedy") or "nothing changed"),
+    )
 
 
 def _config(run: RunFiles) -> str:

@@ -25,6 +25,8 @@ class RunFiles:
     evals: list[dict[str, Any]] = field(default_factory=list)
     mining: list[dict[str, Any]] = field(default_factory=list)
     memory: list[dict[str, Any]] = field(default_factory=list)
+    incidents: list[dict[str, Any]] = field(default_factory=list)
+    """As summary.json lists them, with what incident.json says beside that."""
     config: list[tuple[str, str, str]] = field(default_factory=list)
     """(key.path, value, origin)"""
     problems: list[str] = field(default_factory=list)
@@ -38,8 +40,18 @@ def read_run(run_dir: Path) -> RunFiles:
     by_type = {"step": run.steps, "eval": run.evals, "mining": run.mining}
     for line in _lines(run_dir / "metrics.jsonl", run.problems):
         by_type.get(str(line.get("type")), []).append(line)
+    run.incidents = list(_incidents(run_dir, run.summary))
     run.config = _config(run_dir / "run.toml")
     return run
+
+
+def _incidents(run_dir: Path, summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for listed in summary.get("incidents") or ():
+        if isinstance(listed, Mapping):
+            number, told = str(listed.get("id")), {}
+            if number.isdigit():  # what is damaged is listed all the same
+                told = dict(_json(run_dir / "incidents" / number / "incident.json", []))
+            yield {**told, **listed}
 
 
 def _json(path: Path, problems: list[str]) -> Mapping[str, Any]:

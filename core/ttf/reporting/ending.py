@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ttf.reporting import text as _text
+
+MOST_INCIDENTS: Final = 10
 
 
 def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -29,6 +31,26 @@ def last_notes(summary: Mapping[str, Any]) -> list[str]:
         reasons = "; ".join(map(str, summary.get("deviations") or ["unknown"]))
         found.append(f"the numbers are not bitwise those of an undisturbed run: {reasons}")
     return found
+
+
+def what_happened(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) pairs about faults that the run survived: none for a run that met none."""
+    rows: list[tuple[str, str]] = []
+    if summary.get("restarts"):
+        rows.append(("restarts", str(summary["restarts"])))
+    incidents = [found for found in summary.get("incidents") or () if isinstance(found, Mapping)]
+    if len(incidents) > MOST_INCIDENTS:
+        rows.append(("incidents", f"{len(incidents)}; the last {MOST_INCIDENTS}:"))
+    for found in incidents[-MOST_INCIDENTS:]:
+        done = found.get("remedy") or "went on unchanged"
+        text = f"{found.get('class')} ({found.get('process')}): {done}"
+        rows.append((f"incident {found.get('id')}", text))
+    if summary.get("exact") is False:
+        reasons = map(str, summary.get("deviations") or ["for a reason that is not known"])
+        rows += [("numbers differ", reason) for reason in reasons]
+    elif incidents:
+        rows.append(("numbers", "bitwise those of an undisturbed run"))
+    return rows
 
 
 def kept_weights(summary: Mapping[str, Any]) -> str:
