@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -18,6 +19,7 @@ from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import remedies_for
+from ttf.lifeline import is_stopped
 from ttf.memory.curve import MemoryCurve
 from ttf.memory.pressure import Gauge
 from ttf.mining.output import BoundedOutput
@@ -39,6 +41,8 @@ LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
 LATE_S: Final = 2.0
 """A wait that took so much longer was a machine asleep, or we were stopped."""
+_STACKS_S: Final = 1.0
+_STACKS_PAUSE_S: Final = 0.01
 _MODULE: Final = ("-m", "ttf.trainer_process")
 
 
@@ -168,6 +172,36 @@ class Attempt:
             self.watch.stderr.clear()
 
     # --- ending -----------------------------------------------------------------------------
+
+    def dump_stacks(self) -> None:
+        """faulthandler's own handler runs also while C code holds the interpreter lock. A process
+        that is stopped runs it when it is continued: for that moment, and not for longer."""
+        self.witness.look()
+        before = self._stacks_bytes()
+        if before is None:  # too early: it has no handler yet
+            return
+        held = is_stopped(self.child.pid)
+        self.child.signal(signal.SIGUSR1)
+        if held:
+            self.child.signal(signal.SIGCONT)
+            self._wait_for_stacks(before)
+            self.child.signal(signal.SIGSTOP)
+
+    def _wait_for_stacks(self, before: int) -> None:
+        """Until they grow no more."""
+        seen, ends_at = before, now() + _STACKS_S
+        while now() < ends_at:
+            time.sleep(_STACKS_PAUSE_S)
+            size = self._stacks_bytes() or 0
+            if size == seen != before:
+                return
+            seen = size
+
+    def _stacks_bytes(self) -> int | None:
+        try:
+            return self._folder.stacks.stat().st_size
+        except OSError:
+            return None
 
     def kill(self, why: KilledByUs, text: str) -> None:
         self.killed = (why, text)

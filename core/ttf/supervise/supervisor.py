@@ -285,7 +285,8 @@ class Supervisor:
             case AskToLeave():
                 self._send({"leave": True})
             case DumpStacks():
-                self._dump_stacks()
+                if self._attempt is not None:
+                    self._attempt.dump_stacks()
             case Kill():
                 if self._attempt is not None:
                     self._attempt.kill(action.why, action.text)
@@ -322,14 +323,6 @@ class Supervisor:
     def _send(self, message: dict[str, Any]) -> None:
         if self._attempt is not None:
             self._attempt.child.send(message)
-
-    def _dump_stacks(self) -> None:
-        """faulthandler's own handler runs also while C code holds the interpreter lock; a process
-        that is stopped runs it when it is continued."""
-        if self._attempt is not None:
-            self._attempt.witness.look()
-            self._attempt.child.signal(signal.SIGUSR1)
-            self._attempt.child.signal(signal.SIGCONT)
 
     def _say(self, text: str, *, loud: bool = False) -> None:
         """On the screen; by the trainer, while that has it."""
