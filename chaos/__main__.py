@@ -26,6 +26,7 @@ from pathlib import Path
 from chaos import report
 from chaos.campaign import Row, run_fault
 from chaos.faults import ALL
+from chaos.soak import soak
 from chaos.world import ROOT, World
 
 
@@ -35,20 +36,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="ttf-chaos-", dir=options.work))
     _say(f"seed {seed}, {options.jobs} at a time, in {folder}")
     world = World(folder=folder, seed=seed)
+    command = shlex.join(["python", "-m", "chaos", *(sys.argv[1:] if argv is None else argv)])
+    ok = _soak(world, command, options) if options.soak else _campaign(world, command, options)
+    if ok:
+        shutil.rmtree(folder)
+    else:
+        _say(f"see {folder}")
+    return 0 if ok else 1
+
+
+def _campaign(world: World, command: str, options: argparse.Namespace) -> bool:
     rows = [_row(world, name, options) for name in options.only or [f.name for f in ALL]]
     print(f"\n{report.plain(rows)}\n")
     print("\n".join(line for line in report.phases(rows) if line))
     if options.json:
-        options.json.write_text(json.dumps(_document(rows, seed), indent=2))
+        options.json.write_text(json.dumps(_document(rows, world.seed), indent=2))
     if _is_whole(options):
-        command = shlex.join(["python", "-m", "chaos", *(argv or sys.argv[1:])])
-        report.write_into(report.PAGE, report.markdown(rows, seed, options.jobs, command))
+        table = report.markdown(rows, world.seed, options.jobs, command)
+        report.write_into(report.PAGE, table)
         _say(f"written into {report.PAGE.relative_to(ROOT)}")
-    if all(row.ok for row in rows):
-        shutil.rmtree(folder)
-        return 0
-    _say(f"NOT WELL: {', '.join(row.fault.name for row in rows if not row.ok)}; see {folder}")
-    return 1
+    failed = [row.fault.name for row in rows if not row.ok]
+    if failed:
+        _say(f"NOT WELL: {', '.join(failed)}")
+    return not failed
+
+
+def _soak(world: World, command: str, options: argparse.Namespace) -> bool:
+    made = soak(world, options.soak)
+    lines = made.lines()
+    print("", *lines, sep="\n")
+    if not options.no_write:
+        told = report.about(command, world.seed, made.seconds / 60)
+        text = "\n\n".join([told, *lines])
+        report.write_into(report.PAGE, text, report.SOAK_BEGIN, report.SOAK_END)
+    return made.verdict.ok
 
 
 def _row(world: World, name: str, options: argparse.Namespace) -> Row:
@@ -59,7 +80,7 @@ def _row(world: World, name: str, options: argparse.Namespace) -> Row:
 
 def _is_whole(options: argparse.Namespace) -> bool:
     """What goes into the page is never a part."""
-    return not (options.only or options.quick or options.runs or options.first)
+    return not (options.only or options.quick or options.runs or options.first or options.no_write)
 
 
 def _document(rows: Sequence[Row], seed: int) -> dict[str, object]:
@@ -94,6 +115,10 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--jobs", type=int, default=min(4, os.cpu_count() or 1), metavar="N", help="runs at a time"
     )
+    parser.add_argument(
+        "--soak", type=float, default=0.0, metavar="MINUTES", help="one long run instead"
+    )
+    parser.add_argument("--no-write", action="store_true", help="leave docs/reliability.md alone")
     parser.add_argument("--work", type=Path, help="folder for the runs; a disk, not a tmpfs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the outcome, for programs")
     return parser

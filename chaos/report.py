@@ -16,6 +16,8 @@ from chaos.world import ROOT
 PAGE: Final = ROOT / "docs" / "reliability.md"
 BEGIN: Final = "<!-- table of make chaos: begin -->"
 END: Final = "<!-- table of make chaos: end -->"
+SOAK_BEGIN: Final = "<!-- soak: begin -->"
+SOAK_END: Final = "<!-- soak: end -->"
 HEAD: Final = (
     *("fault", "runs", "struck", "finished", "equal weights"),
     *("steps redone: median, max", "incidents right", "seconds"),
@@ -50,17 +52,14 @@ def plain(rows: Sequence[Row]) -> str:
 
 def markdown(rows: Sequence[Row], seed: int, jobs: int, command: str) -> str:
     """With where and when it was measured."""
-    seconds = sum(row.seconds for row in rows)
-    about = (
-        f"`{command}`, seed {seed}, {time.strftime('%Y-%m-%d')}, {seconds / 60:.0f} minutes, "
-        f"{jobs} at a time; {machine()}."
-    )
+    minutes = sum(row.seconds for row in rows) / 60
+    told = f"{about(command, seed, minutes)} {jobs} runs at a time."
     table = [
         "| " + " | ".join(HEAD) + " |",
         "|---|" + "---:|" * (len(HEAD) - 1),
         *("| " + " | ".join(cells(row)) + " |" for row in rows),
     ]
-    return "\n".join([about, "", *table, "", *phases(rows)])
+    return "\n".join([told, "", *table, "", *phases(rows)])
 
 
 def phases(rows: Sequence[Row]) -> list[str]:
@@ -92,10 +91,16 @@ def _memory_gb() -> int:
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
 
 
-def write_into(page: Path, text: str) -> None:
+def write_into(page: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     """Replaces what stands between the markers."""
-    before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no place for the table: {BEGIN} ... {END}")
-    page.write_text(f"{before}{BEGIN}\n{text.rstrip()}\n{END}{after}")
+    before, opened, rest = page.read_text().partition(begin)
+    _, closed, after = rest.partition(end)
+    if not opened or not closed:
+        raise ValueError(f"{page} has no place for the table: {begin} ... {end}")
+    page.write_text(f"{before}{begin}\n{text.rstrip()}\n{end}{after}")
+
+
+def about(command: str, seed: int, minutes: float) -> str:
+    """How and where it was measured."""
+    when = time.strftime("%Y-%m-%d")
+    return f"`{command}`, seed {seed}, {when}, {minutes:.0f} minutes; {machine()}."
