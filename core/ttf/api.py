@@ -207,6 +207,9 @@ def run(
         with folder:
             summary = _supervised(request, folder, own_process) if supervised else _here(request)
     except (Stopped, GateNotMet) as error:
+        if not folder.config.exists():  # it ended before there was a run to continue
+            folder.abandon()
+            raise
         error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {_quoted(folder)}"
         error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise

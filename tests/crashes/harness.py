@@ -22,7 +22,6 @@ from typing import Any, Final, TypeVar
 
 from ttf.flight import Flight, read_flight
 from ttf.lifeline import is_stopped
-from ttf.supervise.child import TREE
 
 MARK: Final = "TTF_CRASH_TEST"
 """In the environment of every process that a test starts, and of all that those start."""
@@ -31,7 +30,7 @@ EVERY: Final = 20
 """Steps between checkpoints."""
 LEAVE_S: Final = 2.0
 """Within so long nothing is left of a run whose supervisor is gone."""
-_LONGEST_S: Final = 150.0
+_LONGEST_S: Final = 100.0
 _LOOK_S: Final = 0.0005
 
 T = TypeVar("T")
@@ -71,7 +70,10 @@ class World:
         return list(with_variable(MARK, self.mark))
 
     def end_all(self) -> list[str]:
-        """Kills what is left, and says what that was."""
+        """Waits for what is about to go, kills what is left, and says what that was."""
+        ends_at = time.monotonic() + LEAVE_S
+        while self.living() and time.monotonic() < ends_at:
+            time.sleep(0.02)
         left = []
         for pid in self.living():
             with contextlib.suppress(OSError):
@@ -132,9 +134,9 @@ class Live:
 
     def trainer(self) -> int:
         """The trainer that runs now, or soon; not one that was struck already."""
-        return self.until(self._trainer, "a trainer appears")
+        return self.until(self.trainer_seen, "a trainer appears")
 
-    def _trainer(self) -> int | None:
+    def trainer_seen(self) -> int | None:
         for pid in children_of(self.pid):
             if pid not in self._struck and is_trainer(pid):
                 return pid
@@ -143,7 +145,7 @@ class Live:
     def trainer_after(self, earlier: int) -> int | None:
         """The one that stands in for `earlier`, once it is there."""
         self._struck.add(earlier)
-        return self._trainer()
+        return self.trainer_seen()
 
     def until(self, seen: Callable[[], T | None], what: str) -> T:
         """Polls until there is something to see; the command must not end before."""
@@ -161,7 +163,7 @@ class Live:
         """A trainer stopped where its record says `where`: its process id and the record."""
 
         def stopped_there() -> tuple[int, Flight] | None:
-            trainer, flight = self._trainer(), self.flight()
+            trainer, flight = self.trainer_seen(), self.flight()
             if trainer is None or flight is None or not where(flight):
                 return None
             with contextlib.suppress(ProcessLookupError):  # it ended meanwhile: the next one, then
@@ -202,26 +204,37 @@ class Live:
             raise AssertionError(f"the run did not end:\n{self.err[-3000:]}") from None
         return Ended(code=code, out=self._path("out").read_text(), err=self.err)
 
-    def kill(self) -> float:
-        """SIGKILL to the supervisor; the seconds until nothing of the run was alive."""
-        began = time.monotonic()
+    def kill(self) -> Tree:
+        """SIGKILL to the supervisor; what it left is still about to go."""
+        tree = self.tree()
         self.send(signal.SIGKILL)
         self.process.wait()
-        return self.gone_after(began)
+        return tree
 
-    def gone_after(self, began: float, *but: int) -> float:
-        """Waits until nothing with the mark is alive, `but` excepted; the seconds since `began`."""
-        while left := [pid for pid in self.world.living() if pid not in but]:
-            took = time.monotonic() - began
-            named = [f"{pid}: {command_line(pid)}" for pid in left]
-            assert took < 10 * LEAVE_S, f"still alive after {took:.1f} s: {named}"
-            time.sleep(0.01)
-        return time.monotonic() - began
+    def tree(self) -> Tree:
+        """All there is of the run now, the supervisor excepted; the clock starts."""
+        return Tree(set(descendants(self.pid)))
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class Tree:
+    """Processes that must end soon, wherever they are re-parented to."""
+
+    def __init__(self, pids: set[int]) -> None:
+        self.pids, self._began = pids, time.monotonic()
+
+    def gone_after(self) -> float:
+        """Waits for their end; the seconds since the clock started."""
+        while left := [pid for pid in self.pids if alive(pid)]:
+            named = [f"{pid}: {command_line(pid)}" for pid in left]
+            took = time.monotonic() - self._began
+            assert took < LEAVE_S, f"still alive after {took:.1f} s: {named}"
+            time.sleep(0.005)
+        return time.monotonic() - self._began
 
 
 # --- what a finished run must be ------------------------------------------------------------------
@@ -278,9 +291,20 @@ def with_variable(name: str, value: str) -> Iterator[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
+    """Of any of its threads."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            found += [int(number) for number in (task / "children").read_text().split()]
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """All below it; not itself."""
+    found = children_of(pid)
+    for child in found:
+        found.extend(children_of(child))
+    return found
 
 
 def command_line(pid: int) -> str:
@@ -302,13 +326,6 @@ def is_trainer(pid: int) -> bool:
     with contextlib.suppress(ProcessLookupError):
         return os.getsid(pid) == pid and "ttf.trainer_process" in command_line(pid)
     return False
-
-
-def tree_of(pid: int) -> str:
-    """The mark that the supervisor gave to a trainer."""
-    words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    found = [w for w in words if w.startswith(f"{TREE}=".encode())]
-    return found[0].decode() if found else ""
 
 
 def in_phase(phase: str, *, since: int = 0) -> Where:

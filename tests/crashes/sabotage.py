@@ -81,9 +81,10 @@ def results_pipe():
 
 
 def children(notes):
-    """One in our session, one in its own, one that forgets who started it, then nobody listens."""
-    subprocess.Popen(["sleep", "601"])
-    subprocess.Popen(["sleep", "602"], start_new_session=True)
+    """One in a session of its own, one that forgets who started it; then nobody listens."""
+    own = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    bare = subprocess.Popen(["sleep", "600"], env={})
+    (notes / "children").write_text(f"{own.pid} {bare.pid}")
     hold_the_interpreter(notes)
 
 

@@ -8,6 +8,7 @@ import sys
 from typing import Final
 
 _SHOW_CURSOR: Final = "\x1b[?25h"
+_CLEAR_LINE: Final = "\r\x1b[K"
 _CLEAR_TO_END: Final = "\r\x1b[J"
 
 
@@ -37,6 +38,13 @@ class Screen:
         if self._colour:
             label = f"\x1b[1;{31 if loud else 33}m{label}\x1b[0m"
         self._write(f"{label} {text}\n")
+
+    def interject(self, text: str) -> None:
+        """A note while a trainer has the screen, which may not be able to say anything; it draws
+        its live line anew."""
+        if self._terminal and os.environ.get("TERM", "dumb") != "dumb":
+            self._write(_CLEAR_LINE)
+        self.note(text)
 
     def _write(self, text: str) -> None:
         """A reader who left or a full disk never ends the run."""

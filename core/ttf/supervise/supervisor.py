@@ -67,12 +67,16 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
     """Trains to the end, whatever dies on the way; the summary. Raises TtfError.
 
     `own_process`: this process is there for the run alone: it adopts orphans, counts as part of
-    the run, and obeys the terminal's suspend key.
+    the run, and obeys the terminal: its suspend key, and its end, which is taken for SIGTERM.
     """
     wanted = [signal.SIGINT, signal.SIGTERM]
     if own_process:
         _adopt_orphans()
         wanted.append(signal.SIGTSTP)
+        if (
+            signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        ):  # nohup: the run outlives its terminal
+            wanted.append(signal.SIGHUP)
     with Signals(*wanted) as signals:
         supervisor = Supervisor(request, folder, signals, own_process=own_process)
         try:
@@ -280,6 +284,11 @@ class Supervisor:
                     self._say(action.because, loud=True)
             case AskToStop():
                 self._send({"stop": action.signum})
+                name = signal.Signals(action.signum).name
+                self._screen.interject(
+                    f"{name}: the run saves and ends at its next step; a second signal ends it at "
+                    "once."
+                )
             case AskToShed():
                 self._send({"shed": True})
             case AskToLeave():
