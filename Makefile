@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: train test lint types layers bench format docs clean
+.PHONY: train test chaos lint types layers bench format docs clean
 .DEFAULT_GOAL := test
 
 # Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
@@ -19,13 +19,20 @@ train: $(STAMP)
 test: lint types layers
 	$(BIN)/pytest -n 2 $(ARGS)
 
+# Real faults against real runs: hundreds of deaths, hangs, full disks; each run must end with the
+# weights of an undisturbed one. 45 minutes on two quiet cores, best as root (mounts, limits); the
+# table goes into docs/reliability.md. Six minutes: make chaos ARGS=--quick
+# One fault: make chaos ARGS="--only trainer-death --seed 7". An hour's soak: ARGS="--soak 60"
+chaos: $(STAMP)
+	$(BIN)/python -m chaos $(ARGS)
+
 # Style, likely bugs and spelling; changes nothing.
 lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/codespell core plugins docs *.md Makefile
+	$(BIN)/codespell core plugins chaos docs *.md Makefile
 
-# mypy --strict over core, plugins, tests and benchmarks.
+# mypy --strict over core, plugins, tests, benchmarks and chaos.
 types: $(STAMP)
 	$(BIN)/mypy
 

@@ -26,7 +26,7 @@ CONFIGURATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """A frozen document tower and a trainable one; one miner each, the exact one with accumulation."""
 _COMMON: Final = {
-    "tower.query.hidden": 48,
+    "tower.query.hidden": 64,
     "tower.query.dropout": 0.1,
     "miner.k": 20,
     "miner.negatives": 2,

@@ -9,7 +9,10 @@ from chaos.campaign import Case, Fault
 from chaos.running import Death, Running, kill_and_wait
 from chaos.verdict import FATAL, IDLE, Verdict, judge_deaths, judge_end, summary_of
 
-_COLD_S: Final = 2.0
+from ttf.flight import Flight
+
+_COLD_S: Final = 1.0
+"""The first worker loads its library and builds its index."""
 _WARM_S: Final = 0.06
 
 
@@ -18,9 +21,11 @@ def run(case: Case) -> Verdict:
     reference = case.reference
     deaths: list[Death] = []
     with Running(place, case.words(place)) as running:
-        while running.when(lambda flight: flight.phase == "mining") is not None:
-            deaths += kill_in_this_round(running, case.rng, cold=not deaths)
-            if running.when(lambda flight: flight.phase != "mining") is None:
+        longest = _COLD_S
+        while running.when(is_mining) is not None:
+            deaths += kill_in_this_round(running, case.rng, longest)
+            longest = _WARM_S
+            if running.when(lambda flight: not is_mining(flight)) is None:
                 break
         code = running.ended()
     verdict.deaths = len(deaths)
@@ -32,15 +37,20 @@ def run(case: Case) -> Verdict:
     return verdict
 
 
-def kill_in_this_round(running: Running, rng: random.Random, *, cold: bool) -> list[Death]:
-    """Whatever it is doing after a random while; it may have become idle by then."""
-    running.look_on(rng.uniform(0.0, _COLD_S if cold else _WARM_S))
+def is_mining(flight: Flight) -> bool:
+    return flight.phase == "mining"
+
+
+def kill_in_this_round(running: Running, rng: random.Random, longest: float) -> list[Death]:
+    """Whatever the worker is doing after a random while; it may have become idle by then."""
+    running.when(lambda flight: not is_mining(flight) or running.worker() is not None)
+    running.look_on(rng.uniform(0.0, longest))
     pid, signum = running.worker(), rng.choice(FATAL)
     flight = running.flight()
     if pid is None or flight is None or not kill_and_wait(pid, signum):
         return []
     after = running.flight() or flight
-    phase = flight.phase if flight.phase == after.phase == "mining" else IDLE
+    phase = flight.phase if is_mining(flight) and is_mining(after) else IDLE
     return [Death(signum=signum, phase=phase, step=flight.step, writing=False, redone=0, bound=0)]
 
 

@@ -41,7 +41,7 @@ TARGETS: Final[dict[str, Callable[[Flight], bool]]] = {
     "any": lambda flight: flight.phase != "start",
 }
 _AIMS: Final = ("start", "writing", "mining", "evaluate", "any", "checkpoint", "writing", "forward",
-                "backward", "optimizer", "mining", "data", "start", "evaluate", "any")  # fmt: skip
+                "backward", "optimizer", "mining", "data", "start", "evaluate", "end")  # fmt: skip
 
 
 def run(case: Case) -> Verdict:
@@ -77,7 +77,7 @@ def kill_once(running: Running, rng: random.Random, shot: int, aim: str) -> None
 FAULT: Final = Fault(
     name="trainer-death",
     title="trainer killed (KILL, SEGV, ABRT, BUS) at random moments of every phase",
-    runs=21,
-    quick=3,
+    runs=23,
+    quick=2,
     run=run,
 )
