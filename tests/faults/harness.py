@@ -22,6 +22,8 @@ from ttf.checkpoint_files import newest_step
 MARK = "TTF_FAULTS_TEST"
 """Variable in the environment of every process of a test: none outlives it."""
 LONG_S = 120.0
+WIDELY = os.environ.get("TTF_CHAOS", "0") not in ("", "0")
+"""Also what takes minutes."""
 Settings = Mapping[str, Any]
 
 
@@ -154,6 +156,7 @@ class Place:
     """Keys of `SMALL` that a test says otherwise."""
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     _files: list[IO[bytes]] = field(default_factory=list)
+    _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.faults.mkdir()
@@ -205,6 +208,7 @@ class Place:
             stdout=out,
             stderr=err,
         )
+        self._processes.append(process)
         return Command(process=process, run=run, faults=self.faults, _out=out, _err=err)
 
     def environment(self) -> dict[str, str]:
@@ -222,6 +226,8 @@ class Place:
         for pid, _ in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
         for file in self._files:
             file.close()
         return [line for _, line in left]

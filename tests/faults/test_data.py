@@ -24,17 +24,15 @@ def own_data(place: Place) -> Place:
     return place
 
 
-def interrupted(place: Place, change: Callable[[], object], **given: object) -> Ended:
+def interrupted(place: Place, change: Callable[[], object]) -> Ended:
     """A run whose inputs change after step 12, of which step 10 is saved."""
     place.hold(12)
-    command = place.train(**given)
+    command = place.train()
     command.held(12)
     command.saved(10)
     change()
     command.go(12)
     ended = command.ended()
-    print(ended.err)
-    print(ended.incidents)
     ended.assert_clean()
     assert ended.code == 3
     assert newest_step(ended.run / "checkpoints") == 10
@@ -51,7 +49,6 @@ def test_a_file_that_is_cut_while_it_is_mapped_is_named(own_data: Place, referen
     assert str(pairs) in ended.err
     assert f"{len(whole):,} bytes" in ended.evidence and "4,096 bytes" in ended.evidence
     refused = place.resume(ended.run).ended()
-    print(refused.err)
     refused.assert_clean()
     assert refused.code == 3
     assert newest_step(ended.run / "checkpoints") == 10
@@ -80,7 +77,6 @@ def test_a_bank_that_is_rewritten_in_place_is_named(own_data: Place, reference: 
     assert str(bank) in ended.err
     assert ended.evidence.count("fingerprint") == 2
     refused = place.resume(ended.run).ended()
-    print(refused.err)
     assert refused.code == 3
     bank.write_bytes(whole)
     done = place.resume(ended.run).ended()
@@ -92,8 +88,6 @@ def test_a_file_that_is_cut_in_the_middle_of_a_gather_is_named(own_data: Place) 
     place, pairs = own_data, own_data.data["pairs"]
     place.faults.joinpath("cut-before-gather").write_text(f"12 {pairs}")
     ended = place.train().ended()
-    print(ended.err)
-    print(ended.evidence)
     ended.assert_clean()
     assert ended.code == 3
     (incident,) = ended.incidents
@@ -129,5 +123,4 @@ def test_a_chunk_that_is_deleted_is_named(place: Place, small_data: dict[str, Pa
     ended = interrupted(place, chunk.unlink)
     assert str(chunk) in ended.err
     refused = place.resume(ended.run).ended()
-    print(refused.err)
     assert refused.code == 3

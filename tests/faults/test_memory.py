@@ -12,14 +12,13 @@ from tests.faults.conftest import MB, Group, Undisturbed
 from tests.faults.harness import Ended, Place, wait_for
 
 LARGE = {
-    "train.batch_size": 2048,
+    "train.batch_size": 4096,
     "train.accumulate": 1,
-    "train.steps": 3,
+    "train.steps": 2,
     "loss.memory_bank": 0,
     "tower.query.dropout": 0,
 }
-"""A step that needs 600 MB at once, and 450 MB in two halves."""
-HALVED = "train.batch_size=1024, train.accumulate=2"
+"""A step that needs 900 MB at once, and 650 MB in two halves."""
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +26,7 @@ def long_data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     from ttf.data.synth import write_synth
 
     folder = tmp_path_factory.mktemp("long-data")
-    paths = write_synth(folder, pairs=2048, val=60, seq_len=100, dim=16, bank=400, seed=3)
+    paths = write_synth(folder, pairs=4096, val=60, seq_len=100, dim=16, bank=400, seed=3)
     return {"pairs": paths["pairs"], "bank": paths["bank"]}
 
 
@@ -37,13 +36,14 @@ def weights(run: Ended) -> dict[str, Any]:
     return load_file(run.run / "model" / "model.safetensors")
 
 
-def assert_halved(done: Ended, reference: Ended) -> None:
+def assert_cut(done: Ended, reference: Ended) -> None:
     """The same steps in smaller parts: the same numbers but for rounding, and that is said."""
-    train = done.config()["train"]
-    assert (train["batch_size"], train["accumulate"]) == (1024, 2)
-    name = done.incidents[0]["class"]
-    assert done.origin("train.batch_size") == f"remedy of incident 001 ({name})"
-    assert done.summary["incidents"][0]["remedy"] == HALVED
+    train, last = done.config()["train"], done.incidents[-1]
+    assert train["batch_size"] in (2048, 1024)  # how much else the machine holds varies
+    assert train["batch_size"] * train["accumulate"] == 4096
+    assert done.origin("train.batch_size") == f"remedy of incident {last['id']} ({last['class']})"
+    remedy = f"train.batch_size={train['batch_size']}, train.accumulate={train['accumulate']}"
+    assert done.summary["incidents"][-1]["remedy"] == remedy
     assert done.summary["samples"] == reference.summary["samples"]
     assert not done.summary["exact"]
     assert done.summary["deviations"] == [
@@ -56,28 +56,22 @@ def assert_halved(done: Ended, reference: Ended) -> None:
 
 
 def test_a_batch_that_does_not_fit_a_cgroup_is_cut_into_smaller_ones(
-    place: Place, group: Group, long_data: dict[str, Path], undisturbed: Undisturbed
+    place: Place, group: Group, long_data: dict[str, Path]
 ) -> None:
     place.data = long_data
     reference = place.train(out="reference", settings=LARGE).ended()
-    group.limit(500)
+    group.limit(790)
     done = place.train(settings=LARGE, before=group.enter).ended()
-    print(done.err, done.out)
-    print(done.incidents, group.kills())
     done.assert_clean()
     assert done.code == 0
-    (incident,) = done.incidents
-    if incident["class"] == "oom-kill":
-        assert group.kills() == 1
-        assert (
-            f"{group.folder.name} (memory.oom_control): the count of memory kills rose by 1"
-            in done.evidence
-        )
-    else:
-        assert incident["class"] == "memory-limit"
-        assert group.kills() == 0
-        assert "did not rise" in done.evidence
-    assert_halved(done, reference)
+    counter = f"{group.folder.name} (memory.oom_control): the count of memory kills"
+    killed = [found["class"] for found in done.incidents].count("oom-kill")
+    assert killed == group.kills()
+    for incident in done.incidents:
+        told = "\n".join(f"{e['source']}: {e['text']}" for e in incident["evidence"])
+        rose = "rose by 1" if incident["class"] == "oom-kill" else "did not rise"
+        assert incident["class"] in ("oom-kill", "memory-limit") and f"{counter} {rose}" in told
+    assert_cut(done, reference)
 
 
 def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
@@ -100,8 +94,6 @@ def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
     command.said("going on from")
     (place.faults / "leak").unlink()
     done = command.ended()
-    print(done.err, done.out)
-    print(done.incidents, group.kills())
     done.assert_clean()
     assert done.code == 0
     assert group.kills() == 0
@@ -125,10 +117,8 @@ def test_the_page_cache_of_a_bank_larger_than_the_limit_is_no_pressure(
     group.limit(400)
     settings = {"train.steps": 10, "memory.budget": "32MiB"}
     done = place.train(settings=settings, before=group.enter).ended()
-    print(done.err, done.out)
     done.assert_clean()
     used = int((group.folder / "memory.max_usage_in_bytes").read_text())
-    print(used, group.kills(), done.summary["peak_anon_mb"])
     if used < 360 * MB:
         pytest.skip("the page cache of this file system is not charged to who reads it")
     assert done.code == 0
@@ -164,8 +154,6 @@ def test_memory_that_a_process_may_not_allocate_is_answered_with_smaller_batches
     (place.faults / "hungry").write_text("20000")
     settings = {"train.batch_size": 64, "train.accumulate": 1, "tower.query.dropout": 0}
     done = place.train(settings=settings, before="ulimit -d 1200000").ended()
-    print(done.err, done.out)
-    print(done.incidents)
     done.assert_clean()
     assert done.code == 0
     (incident,) = done.incidents
@@ -184,8 +172,6 @@ def test_the_miner_is_the_first_victim(
     done = place.train(
         settings={**mined, "miner.faulty.acts": ["allocate"]}, before=group.enter
     ).ended()
-    print(done.err, done.out)
-    print(done.incidents)
     done.assert_clean()
     assert done.code == 0
     assert done.listed() == [("oom-kill", "miner")]

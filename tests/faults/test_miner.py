@@ -16,7 +16,6 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
     reference = undisturbed("mined often", OFTEN)
     acts = ["kill", "", "segv", "", "abrt", "", "bus", ""]
     done = place.train(settings={**OFTEN, "miner.faulty.acts": acts}).ended()
-    print(done.err, done.out)
     done.assert_clean()
     assert done.code == 0
     assert done.digest == reference.digest
@@ -44,8 +43,6 @@ def test_a_miner_that_fails_twice_is_replaced_and_the_numbers_say_so(
     settings: dict[str, object], name: str, place: Place
 ) -> None:
     done = place.train(settings={**MINED, **settings}).ended()
-    print(done.err, done.out)
-    print(done.incidents)
     done.assert_clean()
     assert done.code == 0
     assert done.listed() == [(name, "miner")] * 2

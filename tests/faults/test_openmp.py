@@ -31,8 +31,6 @@ def test_a_miner_in_the_trainer_that_brings_a_second_runtime_is_isolated(
     (place.faults / "trainer-runtime").write_text(first)
     settings = {**MINED, "miner.isolation": "none", "miner.faulty.runtimes": [second]}
     done = place.train(settings=settings).ended()
-    print(done.err, done.out)
-    print(done.incidents)
     done.assert_clean()
     assert done.code == 0
     (incident,) = done.incidents
@@ -64,7 +62,6 @@ def test_a_worker_that_aborts_leaves_the_trainer_alone(
 ) -> None:
     settings = {**MINED, "miner.faulty.runtimes": [*map(str, runtimes)]}
     done = place.train(settings=settings, env={"KMP_DUPLICATE_LIB_OK": "TRUE"}).ended()
-    print(done.err, done.out)
     done.assert_clean()
     assert done.code == 0
     assert done.summary["restarts"] == 0
@@ -89,7 +86,6 @@ def test_without_remedies_it_is_said_what_would_have_been_done(
         "supervise.max_restarts": 1,
     }
     ended = place.train("--no-remedies", settings=settings).ended()
-    print(ended.err, ended.out)
     ended.assert_clean()
     assert ended.code == 5
     assert "miner.isolation = process" in ended.err and "--isolation process" in ended.err

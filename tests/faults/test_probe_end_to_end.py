@@ -17,7 +17,6 @@ def lines(ended: Ended, kind: str) -> list[dict[str, Any]]:
 
 def test_a_device_that_is_wrong_from_the_start_stops_the_run(place: Place) -> None:
     ended = place.train(settings=WRONG).ended()
-    print(ended.err, ended.incidents)
     ended.assert_clean()
     assert ended.code == 4
     assert "standin computes other numbers than the CPU" in ended.err
@@ -34,7 +33,6 @@ def test_a_device_that_goes_wrong_later_saves_nothing_after(place: Place) -> Non
     place.faults.joinpath("wrong-from").write_text("15")
     settings = {"device.name": "standin", "probe.every": 5}
     ended = place.train(settings=settings).ended()
-    print(ended.err, ended.incidents)
     ended.assert_clean()
     assert ended.code == 4
     assert [line["ok"] for line in lines(ended, "probe")] == [True, True, True, False]
@@ -46,7 +44,6 @@ def test_a_device_that_goes_wrong_later_saves_nothing_after(place: Place) -> Non
 
 def test_a_run_may_go_on_on_the_cpu(place: Place, reference: Ended) -> None:
     done = place.train(settings={**WRONG, "probe.on_mismatch": "cpu"}).ended()
-    print(done.err, done.out, done.incidents)
     done.assert_clean()
     assert done.code == 0
     (incident,) = done.incidents
@@ -67,7 +64,6 @@ def test_a_run_may_go_on_on_the_cpu(place: Place, reference: Ended) -> None:
 def test_no_remedies_holds_for_the_probe_as_well(place: Place) -> None:
     settings = {**WRONG, "probe.on_mismatch": "cpu", "supervise.max_restarts": 0}
     ended = place.train("--no-remedies", settings=settings).ended()
-    print(ended.code, ended.err)
     ended.assert_clean()
     assert ended.code == 4
     assert "--device cpu" in ended.err
@@ -77,7 +73,6 @@ def test_no_remedies_holds_for_the_probe_as_well(place: Place) -> None:
 def test_a_training_that_diverges_is_not_restarted(place: Place) -> None:
     settings = {"train.lr": 1e9, "train.warmup": 0, "train.clip": 0, "loss.similarity": "dot"}
     ended = place.train(settings=settings).ended()
-    print(ended.err, ended.incidents)
     ended.assert_clean()
     assert ended.code == 4
     (incident,) = ended.incidents

@@ -6,11 +6,11 @@ import json
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.faults.conftest import write_distribution
-from tests.faults.harness import Ended, Place
+from tests.faults.harness import WIDELY, Ended, Place
 
 DEEP = {"train.batch_size": 4, "train.accumulate": 8, "miner.isolation": "none"}
 SAFE = {"miner.isolation": "process", "miner.threads": 1, "device.precision": "fp32"}
@@ -29,8 +29,8 @@ def configuration(place: Place, settings: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("container", ["npz", "zarr"])
-def test_a_safe_run_says_what_it_made_safe(place: Place, container: str) -> None:
+@pytest.mark.parametrize("container", ["npz", "zarr"] if WIDELY else ["zarr"])
+def test_a_safe_run_says_what_it_made_safe(place: Place, container: Literal["npz", "zarr"]) -> None:
     from ttf.data.synth import write_synth
 
     paths = write_synth(
@@ -42,7 +42,6 @@ def test_a_safe_run_says_what_it_made_safe(place: Place, container: str) -> None
     given = str(configuration(place, DEEP))
     settings = {"miner.negatives": 2, "train.steps": 4}
     done = place.train(given, "--safe", settings=settings).ended()
-    print(done.err, done.out)
     done.assert_clean()
     assert done.code == 0
     config = done.config()
@@ -58,7 +57,6 @@ def test_a_safe_plan_shows_the_same_run(place: Place) -> None:
     place.leave_out = ("train.batch_size", "train.accumulate")
     given = str(configuration(place, DEEP))
     done = place.train(given, "--safe", "--plan", "--json").ended()
-    print(done.err, done.out)
     done.assert_clean()
     assert done.code == 0 and not done.run.exists()
     plan = json.loads(done.out)
@@ -82,7 +80,6 @@ def test_a_remedy_outlives_the_supervisor(place: Place) -> None:
     assert supervision["overlay"]["train.batch_size"]["value"] == 32
     (place.faults / "hungry").unlink()
     done = place.resume(command.run).ended()
-    print(done.err, done.out)
     done.assert_clean()
     assert done.code == 0
     assert (done.config()["train"]["batch_size"], done.origin("train.batch_size")) == (32, origin)
@@ -119,7 +116,6 @@ def test_a_run_that_goes_on_elsewhere_says_that_the_numbers_differ(
     manifest["numeric"] |= {"threads": 3, "torch": "0.0.1", "cpu_capability": "Z80"}
     path.write_text(json.dumps(manifest))
     done = place.resume(command.run).ended()
-    print(done.err, done.out)
     done.assert_clean()
     assert done.code == 0
     assert not done.summary["exact"]

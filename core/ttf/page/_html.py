@@ -69,6 +69,8 @@ def _numbers(summary: Mapping[str, Any]) -> str:
         shown.append(("miner", str(summary["miner"])))
     if "restarts" in summary:
         shown.append(("restarts", str(summary["restarts"])))
+    if summary.get("incidents"):
+        shown.append(("incidents", str(len(summary["incidents"]))))
     if "exact" in summary:
         shown.append(("numbers exact", "yes" if summary["exact"] else "no"))
     cells = "".join(f"<div><b>{escape(v)}</b>{escape(k)}</div>" for k, v in shown)

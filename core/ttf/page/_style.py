@@ -35,7 +35,7 @@ h2{font-size:17px;margin:32px 0 8px}
 color:var(--c1);vertical-align:middle}
 .s.finished{color:var(--c2)}.s.failed{color:var(--c3)}
 .w{border-left:4px solid var(--c3);background:var(--box);padding:8px 12px;margin:12px 0;
-overflow-wrap:anywhere}
+overflow-wrap:anywhere;white-space:pre-line}
 .n{display:grid;grid-template-columns:repeat(auto-fill,minmax(128px,1fr));gap:10px}
 .n div{background:var(--box);border-radius:8px;padding:8px 12px;color:var(--soft);font-size:13px}
 .n b{display:block;color:var(--ink);font-size:19px;font-weight:600}
