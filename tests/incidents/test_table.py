@@ -279,6 +279,17 @@ def test_evidence_names_the_line_of_stderr() -> None:
     assert found.evidence[1].text.startswith("OMP: Error #15")
 
 
+def test_a_fault_while_the_stacks_were_written_does_not_hide_the_first() -> None:
+    dump = "Fatal Python error: Bus error\n\nCurrent thread 0x1 (most recent call first):\n"
+    twice = f"{dump}  File Fatal Python error: Segmentation fault\n"
+    changed = (FileChange(path="pairs.npz", was="9 bytes", now="1 byte", cut=True),)
+    death = a_death(signal=signal.SIGSEGV, faulthandler=twice, changed_files=changed)
+    found = classify(death)
+    assert found.name == "bus-error" and found.certain
+    assert found.evidence[0].text.endswith("SIGSEGV (11)")
+    assert classify(replace(death, faulthandler="")).name == "segfault"
+
+
 def test_last_words_are_the_last_chain_of_tracebacks() -> None:
     first = f"{TRACE}ValueError: old\n"
     between = "\nThe above exception was the direct cause of the following exception:\n\n"

@@ -30,6 +30,15 @@ _TOP_FRAME: Final = re.compile(
     r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):\s*\n"
     r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?: in (?P<function>[^\n]+))?'
 )
+FATAL_SIGNALS: Final = {
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Floating-point exception": "SIGFPE",
+    "Illegal instruction": "SIGILL",
+    "Segmentation fault": "SIGSEGV",
+}
+"""What faulthandler calls them."""
+_FATAL: Final = re.compile(rf"Fatal Python error: ({'|'.join(FATAL_SIGNALS)})")
 _WAITING: Final = re.compile(
     r"(?:threading|queue|selectors|subprocess)\.py:\d+ in "
     r"(?:wait|acquire|join|_wait_for_tstate_lock|get|select|_try_wait)$"
@@ -42,10 +51,14 @@ class Case:
 
     death: Death
 
-    @property
+    @cached_property
     def signal(self) -> str:
-        """'SIGSEGV'; empty where it ended with an exit code."""
-        return "" if self.death.signal is None else signal_name(self.death.signal)
+        """'SIGSEGV'; empty where it ended with an exit code. Where writing the stacks failed in its
+        turn (they are of threads that still run), the signal that was the first."""
+        if self.death.signal is None:
+            return ""
+        first = _FATAL.search(self.stacks) if self.death.signal == signal.SIGSEGV else None
+        return FATAL_SIGNALS[first[1]] if first else signal_name(self.death.signal)
 
     @property
     def failed(self) -> bool:

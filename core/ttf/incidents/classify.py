@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ttf.incidents.case import Area, Case
+from ttf.incidents.case import Area, Case, signal_name
 from ttf.incidents.death import Death, Evidence, FileChange, Finding
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import remedies_for
@@ -212,9 +212,9 @@ def _status(case: Case) -> str:
     if death.exit_code is not None:
         return (
             f"process {death.pid} ended with exit code {death.exit_code}, a shell's way to say "
-            f"{case.signal} ({death.signal})"
+            f"{signal_name(death.signal)} ({death.signal})"
         )
-    return f"process {death.pid} was ended by {case.signal} ({death.signal})"
+    return f"process {death.pid} was ended by {signal_name(death.signal)} ({death.signal})"
 
 
 def _place(match: Match, case: Case) -> str:
