@@ -10,7 +10,8 @@ from ttf.errors import StorageError
 
 T = TypeVar("T")
 _RETRY_EVERY_S: Final = 30.0
-_LONGEST_PAUSE_S: Final = 15.0
+LONGEST_PAUSE_S: Final = 15.0
+_BEAT_EVERY_S: Final = 0.2
 
 
 class Patience:
@@ -62,11 +63,11 @@ def once_the_disk_takes_it(
     retry_s: float,
     *,
     say: Callable[[str], None],
-    hold: Callable[[float], None],
+    beat: Callable[[], None],
     loudly: str,
 ) -> T:
     """What `write` returns, tried again while it raises StorageError, for `retry_s`; for what
-    training cannot go on without. `hold` waits so many seconds; `loudly` begins the note."""
+    training cannot go on without. `beat`: see `held`; `loudly` begins the note."""
     patience, pause = Patience(retry_s), 1.0
     while True:
         try:
@@ -75,9 +76,17 @@ def once_the_disk_takes_it(
             patience.failed(error)
             if patience.used_up:
                 raise
-            pause = min(2 * pause, _LONGEST_PAUSE_S, patience.left_s)
+            pause = min(2 * pause, LONGEST_PAUSE_S, patience.left_s)
             say(
                 f"{loudly}: {error} {error.hint} Training waits; the next attempt is in "
                 f"{pause:.0f} s, and they go on for another {patience.left_s:.0f} s."
             )
-            hold(pause)
+            held(pause, beat)
+
+
+def held(seconds: float, beat: Callable[[], None]) -> None:
+    """Waits; `beat` is called several times a second, and what it raises ends the wait."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        beat()
+        time.sleep(min(left, _BEAT_EVERY_S))

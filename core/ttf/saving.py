@@ -15,7 +15,6 @@ from __future__ import annotations
 import queue
 import shlex
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -26,10 +25,9 @@ from ttf.checkpoint import Snapshot
 from ttf.checkpoint_files import newest_step, prune, tables_in_use
 from ttf.errors import StorageError
 from ttf.flight import FlightRecorder
-from ttf.patience import Patience
+from ttf.patience import LONGEST_PAUSE_S, Patience, held
 
 _LOOK_EVERY_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 15.0
 
 
 class _Job:
@@ -121,12 +119,12 @@ class Saver:
                 return job.path
             if not self._patience.left_s:
                 raise self._failure()
-            pause = min(2 * pause, _LONGEST_PAUSE_S, self._patience.left_s)
+            pause = min(2 * pause, LONGEST_PAUSE_S, self._patience.left_s)
             self._say(
                 f"The next attempt is in {pause:.0f} s; they go on for another "
                 f"{self._patience.left_s:.0f} s."
             )
-            self._hold(pause)
+            held(pause, self._flight.beat)
 
     def tables_in_use(self) -> set[str]:
         """Candidate tables that a checkpoint names, on disk or on its way there. Beside these, keep
@@ -152,12 +150,6 @@ class Saver:
     def _wait(self, job: _Job) -> None:
         """Signs of life are given meanwhile: what hangs is seen by `saving_since`."""
         while not job.done.wait(_LOOK_EVERY_S):
-            self._flight.beat()
-
-    def _hold(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, _LOOK_EVERY_S))
             self._flight.beat()
 
     def _failure(self) -> StorageError:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +42,6 @@ from ttf.runfolder import RunFolder
 from ttf.stopping import StopRequest
 
 _SCORE_ROWS = 1024
-_LOOK_EVERY_S: Final = 0.2
 
 
 @dataclass(kw_only=True)
@@ -100,7 +99,7 @@ class TableMaker:
             lambda: self._made(rows),
             self._decided.config.checkpoint.retry_s,
             say=self._reporter.note,
-            hold=self._hold,
+            beat=self._unless_stopped,
             loudly=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
         )
 
@@ -126,12 +125,9 @@ class TableMaker:
         self._round.seconds = time.perf_counter() - began
         return CandidateTable.load(kept)
 
-    def _hold(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self._beat()
-            self._stop.raise_if_asked()
-            time.sleep(min(left, _LOOK_EVERY_S))
+    def _unless_stopped(self) -> None:
+        self._beat()
+        self._stop.raise_if_asked()
 
     def _mine(self, rows: NDArray[np.int64], key: str, scratch: Path) -> CandidateTable:
         queries = self._encode(rows, scratch / "queries.npy")

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -20,17 +19,15 @@ from numpy.typing import NDArray
 from ttf import checkpoint, host, loop, manifest
 from ttf.assembly import Parts, assemble
 from ttf.checkpoint import Snapshot
-from ttf.checkpoint_files import newest_first
 from ttf.config.resolve import Resolved
 from ttf.config.toml import dump
+from ttf.continuing import has_begun, incidents_of_before, manifest_of, refuse_other_data
 from ttf.contracts import DevicePolicy, EvalRecord, StepRecord
 from ttf.data.dataset import Dataset
 from ttf.data.loader import DrawNegatives, Loader, StepHead, head_of
 from ttf.data.opening import open_dataset
-from ttf.data.sameness import refuse_changed
 from ttf.deciding import Decided, Specs, decide, specify
 from ttf.errors import (
-    DataChanged,
     DeviceMistrusted,
     GateNotMet,
     NumericFailure,
@@ -63,7 +60,6 @@ from ttf.selection import Selection
 from ttf.step import learning_rate
 from ttf.stopping import StopAsked
 from ttf.summary import Ending, facts, summarize
-from ttf.supervise.journal import Journal
 from ttf.tables import TableMaker
 
 SYNC_METRICS_EVERY_S = 30.0
@@ -185,7 +181,7 @@ class Trainer:
 
     def run(self, *, resume: bool) -> dict[str, Any]:
         """To the end and its summary, whatever the end is."""
-        resume = resume and self._has_begun()
+        resume = resume and has_begun(self.folder, self.reporter.note)
         if not resume:
             self._start()
         self._surely(self._write_configuration)
@@ -198,7 +194,7 @@ class Trainer:
         self.hooks.ttf_run_started(
             run_dir=self.folder.path, config=self.config.model_dump(), resumed_from=resumed_from
         )
-        for incident in self._incidents_of_before():
+        for incident in incidents_of_before(self.folder, self.link.history):
             self.hooks.ttf_incident(incident=incident)
         try:
             ending = self._train()
@@ -315,30 +311,13 @@ class Trainer:
             write,
             self.config.checkpoint.retry_s if restarted else 0.0,
             say=self.reporter.note,
-            hold=self._hold,
+            beat=self._unless_stopped,
             loudly="THE RUN CANNOT GO ON YET",
         )
 
-    def _hold(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.flight.beat()
-            self.stop.raise_if_asked()
-            time.sleep(min(left, 0.2))
-
-    def _has_begun(self) -> bool:
-        """Whether there is, or was, something to continue from: a run that ended before its first
-        checkpoint starts anew, one whose checkpoints are gone must not."""
-        if newest_first(self.folder.checkpoints):
-            return True
-        # A run that nobody supervised has no journal; its summary tells of an end that saved.
-        noted = self.folder.supervision.exists()
-        if Journal.read(self.folder.supervision).checkpointed >= 0 or (
-            not noted and self.folder.summary.exists()
-        ):
-            return True
-        self.reporter.note("No checkpoint was made before: the run starts from the beginning.")
-        return False
+    def _unless_stopped(self) -> None:
+        self.flight.beat()
+        self.stop.raise_if_asked()
 
     def _start(self) -> None:
         if self.config.train.init is not None:
@@ -355,12 +334,6 @@ class Trainer:
         given = self.config.data
         inputs = [uri for uri in (given.pairs, given.bank, given.context) if uri]
         self.link.configured(self.config, inputs)
-
-    def _incidents_of_before(self) -> list[dict[str, Any]]:
-        """What this run's observers have not heard of, because its process had died."""
-        ids = self.link.history.incidents if self.link.history is not None else ()
-        paths = [self.folder.incidents / number / "incident.json" for number in ids]
-        return [read_json(path) for path in paths if path.is_file()]
 
     def _finish(self) -> str:
         """The last checkpoint, then the finished towers; the hash of their weights."""
@@ -587,8 +560,8 @@ class Trainer:
 
     def _restore(self) -> int:
         snapshot = checkpoint.load_newest(self.folder.checkpoints, self.reporter.note)
-        before = read_json(self.folder.manifest)
-        self._refuse_changed_data(before["data"])
+        before = manifest_of(self.folder)
+        refuse_other_data(before["data"], self.data, self.folder, self.flight, self.reporter.note)
         self.state.restore(snapshot)
         self.tables.miner = self.state.totals.miner or self.tables.miner
         self.loop.step = self._saved_step = snapshot.step
@@ -596,33 +569,6 @@ class Trainer:
         self.reporter.resumed(snapshot.step, self.selection.initial)
         self._note_differences(before["numeric"])
         return snapshot.step
-
-    def _refuse_changed_data(self, before: Mapping[str, Any]) -> None:
-        if before["fingerprint"] != self.data.fingerprint:
-            raise DataChanged(
-                f"The data is not what the run in {self.folder.path} was started with "
-                f"(pairs {self.config.data.pairs}, bank {self.config.data.bank}).",
-                hint="Put the files back as they were, or start a new run with ttf train.",
-            )
-        with self._beating():
-            refuse_changed(before.get("files", {}), self.data.stores, self.reporter.note)
-
-    @contextlib.contextmanager
-    def _beating(self) -> Iterator[None]:
-        """Signs of life during what takes long and cannot give any itself."""
-        over = threading.Event()
-
-        def beat() -> None:
-            while not over.wait(1.0):
-                self.flight.beat()
-
-        thread = threading.Thread(target=beat, name="ttf-beat", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
 
     def _note_differences(self, before: Mapping[str, Any]) -> None:
         now = manifest.numeric_fingerprint(self.config, self.policy)

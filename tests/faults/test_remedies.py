@@ -72,7 +72,7 @@ def test_a_remedy_outlives_the_supervisor(place: Place) -> None:
     settings = {"train.batch_size": 64, "train.accumulate": 1, "train.steps": 40}
     command = place.train(settings=settings, before="ulimit -d 1200000")
     command.held(30)
-    command.saved(25)
+    command.saved(20)
     command.process.send_signal(signal.SIGKILL)
     command.process.wait()
     origin = "remedy of incident 001 (alloc-failure)"
