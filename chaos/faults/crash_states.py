@@ -40,7 +40,7 @@ def run(case: Case) -> Verdict:
 FAULT: Final = Fault(
     name="crash-states",
     title="every state a power cut may leave of a checkpoint's folder (enumerated)",
-    runs=4,
+    runs=2,
     quick=1,
     run=run,
 )

@@ -90,7 +90,7 @@ def _begun(case: Case) -> Path:
 FAULT: Final = Fault(
     name="damage",
     title="each file of the newest checkpoint cut, flipped, deleted in turn, ttf resume",
-    runs=30,
+    runs=15,
     quick=4,
     run=run,
 )

@@ -64,7 +64,7 @@ def _spoil(file: Path, how: str) -> None:
 FAULT: Final = Fault(
     name="data-cut",
     title="pairs or bank cut or rewritten while mapped: exit 3 names it; put back, resumed",
-    runs=9,
+    runs=6,
     quick=3,
     run=run,
 )

@@ -65,7 +65,7 @@ def _fill(case: Case, running: Running, disk: SmallDisk, verdict: Verdict) -> No
 FAULT: Final = Fault(
     name="disk-full",
     title="disk full (tmpfs) for up to 3 s at random moments: waited out, or exit 8 and resumed",
-    runs=10,
+    runs=5,
     quick=2,
     run=run,
     why_not=why_not,

@@ -100,7 +100,7 @@ def _is_name(line: str) -> bool:
 FAULT: Final = Fault(
     name="failpoint",
     title="killed, no space, I/O error, short or lying write at every N-th file operation",
-    runs=54,
+    runs=27,
     quick=9,
     run=run,
 )

@@ -78,7 +78,7 @@ def _held(running: Running, pid: int) -> bool:
 FAULT: Final = Fault(
     name="hang",
     title="trainer, worker or a checkpoint's write stopped (SIGSTOP, sleep): noticed, restarted",
-    runs=12,
+    runs=6,
     quick=4,
     run=run,
 )

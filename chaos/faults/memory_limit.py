@@ -87,7 +87,7 @@ def _data(case: Case) -> Path:
 FAULT: Final = Fault(
     name="memory-limit",
     title="memory limit (cgroup) below need: smaller micro-batches, the same losses",
-    runs=6,
+    runs=3,
     quick=1,
     run=run,
     why_not=why_not,

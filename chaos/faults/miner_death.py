@@ -57,7 +57,7 @@ def kill_in_this_round(running: Running, rng: random.Random, longest: float) -> 
 FAULT: Final = Fault(
     name="miner-death",
     title="miner's worker killed (KILL, SEGV, ABRT, BUS) in every request",
-    runs=12,
+    runs=6,
     quick=3,
     run=run,
 )

@@ -68,7 +68,7 @@ def _stop(case: Case, place: Place, verdict: Verdict, shot: int) -> None:
 FAULT: Final = Fault(
     name="stop",
     title="SIGINT or SIGTERM at random moments: saved, exit 130 or 143, ttf resume",
-    runs=10,
+    runs=5,
     quick=2,
     run=run,
 )

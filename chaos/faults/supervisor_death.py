@@ -63,7 +63,7 @@ def _gone(running: Running, verdict: Verdict, pid: int) -> bool:
 FAULT: Final = Fault(
     name="supervisor-death",
     title="supervisor killed (KILL), nobody left after 2 s, ttf resume",
-    runs=12,
+    runs=6,
     quick=2,
     run=run,
 )
