@@ -20,7 +20,7 @@ test: lint types layers
 	$(BIN)/pytest -n 2 $(ARGS)
 
 # Real faults against real runs: hundreds of deaths, hangs, full disks; each run must end with the
-# weights of an undisturbed one. 45 minutes on two quiet cores, best as root (mounts, limits); the
+# weights of an undisturbed one. Half an hour on two quiet cores, best as root (mounts, limits); the
 # table goes into docs/reliability.md. Six minutes: make chaos ARGS=--quick
 # One fault: make chaos ARGS="--only trainer-death --seed 7". An hour's soak: ARGS="--soak 60"
 chaos: $(STAMP)
