@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -34,6 +35,8 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
     assert done.digest == reference.digest
     assert done.summary["exact"] and done.summary["incidents"] == []
     assert done.steps_logged() == list(range(1, 41))
+    curve = [json.loads(line) for line in (done.run / "memory.jsonl").read_text().splitlines()]
+    assert curve
 
 
 def test_a_disk_that_stays_full_ends_the_run_with_what_it_has(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,7 +24,7 @@ class MemoryCurve:
     """Looks when it is told to; appends a line to `path` at most once a second.
 
     A line: {"time": unix seconds, "step", "anon", "shared", "file", "processes", "peak", "limit"},
-    bytes. A disk that takes no more lines does not end the run: see `failure`.
+    bytes. A disk that takes no lines does not end the run: see `failure`.
     """
 
     def __init__(self, pid: int, path: Path, *, step: Callable[[], int] | None = None) -> None:
@@ -32,7 +34,7 @@ class MemoryCurve:
         self.peak_bytes = 0
         """Most anonymous and shared memory seen at once; at every look, not only at lines."""
         self.failure: OSError | None = None
-        """Why lines stopped being written; looking goes on."""
+        """Why the last line could not be written; looking goes on, and so do attempts."""
         self.limit = limit_in_force(pid=pid)
         self._read = tree_reader(pid)
         self._step = step
@@ -76,8 +78,6 @@ class MemoryCurve:
 
     def _write(self, point: MemoryPoint, processes: int) -> None:
         self._next_line = time.monotonic() + LINE_EVERY_S
-        if self.failure is not None:
-            return
         line = {
             "time": point.time,
             "step": point.step,
@@ -89,7 +89,17 @@ class MemoryCurve:
             "limit": point.limit,
         }
         try:
-            with self.path.open("a", encoding="ascii") as file:
-                file.write(json.dumps(line) + "\n")
+            _append(self.path, json.dumps(line).encode() + b"\n")
         except OSError as error:
             self.failure = error
+        else:
+            self.failure = None
+
+
+def _append(path: Path, line: bytes) -> None:
+    """All of it or nothing, also on a disk that becomes full within it."""
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
+        if file.write(line) != len(line):
+            file.truncate(size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

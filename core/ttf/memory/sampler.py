@@ -48,7 +48,7 @@ class MemorySampler:
 
     @property
     def failure(self) -> OSError | None:
-        """Why lines stopped being written; sampling goes on."""
+        """Why the last line could not be written; sampling goes on."""
         return self._curve.failure
 
     @property
