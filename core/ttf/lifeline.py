@@ -67,7 +67,7 @@ def _follow(lifeline: int, obey: Callable[[dict[str, Any]], None]) -> None:
             while data := os.read(lifeline, 1 << 16):
                 for message in reader.feed(data):
                     obey(message)
-    except BaseException:  # deaf, it would hang: better an end that says why
+    except BaseException:  # noqa: BLE001 - deaf, it would hang: better an end that says why
         traceback.print_exc()
         os._exit(int(ExitCode.OUR_FAULT))
     os._exit(ORPHANED)

@@ -142,7 +142,9 @@ class RunFolder:
     def tidy(self) -> None:
         """Removes what a dead process left unfinished; call it with the folder claimed."""
         with self.writing():
-            for folder in (self.path, self.checkpoints, self.candidates, self.index):
+            incidents = [p for p in self.incidents.glob("*") if p.is_dir()]
+            own = (self.path, self.checkpoints, self.candidates, self.index, *incidents)
+            for folder in own:
                 remove_leftovers(folder)
 
     @contextlib.contextmanager

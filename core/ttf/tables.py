@@ -25,15 +25,16 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.deciding import Decided
 from ttf.documents import Documents
-from ttf.errors import StorageError, storage_error
+from ttf.errors import ArtifactDamaged, StorageError, storage_error
 from ttf.evaluation import encode_split, positive_scores
+from ttf.fsio import remove_folder
 from ttf.mining.candidates import MANIFEST, CandidateTable
 from ttf.mining.choose import deadlines
 from ttf.mining.context import miner_context
 from ttf.mining.index_cache import write_note
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport
-from ttf.mining.table_files import prune_tables
+from ttf.mining.table_files import AREA, prune_tables
 from ttf.mining.workers import MinerWorkers, OnDeath
 from ttf.model import TwoTower
 from ttf.patience import once_the_disk_takes_it
@@ -115,15 +116,23 @@ class TableMaker:
         key = self._key(rows)
         folder = self._folder.candidates / key
         if (folder / MANIFEST).is_file():
-            table = CandidateTable.load(folder)
-            self._round.reused = True
-            self._took_over(table.miner)
-            return table
+            try:
+                table = CandidateTable.load(folder)
+            except ArtifactDamaged as error:  # of a process that died before it was relied on
+                self._reporter.note(f"{error} It is mined again.")
+                remove_folder(folder, AREA)
+            else:
+                self._round.reused = True
+                self._took_over(table.miner)
+                return table
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=self._folder.candidates) as scratch:
             table = self._mine(rows, key, Path(scratch))
             kept = table.save(self._folder.candidates)
         self._round.seconds = time.perf_counter() - began
-        return CandidateTable.load(kept)
+        try:
+            return CandidateTable.load(kept)
+        except ArtifactDamaged as error:
+            raise StorageError(f"A table does not read back as it was written: {error}") from error
 
     def _unless_stopped(self) -> None:
         self._beat()

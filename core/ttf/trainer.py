@@ -37,7 +37,7 @@ from ttf.errors import (
 )
 from ttf.evaluation import check_gates, evaluate
 from ttf.flight import Phase
-from ttf.fsio import read_json, write_atomically, write_json
+from ttf.fsio import read_json, remove_leftovers, write_atomically, write_json
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death
 from ttf.incidents.writing import list_incidents, write_incident
@@ -275,6 +275,8 @@ class Trainer:
         """Lets a checkpoint that is being written come to its end, and closes every file."""
         self.saver.close()
         self.tables.close()
+        for folder in (self.folder.checkpoints, self.folder.candidates):
+            remove_leftovers(folder)  # what the disk would not let go of at first
         if self.sampler is not None:
             self.sampler.stop()
         self.metrics.close()
