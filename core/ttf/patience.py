@@ -78,7 +78,7 @@ def once_the_disk_takes_it(
                 raise
             pause = min(2 * pause, LONGEST_PAUSE_S, patience.left_s)
             say(
-                f"{loudly}: {error} {error.hint} Training waits; the next attempt is in "
+                f"{loudly}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt is in "
                 f"{pause:.0f} s, and they go on for another {patience.left_s:.0f} s."
             )
             held(pause, beat)
