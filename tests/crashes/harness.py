@@ -129,6 +129,10 @@ class Live:
 
     # --- the trainer ----------------------------------------------------------------------------
 
+    def trains(self, *, since: int = EVERY + 1) -> None:
+        """Waits until that many steps are done."""
+        self.until(lambda: (f := self.flight()) is not None and f.step >= since, "it trains")
+
     def flight(self) -> Flight | None:
         return read_flight(self.run / "flight.bin")
 

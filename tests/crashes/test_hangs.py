@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+from tests.conftest import wait_until
 from tests.crashes import sabotage
 from tests.crashes.conftest import Start, wide
 from tests.crashes.harness import (
     EVERY,
     STEPS,
+    Ended,
+    alive,
     assert_undisturbed,
     in_phase,
     incidents_of,
+    summary_of,
 )
+
+from ttf.errors import ExitCode
 
 TIMEOUT_S = 8.0
 """Loading torch gives no sign of life, and two cores may be shared by many."""
@@ -71,6 +80,47 @@ def test_what_is_no_message_ends_the_trainer_that_sent_it(
     for incident, why in zip(incidents_of(run), ("was announced", "makes no sense"), strict=True):
         assert incident["class"] == "unknown" and incident["signal"] == signal.SIGKILL
         assert why in incident["explanation"]
+
+
+@wide
+def test_a_trainer_that_the_kernel_holds_cannot_hold_its_supervisor(
+    train: Start, run: Path, frozen: Callable[[int], None], resume: Callable[[], Ended]
+) -> None:
+    """In uninterruptible sleep no signal ends it; a second one to the supervisor ends that."""
+    live = train()
+    trainer, _ = live.hold(in_phase("forward", since=EVERY + 1))
+    frozen(trainer)
+    live.send(signal.SIGINT)
+    live.until(lambda: "a second signal" in live.err, "the first was heard")
+    live.send(signal.SIGINT)
+    ended = live.wait()
+    assert ended.code == 130 and summary_of(run)["status"] == "stopped"
+    assert alive(trainer)
+    refused = resume()
+    assert refused.code == ExitCode.IN_USE and "whose supervisor is gone" in refused.err
+
+
+@pytest.fixture
+def frozen() -> Iterator[Callable[[int], None]]:
+    """Freezes a process, as a disk that does not answer would; thaws it, whatever happened."""
+    group = Path(f"/sys/fs/cgroup/freezer/ttf-crashes-{os.getpid()}")
+    state = group / "freezer.state"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"nothing can be frozen here: {error}")
+
+    def freeze(pid: int) -> None:
+        (group / "cgroup.procs").write_text(str(pid))
+        state.write_text("FROZEN")
+        wait_until(lambda: state.read_text().strip() == "FROZEN")
+
+    try:
+        yield freeze
+    finally:
+        state.write_text("THAWED")
+        wait_until(lambda: not (group / "cgroup.procs").read_text().strip(), 30)
+        group.rmdir()
 
 
 def stacks(run: Path, number: int) -> str:

@@ -124,26 +124,8 @@ def test_whoever_asks_the_trainer_itself_to_end_gets_a_run_that_saved_and_ended(
     assert_undisturbed(run, undisturbed, restarts=0)
 
 
-def test_a_terminal_that_closes_stops_the_run_as_a_signal_would(
-    train: Start, resume: Resume, run: Path, undisturbed: str
-) -> None:
-    live = train()
-    live.until(lambda: trains(live), "it trains")
-    live.send(signal.SIGHUP)
-    ended = live.wait()
-    assert ended.code == CODE[TERM]
-    assert summary_of(run)["status"] == "stopped" and "SIGHUP" in summary_of(run)["problem"]
-    assert resume().code == 0
-    assert_undisturbed(run, undisturbed, restarts=0)
-
-
 def stop_twice(live: Live, signum: int) -> None:
     """Signals that come too fast are one: the second waits until the first was heard."""
     live.send(signum)
     live.until(lambda: "a second signal ends it at once" in live.err, "the first was heard")
     live.send(signum)
-
-
-def trains(live: Live) -> bool:
-    flight = live.flight()
-    return flight is not None and flight.step > EVERY

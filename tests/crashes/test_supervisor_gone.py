@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.crashes import sabotage
-from tests.crashes.conftest import Start, wide
+from tests.crashes.conftest import Start
 from tests.crashes.harness import (
     EVERY,
     Ended,
@@ -23,7 +23,7 @@ from tests.crashes.harness import (
 )
 
 from ttf.errors import ExitCode
-from ttf.lifeline import PARENT_STOPPED, is_stopped
+from ttf.lifeline import PARENT_STOPPED
 
 Resume = Callable[[], Ended]
 STOP, CONT, KILL = signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL
@@ -98,7 +98,7 @@ def test_a_supervisor_that_is_stopped_loses_its_children_and_starts_others_when_
     train: Start, command: Start, run: Path, undisturbed: str
 ) -> None:
     live = train()
-    live.until(lambda: (f := live.flight()) is not None and f.step > EVERY, "it trains")
+    live.trains()
     tree = live.tree()
     live.send(STOP)
     tree.gone_after()
@@ -129,24 +129,3 @@ def test_a_supervisor_that_is_stopped_while_native_code_holds_the_lock_and_then_
     ended = resume()
     assert ended.code == 0, ended.err
     assert_undisturbed(run, undisturbed, restarts=0)
-
-
-@pytest.mark.parametrize(
-    "seconds", [1.5, pytest.param(12.0, marks=wide)], ids=["a moment", "longer than a hang"]
-)
-def test_the_suspend_key_holds_the_whole_run_and_nothing_is_lost(
-    train: Start, run: Path, undisturbed: str, tmp_path: Path, seconds: float
-) -> None:
-    live = train("supervise.hang_timeout_s=8")
-    live.until(lambda: (f := live.flight()) is not None and f.step > EVERY, "it trains")
-    before = set(live.tree().pids)
-    live.send(signal.SIGTSTP)
-    live.until(lambda: is_stopped(live.pid), "the supervisor is stopped")
-    assert all(is_stopped(pid) for pid in before if alive(pid))
-    signal.sigtimedwait([], seconds)  # longer than a child waits for a supervisor that is stopped
-    assert {pid for pid in before if alive(pid)} == before
-    live.send(CONT)
-    ended = live.wait()
-    assert ended.code == 0, ended.err
-    assert_undisturbed(run, undisturbed, restarts=0)
-    assert summary_of(run)["incidents"] == []

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.crashes.conftest import Start
-from tests.crashes.harness import EVERY, Live, World, assert_undisturbed, summary_of
+from tests.crashes.harness import Live, World, assert_undisturbed, summary_of
 
 from ttf.errors import ExitCode
 
@@ -15,7 +15,7 @@ def test_a_second_command_on_a_live_run_is_refused_and_told_by_whom(
     train: Start, command: Start, run: Path, undisturbed: str
 ) -> None:
     live = train()
-    live.until(lambda: (f := live.flight()) is not None and f.step > EVERY, "it trains")
+    live.trains()
     others = [train(), command(["resume", run, "--json"]), command(["train", "--resume", run])]
     for other in others:
         ended = other.wait()
@@ -42,7 +42,7 @@ def test_five_that_resume_at_once_after_a_kill_are_one(
 ) -> None:
     """The lock of the dead one is stale; its trainer may still be there."""
     live = train()
-    live.until(lambda: (f := live.flight()) is not None and f.step > EVERY, "it trains")
+    live.trains()
     live.kill()
     racers = [command(["resume", run, "--json"]) for _ in range(5)]
     codes = sorted(racer.wait().code for racer in racers)
@@ -55,7 +55,7 @@ def test_the_supervisor_is_small_and_loads_no_library_that_computes(
 ) -> None:
     live: Live = train()
     live.hit(live.trainer(), 11)  # so that it has classified a death, too
-    live.until(lambda: (f := live.flight()) is not None and f.step > EVERY, "it trains")
+    live.trains()
     libraries = Path(f"/proc/{live.pid}/maps").read_text()
     status = Path(f"/proc/{live.pid}/status").read_text()
     assert live.wait().code == 0

@@ -96,6 +96,8 @@ class ConsoleReporter(Reporter):
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 1))
+        grid.add_column()
+        grid.add_column(overflow="fold")  # the end of a path is what tells it from others
         grid.add_row(Text("note", style="bold yellow"), Text(text))
         self._print(Padding(grid, (0, 0, 0, 2), expand=False))
 
