@@ -278,8 +278,9 @@ def assert_each_step_once(run: Path, steps: int = STEPS) -> None:
 
 
 def litter(run: Path) -> list[str]:
-    """Unfinished writes that were not cleaned up."""
-    return [str(p.relative_to(run)) for p in run.rglob(".*") if p.name not in (".lock", ".writer")]
+    """Unfinished writes that were not cleaned up; `.owner` is the note of who holds the lock."""
+    stay = (".lock", ".writer", ".owner")
+    return [str(p.relative_to(run)) for p in run.rglob(".*") if p.name not in stay]
 
 
 # --- processes ------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.crashes import sabotage
-from tests.crashes.conftest import Start
+from tests.crashes.conftest import Start, wide
 from tests.crashes.harness import (
     EVERY,
     assert_undisturbed,
@@ -61,33 +62,41 @@ def test_a_death_in_every_phase_of_one_run_changes_nothing(
         assert phase in (None, flight.phase)
 
 
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [("forward", "segv", SEGV), ("backward", "fpe", FPE), ("encode", "abrt", ABRT)],
+        pytest.param(
+            [("step", "bus", BUS), ("forward", "ill", ILL), ("backward", "segv", SEGV)], marks=wide
+        ),
+    ],
+    ids=["segv fpe abrt", "bus ill segv"],
+)
 def test_native_faults_from_within_name_the_python_line(
-    train: Start, run: Path, undisturbed: str, tmp_path: Path
+    train: Start,
+    run: Path,
+    undisturbed: str,
+    tmp_path: Path,
+    faults: list[tuple[str, str, signal.Signals]],
 ) -> None:
-    faults = [
-        ("forward", "segv", SEGV),
-        ("backward", "abrt", ABRT),
-        ("step", "bus", BUS),
-        ("forward", "ill", ILL),
-        ("backward", "fpe", FPE),
-        ("encode", "segv", SEGV),
-    ]
     ended = train(env=sabotage_in_turn(tmp_path, faults)).wait()
     assert ended.code == 0, ended.err
     assert_undisturbed(run, undisturbed, restarts=len(faults))
-    for incident, (_, _, signum) in zip(incidents_of(run), faults, strict=True):
+    for number, (_, _, signum) in enumerate(faults, start=1):
+        incident = incidents_of(run)[number - 1]
         assert incident["class"] == CLASS[signum] and incident["signal"] == signum
+        stacks = (run / "incidents" / f"{number:03d}" / "faulthandler.txt").read_text()
+        if stacks.count("Fatal Python error") > 1:
+            continue  # Python's own handler crashed, at the stack of a thread that was running
+        assert re.search(r'sabotage_plugin.py", line \d+ in perhaps', stacks), stacks
         places = [e["text"] for e in incident["evidence"] if e["source"] == "faulthandler"]
         assert [text for text in places if text.startswith("Python was at ")], incident["evidence"]
-    for number in range(1, len(faults) + 1):
-        stacks = (run / "incidents" / f"{number:03d}" / "faulthandler.txt").read_text()
-        assert re.search(r'sabotage_plugin.py", line \d+ in perhaps', stacks), stacks
 
 
 def test_exit_without_a_last_word_is_no_success_and_its_stderr_is_kept_to_the_byte(
     train: Start, run: Path, undisturbed: str, tmp_path: Path
 ) -> None:
-    faults = [("start", "exit"), ("forward", "exit"), ("backward", "cut-line"), ("end", "exit")]
+    faults = [("start", "exit"), ("backward", "cut-line"), ("end", "exit")]
     ended = train(env=sabotage_in_turn(tmp_path, faults)).wait()
     assert ended.code == 0, ended.err
     assert_undisturbed(run, undisturbed, restarts=len(faults))
@@ -95,7 +104,7 @@ def test_exit_without_a_last_word_is_no_success_and_its_stderr_is_kept_to_the_by
     assert [i["class"] for i in incidents] == ["vanished"] * len(faults)
     assert [i["exit_code"] for i in incidents] == [0] * len(faults)
     cut = bytes(range(1, 256)) + b"\nand this line is cut in its mid"
-    assert (run / "incidents" / "003" / "stderr.txt").read_bytes() == cut
+    assert (run / "incidents" / "002" / "stderr.txt").read_bytes() == cut
     assert cut in (run / "stderr.txt").read_bytes()
 
 
@@ -138,6 +147,7 @@ def test_an_error_that_python_raises_twice_at_one_place_is_passed_on(
     assert "sabotage_plugin.py" in traceback
 
 
+@wide
 def test_an_error_that_python_raises_once_changes_nothing(
     train: Start, run: Path, undisturbed: str, tmp_path: Path
 ) -> None:

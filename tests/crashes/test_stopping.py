@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.crashes import sabotage
-from tests.crashes.conftest import Start
+from tests.crashes.conftest import Start, wide
 from tests.crashes.harness import (
     EVERY,
     Ended,
@@ -62,7 +62,7 @@ def assert_stopped(ended: Ended, run: Path, signum: int) -> None:
     assert (run / "checkpoints" / f"step-{summary['steps']:09d}").is_dir()
 
 
-@pytest.mark.parametrize("signum", [INT, TERM])
+@pytest.mark.parametrize("signum", [pytest.param(INT, marks=wide), TERM])
 def test_a_second_signal_ends_at_once_what_cannot_stop(
     train: Start,
     resume: Resume,
@@ -112,7 +112,7 @@ def test_a_stop_before_there_is_a_run_leaves_no_folder(train: Start, run: Path) 
     assert "ttf resume" not in ended.err
 
 
-@pytest.mark.parametrize("signum", [INT, TERM])
+@pytest.mark.parametrize("signum", [pytest.param(INT, marks=wide), TERM])
 def test_whoever_asks_the_trainer_itself_to_end_gets_a_run_that_saved_and_ended(
     train: Start, resume: Resume, run: Path, undisturbed: str, signum: signal.Signals
 ) -> None:

@@ -181,7 +181,7 @@ class Attempt:
         if before is None:  # too early: it has no handler yet
             return
         held = is_stopped(self.child.pid)
-        self.child.signal(signal.SIGUSR1)
+        self.child.signal_main_thread(signal.SIGUSR1)
         if held:
             self.child.signal(signal.SIGCONT)
             self._wait_for_stacks(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -97,6 +98,15 @@ class Child:
     def signal(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signum)
+
+    def signal_main_thread(self, signum: int) -> None:
+        """Of a process that is stopped, any thread may take what is sent to the process (Linux
+        with glibc; elsewhere that is what happens)."""
+        send = getattr(ctypes.CDLL(None), "tgkill", None)
+        if send is None:
+            self.signal(signum)
+        else:
+            send(self.pid, self.pid, signum)
 
     def stop_tree(self) -> None:
         """Holds every process of the run but us, until `continue_tree`."""
