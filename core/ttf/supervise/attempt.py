@@ -41,7 +41,7 @@ LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
 LATE_S: Final = 2.0
 """A wait that took so much longer was a machine asleep, or we were stopped."""
-_STACKS_S: Final = 1.0
+_STACKS_S: Final = 3.0
 _STACKS_PAUSE_S: Final = 0.01
 _MODULE: Final = ("-m", "ttf.trainer_process")
 
