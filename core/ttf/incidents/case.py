@@ -164,7 +164,9 @@ def crashing_frame(dump: str) -> re.Match[str] | None:
     current = dump.rfind("Current thread")
     if current >= 0:
         return _TOP_FRAME.search(dump, current)
-    if len(_FATAL.findall(dump)) > 1:  # it crashed itself, at the stack of a thread that was running
+    if (
+        len(_FATAL.findall(dump)) > 1
+    ):  # it crashed itself, at the stack of a thread that was running
         return None
     *_, last = [None, *_TOP_FRAME.finditer(dump)]
     return last
