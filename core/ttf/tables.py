@@ -95,10 +95,11 @@ class TableMaker:
         )
 
     def make(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
-        """The k best documents of these training rows under the present weights."""
+        """The k best documents of these training rows under the present weights. A run that has
+        nothing to lose yet does not wait for the disk."""
         return once_the_disk_takes_it(
             lambda: self._made(rows),
-            self._decided.config.checkpoint.retry_s,
+            self._decided.config.checkpoint.retry_s if step else 0.0,
             say=self._reporter.note,
             beat=self._unless_stopped,
             loudly=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
