@@ -119,10 +119,10 @@ class Tower(LinearFactory):
         class Sabotaged(type(made)):
             def forward(self, x, lengths=None):
                 out = super().forward(x, lengths)
+                time.sleep(0.004)  # or a checkpoint takes as long as fifty steps
                 if not torch.is_grad_enabled():
                     perhaps("encode")
                     return out
-                time.sleep(0.004)  # or a checkpoint takes as long as fifty steps
                 perhaps("forward")
                 if out.requires_grad:
                     out.register_hook(lambda grad: perhaps("backward"))

@@ -16,15 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.crashes.harness import Live, World
+from tests.crashes.harness import PRELUDE, Live, World
 
 SUSPEND: Final = b"\x1a"
 INTERRUPT: Final = b"\x03"
-_TAKE_TERMINAL: Final = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
+_TAKE_TERMINAL: Final = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
 HOLD, GO_ON = b"\x13", b"\x11"
 
 
@@ -47,7 +43,7 @@ class InTerminal(Live):
         terminal = {"TERM": "xterm-256color", "NO_COLOR": ""}
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _TAKE_TERMINAL, "-m", "ttf", *words],
+                [sys.executable, "-c", _TAKE_TERMINAL + PRELUDE, "-m", "ttf", *words],
                 env=world.environment({**terminal, **(env or {})}),
                 cwd=world.root,
                 stdin=slave,
