@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Final
 
 import psutil
@@ -16,6 +17,7 @@ from chaos.world import STEPS
 TIMEOUT_S: Final = 12.0
 """Longer than loading torch takes on a busy machine: that has no sign of life either."""
 DEADLINE_S: Final = 8.0
+CONTINUED_S: Final = 0.5
 _SETTINGS: Final = (
     *("--set", f"supervise.hang_timeout_s={TIMEOUT_S}"),
     *("--set", f"miner.deadline_s={DEADLINE_S}"),
@@ -67,7 +69,9 @@ def _held(running: Running, pid: int) -> bool:
     try:
         os.kill(pid, signal.SIGSTOP)
         for _ in running.looks(LONGEST_S):
-            os.kill(pid, signal.SIGSTOP)
+            if psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+                time.sleep(CONTINUED_S)  # at once, and it could never write its stacks
+                os.kill(pid, signal.SIGSTOP)
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
                 return True
     except (ProcessLookupError, psutil.NoSuchProcess):
