@@ -57,6 +57,10 @@ class Round:
     deaths: list[str] = field(default_factory=list)
 
 
+class _Unreadable(StorageError):
+    """What was written is not what is read."""
+
+
 class TableMaker:
     """Owns the miner's configuration, its worker process and the folder of tables.
 
@@ -107,7 +111,11 @@ class TableMaker:
 
     def _made(self, rows: NDArray[np.int64]) -> CandidateTable:
         try:
-            return self._kept_or_mined(rows)
+            try:
+                return self._kept_or_mined(rows)
+            except _Unreadable as error:  # a disk that lied once need not do so again
+                self._reporter.note(f"{error} It is mined again.")
+                return self._kept_or_mined(rows)
         except OSError as error:
             raise storage_error(error, str(self._folder.candidates)) from error
 
@@ -133,7 +141,8 @@ class TableMaker:
         try:
             return CandidateTable.load(kept)
         except ArtifactDamaged as error:
-            raise StorageError(f"A table does not read back as it was written: {error}") from error
+            remove_folder(kept, AREA)
+            raise _Unreadable(f"A table does not read back as it was written: {error}") from error
 
     def _unless_stopped(self) -> None:
         self._beat()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
@@ -77,7 +78,7 @@ def undisturbed(
     small_data: dict[str, Path],
     faults_home: Path,
 ) -> Iterator[Undisturbed]:
-    """A run that nothing happens to, made once for each name."""
+    """A run that nothing happens to, made once for the same settings."""
     made = Place(
         root=tmp_path_factory.mktemp("undisturbed"),
         plugins=faulty_site,
@@ -87,10 +88,11 @@ def undisturbed(
     runs: dict[str, Ended] = {}
 
     def run(name: str, settings: Settings) -> Ended:
-        if name not in runs:
-            runs[name] = made.train(out=name, settings=settings).ended()
-            assert runs[name].code == 0, runs[name].err
-        return runs[name]
+        key = f"{name} {json.dumps(settings, sort_keys=True)}"
+        if key not in runs:
+            runs[key] = made.train(out=f"{name}-{len(runs)}", settings=settings).ended()
+            assert runs[key].code == 0, runs[key].err
+        return runs[key]
 
     try:
         yield run

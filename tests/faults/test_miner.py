@@ -34,7 +34,7 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"miner.faulty.acts": ["hang"] * 2, "miner.deadline_s": 2}, "hang"),
+        ({"miner.faulty.acts": ["hang"] * 2, "miner.deadline_s": 5}, "hang"),
         ({"miner.faulty.lies": True}, "unknown"),
     ],
     ids=["hanging", "lying"],
@@ -42,10 +42,12 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
 def test_a_miner_that_fails_twice_is_replaced_and_the_numbers_say_so(
     settings: dict[str, object], name: str, place: Place
 ) -> None:
-    done = place.train(settings={**MINED, **settings}).ended()
+    # Not the exact scan: its process loads torch, which may take longer than the deadline.
+    settings = {**MINED, **settings, "miner.fallback": ["hnswlib"]}
+    done = place.train(settings=settings).ended()
     done.assert_clean()
     assert done.code == 0
     assert done.listed() == [(name, "miner")] * 2
-    assert done.summary["miner"] == "exact" and done.summary["restarts"] == 0
+    assert done.summary["miner"] == "hnswlib" and done.summary["restarts"] == 0
     assert not done.summary["exact"]
-    assert done.summary["deviations"] == ["the miner 'faulty' failed and 'exact' took over"]
+    assert done.summary["deviations"] == ["the miner 'faulty' failed and 'hnswlib' took over"]

@@ -130,8 +130,8 @@ ACTS = {
     "flood-and-segv": lambda arg: (ACTS["flood"](arg), ctypes.string_at(0)),
     "talk-and-segv": lambda arg: (print(arg, file=sys.stderr, flush=True), ctypes.string_at(0)),
     "scribble": lambda arg: [os.write(fd, b"no frame, but long enough to look like one")
-                             for fd in range(3, 20) if is_pipe_end(fd)],
-    "close-pipes": lambda arg: (os.closerange(3, 20), time.sleep(600)),
+                             for fd in own_files() if is_pipe_end(fd)],
+    "close-pipes": lambda arg: ([os.close(fd) for fd in own_files()], time.sleep(600)),
     "cut-report": lambda arg: instead_of_the_report(cut_report),
     "report": lambda arg: instead_of_the_report(changed(**eval(arg))),
     "message": lambda arg: instead_of_the_report(
@@ -156,14 +156,25 @@ ACTS = {
 }
 
 
+def own_files():
+    """Beyond the standard ones; their numbers are those the process that started us had."""
+    return [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and is_open(fd)]
+
+
+def is_open(fd):
+    """Not the folder's own, which was read for the list."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
 def is_pipe_end(fd):
     """Of a pipe that can be written to: not the life line."""
     import fcntl, stat
 
-    try:
-        return stat.S_ISFIFO(os.fstat(fd).st_mode) and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_WRONLY
-    except OSError:
-        return False
+    return stat.S_ISFIFO(os.fstat(fd).st_mode) and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_WRONLY
 
 
 def raw(fd, payload):

@@ -135,6 +135,16 @@ def test_there_is_no_time_left_beyond_the_last_hundredth() -> None:
     assert run.presses(1.0, after=0.25) == ()
 
 
+def test_a_trainer_whose_worker_is_the_first_victim_is_not_killed() -> None:
+    run = Run().starts(memory_remedies=(HALVE,), miner__isolation="process")
+    run.beats("mining")
+    run.presses(0.96)
+    assert run.presses(1.0, after=0.25) == ()
+    run.beats("data")
+    (kill,) = run.presses(1.0, after=0.25)
+    assert isinstance(kill, Kill)
+
+
 @pytest.mark.parametrize(
     ("settings", "remedies", "why"),
     [

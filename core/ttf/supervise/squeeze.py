@@ -46,11 +46,16 @@ def squeezed(state: State, trainer: Trainer, event: Pressure) -> Decision:
 
 def _leaving(state: State, trainer: Trainer, event: Pressure) -> Decision:
     """It was asked to leave; the memory may not last that long."""
-    if event.share < LAST:
+    if event.share < LAST or _has_a_first_victim(state, trainer):
         return state, ()
     text = f"memory was at {_share(event)} before it could leave"
     trainer = replace(trainer, killed_at=event.now)
     return replace(state, trainer=trainer), (Kill(why="memory", text=text),)
+
+
+def _has_a_first_victim(state: State, trainer: Trainer) -> bool:
+    """While a worker mines, the kernel ends that one and not the trainer."""
+    return trainer.phase == "mining" and state.flat.get("miner.isolation") == "process"
 
 
 def _may_shed(trainer: Trainer, now: float) -> bool:
