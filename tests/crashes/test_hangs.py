@@ -48,7 +48,7 @@ def test_whatever_holds_a_trainer_up_is_noticed_and_ended(
     assert {i["class"] for i in (in_write, in_c, in_lock, outside)} == {"hang"}
     assert "checkpoint" in in_write["explanation"]
     assert (in_c["phase"], in_lock["phase"]) == ("forward", "backward")
-    assert outside["step"] == there.step
+    assert outside["step"] >= there.step  # it goes on for a moment, to write its stacks
     assert "Thread 0x" in stacks(run, 1)
     assert "hold_the_interpreter" in stacks(run, 2)
     assert "never_get_the_lock" in stacks(run, 3)
