@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "eval": "Recall, MRR and nDCG of a run against the full bank.",
     "search": "The best documents for queries, from a trained run.",
     "mine": "A table of hard-negative candidates.",
+    "bisect": "Which ingredient of a crashing configuration is the culprit?",
     "data": "Look at, convert, make, cut and check vector files.",
     "plugins": "What is installed, and one plugin's options.",
     "completion": "The completion script of your shell.",

@@ -1,0 +1,1 @@
+"""`ttf bisect`: which ingredient of a crashing configuration is the culprit?"""

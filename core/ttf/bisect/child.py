@@ -1,0 +1,93 @@
+"""Throw-away processes of a study: `python -m ttf.bisect.child PARENT`, a request on standard input.
+
+What loads torch, numpy or plugins happens here, so that a crash of it is a finding. Answers with one
+JSON document on standard output. `train` is the exception: it is `ttf train`, to its end, and only
+ends with its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.error_document import from_document, to_document
+from ttf.errors import TtfError
+from ttf.incidents.case import signal_name
+
+MODULE: Final = "ttf.bisect.child"
+_TASKS: Final = {"survey": "look at the configuration and the data", "rewrite": "copy the data"}
+
+
+def ask(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of a child; raises what it raised, or TtfError where it died."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", MODULE, str(os.getpid())],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+    )
+    answer = _last_document(done.stdout)
+    if answer is None:
+        how = f"exit code {done.returncode}"
+        if done.returncode < 0:
+            how = signal_name(-done.returncode) or how
+        raise Died(
+            f"The process that was to {_TASKS[request['do']]} died ({how}).",
+            hint=f"The end of what it said: {done.stderr[-600:].strip() or 'nothing'}",
+        )
+    if "error" in answer:
+        raise from_document(answer["error"])
+    found: dict[str, Any] = answer["answer"]
+    return found
+
+
+class Died(TtfError):
+    """The child ended without an answer."""
+
+
+def _last_document(text: str) -> dict[str, Any] | None:
+    """Plugins may print what they like before."""
+    lines = text.strip().splitlines()
+    try:
+        found = json.loads(lines[-1])
+    except (IndexError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def main(parent: int, words: list[str]) -> int:
+    from ttf import lifeline
+
+    lifeline.die_with_parent(parent)
+    if words:
+        from ttf import cli
+
+        return cli.run(words)
+    try:
+        answer = {"answer": _answer(json.load(sys.stdin))}
+    except BaseException as error:  # noqa: BLE001 - raised again on the other side
+        answer = {"error": to_document(error)}
+    print("\n" + json.dumps(answer), flush=True)
+    return 0
+
+
+def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    if request["do"] == "survey":
+        from ttf.bisect.survey import survey
+
+        return survey(request["toml"], request["sets"], look=request["look"])
+    from ttf.bisect.rewriting import Change, rewrite
+
+    folder = Path(request["folder"])
+    return dict(rewrite(request["data"], Change(**request["change"]), folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

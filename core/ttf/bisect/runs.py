@@ -1,0 +1,258 @@
+"""One run of a study: the configuration with some ingredients taken out, as a short `ttf train`.
+
+Every run has a seed of its own, the study's plus its number: a fault that follows the random state
+must not look cured by chance, nor one that is cured look flaky.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from ttf.bisect.child import MODULE, ask
+from ttf.bisect.factors import Factor, edits_of
+from ttf.error_document import from_document
+from ttf.errors import ExitCode, TtfError
+from ttf.fsio import read_json
+from ttf.incidents.writing import list_incidents
+
+Result = Literal["crash", "clean", "invalid", "void"]
+_NOT_ITS_FAULT: Final = frozenset({"killed", "disk-full", "data-changed"})
+"""Incidents that say nothing of the configuration."""
+_KEPT: Final = ("incidents", "run.toml", "summary.json", "stderr.txt")
+_LEAVE_S: Final = 6.0
+_INVALID: Final = (ExitCode.USAGE, ExitCode.BAD_DATA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What all runs of a study share; written to study.json and never changed."""
+
+    toml: str
+    toml_sha256: str
+    sets: tuple[str, ...]
+    """As the user gave them."""
+    steps: int
+    seed: int
+    pins: Mapping[str, Any]
+    """What "auto" was settled to: an edit must not change anything else."""
+    short: Mapping[str, Any]
+    """What makes a run short, and leaves every ingredient in it."""
+    data: Mapping[str, Any]
+    factors: tuple[Factor, ...]
+    passed: Mapping[str, str]
+    """Ingredients that do not apply, and why."""
+    confidence: float
+    rarest: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        factors = tuple(Factor.from_json(f) for f in values["factors"])
+        return cls(**{**values, "sets": tuple(values["sets"]), "factors": factors})
+
+    def chosen(self, names: Sequence[str] | frozenset[str]) -> list[Factor]:
+        return [factor for factor in self.factors if factor.name in names]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A finished run; a line of bisect.jsonl."""
+
+    run: int
+    ablated: tuple[str, ...]
+    seed: int
+    result: Result
+    """crash: an incident happened; invalid: the configuration or the data would not go; void:
+    somebody else ended it."""
+    classes: tuple[str, ...] = ()
+    """Of its incidents."""
+    where: str = ""
+    reason: str = ""
+    exit_code: int = 0
+    seconds: float = 0.0
+    error: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        lists = {k: tuple(values[k]) for k in ("ablated", "classes")}
+        return cls(**{**values, **lists})
+
+
+def edits_for(setup: Setup, names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Of these ingredients together; data is written anew where one of them asks for it."""
+    chosen = setup.chosen(names)
+    change: dict[str, Any] = {}
+    for factor in chosen:
+        change |= factor.rewrite
+    edits = edits_of(chosen)
+    if not change:
+        return edits
+    label = "+".join(factor.name for factor in chosen if factor.rewrite)
+    place = str((folder / "data" / label).absolute())
+    request = {"do": "rewrite", "data": setup.data, "change": change, "folder": place}
+    return edits | _asked(json.dumps(request))
+
+
+@cache
+def _asked(request: str) -> dict[str, Any]:
+    """A child costs half a second, and files that are there need none."""
+    return ask(json.loads(request))
+
+
+def words(setup: Setup, edits: Mapping[str, Any], seed: int) -> list[str]:
+    """The command of a run, without --out and --json."""
+    out = ["train", setup.toml, "--steps", str(setup.steps), "--seed", str(seed), "--no-remedies"]
+    texts = [*setup.sets, *(f"{k}={_toml(v)}" for k, v in {**setup.pins, **setup.short}.items())]
+    for text in (*texts, *(f"{key}={_toml(value)}" for key, value in edits.items())):
+        out += ["--set", text]
+    return out
+
+
+def command_line(setup: Setup, edits: Mapping[str, Any], seed: int) -> str:
+    """The shortest command that is the same run: values said once, and nothing that only spared
+    time."""
+    said = {text.partition("=")[0].strip() for text in setup.sets} | set(edits)
+    short = {k: v for k, v in setup.short.items() if k in ("gates", "miner.start", "miner.refresh")}
+    extra = {k: v for k, v in {**setup.pins, **short}.items() if k not in said}
+    out = ["ttf", "train", setup.toml, "--steps", str(setup.steps), "--seed", str(seed)]
+    out += ["--no-remedies", "--set", "supervise.max_restarts=0"]
+    for text in (*setup.sets, *(f"{k}={_toml(v)}" for k, v in {**extra, **edits}.items())):
+        out += ["--set", text]
+    return shlex.join(out)
+
+
+def _toml(value: Any) -> str:
+    return "none" if value is None else json.dumps(value)
+
+
+def carry_out(setup: Setup, names: Sequence[str], number: int, folder: Path) -> Outcome:
+    """Runs it to its end, and leaves of it only what tells of a crash."""
+    began, seed = time.monotonic(), setup.seed + number
+    common: dict[str, Any] = {"run": number, "ablated": tuple(names), "seed": seed}
+    try:
+        edits = edits_for(setup, names, folder)
+    except TtfError as error:
+        reason = str(error)
+        return Outcome(**common, result="invalid", reason=reason, exit_code=int(error.exit_code))
+    run = folder / "runs" / f"{number:03d}"
+    shutil.rmtree(run, ignore_errors=True)  # of a study that was killed
+    run.parent.mkdir(exist_ok=True)
+    code, document = _train([*words(setup, edits, seed), "--out", str(run), "--json"], run)
+    outcome = _read(common, code, document, run)
+    _tidy(run, keep=outcome.result == "crash")
+    return replace(outcome, seconds=round(time.monotonic() - began, 3))
+
+
+def _train(arguments: Sequence[str], run: Path) -> tuple[int, dict[str, Any]]:
+    """`ttf train` in a process that ends with this one; its exit code and what --json said."""
+    said, heard = run.with_suffix(".out"), run.with_suffix(".err")
+    try:
+        with said.open("wb") as out, heard.open("wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", MODULE, str(os.getpid()), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait()
+            finally:
+                _end(process)
+        try:
+            document = json.loads(said.read_bytes())
+        except ValueError:
+            document = {"error": {"message": heard.read_text(errors="replace")[-800:]}}
+        return code, document
+    finally:
+        said.unlink(missing_ok=True)
+        heard.unlink(missing_ok=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """When we were interrupted: it ends its own children, if it is let."""
+    for signum in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        process.send_signal(signum)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVE_S)
+
+
+def _read(common: Mapping[str, Any], code: int, document: Mapping[str, Any], run: Path) -> Outcome:
+    incidents = list_incidents(run / "incidents")
+    classes = tuple(dict.fromkeys(str(i["class"]) for i in incidents))
+    error = document.get("error")
+    reason = str((error or {}).get("message", "")).strip()
+    result: Result = "clean"
+    if set(classes) & _NOT_ITS_FAULT or code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        result = "void"
+    elif classes or code < 0 or code in (ExitCode.GAVE_UP, ExitCode.NUMERIC):
+        result, classes = "crash", classes or ("unknown",)
+    elif code in _INVALID:
+        result = "invalid"
+    elif code:
+        result = "void"
+    return Outcome(
+        **common,
+        result=result,
+        classes=classes,
+        where=_where(run) if result == "crash" else "",
+        reason=reason if result != "crash" else "",
+        exit_code=code,
+        error=error if result in ("invalid", "void") else None,
+    )
+
+
+def _where(run: Path) -> str:
+    """The first incident's process, phase and step."""
+    for path in sorted((run / "incidents").glob("[0-9]*/incident.json")):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            found = read_json(path)
+            return f"{found.get('process')}, {found.get('phase')} at step {found.get('step')}"
+    return ""
+
+
+def _tidy(run: Path, *, keep: bool) -> None:
+    if not keep:
+        shutil.rmtree(run, ignore_errors=True)
+        return
+    for path in run.iterdir() if run.is_dir() else ():
+        if path.name in _KEPT:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def raised(outcome: Outcome) -> TtfError:
+    """The error that a run ended with, for a study that cannot go on without it."""
+    error = outcome.error or {}
+    message = str(error.get("message") or f"The run ended with exit code {outcome.exit_code}.")
+    known = {int(code) for code in ExitCode}
+    code = outcome.exit_code if outcome.exit_code in known else int(ExitCode.OUR_FAULT)
+    return from_document(
+        {
+            "class": error.get("class", "TtfError"),
+            "message": message,
+            "hint": error.get("hint", ""),
+            "exit_code": code,
+            "fields": {},
+        }
+    )
