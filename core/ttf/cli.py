@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "search": "The best documents for queries, from a trained run.",
     "mine": "A table of hard-negative candidates.",
     "bisect": "Which ingredient of a crashing configuration is the culprit?",
+    "guard": "Watch over any command: when it dies, say why.",
     "data": "Look at, convert, make, cut and check vector files.",
     "plugins": "What is installed, and one plugin's options.",
     "completion": "The completion script of your shell.",

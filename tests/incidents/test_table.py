@@ -71,6 +71,8 @@ WORDS: Mapping[str, str] = {
     "worker killed": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",
     "worker crashed": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
     "Segmentation fault. ",
+    "worker with a bus error": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
+    "Bus error. ",
     "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
     "traceback": f"{TRACE}KeyError: 'rows'",
     "prose": "epoch 3, loss 2.1",
@@ -93,6 +95,7 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
     {"killed_by_us": "stop", "reason": "a second signal"},
     {"killed_by_us": "garbage", "reason": "no checksum"},
+    *({"process": "command"} | more for more in ({}, {"finished": True}, {"killed_by_us": "hang"})),
     *(
         {"error": {"class": c, "message": "It is so.", "exit_code": e}}
         for c, e in (

@@ -17,7 +17,7 @@ from ttf.incidents.death import Death, FileChange, MemoryPoint
 from ttf.incidents.writing import list_incidents, note_remedy, write_incident
 
 KEYS = [
-    *("class", "process", "signal", "exit_code", "phase", "step"),
+    *("class", "certain", "process", "signal", "exit_code", "phase", "step"),
     *("evidence", "explanation", "remedies", "lost_steps", "time"),
 ]
 SETTINGS = {"miner.isolation": "none", "device.name": "cpu", "device.threads": 1}

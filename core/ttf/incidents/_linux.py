@@ -5,15 +5,36 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
+import time
+from collections import deque
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 KMSG: Final = Path("/dev/kmsg")
 _FIRST_PID_NAMESPACE: Final = 0xEFFFFFFC
 """Inode of the namespace whose numbers the kernel's log uses; in a container they are others."""
 _OPENMP: Final = re.compile(r"/lib(?:gomp|omp|iomp5)\b[^/]*\.so")
 _GONE: Final = (FileNotFoundError, ProcessLookupError, PermissionError)
+_NO_DATA: Final = re.compile(
+    r"^/(?:usr/(?!local/)|lib(?:32|64|x32)?/|s?bin/|etc/|snap/|proc/|sys/|dev/(?!shm/)|memfd:|SYSV)"
+    r"|\.(?:so|pyc?|pyd|mo|cache|ttf|otf)(?:\.[\d.]+)?$"
+)
+"""Mapped files that are part of programs."""
+_RECENT_S: Final = 10.0
+_MOST_RECORDS: Final = 1000
+
+
+class Mapped(NamedTuple):
+    """What a process has mapped."""
+
+    openmp: tuple[str, ...] = ()
+    data: frozenset[str] = frozenset()
+    """Files that are neither libraries nor other parts of programs."""
+    written: frozenset[str] = frozenset()
+    """Those of them that it writes through the map."""
 
 
 class KernelLog:
@@ -21,6 +42,7 @@ class KernelLog:
 
     def __init__(self, path: Path = KMSG) -> None:
         self._fd = -1
+        self._kept: deque[tuple[float, str]] = deque(maxlen=_MOST_RECORDS)
         if _sees_all_processes():
             try:
                 self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -28,13 +50,24 @@ class KernelLog:
             except OSError:  # not root, or no such file in a container: it is never required
                 self.close()
 
+    def look(self) -> None:
+        """Where many processes come and go: keeps the last seconds alone, so that what happened to
+        one of them long ago does not explain the end of another."""
+        now = time.monotonic()
+        self._kept.extend((now, record) for record in self._records())
+        while self._kept and self._kept[0][0] < now - _RECENT_S:
+            self._kept.popleft()
+
     def lines_about(self, ids: Collection[int]) -> str:
         """Lines that name one of these processes or threads; each line is given once."""
         if not ids:
             return ""
         any_id = "|".join(map(str, ids))
         names_it = re.compile(rf"(?:process |pid=|\w\[)(?:{any_id})\b")
-        return "\n".join(line for line in self._records() if names_it.search(line))
+        self._kept.extend((0.0, record) for record in self._records())
+        lines = [line for _, line in self._kept if names_it.search(line)]
+        self._kept.clear()
+        return "\n".join(lines)
 
     def _records(self) -> Iterator[str]:
         while self._fd >= 0:
@@ -62,14 +95,43 @@ def _sees_all_processes() -> bool:
         return False
 
 
-def openmp_runtimes(pid: int) -> tuple[str, ...]:
-    """Paths of the OpenMP runtimes mapped into a living process; () where it cannot be looked at."""
+def mapped(pid: int) -> Mapped:
+    """What a living process has mapped; nothing where it cannot be looked at."""
     try:
         text = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except _GONE:
-        return ()
-    paths = (line.split(maxsplit=5)[5] for line in text.splitlines() if _OPENMP.search(line))
-    return tuple(dict.fromkeys(path.strip() for path in paths))
+        return Mapped()
+    lines = [line.split(maxsplit=5) for line in text.splitlines() if "/" in line]
+    files = [(words[1], words[5].strip()) for words in lines if len(words) == 6]
+    program = {path for rights, path in files if "x" in rights}
+    data = {path for _, path in files if path not in program and _is_data(path)}
+    return Mapped(
+        openmp=tuple(dict.fromkeys(path for _, path in files if _OPENMP.search(path))),
+        data=frozenset(data),
+        written=frozenset(path for rights, path in files if path in data and rights[1::2] == "ws"),
+    )
+
+
+def _is_data(path: str) -> bool:
+    return not path.endswith(" (deleted)") and _NO_DATA.search(path) is None
+
+
+def openmp_runtimes(pid: int) -> tuple[str, ...]:
+    """Paths of the OpenMP runtimes mapped into a living process; () where it cannot be looked at."""
+    return mapped(pid).openmp
+
+
+def folders_written(pid: int) -> set[str]:
+    """Folders of the files that a process has open for writing."""
+    found = set()
+    with suppress(*_GONE), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:
+            with suppress(OSError):  # closed meanwhile
+                if entry.stat(follow_symlinks=False).st_mode & stat.S_IWUSR:
+                    target = Path(entry.path).readlink()
+                    if target.is_absolute() and target.parts[1] not in ("dev", "proc"):
+                        found.add(str(target.parent))
+    return found
 
 
 def thread_ids(pid: int) -> set[int]:

@@ -20,6 +20,7 @@ from ttf.flight import Flight, read_flight
 from ttf.incidents import _darwin, _linux
 from ttf.incidents.death import Death, KilledByUs, MemoryPoint, ProcessName
 from ttf.incidents.inputs import InputFile, changes
+from ttf.memory._linux import descendants
 from ttf.memory.oom import OomWatch
 
 TAIL_BYTES: Final = 64 << 10
@@ -29,6 +30,8 @@ _SHELL: Final = 128
 _LAST_SIGNAL: Final = 31
 _MAPS_DUTY: Final = 1000
 """/proc/<pid>/maps is read again after this many times what reading it took."""
+_MOST_INPUTS: Final = 64
+_MOST_FOLDERS: Final = 32
 _SHM: Final = Path("/dev/shm")
 _IN_LIBRARY: Final = re.compile(r"\bin ([^\s\[\]]+)\[[0-9a-f]+[+,]")
 _C_FRAME: Final = re.compile(r'Binary file "[^"\n]*?([^/"\n]+)", at ')
@@ -45,13 +48,16 @@ class Witness:
         *,
         stacks: Path | None = None,
         inputs: Iterable[InputFile] = (),
+        tree: bool = False,
         root: Path = Path("/"),
         reports: Iterable[Path] = _darwin.FOLDERS,
     ) -> None:
         """Call it right after the start. `stacks`: the faulthandler file; what earlier processes
-        left in it is not this one's. `reports`: where macOS puts crash reports. `root` stands for
-        / in tests."""
+        left in it is not this one's. `tree`: a stranger's process and all it starts; its data files
+        are found by what is mapped. `reports`: where macOS puts crash reports. `root` stands for /
+        in tests."""
         self.process, self.pid = process, pid
+        self._tree = tree
         self.inputs = tuple(inputs)
         """May be set later, once the inputs are known."""
         self.openmp: tuple[str, ...] = ()
@@ -60,6 +66,7 @@ class Witness:
         self._stacks_from = stacks.stat().st_size if stacks is not None and stacks.exists() else 0
         self._started = time.time() - 1  # clocks of file systems lag behind
         self._ids = {pid}
+        self._written_to: set[str] = set()
         self._maps_again_at = 0.0
         self._oom = OomWatch(pid, root)
         self._log = _linux.KernelLog() if sys.platform == "linux" else None
@@ -70,11 +77,34 @@ class Witness:
         self._oom.look()
         if sys.platform != "linux":
             return
-        self._ids |= _linux.thread_ids(self.pid)
+        pids = descendants(self.pid) if self._tree else [self.pid]
+        for pid in pids:
+            self._ids |= _linux.thread_ids(pid)
+        if self._tree and self._log is not None:
+            self._log.look()
         now = time.monotonic()
         if now >= self._maps_again_at:
-            self.openmp = tuple(dict.fromkeys([*self.openmp, *_linux.openmp_runtimes(self.pid)]))
+            self._look_at_maps(pids)
             self._maps_again_at = now + _MAPS_DUTY * (time.monotonic() - now)
+
+    def _look_at_maps(self, pids: Sequence[int]) -> None:
+        if not self._tree:
+            self.openmp = tuple(dict.fromkeys([*self.openmp, *_linux.openmp_runtimes(self.pid)]))
+            return
+        for pid in pids:
+            found = _linux.mapped(pid)
+            # Runtimes of different processes do not meet: those of the one that has most of them.
+            self.openmp = max(self.openmp, found.openmp, key=len)
+            self._add_inputs(found)
+            if len(self._written_to) < _MOST_FOLDERS:
+                self._written_to |= _linux.folders_written(pid)
+
+    def _add_inputs(self, found: _linux.Mapped) -> None:
+        known = {str(file.path) for file in self.inputs}
+        for path in sorted(found.data - known)[: max(0, _MOST_INPUTS - len(known))]:
+            with suppress(OSError):  # gone, or of a mount that we cannot see
+                file = InputFile.mapped(path, written=path in found.written)
+                self.inputs = (*self.inputs, file)
 
     def death(
         self,
@@ -90,12 +120,14 @@ class Witness:
         limit_source: str = "",
         folders: Iterable[Path] = (),
         settings: Mapping[str, Any] | None = None,
+        dump: str | None = None,
     ) -> Death:
         """Call it right after the process was waited for. `returncode` as of Popen: negative where
-        a signal ended it. `folders` are those it wrote to; /dev/shm is looked at anyway."""
+        a signal ended it. `folders` are those it wrote to; /dev/shm is looked at anyway. `dump`:
+        its stacks, where they are not in the file named at the start."""
         signum, exit_code = ended(returncode, finished=finished)
         raw = stderr[-TAIL_BYTES:]
-        dump = self._dump()
+        dump = self._dump() if dump is None else dump
         report = self._report(None if killed_by_us else signum)
         kernel = self._log.lines_about(self._ids) if self._log is not None else report.words
         count, source = self._oom.rise()
@@ -120,7 +152,7 @@ class Witness:
             memory=tuple(memory),
             limit_source=limit_source,
             changed_files=changes(self.inputs),
-            free_disk=free_disk([*folders, _SHM]),
+            free_disk=free_disk([*folders, *map(Path, sorted(self._written_to)), _SHM]),
             openmp=self.openmp or report.openmp,
             settings=dict(settings or {}),
             kernel=kernel,

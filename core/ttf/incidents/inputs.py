@@ -54,6 +54,11 @@ class InputFile:
     path: Path
     files: Mapping[str, Identity]
     """By name below `path`; a plain file has the name ''."""
+    strangers: bool = False
+    """Of a program that we know nothing about: only what happened to the very file that it has
+    mapped counts; a new one under the same name, or none, is its own business."""
+    written: bool = False
+    """It writes the file itself, so that other content means nothing; a shorter file still does."""
 
     @classmethod
     def look(cls, path: Path | str) -> Self:
@@ -61,8 +66,17 @@ class InputFile:
         path = Path(path)
         return cls(path=path, files=dict(_look(path)))
 
+    @classmethod
+    def mapped(cls, path: Path | str, *, written: bool) -> Self:
+        """One that a stranger's process has mapped; nothing of it is read. Raises OSError."""
+        path = Path(path)
+        identity = Identity.of(path, sampled=False)
+        return cls(path=path, files={"": identity}, strangers=True, written=written)
+
     def change(self) -> FileChange | None:
         """The change that explains most, a cut before all others; None where nothing changed."""
+        if self.strangers:
+            return self._change_in_place()
         now = self._now()
         changes = (
             _change(self.path / name if name else self.path, was, now.get(name))
@@ -70,6 +84,18 @@ class InputFile:
             if now.get(name) != was
         )
         return min(changes, key=lambda change: not change.cut, default=None)
+
+    def _change_in_place(self) -> FileChange | None:
+        was = self.files[""]
+        try:
+            now = Identity.of(self.path, sampled=False)
+        except OSError:
+            return None
+        if now == was or (now.device, now.inode) != (was.device, was.inode):
+            return None
+        if self.written and now.size >= was.size:
+            return None
+        return _change(self.path, was, now)
 
     def _now(self) -> dict[str, Identity]:
         if self.files.keys() == {""}:

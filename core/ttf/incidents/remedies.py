@@ -202,6 +202,10 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
 }
 """Classes that are not here have no edit that avoids them."""
 
+_NATIVE_ADVICE: Final = (
+    "Look at the stacks in faulthandler.txt: the innermost frame is the call that crashed.",
+    "Set OMP_NUM_THREADS=1, and run libraries that bring threads of their own in other processes.",
+)
 ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     "omp-duplicate": (
         "Run the two libraries that bring an OpenMP runtime in separate processes.",
@@ -210,10 +214,26 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     "oom-kill": ("Use a smaller batch, fewer workers, or a higher memory limit.",),
     "memory-limit": ("Use a smaller batch, fewer workers, or a higher --memory-limit.",),
     "alloc-failure": ("Use a smaller batch, or raise the limit (ulimit -v, ulimit -d).",),
-    "segfault": ("Set OMP_NUM_THREADS=1, and run native libraries in separate processes.",),
-    "hang": ("Set OMP_NUM_THREADS=1, and start workers by spawn, not fork.",),
+    "segfault": _NATIVE_ADVICE,
+    "abort": _NATIVE_ADVICE,
+    "heap-corruption": (
+        "Run once under valgrind, or with MALLOC_CHECK_=3, to meet the first wrong write.",
+        *_NATIVE_ADVICE,
+    ),
+    "cxx-exception": _NATIVE_ADVICE[:1],
+    "bus-error": (
+        "Leave data files alone while they are read; write new ones beside and rename them.",
+        "Where memory is shared, look at the room in /dev/shm (docker: --shm-size).",
+    ),
+    "hang": (
+        "Look at the stacks in faulthandler.txt: they say where each thread waits.",
+        "Start workers by spawn, not fork, and set OMP_NUM_THREADS=1.",
+        "If it was only slow, use a longer --hang-timeout.",
+    ),
     "illegal-instruction": ("Build the library that crashed anew on this machine.",),
     "disk-full": ("Free some space, or write to another disk.",),
     "data-changed": ("Leave data files alone while they are read; rename new ones into place.",),
     "device-lost": ("Run on the CPU, or look at the driver's log.",),
+    "non-finite": ("Lower the learning rate, clip gradients, use fp32; look at the data for NaN.",),
+    "vanished": ("Look for os._exit in the script and its libraries; end with sys.exit instead.",),
 }

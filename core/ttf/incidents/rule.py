@@ -10,6 +10,9 @@ from ttf.incidents.case import Area
 
 OURS: Final = ("trainer", "miner", "supervisor")
 """Processes of ours, as against strangers' commands."""
+COMMAND: Final = "command"
+"""A stranger's command. `finished` means of it that Python was shut down in order, with no error
+left uncaught."""
 EXIT: Final = ""
 """Stands among the signals for an end by exit code."""
 

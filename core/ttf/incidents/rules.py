@@ -11,12 +11,17 @@ from typing import Final
 
 from ttf.errors import ExitCode
 from ttf.incidents import words
-from ttf.incidents.rule import EXIT, OURS, Rule, When
+from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _ABORTS: Final = ("SIGABRT", "SIGTRAP", EXIT)
 
 RULES: Final[tuple[Rule, ...]] = (
     # --- ended by us: nobody knows better ---------------------------------------------------------
+    Rule(
+        name="hang",
+        when=When(killed_by_us=("hang",), facts=("no-stacks",), processes=(COMMAND,)),
+        explanation="{who} hung: {reason}. It could not give its stacks, and was killed.",
+    ),
     Rule(
         name="hang",
         when=When(killed_by_us=("hang",)),
@@ -155,7 +160,25 @@ RULES: Final[tuple[Rule, ...]] = (
         explanation="The kernel killed a child of {who_object} {at} because memory ran out.",
         certain=True,
     ),
+    Rule(
+        name="killed",
+        when=When(
+            signals=(EXIT,),
+            text=words.CHILD_KILLED_FOR_SURE,
+            facts=("failed",),
+            processes=(COMMAND,),
+        ),
+        explanation="Something killed a child of {who_object} (SIGKILL), and {who_object} gave up.",
+    ),
     # --- crashes in native code ---------------------------------------------------------------------
+    Rule(
+        name="bus-error",
+        when=When(text=words.CHILD_BUS_ERROR, signals=_ABORTS, facts=("failed", "cut-file")),
+        explanation="A child of {who_object} read a mapped file {at} whose end is gone: {file} was "
+        "cut ({was}; now {now}).",
+        certain=True,
+        ends_with=ExitCode.BAD_DATA,
+    ),
     Rule(
         name="bus-error",
         when=When(text=words.SHM_SHORT, signals=(*_ABORTS, "SIGBUS"), facts=("failed",)),
@@ -315,9 +338,22 @@ RULES: Final[tuple[Rule, ...]] = (
     # --- the rest --------------------------------------------------------------------------------------
     Rule(
         name="vanished",
+        when=When(facts=("exit-zero",), without=("finished",), processes=(COMMAND,)),
+        explanation="{who} ended with exit code 0, but Python was never shut down: something in it "
+        "called os._exit(0), or a library called exit. Nobody can say from here whether its work "
+        "was done; what it had not yet written is lost.",
+    ),
+    Rule(
+        name="vanished",
         when=When(facts=("exit-zero",), without=("finished",)),
         explanation="{who} ended {at} with exit code 0 but without its final record: something in "
         "it called exit. That is not success.",
+    ),
+    Rule(
+        name="python-error",
+        when=When(signals=(EXIT,), facts=("failed", "traceback", "finished"), processes=(COMMAND,)),
+        explanation="{who} ended itself with exit code {code}, soon after it had written: {error} "
+        "That error was caught, so that something else may have been the reason.",
     ),
     Rule(
         name="python-error",
@@ -325,6 +361,12 @@ RULES: Final[tuple[Rule, ...]] = (
         explanation="Python code raised an error {at} that nothing caught: {error}",
         certain=True,
         own_exit_code=True,
+    ),
+    Rule(
+        name="unknown",
+        when=When(signals=(EXIT,), facts=("failed", "finished"), processes=(COMMAND,)),
+        explanation="{who} ended itself with exit code {code}: Python was shut down in order and no "
+        "error was left uncaught. That is no crash; what the code means is for its author to say.",
     ),
     Rule(
         name="unknown",

@@ -78,7 +78,10 @@ DEVICE_LOST: Final = _any(
 
 NON_FINITE: Final = _any(
     r"returned nan values in its \d+th output",
-    r"(?i:\bloss (?:is|became|was) (?:nan|inf|non-?finite|not finite)\b)",
+    r"(?i:\bloss (?:is|became|was|=) ?(?:now )?(?:nan|inf|infinite|non-?finite|not finite)\b)",
+    r"(?i:\bloss=(?:nan|inf)\b)",
+    r"(?i:\bloss returned in .{1,60} is (?:nan|inf))",
+    r"(?i:\b(?:nan|inf|non-?finite)(?: or inf| or nan)? (?:loss|gradient)s?\b)",
     _RANK + r"FloatingPointError\b",
 )
 
@@ -113,6 +116,14 @@ CHILD_KILLED: Final = _any(
     r"process (?:in the process pool )?was terminated abruptly",
     r"\bSIGKILL\(-9\)",
 )
+CHILD_BUS_ERROR: Final = r"killed by signal: Bus error|\bSIGBUS\b"
+CHILD_KILLED_FOR_SURE: Final = _any(
+    r"killed by signal: Killed",
+    r"died with <Signals\.SIGKILL: 9>",
+    r"Signal 9 \(SIGKILL\)",
+    r"\bSIGKILL\(-9\)",
+)
+"""These name the signal; the others of CHILD_KILLED may be any end."""
 CHILD_SEGFAULT: Final = _any(
     r"killed by signal: Segmentation fault",
     r"died with <Signals\.SIGSEGV: 11>",

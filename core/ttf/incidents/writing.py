@@ -77,6 +77,7 @@ def document(death: Death, finding: Finding, lost_steps: int | None) -> dict[str
     """The content of incident.json."""
     return {
         "class": finding.name,
+        "certain": finding.certain,
         "process": death.process,
         "signal": death.signal,
         "exit_code": death.exit_code,
@@ -107,6 +108,7 @@ def incident_page(
         "\n".join(f"- **{e.source}**: {_quoted(e.text)}" for e in finding.evidence),
         "## What avoids it",
         "\n".join(_ways_out(finding)),
+        f"More: `ttf explain {finding.name}`",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -137,10 +139,11 @@ def _ways_out(finding: Finding) -> Iterator[str]:
     for remedy in finding.remedies:
         yield f"- {_remedy_line(remedy)}"
     if finding.remedies and not finding.certain:
+        ours = any(remedy.set for remedy in finding.remedies)
         yield ""
         yield (
-            "The evidence says what happened, not why, so that none of this is sure to help; the "
-            "run is first continued unchanged."
+            "The evidence says what happened, not why, so that none of this is sure to help"
+            f"{'; the run is first continued unchanged' if ours else ''}."
         )
 
 

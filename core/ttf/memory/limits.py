@@ -55,7 +55,10 @@ def rlimits(pid: int | None = None) -> Iterator[Limit]:
         if pid is None:
             soft, _ = resource.getrlimit(which)
         elif sys.platform == "linux":
-            soft, _ = resource.prlimit(pid, which)
+            try:
+                soft, _ = resource.prlimit(pid, which)
+            except PermissionError:  # it became another user's, as under sudo
+                return
         else:
             return
         if soft != resource.RLIM_INFINITY:

@@ -1,0 +1,134 @@
+"""`ttf guard`: watches over any command, ours or not."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ttf.commands._common import NATURAL, PATH
+
+_UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY: Final = {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?", re.IGNORECASE)
+
+
+class Size(click.ParamType[int]):
+    """Bytes, also as 500M, 8G or 8GiB."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = _SIZE.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no size; write bytes, or 500M, 8G, 8GiB.", param, ctx)
+        size = int(float(found[1]) * (_UNITS | _BINARY)[(found[2] or "").upper()])
+        if size < 1:
+            self.fail("the limit must be at least one byte.", param, ctx)
+        return size
+
+
+_EPILOG = """\b
+Examples:
+  ttf guard -- python train.py --epochs 10       what killed it? is answered when it dies
+  ttf guard --restarts 3 -- python train.py      and it is started again, at most three times
+  ttf guard --until-success -- ./train.sh        until it ends with exit code 0
+  ttf guard --memory-limit 12G -- python train.py       ended before the machine swaps
+  ttf guard --hang-timeout 600 --out watch -- torchrun train.py
+
+\b
+What it does to the command: nothing that it notices. Standard input and output are its own, what it
+writes to standard error is passed on at once, byte for byte, and on a terminal it finds a terminal
+there; signals are passed on. Python processes have faulthandler switched on.
+Lines of the guard itself begin with "ttf guard:", on standard error, when something happened.
+
+\b
+What is left: DIR/summary.json (status, exit_code, command, restarts, incidents, wall_s,
+peak_anon_mb), DIR/incidents/NNN/ (incident.md, incident.json, stacks, end of stderr, memory),
+memory.jsonl, stderr.txt, environment.json. There is no --json: standard output is the command's;
+scripts read DIR/summary.json.
+
+\b
+Exit code: the command's own; 128 + signal when it died of one; 127 not found; 126 not executable.
+"""
+
+
+@click.command(
+    epilog=_EPILOG,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+)
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="DIR",
+    help="Where all is kept. [default: runs/guard-001, ..., made when there is something to keep]",
+)
+@click.option(
+    "--restarts",
+    type=NATURAL,
+    metavar="N",
+    help="After a failure, start the command again, at most N times: not after a signal sent to the "
+    "guard or Ctrl-C, nor where Python ended in order with an exit code it chose. [default: 0]",
+)
+@click.option(
+    "--until-success",
+    is_flag=True,
+    help="Start it again until it ends with 0, whatever exit code it chose; N of --restarts is the "
+    "bound, without it there is none. TTF_GUARD_ATTEMPT tells the command which start it is.",
+)
+@click.option(
+    "--memory-limit",
+    type=Size(),
+    metavar="BYTES",
+    help="End the command (SIGTERM, SIGKILL 5 s later) when it and all it started hold that much "
+    "anonymous and shared memory: 500M, 8G. Page cache does not count. [default: none]",
+)
+@click.option(
+    "--hang-timeout",
+    type=click.FloatRange(min=1),
+    metavar="S",
+    help="End it, stacks first, when nothing it started has read or written a byte for S seconds; "
+    "choose more than its longest silent computation. [default: never]",
+)
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    out: Path | None,
+    restarts: int | None,
+    until_success: bool,
+    memory_limit: int | None,
+    hang_timeout: float | None,
+    words: tuple[str, ...],
+) -> int:
+    """Watch over any training command, yours or anybody's: when it dies, say why.
+
+    The signal, the kernel's counters and log, the last words, Python's stacks, memory over time,
+    mapped OpenMP runtimes and data files that changed become one classified incident, with what
+    may help.
+    """
+    from ttf.guard.guarding import guard
+    from ttf.guard.options import GuardOptions
+
+    outcome = guard(
+        GuardOptions(
+            words=words,
+            out=out,
+            restarts=restarts,
+            until_success=until_success,
+            memory_limit=memory_limit,
+            hang_timeout_s=hang_timeout,
+        )
+    )
+    if outcome.by_keyboard:
+        _die_of_ctrl_c()
+    return outcome.code
+
+
+def _die_of_ctrl_c() -> None:
+    """Ctrl-C reached the command alone; shells and make, which wait for us, go by how we end."""
+    import os
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.killpg(os.getpgrp(), signal.SIGINT)

@@ -1,0 +1,35 @@
+"""File systems of this machine that are full: a command may have written anywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ttf.incidents.case import DISK_LOW
+
+_MOUNTS: Final = Path("/proc/self/mounts")
+_LOCAL: Final = frozenset(
+    ["tmpfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "vfat", "exfat"]
+)
+"""Others may not answer, and asking them would hang us as well."""
+_SYSTEM: Final = ("/dev", "/proc", "/sys", "/run")
+
+
+def full_disks() -> Iterator[Path]:
+    """Mount points that can be written to and have no room; none without /proc."""
+    try:
+        lines = _MOUNTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, mount, kind, options, *_ = line.split()
+        path = Path(mount.encode().decode("unicode_escape"))  # a blank is written as \\040
+        if kind not in _LOCAL or "rw" not in options.split(",") or mount.startswith(_SYSTEM):
+            continue
+        with suppress(OSError):
+            found = os.statvfs(path)
+            if found.f_blocks and found.f_bavail * found.f_frsize < DISK_LOW:
+                yield path

@@ -1,0 +1,25 @@
+"""What a person asked of the guard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardOptions:
+    words: tuple[str, ...]
+    """The command and its arguments."""
+    out: Path | None = None
+    """None: runs/guard-NNN, made when there is something to keep."""
+    restarts: int | None = None
+    """At most so many; None: none, or without bound where `until_success`."""
+    until_success: bool = False
+    memory_limit: int | None = None
+    hang_timeout_s: float | None = None
+
+    @property
+    def most_restarts(self) -> float:
+        if self.restarts is not None:
+            return self.restarts
+        return float("inf") if self.until_success else 0
