@@ -27,6 +27,8 @@ COMMANDS: dict[str, str] = {
     "mine": "A table of hard-negative candidates.",
     "bisect": "Which ingredient of a crashing configuration is the culprit?",
     "guard": "Watch over any command: when it dies, say why.",
+    "monitor": "Memory, limit, step and speed of a run or of any process, live.",
+    "explain": "Why did it die? What an incident class means and what to do.",
     "data": "Look at, convert, make, cut and check vector files.",
     "plugins": "What is installed, and one plugin's options.",
     "completion": "The completion script of your shell.",

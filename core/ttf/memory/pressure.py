@@ -73,13 +73,16 @@ class Gauge:
     def read(self) -> Reading:
         """The limit with the largest share now. Raises ProcessLookupError once the process is
         gone, at the latest when limits are looked for again."""
+        return max(self.readings(), key=lambda reading: reading.share)
+
+    def readings(self) -> list[Reading]:
+        """Every limit that holds; raises as `read` does."""
         now = time.monotonic()
         if now >= self._look_again_at:
             self._groups = tuple(self._limited_groups())
             self._processes = tuple(self._limited_processes())
             self._look_again_at = now + LOOK_AGAIN_S
-        readings = [self._physical(), *self._of_groups(), *self._of_processes()]
-        return max(readings, key=lambda reading: reading.share)
+        return [self._physical(), *self._of_groups(), *self._of_processes()]
 
     def _physical(self) -> Reading:
         path = self._root / "proc/meminfo"

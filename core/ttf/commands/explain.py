@@ -1,0 +1,138 @@
+"""`ttf explain`: what an incident class means, how it is known, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show, table
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ttf.crashes.found import Incident
+    from ttf.crashes.pages import Page
+
+
+class What(click.ParamType[str]):
+    """A class, an ending or a path: which of them is found out when it is looked up."""
+
+    name = "class"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        from ttf.crashes import pages
+
+        found = [CompletionItem(n) for n in pages.names() if n.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]
+
+
+_EPILOG = """\b
+Examples:
+  ttf explain                               the classes, a line each
+  ttf explain segfault                      one page
+  ttf explain 137                           which classes end with that exit code
+  ttf explain SIGBUS                        or with that signal
+  ttf explain runs/run-001/incidents/002    what that incident says, and its page
+  ttf explain runs/run-001                  the newest incident of a run
+  ttf explain oom-kill > oom-kill.md        Markdown, where it is no terminal
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("what", type=What(), required=False, metavar="[CLASS|EXIT CODE|SIGNAL|INCIDENT]")
+@json_option
+def command(what: str | None, as_json: bool) -> None:
+    """Why did it die? The page of an incident class; without CLASS, all of them.
+
+    A page has the symptom, what it means, how ttf tells it from others, what it is often mistaken
+    for, what to do (in a run, in a script of your own, under ttf guard), and where it is known from.
+    """
+    from ttf.crashes import pages
+
+    if what is None:
+        _list(list(pages.names()), as_json)
+        return
+    if what in pages.names():
+        _show_page(pages.page(what), None, as_json)
+        return
+    path = Path(what)
+    classes = None if path.exists() else pages.classes_of_ending(what)
+    if classes is not None:
+        _list(classes, as_json, ending=what)
+    elif path.exists() or os.sep in what:
+        _show_incident(path, as_json)
+    else:
+        pages.page(what)  # raises, with the closest name
+
+
+def _list(classes: list[str], as_json: bool, *, ending: str = "") -> None:
+    from ttf.crashes import pages
+
+    found = [(name, pages.page(name).summary) for name in classes]
+    if as_json:
+        of = {"ending": ending} if ending else {}
+        emit_json({**of, "classes": [{"class": n, "summary": s} for n, s in found]})
+    else:
+        if ending:
+            say(
+                f"A process that ended with {ending} may be of these classes; the evidence decides."
+            )
+        show(table(found))
+    next_command(f"ttf explain {classes[0]}" if ending else "ttf explain segfault")
+
+
+def _show_incident(path: Path, as_json: bool) -> None:
+    from ttf.crashes import found, pages
+
+    incident = found.find(path)
+    page = pages.page(incident.name) if incident.name in pages.names() else pages.page("unknown")
+    _show_page(page, incident, as_json)
+    if incident.others:
+        say(
+            f"That was the newest; the run has {incident.others} more, in {incident.folder.parent}."
+        )
+    next_command(f"less {quoted(incident.folder / 'stderr.txt')}")
+
+
+def _show_page(page: Page, incident: Incident | None, as_json: bool) -> None:
+    if as_json:
+        emit_json({**({} if incident is None else _told(incident)), **_document(page)})
+        return
+    from ttf.crashes import found
+
+    text = "" if incident is None else f"{found.markdown(incident)}\n"
+    _print(text + page.markdown)
+
+
+def _told(incident: Incident) -> dict[str, Any]:
+    return {"incident": dict(incident.document), "folder": incident.folder}
+
+
+def _document(page: Page) -> dict[str, Any]:
+    return {
+        "class": page.name,
+        "summary": page.summary,
+        "sections": page.sections,
+        "markdown": page.markdown,
+    }
+
+
+def _print(markdown: str) -> None:
+    if not sys.stdout.isatty():
+        show(markdown.rstrip("\n"))
+        return
+    import shutil
+
+    from ttf.crashes.terminal import rendered
+
+    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size().columns - 1
+    show(rendered(markdown, width, colour=colour).rstrip("\n"))

@@ -1,0 +1,132 @@
+"""`ttf monitor`: what a run, or any process, is doing and holding now."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show
+from ttf.errors import ExitCode
+
+if TYPE_CHECKING:
+    from ttf.monitor.view import View
+    from ttf.monitor.watch import Monitor
+
+_FIRST_LOOK_S = 0.25
+"""Between two looks of --once: processor time is a difference."""
+
+_EPILOG = """\b
+Examples:
+  ttf monitor runs/run-001                 a live view; Ctrl-C leaves it, the run goes on
+  ttf monitor 12345                        any process of anybody's, with its children
+  ttf monitor runs/run-001 >> memory.log   one line a second, for a log
+  ttf monitor runs/run-001 --json | jq .limit.seconds_left
+\b
+anon, shared: what counts against a memory limit. file: mapped files, given back on demand.
+The time to the limit is that of the last five minutes' slope; without a slope that is sure
+to rise, none is named. Nothing is written, no lock is taken.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("target", metavar="RUN_DIR|PID")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks.",
+)
+@click.option("--once", is_flag=True, help="Look once and end.")
+@json_option
+def command(target: str, interval: float, once: bool, as_json: bool) -> int:
+    """Watch a run, or any process, from outside: memory, limit, step, speed.
+
+    On a terminal a view that stays in place; in a pipe one line an interval. It ends when nobody is
+    at work any more, and shows how a finished run ended. --json looks once.
+    """
+    from ttf.monitor.target import find
+    from ttf.monitor.watch import Monitor
+
+    monitor = Monitor(find(target))
+    try:
+        if once or as_json:
+            _show_once(monitor, as_json)
+        elif _live():
+            _show_live(monitor, interval)
+        else:
+            _show_lines(monitor, interval)
+    except KeyboardInterrupt:  # the way to leave it: no error
+        return int(ExitCode.INTERRUPTED)
+    return int(ExitCode.DONE)
+
+
+def _live() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def _show_once(monitor: Monitor, as_json: bool) -> None:
+    import shutil
+    import time
+
+    from ttf.monitor.cells import Paint
+    from ttf.monitor.page import page
+    from ttf.monitor.view import document
+
+    view = monitor.look()
+    if view.alive:
+        time.sleep(_FIRST_LOOK_S)
+        view = monitor.look()
+    if as_json:
+        emit_json(document(view))
+        return
+    terminal = sys.stdout.isatty()
+    encoding = (sys.stdout.encoding or "ascii").lower()
+    paint = Paint(colour=terminal and not os.environ.get("NO_COLOR"), unicode="utf" in encoding)
+    width = shutil.get_terminal_size().columns - 1 if terminal else 100
+    for line in page(view, paint, max(20, width)):
+        show(line)
+
+
+def _show_live(monitor: Monitor, interval: float) -> None:
+    from ttf.monitor import screen
+
+    canvas = screen.Screen(sys.stdout, colour=not os.environ.get("NO_COLOR"))
+    _say_end(screen.show(monitor.look, canvas, interval), shown=True)
+
+
+def _show_lines(monitor: Monitor, interval: float) -> None:
+    import time
+
+    from ttf.monitor.lines import heading, line
+
+    show(heading())
+    view, due = monitor.look(), time.monotonic()
+    show(line(view))
+    while view.alive:
+        due = max(due + interval, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
+        view = monitor.look()
+        show(line(view))
+    _say_end(view, shown=False)
+
+
+def _say_end(view: View, *, shown: bool) -> None:
+    """What is known of the end; `shown`: the page is on the screen already."""
+    run = view.run
+    if run is None:
+        say(f"{view.name} has ended. Only who started it knows how: ttf guard -- COMMAND does.")
+        return
+    if not shown:
+        ended = run.ended
+        told = "nobody wrote how it ended" if ended is None else ended.status
+        say(f"{run.folder}: {told}{'' if ended is None else f', exit code {ended.exit_code}'}")
+    if run.incidents:
+        last = quoted(run.folder / "incidents" / run.incidents[-1].id)
+        next_command(f"ttf explain {last}")
+    elif run.ended is None or run.ended.status == "stopped":
+        next_command(f"ttf resume {quoted(run.folder)}")

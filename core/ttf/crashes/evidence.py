@@ -1,0 +1,131 @@
+"""The rows of the table of causes, in words: what must be so that a class is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ttf.incidents import words
+from ttf.incidents.rule import EXIT, OURS, Rule, When
+from ttf.incidents.rules import RULES
+
+_PATTERNS: Final = {
+    "OMP_DUPLICATE": "`OMP: Error #15`",
+    "OPENBLAS_ALLOCATION": "`OpenBLAS error: Memory allocation still failed`",
+    "ALLOCATION": "the words of a refused allocation (`MemoryError`, `std::bad_alloc`, `out of "
+    "memory`, ...)",
+    "UNCAUGHT_BAD_ALLOC": "`terminate called after throwing an instance of 'std::bad_alloc'`",
+    "DISK_FULL": "`No space left on device`, `Disk quota exceeded` or their like",
+    "SHORT_WRITE": "the words of a short write (`unexpected pos`, `N requested and M written`)",
+    "DEVICE_LOST": "a driver's words (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, "
+    "...)",
+    "NON_FINITE": "`returned nan values`, `loss is nan` or `FloatingPointError`",
+    "HEAP": "the allocator's words (`double free`, `malloc(): corrupted ...`, `stack smashing`, "
+    "...)",
+    "CXX": "`terminate called ...` or `libc++abi: terminating`",
+    "FATAL_REASON": "a reason (`Assertion ... failed`, `Fatal Python error: ...`, `LLVM ERROR`)",
+    "SHM_SHORT": "`insufficient shared memory (shm)` or a worker `killed by signal: Bus error`",
+    "CHILD_KILLED": "the words of a parent whose child is gone (`killed by signal: Killed`, "
+    "`exited unexpectedly`, ...)",
+    "CHILD_KILLED_FOR_SURE": "the words of a parent whose child was killed (`killed by signal: "
+    "Killed`, ...)",
+    "CHILD_BUS_ERROR": "a worker `killed by signal: Bus error`",
+    "CHILD_SEGFAULT": "the words of a parent whose child crashed (`killed by signal: "
+    "Segmentation fault`, ...)",
+    "CHILD_ABORT": "the words of a parent whose child aborted (`killed by signal: Aborted`, ...)",
+}
+"""By the names of `incidents.words`."""
+_NAMES: Final = {text: name for name, text in vars(words).items() if isinstance(text, str)}
+_AREAS: Final = {
+    "words": "its last words",
+    "stderr": "stderr",
+    "faulthandler": "its stacks",
+    "kernel": "the kernel's log",
+}
+_FACTS: Final = {
+    "failed": "",  # said with the exit code
+    "exit-zero": "exit code 0",
+    "finished": "its final record",
+    "traceback": "a traceback at the end",
+    "oom-rose": "a kernel counter of memory kills that rose",
+    "oom-counted": "counters of memory kills that could be read",
+    "oom-machine-wide": "a counter that covers the whole machine only",
+    "changed-files": "an input that is not what it was",
+    "cut-file": "an input that became shorter",
+    "disk-low": "a disk, or /dev/shm, that is full",
+    "no-stacks": "no stacks",
+}
+_KILLED_BY_US: Final = {
+    "hang": "`ttf` ended it: no sign of life",
+    "memory": "`ttf` ended it: its memory ran short",
+    "garbage": "`ttf` ended it: its answers were garbage",
+    "stop": "`ttf` ended it: somebody asked for that",
+}
+
+
+def rows(name: str) -> list[str]:
+    """The rows that lead to a class, in the order they are tried, as items of a list."""
+    return [f"- {_row(rule)}" for rule in RULES if rule.name == name]
+
+
+def signals_of(name: str) -> list[str]:
+    """Signals that can end in a class, in the order of the table."""
+    found = (s for rule in RULES if rule.name == name for s in rule.when.signals if s != EXIT)
+    return list(dict.fromkeys(found))
+
+
+def classes_of_exit_code(code: int) -> list[str]:
+    """Classes that a process may be of which ended with it."""
+    named = [rule.name for rule in RULES if code in rule.when.exit_codes]
+    found = named or [rule.name for rule in RULES if _fits_code(rule.when, code)]
+    return list(dict.fromkeys(found))
+
+
+def _fits_code(when: When, code: int) -> bool:
+    if code == 0:
+        return "exit-zero" in when.facts
+    return EXIT in when.signals and "failed" in when.facts
+
+
+def _row(rule: Rule) -> str:
+    text = "; ".join(filter(None, _conditions(rule.when))) or "any other signal"
+    sure = "certain" if rule.certain else "what happened, not why"
+    code = "" if rule.ends_with is None else f", ends a run with exit code {int(rule.ends_with)}"
+    return f"{text}: {sure}{code}."
+
+
+def _conditions(when: When) -> Iterator[str]:
+    for reason in when.killed_by_us:
+        yield _KILLED_BY_US[reason]
+    if when.errors:
+        yield "its own report: " + _either([f"`{error}`" for error in when.errors])
+    yield _endings(when)
+    if when.text:
+        yield f"{_wording(when.text)} in {_either([_AREAS[area] for area in when.areas])}"
+    yield from (_FACTS.get(fact, fact) for fact in when.facts)
+    yield from (f"without {_FACTS.get(fact, fact)}" for fact in when.without)
+    if when.processes == OURS:
+        yield "a process of `ttf` itself"
+    elif when.processes == ("command",):
+        yield "a command under `ttf guard`"
+
+
+def _wording(pattern: str) -> str:
+    """A short pattern is as good as words about it."""
+    return _PATTERNS.get(_NAMES.get(pattern, ""), f"`{pattern.replace('|', '` or `')}`")
+
+
+def _endings(when: When) -> str:
+    code = "an exit code other than 0" if "failed" in when.facts else "an exit code"
+    names = [code if name == EXIT else name for name in when.signals]
+    names += [f"exit code {number}" for number in when.exit_codes]
+    return _either(names)
+
+
+def _either(names: list[str]) -> str:
+    """
+    >>> _either(["SIGABRT", "SIGTRAP", "an exit code"])
+    'SIGABRT, SIGTRAP or an exit code'
+    """
+    *others, last = names or [""]
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,0 +1,120 @@
+"""Text that fits into columns: its width on a screen, cutting, colours, small curves."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "yellow": "33", "green": "32", "cyan": "36"}
+_BARS: Final = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+_PLAIN_BARS: Final = "_.:-=+*#"
+
+
+class Part(NamedTuple):
+    """A piece of a line in one style."""
+
+    text: str
+    style: str = ""
+    """A key of `_CODES`; empty: plain."""
+
+
+Line = tuple[Part, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paint:
+    """What a screen can show."""
+
+    colour: bool = False
+    unicode: bool = False
+
+    def line(self, parts: Line, width: int) -> str:
+        """At most `width` columns."""
+        room, found = width, []
+        for part in parts:
+            text = cut(part.text, room)
+            room -= columns(text)
+            found.append(self._styled(text, part.style))
+        return "".join(found).rstrip(" ")
+
+    def _styled(self, text: str, style: str) -> str:
+        if not self.colour or not style or not text.strip():
+            return text
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+    def curve(self, values: Sequence[float], width: int) -> str:
+        """The values from left to right, at most `width` of them; each the highest of its share."""
+        if not values or width <= 0:
+            return ""
+        shown = list(_highest(values, width))
+        low, high = min(shown), max(shown)
+        bars = _BARS if self.unicode else _PLAIN_BARS
+        if high <= low:
+            return bars[0] * len(shown)
+        top = len(bars) - 1
+        return "".join(bars[round(top * (value - low) / (high - low))] for value in shown)
+
+
+def _highest(values: Sequence[float], count: int) -> Iterable[float]:
+    if len(values) <= count:
+        return values
+    edges = [len(values) * i // count for i in range(count + 1)]
+    return [max(values[a:b]) for a, b in pairwise(edges)]
+
+
+def columns(text: str) -> int:
+    """
+    >>> columns("abc"), columns("\u6a21\u578b")
+    (3, 4)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(_width(character) for character in text)
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning that fits; what was cut is told by a '~' at the end."""
+    if columns(text) <= width:
+        return text
+    kept, used = [], 0
+    for character in text:
+        used += _width(character)
+        if used > width - 1:
+            break
+        kept.append(character)
+    return "".join(kept) + "~" if width > 0 else ""
+
+
+def left(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
+
+
+def right(text: str, width: int) -> str:
+    return " " * (width - columns(text)) + text
+
+
+def flow(items: Iterable[Line], width: int, *, indent: str = "  ") -> list[Line]:
+    """Items in reading order, two spaces apart; what does not fit goes to the next line."""
+    lines: list[Line] = []
+    now: Line = ()
+    for item in items:
+        used, more = line_columns(now), line_columns(item)
+        if now and used + 2 + more > width:
+            lines.append(now)
+            now = (Part(indent), *item)
+        else:
+            now = (*now, Part("  "), *item) if now else item
+    return [*lines, now] if now else lines
+
+
+def line_columns(line: Line) -> int:
+    return sum(columns(part.text) for part in line)

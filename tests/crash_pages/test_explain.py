@@ -1,0 +1,180 @@
+"""`ttf explain` as a person uses it: by class, by ending, by incident; on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.conftest import Invoke
+
+from ttf.crashes import pages
+from ttf.crashes.terminal import rendered
+from ttf.incidents.classes import CLASSES
+from ttf.incidents.classify import classify
+from ttf.incidents.death import Death
+from ttf.incidents.writing import write_incident
+
+ANSI = re.compile(r"\x1b\[[\d;]*m")
+
+
+@pytest.fixture
+def incident(tmp_path: Path) -> Path:
+    """Of a process that really died of SIGSEGV, in a run's folder."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", "import ctypes; ctypes.string_at(0)"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGSEGV
+    death = Death(
+        process="command",
+        pid=7,
+        time=1.8e9,
+        signal=-done.returncode,
+        stderr=done.stderr.decode(),
+        raw_stderr=done.stderr,
+    )
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.toml").touch()
+    number = write_incident(
+        run / "incidents",
+        death,
+        classify(death),
+        applied=None,
+        lost_steps=None,
+        checkpoint_step=None,
+    )
+    return run / "incidents" / number
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_prints_its_page_as_plain_markdown_in_a_pipe(invoke: Invoke, name: str) -> None:
+    done = invoke(["explain", name])
+    assert (done.code, done.err) == (0, "")
+    assert done.out == pages.page(name).markdown
+
+
+@pytest.mark.parametrize("width", [30, 40, 79, 200])
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_page_fits_a_terminal_and_loses_no_word(name: str, width: int) -> None:
+    markdown = pages.page(name).markdown
+    plain = rendered(markdown, width, colour=False)
+    painted = rendered(markdown, width, colour=True)
+    assert ANSI.sub("", painted) == plain
+    inside = [line for line in plain.splitlines() if not line.startswith("    ")]
+    assert max(map(len, inside)) <= width
+    assert _letters(re.sub(r"```\w*|^#+ ", "", markdown, flags=re.MULTILINE)) == _letters(plain)
+    for number, line in enumerate(painted.splitlines()):
+        assert not ANSI.findall(line) or ANSI.findall(line)[-1] == "\x1b[0m", number
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\s`*]", "", text)
+
+
+def test_without_a_class_there_is_a_line_for_each(invoke: Invoke) -> None:
+    done = invoke(["explain"])
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert [line.split()[0] for line in lines] == list(CLASSES)
+    assert done.err.startswith("Next: ttf explain ")
+    listed = invoke(["explain", "--json"]).json()["classes"]
+    assert [entry["class"] for entry in listed] == list(CLASSES)
+
+
+def test_json_has_the_sections_and_the_whole_page(invoke: Invoke) -> None:
+    found = invoke(["explain", "oom-kill", "--json"]).json()
+    assert list(found) == ["class", "summary", "sections", "markdown"]
+    assert tuple(found["sections"]) == pages.SECTIONS
+    assert found["markdown"] == pages.page("oom-kill").markdown
+
+
+def test_a_typo_and_a_path_that_is_not_there_say_what_would_do(invoke: Invoke) -> None:
+    typo = invoke(["explain", "oomkill"])
+    assert typo.code == 2 and typo.out == "" and "Did you mean 'oom-kill'?" in typo.err
+    missing = invoke(["explain", "runs/none/incidents/001"])
+    assert missing.code == 3 and "There is no runs/none/incidents/001." in missing.err
+    as_json = invoke(["explain", "oomkill", "--json"])
+    assert as_json.code == 2 and as_json.json()["error"]["class"] == "UnknownName"
+
+
+def test_an_exit_code_lists_what_it_may_have_been(invoke: Invoke) -> None:
+    done = invoke(["explain", "137"])
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.splitlines()] == ["oom-kill", "killed"]
+    assert "the evidence decides" in done.err
+
+
+@pytest.mark.parametrize("part", ["", "incident.json", "incident.md", "stderr.txt", "../.."])
+def test_an_incident_says_what_happened_and_then_what_that_means(
+    invoke: Invoke, incident: Path, part: str
+) -> None:
+    done = invoke(["explain", str(incident / part)])
+    assert done.code == 0, done.err
+    assert done.out.startswith("# Incident 001: segfault\n\nThe command touched memory")
+    assert "ended by SIGSEGV" in done.out and "- **faulthandler**: Python was at" in done.out
+    assert done.out.endswith(pages.page("segfault").markdown)
+    assert "stderr.txt" in done.err
+    found = invoke(["explain", str(incident / part), "--json"]).json()
+    assert found["incident"] == json.loads((incident / "incident.json").read_text())
+    assert found["class"] == "segfault"
+
+
+def test_an_incidents_own_page_names_the_command(incident: Path) -> None:
+    assert (incident / "incident.md").read_text().endswith("\n\nMore: `ttf explain segfault`\n")
+
+
+def test_what_holds_no_incident_says_so(invoke: Invoke, tmp_path: Path, incident: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "holds no incident" in invoke(["explain", str(empty)]).err
+    (empty / "run.toml").touch()
+    assert "nothing has died in it" in invoke(["explain", str(empty)]).err
+    (incident / "incident.json").write_text("{")
+    damaged = invoke(["explain", str(incident)])
+    assert damaged.code == 3 and "cannot be read" in damaged.err and "incident.md" in damaged.err
+    (incident / "incident.json").write_text('{"class": "made-by-a-later-version"}')
+    later = invoke(["explain", str(incident)])
+    assert later.code == 0 and later.out.endswith(pages.page("unknown").markdown)
+
+
+def _in_terminal(words: list[str], env: Mapping[str, str]) -> str:
+    master, slave = pty.openpty()
+    try:
+        termios.tcsetwinsize(slave, (24, 60))
+        done = subprocess.Popen(
+            [sys.executable, "-m", "ttf", *words], stdout=slave, env={**os.environ, **env}
+        )
+        os.close(slave)
+        seen = bytearray()
+        while True:
+            try:
+                data = os.read(master, 1 << 16)
+            except OSError:  # the other side is closed
+                break
+            if not data:
+                break
+            seen += data
+        assert done.wait(30) == 0
+    finally:
+        os.close(master)
+    return seen.decode()
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_terminal_gets_it_wrapped_and_coloured_unless_told_otherwise(no_color: str) -> None:
+    seen = _in_terminal(["explain", "killed"], {"NO_COLOR": no_color, "COLUMNS": "", "LINES": ""})
+    assert ("\x1b[1mSymptom\x1b[0m" in seen) != bool(no_color)
+    assert "## Symptom" not in seen and ("\x1b" in seen) != bool(no_color)
+    lines = ANSI.sub("", seen).replace("\r", "").splitlines()
+    assert max(len(line) for line in lines if not line.startswith("    ")) <= 59
