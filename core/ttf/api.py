@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,7 +203,7 @@ def run(
 
     from ttf.supervise.request import hides_faults
 
-    request = replace(request, left_out=hides_faults())
+    request = replace(request, left_out=hides_faults(), command=tuple(sys.argv))
     try:
         with folder:
             summary = _supervised(request, folder, own_process) if supervised else _here(request)
@@ -255,7 +256,7 @@ def train_here(
 
 
 def _tell_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> None:
-    link.left_out = request.left_out
+    link.left_out, link.command = request.left_out, request.command
     if request.history.incidents:  # said when the run began
         return
     for name, value in request.left_out.items():

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "guard": "Watch over any command: when it dies, say why.",
     "monitor": "Memory, limit, step and speed of a run or of any process, live.",
     "explain": "Why did it die? What an incident class means and what to do.",
+    "report": "One HTML page about a run; a zip of it to send, without names and tokens.",
     "data": "Look at, convert, make, cut and check vector files.",
     "plugins": "What is installed, and one plugin's options.",
     "completion": "The completion script of your shell.",

@@ -32,6 +32,8 @@ class Link:
         self.overlay: Mapping[str, Change] = {}
         self.left_out: Mapping[str, str] = {}
         """Variables of the environment that were kept from this process."""
+        self.command: tuple[str, ...] = ()
+        """What the person typed; empty where nobody said."""
         self.shed_asked = threading.Event()
         self.leave_asked = threading.Event()
         self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -277,6 +277,8 @@ class TableMaker:
             "yield": report.kept_share,
             "with_survivor": report.with_survivor,
             "survivors": report.survivors,
+            "negative_score": report.negative_score,
+            "positive_score": report.positive_score,
             **vars(self._round),
         }
 

@@ -123,7 +123,7 @@ class Trainer:
         self.config = decided.config
         self.hooks = host.observers(self.config.observers, reporter.note)
         self._saved_at = self._synced_at = time.monotonic()
-        self._saved_step = -1
+        self._saved_step, self._saving_s = -1, 0.0
         self._newly_saved: queue.SimpleQueue[tuple[int, Path]] = queue.SimpleQueue()
         self.tables = TableMaker(
             decided,
@@ -325,6 +325,8 @@ class Trainer:
         if self.config.train.init is not None:
             start_from(self.parts.model, Path(self.config.train.init))
         built = manifest.build(self.config, self.data, self.policy)
+        if self.link.command:
+            built["command"] = list(self.link.command)
         left_out = dict(self.link.left_out)
         write_json(self.folder.manifest, {**built, "environment_left_out": left_out})
 
@@ -432,7 +434,7 @@ class Trainer:
         self.hooks.ttf_step(record=record)
 
     def evaluated(self, record: EvalRecord) -> None:
-        self.metrics.write({"type": "eval", **asdict(record)})
+        self._note("eval", asdict(record))
         self.reporter.evaluated(record)
         self.hooks.ttf_evaluated(record=record)
         self.selection.see(record, self.parts.model)
@@ -510,7 +512,11 @@ class Trainer:
     def _mined(self, step: int, table: CandidateTable, report: YieldReport) -> None:
         self.state.totals.miner = self.tables.miner
         self.state.totals.deviations.extend(self.tables.take_deviations())
-        self.metrics.write({"type": "mining", "step": step, **self.tables.last_report(report)})
+        self._note("mining", {"step": step, **self.tables.last_report(report)})
+
+    def _note(self, kind: str, record: Mapping[str, Any]) -> None:
+        """A line of what comes seldom, with its time of day."""
+        self.metrics.write({"type": kind, "time": round(time.time(), 3), **record})
 
     # --- checkpoints ----------------------------------------------------------------------
 
@@ -530,15 +536,19 @@ class Trainer:
     def _save(self, step: int) -> None:
         """Beside the training; where the one before is still being written, at the next step."""
         self.flight.enter(Phase.CHECKPOINT, step)
+        began = time.perf_counter()
         self.data.check_unchanged()  # what was read since the last check is not to be saved
         if not self.saver.busy and self.saver.save(self._snapshot(step)):
             self._saved_at, self._saved_step = time.monotonic(), step
+        self._saving_s += time.perf_counter() - began
 
     def _flush(self) -> None:
         """Returns when the present state is durable."""
         self.flight.enter(Phase.CHECKPOINT, self.loop.step)
         self._saved_step = self.loop.step
+        began = time.perf_counter()
         self.saver.flush(self._snapshot(self.loop.step))
+        self._saving_s += time.perf_counter() - began
         self._tell_saved()
 
     def _snapshot(self, step: int) -> Snapshot:
@@ -552,6 +562,8 @@ class Trainer:
         while not self._newly_saved.empty():
             step, path = self._newly_saved.get()
             self.link.tell({"checkpointed": step})
+            self._note("checkpoint", {"step": step, "seconds": self._saving_s})
+            self._saving_s = 0.0
             self.tables.prune(self.saver.tables_in_use() | {self.refresher.table_key})
             self.hooks.ttf_checkpointed(step=step, path=path)
 

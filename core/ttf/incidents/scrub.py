@@ -14,6 +14,11 @@ _SHORTEST: Final = 8
 """Shorter values are words like 'yes', and would be struck out everywhere."""
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether what goes by that name is not to be shown."""
+    return _NAMES.search(name) is not None
+
+
 class Scrubber:
     """Strikes out the values of variables whose names say that they are secret."""
 
@@ -22,10 +27,15 @@ class Scrubber:
             (
                 (value, name)
                 for name, value in environment.items()
-                if _NAMES.search(name) and len(value) >= _SHORTEST
+                if is_secret_name(name) and len(value) >= _SHORTEST
             ),
             key=lambda secret: -len(secret[0]),
         )
+
+    @property
+    def secrets(self) -> tuple[tuple[str, str], ...]:
+        """(value, variable), the longest values first."""
+        return tuple(self._secrets)
 
     def text(self, text: str) -> str:
         for value, name in self._secrets:

@@ -78,6 +78,10 @@ class YieldReport:
     suggested_margin: float | None
     """The largest relative margin under which `min_yield` of the queries have a survivor; None
     where no margin does."""
+    negative_score: float | None = None
+    """Mean over the queries of the mean score of the candidates that may be drawn for it."""
+    positive_score: float | None = None
+    """Of the same queries: the closer the two, the harder the negatives."""
 
     @property
     def zero_share(self) -> float:
@@ -91,10 +95,13 @@ def yield_report(
     """Over all queries of the table; `known_QP` in the order of `table.rows`."""
     kept = np.zeros(len(table), np.int64)
     largest = np.full(len(table), -np.inf)
+    hardness = np.full((len(table), 2), np.nan)
     for here in _slices(len(table)):
         ids, scores = table.ids[here], table.scores[here]
         positive, known = table.positive_scores[here], known_QP[here]
-        kept[here] = _survivors(ids, scores, positive, known, settings).sum(axis=1)
+        alive = _survivors(ids, scores, positive, known, settings)
+        kept[here] = alive.sum(axis=1)
+        hardness[here] = _hardness(scores, positive, alive, settings.draw_from)
         largest[here] = _largest_margins(ids, scores, positive, known, settings)
     share = float((kept > 0).mean()) if len(table) else 0.0
     per_query = {
@@ -106,6 +113,8 @@ def yield_report(
         with_survivor=share,
         survivors=per_query,
         suggested_margin=_margin_reaching(largest, settings.min_yield),
+        negative_score=_finite_mean(hardness[:, 0]),
+        positive_score=_finite_mean(hardness[:, 1]),
     )
 
 
@@ -193,6 +202,25 @@ def _margin_reaching(largest_Q: NDArray[np.float64], share: float) -> float | No
     # Strictly below the edge, on a grid that prints with four digits.
     margin = min(math.floor((edge - 1e-9) * 1e4) / 1e4, 0.9999)
     return margin if margin >= 0 else None
+
+
+def _hardness(
+    scores_BK: NDArray[np.float32],
+    positive_B: NDArray[np.float32],
+    alive_BK: NDArray[np.bool_],
+    draw_from: int,
+) -> NDArray[np.float64]:
+    """(B, 2): mean score of what may be drawn, and of the positive; NaN where nothing may be."""
+    drawable_BK = alive_BK & (alive_BK.cumsum(axis=1) <= draw_from)
+    count_B = drawable_BK.sum(axis=1)
+    total_B = np.where(drawable_BK, scores_BK, 0.0).sum(axis=1, dtype=np.float64)
+    mean_B = np.where(count_B > 0, total_B / np.maximum(count_B, 1), np.nan)
+    return np.stack([mean_B, np.where(count_B > 0, positive_B, np.nan)], axis=1)
+
+
+def _finite_mean(values: NDArray[np.float64]) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else None
 
 
 def _slices(size: int) -> Iterator[slice]:

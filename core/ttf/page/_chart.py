@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: axes, ticks, a legend; colours come from the page's style."""
+"""Charts as inline SVG: axes, ticks, marks, a legend; colours come from the page's style."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from html import escape
 MOST_POINTS = 400
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 38
+_LETTER = 6.4
+"""Width of a letter of a label."""
+_LABEL_ROWS = 3
 
 Point = tuple[float, float]
 
@@ -26,6 +29,16 @@ class Series:
     dots: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A moment on the horizontal axis that leads to a place of the page."""
+
+    at: float
+    label: str
+    title: str
+    target: str
+
+
 def chart(
     title: str,
     series: Sequence[Series],
@@ -35,8 +48,11 @@ def chart(
     x_text: Callable[[float], str],
     from_zero: bool = False,
     whole: bool = False,
+    marks: Sequence[Mark] = (),
+    under: str = "",
 ) -> str:
-    """A figure, or '' where there is nothing to draw; `whole`: nothing lies between two x."""
+    """A figure, or '' where there is nothing to draw; `whole`: nothing lies between two x;
+    `under`: a sentence below it."""
     drawn = [s for s in series if s.points]
     if not drawn:
         return ""
@@ -53,17 +69,88 @@ def chart(
         *(_y_tick(place, y, y_text(y)) for y in y_ticks),
         *(_x_tick(place, x, x_text(x)) for x in x_ticks),
         *(_line(place, s) for s in sorted(drawn, key=lambda s: not s.faint)),
+        drawn_marks(marks, place.x, HEIGHT - BOTTOM),
         f"{axis}{escape(x_label)}</text>",
     ]
-    legend = "".join(
-        f'<span><i class="k{s.colour}{" f" if s.faint else ""}"></i>{escape(s.name)}</span>'
-        for s in drawn
+    return figure(title, [(s.name, s.colour, s.faint) for s in drawn], "".join(parts), under=under)
+
+
+def figure(
+    title: str,
+    legend: Sequence[tuple[str, int, bool]],
+    body: str,
+    *,
+    height: int = HEIGHT,
+    under: str = "",
+) -> str:
+    """A drawing with its title and legend: (name, colour, faint) each."""
+    names = "".join(
+        f'<span><i class="k{colour}{" f" if faint else ""}"></i>{escape(name)}</span>'
+        for name, colour, faint in legend
     )
     return (
-        f"<figure><figcaption><b>{escape(title)}</b>{legend}</figcaption>"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'
-        f"{''.join(parts)}</svg></figure>"
+        f"<figure><figcaption><b>{escape(title)}</b>{names}</figcaption>"
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">'
+        f"{body}</svg>{f'<p>{escape(under)}</p>' if under else ''}</figure>"
     )
+
+
+def drawn_marks(marks: Sequence[Mark], x: tuple[float, float], bottom: int) -> str:
+    """A dashed line each; as many labels as there is room for, in up to three rows."""
+    ends = [-math.inf] * _LABEL_ROWS
+    out = []
+    for mark in sorted(marks, key=lambda m: m.at):
+        at = across(mark.at, x)
+        width = _LETTER * len(mark.label) + 8
+        left = min(at + 3, WIDTH - RIGHT - width)
+        row = next((i for i, end in enumerate(ends) if end <= left), None)
+        text = ""
+        if row is not None:
+            ends[row] = left + width
+            text = f'<text class="t e" x="{left:.1f}" y="{TOP + 9 + 13 * row}">{escape(mark.label)}</text>'
+        out.append(
+            f'<a href="#{escape(mark.target)}"><title>{escape(mark.title)}</title>'
+            f'<line class="e" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{bottom}"/>{text}</a>'
+        )
+    return "".join(out)
+
+
+def columns(
+    title: str,
+    parts: Sequence[Sequence[float]],
+    names: Sequence[tuple[str, int]],
+    *,
+    edges: Sequence[float],
+    x_label: str,
+    x_text: Callable[[float], str],
+    y_text: Callable[[float], str],
+    under: str = "",
+) -> str:
+    """Stacked columns between `edges`; '' where there is nothing to draw."""
+    top = max((sum(part) for part in parts), default=0.0)
+    if not top > 0:
+        return ""
+    y_ticks = ticks(0.0, top)
+    place = _Place(x=(edges[0], edges[-1]), y=(0.0, y_ticks[-1]))
+    body = [_y_tick(place, y, y_text(y)) for y in y_ticks]
+    for part, left, right in zip(parts, edges, edges[1:], strict=False):
+        low = 0.0
+        begin, end = place.across(left), place.across(right)
+        for value, (_, colour) in zip(part, names, strict=True):
+            if value > 0:
+                y, height = place.up(low + value), place.up(low) - place.up(low + value)
+                body.append(
+                    f'<rect class="d{colour}" x="{begin + 0.5:.1f}" y="{y:.1f}" '
+                    f'width="{max(end - begin - 1, 0.5):.1f}" height="{height:.1f}"/>'
+                )
+            low += value
+    body += [_x_tick(place, x, x_text(x)) for x in ticks(edges[0], edges[-1], whole=True)]
+    body.append(
+        f'<text class="t" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">'
+        f"{escape(x_label)}</text>"
+    )
+    legend = [(name, colour, False) for name, colour in names]
+    return figure(title, legend, "".join(body), under=under)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +161,19 @@ class _Place:
     y: tuple[float, float]
 
     def across(self, value: float) -> float:
-        low, high = self.x
-        share = (value - low) / (high - low) if high > low else 0.5
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        return across(value, self.x)
 
     def up(self, value: float) -> float:
         low, high = self.y
         share = (value - low) / (high - low) if high > low else 0.5
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+
+
+def across(value: float, x: tuple[float, float]) -> float:
+    """The pixel of a value on the horizontal axis; what lies outside stands at its end."""
+    low, high = x
+    share = (value - low) / (high - low) if high > low else 0.5
+    return LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT)
 
 
 def ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -> list[float]:
@@ -115,6 +207,18 @@ def thin(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
     bounds = [round(i * len(points) / most) for i in range(most + 1)]
     groups = [points[a:b] for a, b in itertools.pairwise(bounds)]
     return [(sum(x for x, _ in g) / len(g), sum(y for _, y in g) / len(g)) for g in groups]
+
+
+def highest(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
+    """At most `most` points, of each group of neighbours the highest: no peak is lost.
+
+    >>> highest([(0, 1.0), (1, 3.0), (2, 5.0), (3, 2.0)], 2)
+    [(1, 3.0), (2, 5.0)]
+    """
+    if len(points) <= most:
+        return list(points)
+    bounds = [round(i * len(points) / most) for i in range(most + 1)]
+    return [max(points[a:b], key=lambda p: p[1]) for a, b in itertools.pairwise(bounds)]
 
 
 def smoothed(points: Sequence[Point], share: float = 0.8) -> list[Point]:

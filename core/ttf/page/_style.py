@@ -8,6 +8,13 @@ LIGHT: Final = ("#2563a8", "#b4560f", "#2d7d46", "#b0243c", "#6a4c93", "#0f766e"
 DARK: Final = ("#7ab4f0", "#f0a060", "#7fcf96", "#f08094", "#bba2e8", "#5fd0c5", "#d9c75a")
 
 
+def _theme(ink: str, soft: str, line: str, page: str, box: str, colours: tuple[str, ...]) -> str:
+    return (
+        f":root{{--ink:{ink};--soft:{soft};--line:{line};--page:{page};--box:{box};"
+        f"{_palette(colours)}}}"
+    )
+
+
 def _palette(colours: tuple[str, ...]) -> str:
     return "".join(f"--c{i}:{colour};" for i, colour in enumerate(colours))
 
@@ -19,11 +26,13 @@ def _classes() -> str:
     )
 
 
+_LIGHT: Final = _theme("#1c1c1e", "#66666b", "#dedee2", "#fff", "#f5f5f7", LIGHT)
+_DARK: Final = _theme("#e8e8ea", "#a0a0a6", "#3a3a3e", "#18181a", "#232326", DARK)
+
 STYLE: Final = (
-    f":root{{--ink:#1c1c1e;--soft:#6b6b70;--line:#dedee2;--page:#fff;--box:#f5f5f7;"
-    f"{_palette(LIGHT)}}}"
-    f"@media(prefers-color-scheme:dark){{:root{{--ink:#e8e8ea;--soft:#9b9ba1;--line:#3a3a3e;"
-    f"--page:#18181a;--box:#232326;{_palette(DARK)}}}}}"
+    _LIGHT
+    + f"@media(prefers-color-scheme:dark){{{_DARK}}}"
+    + f"@media print{{{_LIGHT}}}"  # paper is white, whatever the reader prefers
     + _classes()
     + """
 *{box-sizing:border-box}
@@ -33,9 +42,11 @@ h1{font-size:24px;margin:0 0 12px;overflow-wrap:anywhere}
 h2{font-size:17px;margin:32px 0 8px}
 .s{font-size:13px;font-weight:600;padding:2px 10px;border-radius:12px;background:var(--box);
 color:var(--c1);vertical-align:middle}
-.s.finished{color:var(--c2)}.s.failed{color:var(--c3)}
+.s.finished,.s.ok{color:var(--c2)}.s.failed{color:var(--c3)}
 .w{border-left:4px solid var(--c3);background:var(--box);padding:8px 12px;margin:12px 0;
 overflow-wrap:anywhere;white-space:pre-line}
+.l{font-size:17px;max-width:70ch;margin:0 0 16px}
+.q{color:var(--soft);font-size:13px;max-width:80ch}
 .n{display:grid;grid-template-columns:repeat(auto-fill,minmax(128px,1fr));gap:10px}
 .n div{background:var(--box);border-radius:8px;padding:8px 12px;color:var(--soft);font-size:13px}
 .n b{display:block;color:var(--ink);font-size:19px;font-weight:600}
@@ -45,12 +56,25 @@ figure{margin:0;min-width:0}
 figcaption{display:flex;flex-wrap:wrap;gap:2px 12px;font-size:13px;color:var(--soft)}
 figcaption b{color:var(--ink);font-size:15px;flex-basis:100%}
 figcaption i{display:inline-block;width:14px;height:3px;margin:0 5px 4px 0}
+figure p{font-size:13px;color:var(--soft);margin:2px 0 0}
 svg{width:100%;height:auto;display:block}
 polyline{fill:none;stroke-width:2;stroke-linejoin:round}
 .f{opacity:.35}
 polyline.f{stroke-width:1.2}
 .g{stroke:var(--line)}.a{stroke:var(--soft)}
 .t{font-size:12px;fill:var(--soft)}
+line.e{stroke:var(--c3);stroke-width:1.2;stroke-dasharray:3 3}
+text.e{fill:var(--c3);font-size:11px}
+.b{display:flex;height:18px;background:var(--line);border-radius:4px;overflow:hidden;margin:8px 0;
+max-width:640px;print-color-adjust:exact;-webkit-print-color-adjust:exact}
+.b i{display:block;height:100%}
+.i{background:var(--box);border-radius:8px;padding:2px 14px;margin:10px 0;overflow-wrap:anywhere}
+.i details{margin:8px 0}
+.i summary{color:var(--ink);font-weight:600}
+.i:target{outline:2px solid var(--c3)}
+pre{white-space:pre-wrap;font-size:12px;max-height:280px;overflow:auto;background:var(--page);
+padding:8px;border-radius:6px}
+code{font-size:.92em}
 .o{overflow-x:auto}
 table{border-collapse:collapse;font-size:14px}
 th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--line);
@@ -69,6 +93,14 @@ summary{cursor:pointer;color:var(--soft)}
 .kv td{padding:0;border:0}
 .kv td:first-child,.kv td:nth-child(3){color:var(--soft);font-size:13px}
 .m th,.m td{padding-right:10px}
+}
+@media print{
+body{font-size:11pt}main{max-width:none;padding:0}
+figure,.i,tr{break-inside:avoid}
+h2{break-after:avoid}
+pre{max-height:none}
+svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+details::details-content{content-visibility:visible;display:block;height:auto}
 }
 """
 )

@@ -58,6 +58,8 @@ class TrainRequest:
     history: History = History()
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Variables of the environment that are kept from the trainer, see `hides_faults`."""
+    command: tuple[str, ...] = ()
+    """What the person typed, for the manifest."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -68,6 +70,7 @@ class TrainRequest:
             **{
                 **values,
                 "sets": tuple(values["sets"]),
+                "command": tuple(values.get("command", ())),
                 "overlay": {k: Change(**v) for k, v in values["overlay"].items()},
                 "history": History(
                     **{**values["history"], "incidents": tuple(values["history"]["incidents"])}

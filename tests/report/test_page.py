@@ -14,7 +14,7 @@ import pytest
 
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump
-from ttf.page import _chart, _read, write_page
+from ttf.page import _chart, _read, _spread, _story, write_page
 
 VOID = {"meta", "br", "hr", "img", "line", "circle", "polyline"}
 
@@ -135,10 +135,12 @@ def test_every_curve_has_a_chart_that_names_itself(run_dir: Path) -> None:
     assert titles == [
         "Loss",
         "Validation by step",
-        "Speed",
         "Mining yield",
         "Memory held (limit 24.0 GB)",
         "Page cache of mapped files (given back on demand)",
+        "What happened when",
+        "Speed",
+        "Where the time goes along the run",
     ]
 
 
@@ -298,5 +300,6 @@ def test_the_limit_is_drawn_where_it_is_near(run_dir: Path) -> None:
 
 
 def test_the_chart_helpers_do_as_documented() -> None:
-    result = doctest.testmod(_chart)
-    assert result.attempted >= 2 and result.failed == 0
+    for module in (_chart, _spread, _story):
+        result = doctest.testmod(module)
+        assert result.attempted >= 1 and result.failed == 0

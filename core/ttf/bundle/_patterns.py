@@ -1,0 +1,75 @@
+"""What a secret, an address and a path look like in a text.
+
+Repetitions are bounded: a line of a megabyte without a space must not take minutes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SECRETS: Final = (
+    re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+    ),
+    re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA|AGPA)[A-Z0-9]{12,}"),
+    re.compile(r"\b(?:hf|api_org)_[A-Za-z0-9]{16,}"),
+    re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,})"),
+    re.compile(r"\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}"),
+    re.compile(
+        r"\b(?:xox[a-z]-[\w-]{10,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|npm_\w{30,}|pypi-\w{30,})"
+    ),
+    re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
+)
+"""Each match as a whole is a secret."""
+
+AFTER: Final = (
+    re.compile(r"(?i)\b(bearer\s+|basic\s+)(?!<)([\w.~+/=-]{8,})"),
+    re.compile(
+        r"(?i)([\w-]{0,40}(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|"
+        r"private[_-]?key|credential|authorization)s?(?:[_-](?:id|key|value))?[\"']?\s*[=:]\s*[\"']?)"
+        r"(?!<|bearer|basic)([^\s\"',;)\]}<>]{6,})"
+    ),
+    re.compile(
+        r"(?i)([?&](?:x-amz-[\w-]+|x-goog-[\w-]+|awsaccesskeyid|signature|sig|se|key|auth|code)=)"
+        r"(?!<)([^&\s\"'<>]+)"
+    ),
+)
+"""The second group is a secret."""
+
+USERINFO: Final = re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)([^/\s@\"'<>]{1,300})@", re.IGNORECASE)
+GIT_REMOTE: Final = re.compile(
+    r"\b(?:git|ssh)@[\w.-]+:[\w./~-]+|\bssh://[^\s\"'<>]+|"
+    r"\b(?:https?|git)://[^\s\"'<>]+?\.git\b(?:/[^\s\"'<>]*)?"
+)
+URL: Final = re.compile(r"\b(?:[a-z][a-z0-9+.-]{0,20})://[^\s\"'<>)\]}]+", re.IGNORECASE)
+PUBLIC: Final = re.compile(
+    r"https?://(?:(?:[\w-]+\.)?(?:pytorch\.org|python\.org|openmp\.llvm\.org|numpy\.org)(?:/|$)|"
+    r"www\.intel\.com/|github\.com/[\w.-]+/[\w.-]+/(?:issues|pull|discussions)/\d+|"
+    r"(?:localhost|127\.0\.0\.1)(?:[:/]|$)|www\.w3\.org/)",
+    re.IGNORECASE,
+)
+"""Pages that libraries name in their messages."""
+
+EMAIL: Final = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,}\b")
+MAC: Final = re.compile(r"\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b")
+IPV4: Final = re.compile(r"(?<![\w.])(?<!==)(?:\d{1,3}\.){3}\d{1,3}(?!\d|\.\d)")
+IPV6: Final = re.compile(
+    r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,9}:[0-9A-Fa-f:]{0,9}:)[0-9A-Fa-f:]{3,39}(?![\w:])"
+)
+
+_PIECE: Final = r"[^\s/'\"<>|:;,()\[\]{}`*?\\&]+"
+PATH: Final = re.compile(rf"(?<![\w.~<>/-])(?:/{_PIECE})+/?")
+IN_HOME: Final = re.compile(
+    rf"(?:/(?:home|homes|Users)/{_PIECE}|/root(?=/)|~[\w.-]*(?=/))(?:/{_PIECE})*/?"
+)
+"""Also right after a letter, as in -I/home/..."""
+WINDOWS_HOME: Final = re.compile(r"(?i)\b([a-z]:(?:\\\\?|/)users(?:\\\\?|/))([^\\/\s\"'<>|:]+)")
+HOME_OF: Final = re.compile(r"(?:^|/)(?:home|homes|Users|users)/([^/]+)")
+SITE: Final = re.compile(r"^.*/(?:site|dist)-packages/")
+STDLIB: Final = re.compile(r"^.*/lib(?:64)?/python3\.\d+/")
+SYSTEM: Final = re.compile(
+    r"/(?:usr/(?:local/)?(?:bin|sbin|lib|lib64|libexec|include|share|src|cuda[\w.-]*)|lib|lib64|bin|"
+    r"sbin|proc|sys|dev|etc|System|Library|opt/(?:conda|homebrew|nvidia|rocm[\w.-]*))(?:/|$)"
+)
+"""Of every machine of its kind."""

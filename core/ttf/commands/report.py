@@ -1,0 +1,141 @@
+"""`ttf report`: a run's page, and the zip of it that one sends to somebody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ttf.commands._common import PATH, emit_json, json_option, next_command, quoted, say, show
+from ttf.errors import ConfigError, DataMissing, StorageError
+
+if TYPE_CHECKING:
+    from ttf.bundle import Bundle
+
+_LARGE_BYTES = 20 << 20
+"""Metrics from this size on take a moment to read."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  ttf report runs/run-001
+  ttf report runs/run-001 --out /tmp/report.html
+  ttf report runs/run-001 --bundle for-support.zip
+  ttf report guard-001 --json | jq -r .path
+\b
+The page is one file that fetches nothing. It is made of what the folder holds: also of a run that
+goes on, or that ended without a word. The bundle holds the page, the incidents, the configuration
+and scripts that try to make it happen again, but no data; home folders, user and host names,
+addresses and tokens are struck out, and its README.txt says how often."""
+)
+@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
+@click.option("--out", type=PATH, metavar="FILE", help="The page. [default: RUN_DIR/report.html]")
+@click.option("--bundle", type=PATH, metavar="FILE.zip", help="Also a zip for somebody else.")
+@json_option
+def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
+    """One HTML page about a run, or about a command that ttf guard watched over."""
+    _check(run_dir, out, bundle)
+    _say_if_large(run_dir)
+    page = _write_page(run_dir, out)
+    if bundle is not None and not as_json:
+        say(f"Packing {bundle} ...")
+    packed = _write_bundle(run_dir, bundle) if bundle is not None else None
+    size = page.stat().st_size
+    if as_json:
+        emit_json(_document(page, size, packed))
+    else:
+        show(f"{page}  ({_size(size)})")
+        if packed is not None:
+            show(f"{packed.path}  ({_size(packed.bytes)}, {len(packed.files)} files)")
+            say(_struck_out(packed))
+    _next(run_dir, packed, as_json)
+
+
+def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
+    from ttf.page import is_reportable
+
+    hint = "Name the folder that ttf train or ttf guard printed, e.g. runs/run-001."
+    if not run_dir.exists():
+        raise DataMissing(f"There is no folder {run_dir}.", hint=hint)
+    if not run_dir.is_dir():
+        raise DataMissing(f"{run_dir} is a file, not a run's folder.", hint=hint)
+    if not is_reportable(run_dir):
+        raise DataMissing(
+            f"{run_dir} is not the folder of a run or of a guarded command: it has no run.toml, no "
+            "summary.json and no incidents.",
+            hint=hint,
+        )
+    for option, path in (("--out", out), ("--bundle", bundle)):
+        if path is not None and path.is_dir():
+            raise ConfigError(
+                f"{option} {path} is a folder.",
+                hint=f"Name a file, e.g. {option} {_in(path, option)}.",
+            )
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigError(
+                f"{option} {path}: there is no folder {path.absolute().parent}.",
+                hint=f"Make it first: mkdir -p {quoted(path.absolute().parent)}",
+            )
+    if out is not None and bundle is not None and out.absolute() == bundle.absolute():
+        raise ConfigError("--out and --bundle name the same file.", hint="Give each its own.")
+
+
+def _in(folder: Path, option: str) -> str:
+    return quoted(folder / ("report.html" if option == "--out" else "bundle.zip"))
+
+
+def _say_if_large(run_dir: Path) -> None:
+    files = [run_dir / name for name in ("metrics.jsonl", "memory.jsonl")]
+    count = sum(path.stat().st_size for path in files if path.is_file())
+    if count > _LARGE_BYTES:
+        say(f"Reading {_size(count)} of metrics ...")
+
+
+def _write_page(run_dir: Path, out: Path | None) -> Path:
+    from ttf.page import write_page
+
+    try:
+        return write_page(run_dir, out)
+    except StorageError as error:
+        if out is None:
+            error.hint = f"Write it somewhere else: ttf report {quoted(run_dir)} --out report.html. {error.hint}"
+        raise
+
+
+def _write_bundle(run_dir: Path, out: Path) -> Bundle:
+    from ttf.bundle import write_bundle
+
+    return write_bundle(run_dir, out)
+
+
+def _document(page: Path, size: int, packed: Bundle | None) -> dict[str, Any]:
+    return {
+        "path": str(page.absolute()),
+        "bytes": size,
+        "bundle": None if packed is None else str(packed.path.absolute()),
+        "bundle_bytes": None if packed is None else packed.bytes,
+        "redacted": 0 if packed is None else sum(packed.redacted.values()),
+        "redacted_kinds": {} if packed is None else dict(packed.redacted),
+    }
+
+
+def _struck_out(packed: Bundle) -> str:
+    told = ", ".join(f"{kind} {count}" for kind, count in sorted(packed.redacted.items()))
+    return f"Struck out: {told or 'nothing had to be'}."
+
+
+def _next(run_dir: Path, packed: Bundle | None, as_json: bool) -> None:
+    if as_json:
+        return
+    if packed is None:
+        next_command(f"ttf report {quoted(run_dir)} --bundle bundle.zip")
+    else:
+        next_command(f"unzip -p {quoted(packed.path)} README.txt")
+
+
+def _size(count: int) -> str:
+    from ttf.reporting import text
+
+    return text.size(count)
