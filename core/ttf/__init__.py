@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ttf.contracts import StepRecord as StepRecord
     from ttf.contracts import TowerCost as TowerCost
     from ttf.contracts import TowerShape as TowerShape
+    from ttf.doctor.check import CheckContext as CheckContext
+    from ttf.doctor.check import Verdict as Verdict
     from ttf.errors import BadData as BadData
     from ttf.errors import ConfigError as ConfigError
     from ttf.errors import ExitCode as ExitCode
@@ -45,6 +47,7 @@ _HOMES = {
     "Availability": "ttf.contracts",
     "BadData": "ttf.errors",
     "BatchPlan": "ttf.contracts",
+    "CheckContext": "ttf.doctor.check",
     "ConfigError": "ttf.errors",
     "EvalRecord": "ttf.contracts",
     "ExitCode": "ttf.errors",
@@ -60,6 +63,7 @@ _HOMES = {
     "TowerCost": "ttf.contracts",
     "TowerShape": "ttf.contracts",
     "TtfError": "ttf.errors",
+    "Verdict": "ttf.doctor.check",
     "evaluate": "ttf.api",
     "hookimpl": "ttf.hookspecs",
     "load": "ttf.api",
@@ -75,6 +79,7 @@ __all__ = [
     "Availability",
     "BadData",
     "BatchPlan",
+    "CheckContext",
     "ConfigError",
     "EvalRecord",
     "ExitCode",
@@ -90,6 +95,7 @@ __all__ = [
     "TowerCost",
     "TowerShape",
     "TtfError",
+    "Verdict",
     "__version__",
     "evaluate",
     "hookimpl",

@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "eval": "Recall, MRR and nDCG of a run against the full bank.",
     "search": "The best documents for queries, from a trained run.",
     "mine": "A table of hard-negative candidates.",
+    "doctor": "Is this machine, environment and configuration safe?",
     "bisect": "Which ingredient of a crashing configuration is the culprit?",
     "guard": "Watch over any command: when it dies, say why.",
     "monitor": "Memory, limit, step and speed of a run or of any process, live.",

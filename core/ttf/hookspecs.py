@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         StorageFactory,
         TowerFactory,
     )
+    from ttf.doctor.check import Check
 
 hookspec = pluggy.HookspecMarker("ttf")
 hookimpl = pluggy.HookimplMarker("ttf")
@@ -40,6 +41,12 @@ def ttf_storage(name: str) -> StorageFactory | None:
 @hookspec(firstresult=True)
 def ttf_device(name: str) -> DeviceFactory | None:
     """Return the factory of the device `name`, or None if it is not yours."""
+
+
+@hookspec(firstresult=True)
+def ttf_doctor_check(name: str) -> Check | None:
+    """Return the check `name` of `ttf doctor`, or None if it is not yours; it is loaded and run in a
+    process of its own."""
 
 
 @hookspec

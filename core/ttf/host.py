@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, distributions
 from typing import TYPE_CHECKING, Any, cast
@@ -28,10 +28,13 @@ if TYPE_CHECKING:
         StorageFactory,
         TowerFactory,
     )
+    from ttf.doctor.check import Check
 
 API = 1
 GROUP = f"ttf.v{API}"
 OURS = "twotower"
+_HOOKS: Mapping[Kind, str] = {"check": "ttf_doctor_check"}
+"""Hooks that are not named after their kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,17 +126,18 @@ def find(kind: Kind, name: str) -> PluginInfo:
 def load(kind: Kind, name: str) -> Factory:
     """Imports the plugin and returns its factory; no check whether it can run here."""
     info = find(kind, name)
+    hook = _HOOKS.get(kind, f"ttf_{kind}")
     manager = pluggy.PluginManager("ttf")
     manager.add_hookspecs(hookspecs)
     try:
         manager.register(info.entry_point.load(), name=info.reference)
-        factory = getattr(manager.hook, f"ttf_{kind}")(name=info.name)
+        factory = getattr(manager.hook, hook)(name=info.name)
     except (Exception, SystemExit) as error:
         raise _broken(info, error) from error
     if factory is None:
         raise PluginBroken(
             f"The distribution {info.distribution} declares {info.reference}, but its hook "
-            f"ttf_{kind} returned nothing for {info.name!r}.",
+            f"{hook} returned nothing for {info.name!r}.",
             hint=f"Report it to the authors of {info.distribution}.",
         )
     return cast("Factory", factory)
@@ -176,6 +180,11 @@ def storage(name: str) -> StorageFactory:
 
 def device(name: str) -> DeviceFactory:
     return cast("DeviceFactory", usable("device", name))
+
+
+def check(name: str) -> Check:
+    """A check of `ttf doctor` that a plugin brings; call it where it can do no harm."""
+    return cast("Check", load("check", name))
 
 
 def require(kind: Kind, name: str, recorded: str = "") -> None:

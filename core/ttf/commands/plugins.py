@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ttf.contracts import Kind
     from ttf.host import PluginInfo
 
-_KINDS = ("tower", "miner", "storage", "device", "observer")
+_KINDS = ("tower", "miner", "storage", "device", "observer", "check")
 
 
 def _references() -> list[str]:
@@ -156,6 +156,12 @@ def _describe(info: PluginInfo) -> Description:
         return Description(
             **common, summary="", available=True, reason="", fix="", options=[],
             section="observers", example=f"ttf train --set observers='[\"{name}\"]'",
+        )  # fmt: skip
+    if info.kind == "check":
+        title = str(getattr(host.check(name), "title", ""))
+        return Description(
+            **common, summary=title, available=True, reason="", fix="", options=[],
+            section="", example=f"ttf doctor --check {name}",
         )  # fmt: skip
     factory = host.load(info.kind, name)
     state = factory.availability()

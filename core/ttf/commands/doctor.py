@@ -1,0 +1,160 @@
+"""`ttf doctor`: is this machine, this environment and this configuration safe?"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ttf.commands._common import (
+    PATH,
+    Suggesting,
+    emit_json,
+    json_option,
+    next_command,
+    quoted,
+    say,
+    show,
+    table,
+)
+from ttf.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from ttf.doctor.registry import AnyCheck
+    from ttf.doctor.report import Result
+
+
+def _ids() -> list[str]:
+    from ttf.doctor.registry import all_checks
+
+    return [check.id for check in all_checks()]
+
+
+@click.command(
+    short_help="Is this machine, environment and configuration safe?",
+    epilog="""\b
+Examples:
+  ttf doctor                              this machine and this environment
+  ttf doctor run.toml                     also the data, the plan and three real steps of a run
+  ttf doctor --check coload --check memory -v
+  ttf doctor --json > doctor.json || echo unsafe
+\b
+Exit codes: 0 nothing failed (warnings are allowed); 2 the configuration is wrong;
+6 the environment is unsafe; 3 the data is bad. Where several fail, the first of these counts.
+Each check is explained in docs/doctor.md.
+""",
+)
+@click.argument("run_toml", type=PATH, required=False, metavar="[RUN.toml]")
+@click.option(
+    "--check",
+    "wanted",
+    multiple=True,
+    type=Suggesting("check", _ids),
+    metavar="ID",
+    help="Only this check; may be given several times. [default: all]",
+)
+@click.option("--list-checks", is_flag=True, help="The checks that there are; makes none of them.")
+@click.option("-v", "--verbose", is_flag=True, help="Show what each verdict rests on.")
+@json_option
+def command(
+    run_toml: Path | None, wanted: tuple[str, ...], list_checks: bool, verbose: bool, as_json: bool
+) -> int:
+    """Is this machine, this environment and this configuration safe?
+
+    Really loads torch and each miner together, in processes that are thrown away; with RUN.toml
+    also reads its data, predicts its memory and trains three steps of it. Changes nothing.
+
+    With --json: {"ok", "exit_code", "checks": [{"id", "title", "status": "ok"|"warn"|"fail"|"skip",
+    "detail", "evidence", "remedy", "cause", "docs", "distribution", "seconds"}]}.
+    """
+    from ttf.doctor.registry import chosen
+
+    checks = chosen(wanted)
+    if list_checks:
+        _list(checks, as_json)
+        return int(ExitCode.DONE)
+    _needs_a_run(checks, wanted, run_toml)
+    from ttf.doctor import report
+
+    results = list(_results(checks, run_toml, verbose=verbose, as_json=as_json))
+    if as_json:
+        emit_json(report.document(results))
+    else:
+        show()
+        show(report.last_line(results))
+        _what_next(results, run_toml)
+    return int(report.exit_code(results))
+
+
+def _list(checks: list[AnyCheck], as_json: bool) -> None:
+    if as_json:
+        fields = ("id", "title", "of_run", "distribution")
+        emit_json([{name: getattr(check, name) for name in fields} for check in checks])
+        return
+    rows = [[c.id, "RUN.toml" if c.of_run else "", c.title] for c in checks]
+    show(table(rows, ["check", "needs", "what it looks at"]))
+    next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
+
+
+def _needs_a_run(checks: list[AnyCheck], wanted: tuple[str, ...], run_toml: Path | None) -> None:
+    """Raises ConfigError where a file cannot even be parsed, or a check needs one that is not
+    there: nobody should wait for the other checks to hear that."""
+    if run_toml is not None:
+        from ttf.config import toml
+
+        toml.read(run_toml)
+    elif wanted:
+        missing = [check.id for check in checks if check.of_run]
+        if missing:
+            raise ConfigError(
+                f"The check{'s' * (len(missing) > 1)} {', '.join(missing)} "
+                f"look{'s' * (len(missing) == 1)} at a configuration, and none was named.",
+                hint=f"ttf doctor RUN.toml --check {missing[0]}",
+            )
+
+
+def _results(
+    checks: list[AnyCheck], run_toml: Path | None, *, verbose: bool, as_json: bool
+) -> Iterator[Result]:
+    """Each is shown as soon as it is made."""
+    from ttf.doctor import report
+    from ttf.doctor.examination import Examination
+
+    exam = Examination(run_toml, say=lambda text: say(click.style(f"... {text}", dim=True)))
+    width = max(len(check.id) for check in checks)
+    with _ended_as_asked():
+        for check in checks:
+            result = report.examined(check, exam)
+            if not as_json:
+                for line in report.lines(result, width=width, verbose=verbose):
+                    show(line)
+            yield result
+
+
+@contextlib.contextmanager
+def _ended_as_asked() -> Iterator[None]:
+    """SIGTERM ends us by an exception, so that no process and no folder is left behind."""
+
+    def leave(signum: int, frame: Any) -> NoReturn:
+        raise SystemExit(int(ExitCode.TERMINATED))
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _what_next(results: list[Result], run_toml: Path | None) -> None:
+    failed = [r.check.id for r in results if r.verdict.status == "fail"]
+    run = f" {quoted(run_toml)}" if run_toml is not None else ""
+    if failed:
+        next_command(f"ttf doctor{run} --check {quoted(failed[0])} -v")
+    elif run_toml is not None:
+        next_command(f"ttf train{run}")
+    elif len(results) > 1:
+        next_command("ttf doctor RUN.toml   (your data, its plan, three real steps)")

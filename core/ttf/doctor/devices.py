@@ -1,0 +1,45 @@
+"""Check `device`: what can compute here, and what a run would choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttf.doctor import deaths
+from ttf.doctor.check import Verdict, fail, ok
+from ttf.doctor.examination import Examination
+from ttf.doctor.throwaway import Task, run
+
+
+def look_at_device(exam: Examination) -> Verdict:
+    """Asks every device plugin, starts the one that would be used, and computes something on it."""
+    name, threads = exam.settings.get("device.name", "auto"), exam.settings.get("device.threads")
+    request: dict[str, Any] = {
+        "name": name,
+        "threads": threads if isinstance(threads, int) else None,
+        "options": dict(exam.options_of("device")),
+    }
+    ended = run(Task(name="device", request=request, deadline_s=120))
+    listed = [_listed(note) for note in ended.notes if "device" in note]
+    if ended.answer is None or not ended.well:
+        return fail(
+            f"The device {name!r} does not work: {deaths.in_a_word(ended)}.",
+            *deaths.evidence(ended),
+            *listed,
+            remedy="Use --device cpu; if that fails as well, see the check torch.",
+        )
+    told = ended.answer
+    count = told["threads"]
+    reason = f": {told['reason']}" if told["reason"] else ""
+    return ok(
+        f"{told['name']} with {count} thread{'s' * (count != 1)} computes rightly{reason}",
+        *listed,
+        *told["notes"],
+    )
+
+
+def _listed(note: Any) -> str:
+    if "broken" in note:
+        return f"{note['device']}: broken: {deaths.one_line(str(note['broken']))}"
+    if note["ok"]:
+        return f"{note['device']}: usable{', but ' if note['reason'] else ''}{note['reason']}"
+    return f"{note['device']}: not usable here, {note['reason']}"

@@ -1,0 +1,190 @@
+"""Versions that are known to go wrong: dated rows, each with the report it comes from.
+
+A row fires where every distribution it names is installed in a version that fits, on a system that
+fits. `guarded`: ttf itself is not harmed, and the row says by what; others who use it are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Severity = Literal["fail", "warn", "guarded"]
+_PART: Final = re.compile(r"(<=|>=|==|<|>)\s*(\d+(?:\.\d+)*)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One known fault."""
+
+    versions: Mapping[str, str]
+    """By distribution: '<1.14.2', '>=4.7,<4.8', '' for any. All must be there."""
+    severity: Severity
+    what: str
+    """What goes wrong; for `guarded`, also what ttf does about it."""
+    issue: str
+    """Where it is told."""
+    date: str
+    """When the row was last looked at."""
+    remedy: str
+    python: str = ""
+    system: str = ""
+    """'Darwin', 'Linux'; empty: any."""
+    machine: str = ""
+    """'arm64'; empty: any."""
+
+
+ROWS: Final[tuple[Row, ...]] = (
+    Row(
+        versions={"torch": "<2.6"},
+        severity="fail",
+        what="torch.load runs code from a checkpoint even with weights_only=True",
+        issue="CVE-2025-32434",
+        date="2026-11-18",
+        remedy='pip install --upgrade "torch>=2.10"',
+    ),
+    Row(
+        versions={"torch": ">=2.6,<2.10"},
+        severity="fail",
+        what="torch.load with weights_only=True corrupts memory on a crafted checkpoint",
+        issue="CVE-2026-24747",
+        date="2026-11-18",
+        remedy='pip install --upgrade "torch>=2.10"',
+    ),
+    Row(
+        versions={"faiss-cpu": "<1.14.2"},
+        severity="warn",
+        what="reading a damaged HNSW index file ends the process (SIGSEGV in 4 of 14 trials)",
+        issue="faiss PR#4811",
+        date="2026-11-18",
+        remedy='pip install --upgrade "faiss-cpu>=1.14.2"',
+    ),
+    Row(
+        versions={"faiss-cpu": ">=1.8,<1.11"},
+        severity="warn",
+        what="faiss crashes beside torch on Apple silicon (M1 to M4)",
+        issue="faiss-wheels#100",
+        date="2026-11-18",
+        remedy='pip install --upgrade "faiss-cpu>=1.14.2"; keep miner.isolation = "process"',
+        system="Darwin",
+        machine="arm64",
+    ),
+    Row(
+        versions={"torch": "", "faiss-cpu": ""},
+        severity="guarded",
+        what="each brings a libomp; importing faiss and then making a torch parameter ends the "
+        'process (SIGSEGV in __kmp_suspend_64). miner.isolation = "process", the default, keeps '
+        "them apart",
+        issue="pytorch#149201, faiss-wheels#73",
+        date="2026-11-18",
+        remedy="",
+        system="Darwin",
+        machine="arm64",
+    ),
+    Row(
+        versions={"torch": ">=2.13,<2.14", "lightgbm": ">=4.7,<4.8"},
+        severity="warn",
+        what="torch and lightgbm in one process crash on macOS: two copies of libomp",
+        issue="pytorch#191933",
+        date="2026-08-03",
+        remedy="Do not import both in one process; or import with OMP_NUM_THREADS=1.",
+        system="Darwin",
+    ),
+    Row(
+        versions={"torch": ""},
+        severity="warn",
+        what="torch crashes with two copies of libomp under Python 3.14 on Apple silicon, also "
+        "with one thread",
+        issue="pytorch#183251",
+        date="2026-11-18",
+        remedy="Use Python 3.13.",
+        python=">=3.14",
+        system="Darwin",
+        machine="arm64",
+    ),
+    Row(
+        versions={"hnswlib": "<=0.8.0"},
+        severity="guarded",
+        what="save_index reports success on a full disk, a read-only one and in a folder that is "
+        "not there, and load_index of a damaged file ends the process. ttf reads back and hashes "
+        "what was written, and loads only what matches, in the miner's own process",
+        issue="hnswlib#673, CVE-2023-37365",
+        date="2026-11-18",
+        remedy="",
+    ),
+    Row(
+        versions={"zarr": ">=3.0,<=3.1.6"},
+        severity="guarded",
+        what="a chunk that is missing is read as zeros, with no error. ttf knows which chunks "
+        "there were and refuses",
+        issue="zarr-python PR#3748",
+        date="2026-11-18",
+        remedy="",
+    ),
+    Row(
+        versions={"voyager": "==2.2.2"},
+        severity="warn",
+        what="its wheel claims to fit and cannot be imported: it holds a library for Python 3.12",
+        issue="spotify/voyager#106",
+        date="2026-11-18",
+        remedy="pip uninstall voyager, or use Python 3.12.",
+        python=">=3.13",
+    ),
+)
+
+
+def fired(
+    versions: Mapping[str, str],
+    *,
+    python: str,
+    system: str,
+    machine: str,
+    rows: tuple[Row, ...] = ROWS,
+) -> Iterator[Row]:
+    """The rows that fit what is installed here. `versions` by normalised name."""
+    for row in rows:
+        if row.system not in ("", system) or row.machine not in ("", machine):
+            continue
+        if not fits(python, row.python):
+            continue
+        if all(n in versions and fits(versions[n], spec) for n, spec in row.versions.items()):
+            yield row
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The numbers a version begins with; what follows them (rc1, +cpu) does not count.
+
+    >>> release("2.13.0+cpu"), release("1.8.0.post1"), release("3.14.0rc2")
+    ((2, 13), (1, 8), (3, 14))
+    """
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [int(part) for part in found[0].split(".")] if found else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def fits(version: str, spec: str) -> bool:
+    """Whether a version lies in '>=2.6,<2.10'; parts with other operators are no bar.
+
+    >>> fits("2.9.1", ">=2.6,<2.10"), fits("2.10", "<2.10"), fits("0.8.0", "==0.8"), fits("1", "")
+    (True, False, True, True)
+    """
+    here = release(version)
+    for part in spec.split(","):
+        found = _PART.match(part.strip())
+        if found is None:
+            continue
+        bound = release(found[2])
+        inside = {
+            "<": here < bound,
+            "<=": here <= bound,
+            ">": here > bound,
+            ">=": here >= bound,
+            "==": here == bound,
+        }
+        if not inside[found[1]]:
+            return False
+    return True
