@@ -235,6 +235,9 @@ class Place:
     def environment(self, fault: Mapping[str, Any] | None) -> dict[str, str]:
         path = os.pathsep.join([str(self.root / "site"), os.environ.get("PYTHONPATH", "")])
         own = {"PYTHONPATH": path.rstrip(os.pathsep), "TTF_HOME": str(self.home), "NO_COLOR": "1"}
+        own["OMP_WAIT_POLICY"] = (
+            "passive"  # two threads that spin for a core are slow on a busy one
+        )
         planted = {VARIABLE: json.dumps(fault)} if fault else {}
         return {**os.environ, **own, MARK: self.mark, **planted}
 

@@ -15,13 +15,12 @@ from ttf.bisect.design import (
     Plan,
     Verdict,
     believed,
-    fisher,
     full_grid,
     judge,
-    p_value,
     runs_to_see,
 )
 from ttf.bisect.factors import RULES
+from ttf.bisect.fisher import fisher, p_value
 
 SCALE = 12 if os.environ.get("TTF_CHAOS", "0") not in ("", "0") else 1
 """Times as many studies."""
@@ -99,6 +98,14 @@ def test_two_causes_are_told_as_two() -> None:
     assert done.verdict.culprit == ("accumulation", "threads")
 
 
+def test_two_causes_are_told_even_where_a_component_carries_one_of_them() -> None:
+    plan = Plan(ingredients=ingredients(COMMON))
+    causes = [frozenset({"accumulation", "tower"}), frozenset({"memory-bank"})]
+    done = study(random.Random(3), plan, causes, 1.0)
+    assert done.verdict.kind == "pair"
+    assert done.verdict.culprit == ("accumulation", "memory-bank")
+
+
 def test_what_lies_outside_of_the_configuration_is_blamed_on_nobody() -> None:
     plan = Plan(ingredients=ingredients(COMMON))
     done = study(random.Random(4), plan, [], 1.0)
@@ -121,6 +128,22 @@ def test_what_will_not_go_without_is_not_tried_again() -> None:
     done = study(random.Random(6), plan, [frozenset({"tower"})], 1.0)
     assert done.verdict.culprit == ("tower",)
     assert not any(barred <= ablation for ablation in done.tally)
+
+
+def test_a_pair_that_cannot_be_tried_is_not_named_and_ends_the_study() -> None:
+    names = ("accumulation", "threads", "precision")
+    barred = frozenset({frozenset({"accumulation", "threads"})})
+    plan = Plan(ingredients=ingredients(names), not_together=barred, most_of_grid=None)
+    causes = [frozenset({"accumulation"}), frozenset({"threads"})]
+    done = study(random.Random(7), plan, causes, 1.0)
+    assert done.verdict.kind != "culprit" and done.runs < 100
+
+
+def test_clean_runs_without_what_will_not_go_alone_prove_nothing() -> None:
+    plan = Plan(ingredients=ingredients(("accumulation", "threads")))
+    crash = {frozenset[str](): (2, 2)}
+    with_other = {**crash, frozenset({"tower", "threads"}): (9, 0)}
+    assert believed(plan, with_other).suspects == believed(plan, crash).suspects
 
 
 def test_used_up_runs_end_in_doubt_and_not_in_a_name() -> None:

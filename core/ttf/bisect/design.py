@@ -12,62 +12,42 @@ says the more, the higher the rate. The next run is the one whose outcome tells 
 be named.
 
 Of several cures the one with the lowest rank is named: the least invasive. It is named once its
-probability is at least the asked confidence, runs without it alone stayed clean, and every
-ingredient of a lower rank was cleared by a crash.
+probability is at least the asked confidence, runs without it alone stayed clean, and (where crashes
+are frequent, so that it costs little) every ingredient of a lower rank was cleared by a crash.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Final, Literal
+
+from ttf.bisect.hypotheses import (
+    Hypothesis,
+    Ingredient,
+    Who,
+    entropy,
+    evidence,
+    hypotheses,
+    outlook,
+)
 
 Tally = Mapping[frozenset[str], tuple[int, int]]
 """Runs and crashes by ablation; the empty set is the configuration as it is."""
-
-RATES: Final[Mapping[float, float]] = {
-    0.05: 0.02,
-    0.1: 0.06,
-    0.2: 0.1,
-    0.3: 0.1,
-    0.4: 0.08,
-    0.5: 0.08,
-    0.6: 0.06,
-    0.7: 0.05,
-    0.8: 0.05,
-    0.9: 0.06,
-    0.97: 0.06,
-    1.0: 0.2,
-}
-"""What is believed of crash rates before the first run; many faults are deterministic."""
-
-_ONE, _CARRIED, _EITHER, _BOTH, _NOTHING = 0.58, 0.32, 0.04, 0.03, 0.03
-"""What is believed of the kinds of hypotheses; each is shared by all of its kind."""
 
 ALONE: Final = 2
 """Clean runs without the culprit alone that it takes at least, however sure it looks."""
 _FEW_RUNS: Final = 12
 """So many are always granted, however small the grid."""
 _CLIMBS: Final = 3
+_NO_SINGLE: Final = 0.5
+"""Below that probability of a single cause, two are looked at more closely."""
+_NOTHING_NEW: Final = 1e-6
 _CHEAP_PROOF: Final = 0.5
 """Above that rate, that less avoids nothing is shown by a crash; below, its probability must do."""
 _OF_RATES: Final = 0.1
 """What a bit about the crash rate is worth beside one about who: later runs tell more by it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ingredient:
-    """What can be taken out, as the design sees it."""
-
-    name: str
-    rank: int
-    """Of several cures the one with the lowest is named."""
-    implies: frozenset[str] = frozenset()
-    """Where taking this out cures, taking these out cures as well."""
-    component: bool = False
-    """It may carry a fault that a setting triggers: then both cure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +109,10 @@ def runs_to_see(rate: float, confidence: float, *, least: int = 3) -> int:
     return max(least, math.ceil(math.log1p(-confidence) / math.log1p(-max(rate, 0.01))))
 
 
+def in_order(plan: Plan) -> tuple[Ingredient, ...]:
+    return tuple(sorted(plan.ingredients, key=lambda i: (i.rank, i.name)))
+
+
 def full_grid(plan: Plan, tally: Tally) -> int:
     """What it takes to try everything by itself: the unchanged configuration and each ingredient,
     as often as the crash rate seen (or looked for) and the asked confidence need."""
@@ -141,7 +125,7 @@ def _grid(plan: Plan, rate: float) -> int:
 
 def judge(plan: Plan, tally: Tally) -> Next | Verdict:
     """The next run, or the verdict; a function of its arguments alone."""
-    runs, crashes = _sums(tally)
+    runs, crashes = sums(tally)
     alone, _ = tally.get(frozenset(), (0, 0))
     if not crashes:
         if alone >= plan.healthy_after:
@@ -154,7 +138,7 @@ def judge(plan: Plan, tally: Tally) -> Next | Verdict:
     sure = probability >= plan.confidence
     wanted = study.missing_proof(leader) if sure else study.most_telling()
     if wanted is None:
-        return study.verdict()
+        return study.verdict(sure=sure and study.proven(leader))
     if plan.most_of_grid is not None:
         most = max(_FEW_RUNS, plan.most_of_grid * _grid(plan, study.rate))
         if runs + 1 > most:
@@ -167,104 +151,13 @@ def believed(plan: Plan, tally: Tally) -> Verdict:
     found = judge(plan, tally)
     if isinstance(found, Verdict):
         return found
-    _, crashes = _sums(tally)
+    _, crashes = sums(tally)
     return _Study(plan, tally).verdict(sure=False) if crashes else Verdict(kind="unsure")
 
 
-def p_value(tally: Tally, name: str) -> float:
-    """One-sided, Fisher's exact test: do runs without the ingredient crash less often?"""
-    without = _sums({k: v for k, v in tally.items() if name in k})
-    rest = _sums({k: v for k, v in tally.items() if name not in k})
-    return fisher(without[1], without[0] - without[1], rest[1], rest[0] - rest[1])
-
-
-def fisher(a: int, b: int, c: int, d: int) -> float:
-    """The chance of `a` or fewer in the table [[a, b], [c, d]], were rows and columns independent.
-
-    >>> round(fisher(0, 4, 4, 0), 4)
-    0.0143
-    """
-    row, column, total = a + b, a + c, a + b + c + d
-    low = max(0, row + column - total)
-    ways = math.comb(total, row)
-    return sum(math.comb(column, k) * math.comb(total - column, row - k)
-               for k in range(low, a + 1)) / ways  # fmt: skip
-
-
-def _sums(tally: Tally) -> tuple[int, int]:
+def sums(tally: Tally) -> tuple[int, int]:
+    """Runs and crashes of all ablations together."""
     return sum(r for r, _ in tally.values()), sum(c for _, c in tally.values())
-
-
-# --- hypotheses ----------------------------------------------------------------------------------
-
-Who = tuple[int, ...]
-"""Indices of ingredients in the order of their ranks: one, two that must both go, or none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """Ablations are sets of bits: one cures that has a bit of every mask here."""
-
-    who: Who
-    cures: tuple[int, ...]
-    prior: float
-
-    def cured_by(self, ablation: int) -> bool:
-        return bool(self.cures) and all(mask & ablation for mask in self.cures)
-
-
-def in_order(plan: Plan) -> tuple[Ingredient, ...]:
-    return tuple(sorted(plan.ingredients, key=lambda i: (i.rank, i.name)))
-
-
-@cache
-def hypotheses(plan: Plan) -> tuple[Hypothesis, ...]:
-    """All of them, with what is believed of each before the first run."""
-    order = in_order(plan)
-    bit = {ingredient.name: 1 << i for i, ingredient in enumerate(order)}
-    reach = [bit[i.name] | sum(bit[n] for n in i.implies if n in bit) for i in order]
-    masks: dict[int, float] = {}
-    for kind, found in _masks(order, reach).items():
-        share = {"one": _ONE, "carried": _CARRIED, "either": _EITHER}[kind] / max(1, len(found))
-        for mask in found:
-            masks[mask] = masks.get(mask, 0.0) + share
-    out = [Hypothesis((_lowest(mask),), (mask,), prior) for mask, prior in masks.items()]
-    pairs = [(a, b) for a, b in _pairs(len(order)) if not reach[a] & reach[b]]
-    out += [Hypothesis((a, b), (reach[a], reach[b]), _BOTH / len(pairs)) for a, b in pairs]
-    return (*out, Hypothesis((), (), _NOTHING))
-
-
-def _masks(order: Sequence[Ingredient], reach: Sequence[int]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {"one": list(reach), "carried": [], "either": []}
-    for a, b in _pairs(len(order)):
-        carried = order[b].component and not order[a].component
-        found["carried" if carried else "either"].append(reach[a] | reach[b])
-    return found
-
-
-def _pairs(count: int) -> Iterator[tuple[int, int]]:
-    return ((a, b) for a in range(count) for b in range(a + 1, count))
-
-
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
-
-
-@cache
-def _evidence(crashes: int, clean: int) -> float:
-    return sum(w * p**crashes * (1 - p) ** clean for p, w in RATES.items())
-
-
-@cache
-def _outlook(crashes: int, clean: int) -> tuple[float, float]:
-    """The expected rate, and the expected entropy of an outcome at the true rate."""
-    whole = _evidence(crashes, clean)
-    noise = sum(w * p**crashes * (1 - p) ** clean * _entropy(p) for p, w in RATES.items())
-    return _evidence(crashes + 1, clean) / whole, noise / whole
-
-
-def _entropy(p: float) -> float:
-    return 0.0 if p <= 0.0 or p >= 1.0 else -p * math.log2(p) - (1 - p) * math.log2(1 - p)
 
 
 # --- what the runs so far say --------------------------------------------------------------------
@@ -294,16 +187,28 @@ class _Study:
     def __post_init__(self) -> None:
         self.order = in_order(self.plan)
         self.bits = {ingredient.name: 1 << i for i, ingredient in enumerate(self.order)}
-        known = {self._mask(names): counts for names, counts in self.tally.items()}
-        self.known = known
+        self.known = self._known()
         self.barred = [self._mask(names) for names in self.plan.not_together]
-        self.runs, self.crashes = _sums(self.tally)
-        self.alive = self._posterior(known)
+        self.runs, self.crashes = sums(self.tally)
+        self.alive = self._posterior(self.known)
+        if self.crashes and sum(h.weight for h in self.alive if len(h.who) == 1) < _NO_SINGLE:
+            self.alive = self._posterior(self.known, wide=True)
         self.rate = sum(h.weight * h.rate for h in self.alive) if self.crashes else 0.0
         by_who: dict[Who, float] = {}
         for h in self.alive:
             by_who[h.who] = by_who.get(h.who, 0.0) + h.weight
         self.ranking = sorted(by_who.items(), key=lambda item: (-item[1], item[0]))
+
+    def _known(self) -> dict[int, tuple[int, int]]:
+        """Of runs without something that is no ingredient any more (it will not go alone), only
+        crashes count: it may be that what cured."""
+        out: dict[int, tuple[int, int]] = {}
+        for names, (runs, crashes) in self.tally.items():
+            mask = self._mask(names)
+            before = out.get(mask, (0, 0))
+            counted = runs if names <= self.bits.keys() else crashes
+            out[mask] = (before[0] + counted, before[1] + crashes)
+        return out
 
     def _mask(self, names: frozenset[str]) -> int:
         return sum(self.bits.get(name, 0) for name in names)
@@ -311,9 +216,11 @@ class _Study:
     def _names(self, mask: int) -> frozenset[str]:
         return frozenset(name for name, bit in self.bits.items() if bit & mask)
 
-    def _posterior(self, known: Mapping[int, tuple[int, int]]) -> list[_Alive]:
+    def _posterior(
+        self, known: Mapping[int, tuple[int, int]], *, wide: bool = False
+    ) -> list[_Alive]:
         found: list[tuple[Hypothesis, float, int]] = []
-        for h in hypotheses(self.plan):
+        for h in hypotheses(self.order, wide=wide):
             clean = 0
             for mask, (runs, crashes) in known.items():
                 if not h.cured_by(mask):
@@ -321,24 +228,29 @@ class _Study:
                 elif crashes:
                     break
             else:
-                weight = h.prior * _evidence(self.crashes, clean)
+                weight = h.prior * evidence(self.crashes, clean)
                 if weight > 0.0:
                     found.append((h, weight, clean))
         total = sum(weight for _, weight, _ in found)
         return [
-            _Alive(h.who, h.cures, weight / total, *_outlook(self.crashes, clean))
+            _Alive(h.who, h.cures, weight / total, *outlook(self.crashes, clean))
             for h, weight, clean in found
         ]
 
     # --- the next run ---------------------------------------------------------------------------
 
-    def most_telling(self) -> Next:
-        """Climbs from the best of the simple ablations, one ingredient in or out at a time."""
+    def most_telling(self) -> Next | None:
+        """Climbs from the best of the simple ablations, one ingredient in or out at a time; None
+        where no run that can be made tells anything."""
         everything = (1 << len(self.order)) - 1
         singles = [1 << i for i in range(len(self.order))]
         starts = [0, *singles, *(everything & ~s for s in singles), everything]
         scored = {s: self._told_by(s) for s in starts if self._may(s)}
         best = self._climbed(max(scored, key=lambda s: (scored[s], -s)), everything)
+        if self._told_by(best, of_rates=0.0) < _NOTHING_NEW:  # it tells about the rate alone
+            best = max(scored, key=lambda s: (self._told_by(s, of_rates=0.0), -s))
+            if self._told_by(best, of_rates=0.0) < _NOTHING_NEW:
+                return None
         return Next(ablate=self._names(best), why="tells most")
 
     def _climbed(self, best: int, among: int) -> int:
@@ -356,7 +268,7 @@ class _Study:
     def _may(self, ablation: int) -> bool:
         return not any(ablation & barred == barred for barred in self.barred)
 
-    def _told_by(self, ablation: int) -> float:
+    def _told_by(self, ablation: int, of_rates: float = _OF_RATES) -> float:
         """Bits that the outcome of a run tells about who is to be named."""
         mass: dict[Who, float] = {}
         crash: dict[Who, float] = {}
@@ -372,9 +284,9 @@ class _Study:
                     continue
             crash[who] = crash.get(who, 0.0) + weight * h.rate
             noise += weight * h.noise
-        before = _entropy(sum(crash.values()))
-        left = sum(m * _entropy(crash[who] / m) for who, m in mass.items() if who in crash)
-        return before - left + _OF_RATES * (before - noise)
+        before = entropy(sum(crash.values()))
+        left = sum(m * entropy(crash[who] / m) for who, m in mass.items() if who in crash)
+        return before - left + of_rates * (before - noise)
 
     # --- the proof ------------------------------------------------------------------------------
 
@@ -383,9 +295,10 @@ class _Study:
         if not leader:
             return None
         alone = sum(1 << i for i in leader)
-        runs, crashes = self.known.get(alone, (0, 0))
-        if runs - crashes < ALONE:
-            return Next(ablate=self._names(alone), why="is it avoided without this alone?")
+        if not self.proven(leader):
+            possible = self._may(alone)
+            why = "is it avoided without this alone?"
+            return Next(ablate=self._names(alone), why=why) if possible else None
         if len(leader) > 1:
             return None
         suspects = self._uncleared() & ((1 << leader[0]) - 1)
@@ -394,6 +307,11 @@ class _Study:
             others = ((1 << len(self.order)) - 1) & ~wide & ~alone
             return Next(ablate=self._names(self._climbed(wide, others)), why="does less avoid it?")
         return None
+
+    def proven(self, leader: Who) -> bool:
+        """Clean without these alone, more than once; nothing has to be shown of nothing."""
+        runs, crashes = self.known.get(sum(1 << i for i in leader), (0, 0))
+        return not leader or runs - crashes >= ALONE
 
     def _uncleared(self) -> int:
         cleared = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
-from ttf.bisect.design import Ingredient
+from ttf.bisect.hypotheses import Ingredient
 
 MOST_COPIED: Final = 4 << 30
 """Bytes of data that a study copies for itself without being asked to."""

@@ -32,6 +32,18 @@ Result = Literal["crash", "clean", "invalid", "void"]
 _NOT_ITS_FAULT: Final = frozenset({"killed", "disk-full", "data-changed"})
 """Incidents that say nothing of the configuration."""
 _KEPT: Final = ("incidents", "run.toml", "summary.json", "stderr.txt")
+_MATTERS: Final = frozenset(
+    {
+        "train.batch_size",
+        "loss.memory_bank",
+        "loss.memory_bank_start",
+        "miner.name",
+        "miner.start",
+        "miner.refresh",
+        "gates",
+    }
+)
+"""Of what a run is told besides its edits, the settings that are part of what it does."""
 _LEAVE_S: Final = 6.0
 _INVALID: Final = (ExitCode.USAGE, ExitCode.BAD_DATA)
 
@@ -124,11 +136,16 @@ def words(setup: Setup, edits: Mapping[str, Any], seed: int) -> list[str]:
 
 
 def command_line(setup: Setup, edits: Mapping[str, Any], seed: int) -> str:
-    """The shortest command that is the same run: values said once, and nothing that only spared
-    time."""
+    """The shortest command that is the same run: values said once, nothing that only spared time,
+    nothing about what is not used."""
+    edits = {**edits}
+    if edits.get("miner.negatives") == 0:
+        edits = {k: v for k, v in edits.items() if k not in ("miner.isolation", "miner.name")}
     said = {text.partition("=")[0].strip() for text in setup.sets} | set(edits)
-    short = {k: v for k, v in setup.short.items() if k in ("gates", "miner.start", "miner.refresh")}
-    extra = {k: v for k, v in {**setup.pins, **short}.items() if k not in said}
+    kept = {k: v for k, v in {**setup.pins, **setup.short}.items() if k in _MATTERS}
+    mines = edits.get("miner.negatives") != 0
+    extra = {k: v for k, v in kept.items()
+             if k not in said and (mines or not k.startswith("miner."))}  # fmt: skip
     out = ["ttf", "train", setup.toml, "--steps", str(setup.steps), "--seed", str(seed)]
     out += ["--no-remedies", "--set", "supervise.max_restarts=0"]
     for text in (*setup.sets, *(f"{k}={_toml(v)}" for k, v in {**extra, **edits}.items())):

@@ -98,8 +98,9 @@ def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) ->
         "evaluate.every": "end",
         "evaluate.patience": 0,
         "checkpoint.every_s": None,
-        "gates": [],
     }
+    if flat.get("gates"):
+        out["gates"] = []
     if hang_timeout_s is not None:
         out["supervise.hang_timeout_s"] = hang_timeout_s
     soon, half = max(1, steps // 4), max(1, steps // 2)

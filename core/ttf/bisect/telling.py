@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ttf.bisect.design import Verdict, p_value
+from ttf.bisect.design import Verdict
 from ttf.bisect.factors import Factor
+from ttf.bisect.fisher import p_value
 from ttf.bisect.runs import Outcome, command_line, edits_for
 from ttf.bisect.study import Study
 from ttf.errors import TtfError
@@ -177,10 +178,12 @@ class Findings:
         )
 
     def _of_nothing(self) -> str:
+        unseen = [n for n in ("storage", "data-subset") if n in self.study.setup.passed]
+        data = f"the data and how it is stored (not tried: {', '.join(unseen)}), " if unseen else ""
         return (
             "Nothing that can be taken out explains it: it crashed without each of the "
             f"ingredients ({_percent(self.verdict.confidence)}). It lies in what all runs share: "
-            "the machine, the environment (ttf doctor), or a library."
+            f"{data}the machine, the environment (ttf doctor), or a library."
         )
 
     def _of_healthy(self) -> str:
