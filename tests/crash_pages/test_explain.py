@@ -171,6 +171,13 @@ def _in_terminal(words: list[str], env: Mapping[str, str]) -> str:
     return seen.decode()
 
 
+def test_the_list_is_wrapped_between_words_on_a_terminal() -> None:
+    seen = _in_terminal(["explain"], {"NO_COLOR": "1", "COLUMNS": "", "LINES": ""})
+    lines = seen.replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= 59
+    assert [line.split()[0] for line in lines[:-1] if line[0] != " "] == list(CLASSES)
+
+
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_terminal_gets_it_wrapped_and_coloured_unless_told_otherwise(no_color: str) -> None:
     seen = _in_terminal(["explain", "killed"], {"NO_COLOR": no_color, "COLUMNS": "", "LINES": ""})

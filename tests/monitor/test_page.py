@@ -93,6 +93,20 @@ def test_a_silence_is_said_first() -> None:
     assert document(silent)["run"]["stale"] is True
 
 
+def test_memory_that_is_soon_full_is_said_first() -> None:
+    assert VIEW.room is not None
+    soon = dataclasses.replace(VIEW.room, seconds_left=75.0)
+    full = dataclasses.replace(VIEW.room, seconds_left=None, share=0.95)
+    (said,) = warnings(dataclasses.replace(VIEW, room=soon))
+    assert said == "memory is full in 1:15 at this slope"
+    (said,) = warnings(dataclasses.replace(VIEW, room=full))
+    assert said == "memory is nearly full: 95% of 8.0 GB"
+    disk = dataclasses.replace(RUN, free_disk=5_000_000)
+    assert list(warnings(dataclasses.replace(VIEW, run=disk))) == [
+        "only 5.0 MB free where the run is"
+    ]
+
+
 def test_how_it_ended_is_shown_with_its_reason() -> None:
     ended = Ended(
         status="failed",
@@ -139,6 +153,7 @@ def test_curves_keep_their_peaks_and_their_room() -> None:
     values = [0.0] * 500 + [9.0] + [1.0] * 500
     curve = PLAIN.curve(values, 40)
     assert len(curve) == 40 and curve.count("#") == 1
+    assert PLAIN.curve([100.0, 101.0], 10, 0.1) == "*#", "noise is no mountain"
     assert PLAIN.curve([3.0, 3.0], 10) == "__" and PLAIN.curve([], 10) == ""
     assert set(Paint(unicode=True).curve([0, 1, 2], 9)) <= set(
         "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"

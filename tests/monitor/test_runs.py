@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Invoke, wait_until
 from tests.crashes.harness import EVERY, STEPS, Live, World, in_phase
+from tests.monitor.conftest import wide
 
 from ttf.monitor.lines import heading
 from ttf.monitor.target import find
@@ -23,7 +24,7 @@ from ttf.monitor.watch import Monitor
 Ttf = Callable[..., subprocess.Popen[str]]
 
 
-def test_a_run_is_seen_while_it_trains_after_a_kill_and_at_its_end(
+def test_a_run_is_seen_from_its_start_to_its_end(
     live: Callable[[Sequence[str]], Live],
     world: World,
     tmp_path: Path,
@@ -32,19 +33,42 @@ def test_a_run_is_seen_while_it_trains_after_a_kill_and_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = tmp_path / "run"
-    first = live(world.config(run))
-    first.until(lambda: run.is_dir() and (run / ".owner").exists(), "there is a folder")
+    training = live(world.config(run))
+    training.until(lambda: (run / ".owner").exists(), "there is a folder")
     early = Monitor(find(str(run))).look()
     assert early.alive and early.run is not None and early.run.step == 0
-    first.trains(since=EVERY + 5)
-    trainer, flight = first.hold(in_phase("forward", since=EVERY + 5))
+    watcher = ttf("monitor", run, "--interval", 0.2)
+    training.trains(since=EVERY + 5)
+    trainer, flight = training.hold(in_phase("forward", since=EVERY + 5))
     monkeypatch.setattr("ttf.monitor.run.STALE_S", 0.5)
     monitor = Monitor(find(str(run)))
     time.sleep(0.6)
-    _assert_training(monitor.look(), first, trainer, flight.step)
-    by_process = invoke(["monitor", str(first.pid), "--json"]).json()
+    _assert_training(monitor.look(), training, trainer, flight.step)
+    by_process = invoke(["monitor", str(training.pid), "--json"]).json()
     assert by_process["run"]["folder"] == str(run), "its lock tells which run it is"
     assert by_process["processes"][0]["role"] == "ttf train"
+    os.kill(trainer, signal.SIGCONT)
+    assert training.wait().code == 0
+    out, err = watcher.communicate(timeout=30)
+    assert watcher.returncode == 0, err
+    assert err.splitlines()[0] == f"{run}: finished, exit code 0"
+    rows = _rows(out.splitlines())
+    steps = [int(row["step"]) for row in rows]
+    assert steps == sorted(steps) and steps[-1] == STEPS
+    _assert_finished(run, invoke)
+    (run / "summary.json").unlink()
+    _assert_gone(monitor.look(), invoke, run)
+
+
+@wide
+def test_a_run_is_seen_after_its_supervisor_was_killed_and_when_it_goes_on(
+    live: Callable[[Sequence[str]], Live], world: World, tmp_path: Path, ttf: Ttf, invoke: Invoke
+) -> None:
+    run = tmp_path / "run"
+    first = live(world.config(run))
+    first.trains(since=EVERY + 5)
+    monitor = Monitor(find(str(run)))
+    assert monitor.look().alive
     first.kill()
     wait_until(lambda: not monitor.look().alive)
     _assert_gone(monitor.look(), invoke, run)
@@ -54,9 +78,9 @@ def test_a_run_is_seen_while_it_trains_after_a_kill_and_at_its_end(
     assert again.wait().code == 0
     out, err = watcher.communicate(timeout=30)
     assert watcher.returncode == 0, err
-    _assert_lines(out.splitlines())
-    assert err.splitlines()[0] == f"{run}: finished, exit code 0"
-    _assert_finished(run, invoke)
+    steps = [int(row["step"]) for row in _rows(out.splitlines())]
+    assert min(steps) >= EVERY, "it goes on from its checkpoint"
+    assert steps[-1] == STEPS
 
 
 def _assert_training(view: View, live: Live, trainer: int, step: int) -> None:
@@ -90,15 +114,14 @@ def _assert_gone(view: View, invoke: Invoke, run: Path) -> None:
     assert done.code == 0 and f"ttf resume {run}" in " ".join(done.out.split())
 
 
-def _assert_lines(lines: list[str]) -> None:
+def _rows(lines: list[str]) -> list[dict[str, str]]:
     assert lines[0] == heading()
     rows = [dict(zip(lines[0].split(), line.split(), strict=True)) for line in lines[1:]]
     assert {len(line) for line in lines} == {len(lines[0])}, "columns stay where they are"
-    steps = [int(row["step"]) for row in rows]
-    assert steps == sorted(steps) and steps[-1] == STEPS
     assert rows[-1]["status"] == "finished" and rows[-1]["processes"] == "0"
     assert {row["of"] for row in rows if row["of"] != "-"} == {str(STEPS)}
     assert any(float(row["anon_MB"]) > 100 for row in rows if row["anon_MB"] != "-")
+    return rows
 
 
 def _assert_finished(run: Path, invoke: Invoke) -> None:

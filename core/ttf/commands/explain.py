@@ -82,11 +82,26 @@ def _list(classes: list[str], as_json: bool, *, ending: str = "") -> None:
         emit_json({**of, "classes": [{"class": n, "summary": s} for n, s in found]})
     else:
         if ending:
-            say(
-                f"A process that ended with {ending} may be of these classes; the evidence decides."
-            )
-        show(table(found))
+            say(f"Ended with {ending}: may be any of these; the evidence decides which.")
+        show(_table(found))
     next_command(f"ttf explain {classes[0]}" if ending else "ttf explain segfault")
+
+
+def _table(found: list[tuple[str, str]]) -> str:
+    """Wrapped where a terminal is too narrow; a line each in a pipe."""
+    import shutil
+    import textwrap
+
+    if not sys.stdout.isatty():
+        return table(found)
+    first = 2 + max(len(name) for name, _ in found)
+    room = max(20, shutil.get_terminal_size().columns - first - 1)
+    rows = [
+        (name if number == 0 else "", line)
+        for name, summary in found
+        for number, line in enumerate(textwrap.wrap(summary, room, break_on_hyphens=False))
+    ]
+    return table(rows)
 
 
 def _show_incident(path: Path, as_json: bool) -> None:

@@ -27,7 +27,8 @@ Examples:
 \b
 anon, shared: what counts against a memory limit. file: mapped files, given back on demand.
 The time to the limit is that of the last five minutes' slope; without a slope that is sure
-to rise, none is named. Nothing is written, no lock is taken.
+to rise, none is named. Nothing is written, no lock is taken. On macOS (written for it, not
+tried on a Mac) shared memory counts as file-backed.
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ttf.incidents import words
@@ -32,10 +32,18 @@ _PATTERNS: Final = {
     "CHILD_BUS_ERROR": "a worker `killed by signal: Bus error`",
     "CHILD_SEGFAULT": "the words of a parent whose child crashed (`killed by signal: "
     "Segmentation fault`, ...)",
+    "FATAL_IN_CHILD": "`Fatal Python error: ...` of a child",
+    "WORKER_GONE": "the words of a parent whose worker is gone (`exited unexpectedly`, ...)",
+    "WORKER_SEGFAULT": "`Unexpected segmentation fault encountered in worker`",
     "CHILD_ABORT": "the words of a parent whose child aborted (`killed by signal: Aborted`, ...)",
 }
 """By the names of `incidents.words`."""
-_NAMES: Final = {text: name for name, text in vars(words).items() if isinstance(text, str)}
+_NAMES: Final = {
+    text: name
+    for name, value in vars(words).items()
+    for text in (value.values() if isinstance(value, Mapping) else [value])
+    if name.isupper() and isinstance(text, str)
+}
 _AREAS: Final = {
     "words": "its last words",
     "stderr": "stderr",
@@ -54,6 +62,7 @@ _FACTS: Final = {
     "cut-file": "an input that became shorter",
     "disk-low": "a disk, or /dev/shm, that is full",
     "no-stacks": "no stacks",
+    "child-crashed": "stacks of a child that crashed",
 }
 _KILLED_BY_US: Final = {
     "hang": "`ttf` ended it: no sign of life",
@@ -102,12 +111,16 @@ def _conditions(when: When) -> Iterator[str]:
     yield _endings(when)
     if when.text:
         yield f"{_wording(when.text)} in {_either([_AREAS[area] for area in when.areas])}"
-    yield from (_FACTS.get(fact, fact) for fact in when.facts)
-    yield from (f"without {_FACTS.get(fact, fact)}" for fact in when.without)
+    yield from map(_fact, when.facts)
+    yield from (f"without {_fact(fact)}" for fact in when.without)
     if when.processes == OURS:
         yield "a process of `ttf` itself"
     elif when.processes == ("command",):
         yield "a command under `ttf guard`"
+
+
+def _fact(name: str) -> str:
+    return _FACTS.get(name, name.replace("-", " "))
 
 
 def _wording(pattern: str) -> str:

@@ -45,12 +45,15 @@ class Paint:
             return text
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
-    def curve(self, values: Sequence[float], width: int) -> str:
-        """The values from left to right, at most `width` of them; each the highest of its share."""
+    def curve(self, values: Sequence[float], width: int, least: float = 0.0) -> str:
+        """The values from left to right, at most `width` of them; each the highest of its share.
+        `least`: the share of the highest value that the curve spans at least, lest noise look like
+        mountains."""
         if not values or width <= 0:
             return ""
         shown = list(_highest(values, width))
-        low, high = min(shown), max(shown)
+        high = max(shown)
+        low = min(*shown, high - least * abs(high)) if least else min(shown)
         bars = _BARS if self.unicode else _PLAIN_BARS
         if high <= low:
             return bars[0] * len(shown)

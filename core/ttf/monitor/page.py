@@ -21,6 +21,7 @@ _PHASE_S: Final = 2.0
 """Phases of a step change faster than anybody reads; from here on it says for how long."""
 _MOST_CURVE: Final = 60
 _MOST_INCIDENTS: Final = 3
+_LEAST_SPAN: Final = 0.1
 _GOOD: Final = ("finished", "running", "starting")
 
 
@@ -214,7 +215,7 @@ def _memory_blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
     if view.room is not None:
         yield from _ranked(1, flow(_room(view.room), width, indent=" " * _LABEL))
     if len(view.history) > 1 and (room := _curve_room(width)):
-        curve = paint.curve([held for _, held in view.history], room)
+        curve = paint.curve([held for _, held in view.history], room, _LEAST_SPAN)
         span = min(WINDOW_S, view.history[-1][0] - view.history[0][0])
         yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {duration(span)}"))])
 

@@ -36,7 +36,8 @@ class RunReader:
         progress.look(now)
         flight = read_flight(self.folder.flight)
         total = self._cached(self.folder.config, self._total_steps)
-        step = flight.step if flight is not None else whole(progress.last.get("step")) or 0
+        checkpoint = self._checkpoint(now)
+        step = self._step(flight, checkpoint)
         self._follow_phase(flight, now)
         beats = flight if alive else None
         return Run(
@@ -55,12 +56,20 @@ class RunReader:
             losses=tuple(progress.losses),
             seconds_left=progress.seconds_left(step, total) if alive else None,
             evaluated=progress.evaluated,
-            checkpoint=self._checkpoint(now),
+            checkpoint=checkpoint,
             restarts=self._restarts(),
             incidents=self._incidents(now),
             free_disk=free_bytes(self.folder.path),
             ended=None if alive else self._ended(flight),
         )
+
+    def _step(self, flight: Flight | None, checkpoint: Saved | None) -> int:
+        """A trainer that is starting does not know yet; it will go on from the checkpoint."""
+        if flight is None:
+            return whole(self.progress.last.get("step")) or 0
+        if flight.phase == "start" and checkpoint is not None:
+            return max(flight.step, checkpoint.step)
+        return flight.step
 
     def _follow_phase(self, flight: Flight | None, now: float) -> None:
         """A phase that has the same step at two looks has been the same one."""

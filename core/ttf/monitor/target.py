@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,8 @@ _OF_A_GUARD: Final = ("environment.json", "memory.jsonl")
 _LOCKS: Final = (".lock", ".writer")
 _CLOCK_S: Final = 2.0
 """Clocks of file systems and of processes differ by less."""
+_LOOKS: Final = 10
+_PAUSE_S: Final = 0.01
 _MOST_PID: Final = 1 << 31
 
 
@@ -124,8 +127,18 @@ def owner_of(folder: Path) -> int | None:
     writer may name a number that somebody else has by now."""
     note = folder / ".owner"
     try:
-        pid, written = int(note.read_text()), note.stat().st_mtime
+        pid, written = int(_written(note)), note.stat().st_mtime
     except (OSError, ValueError):
         return None
     started = platform().started(pid)
     return pid if started is not None and started <= written + _CLOCK_S else None
+
+
+def _written(note: Path) -> str:
+    """A note that is empty is being written."""
+    for _ in range(_LOOKS):
+        text = note.read_text()
+        if text:
+            return text
+        time.sleep(_PAUSE_S)
+    return ""
