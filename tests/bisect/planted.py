@@ -38,7 +38,7 @@ FAULTS: Final = (
 
 MODULE: Final = '''
 """Faults are real: native calls and signals in the process they are met in."""
-import ctypes, hashlib, json, os, sys
+import ctypes, hashlib, json, os, signal, sys
 from pathlib import Path
 
 from ttf import hookimpl
@@ -49,7 +49,7 @@ from ttf_towers.linear import LinearFactory
 
 PLANTED = json.loads(os.environ.get("PLANTED", "{}"))
 ACTS = {"segv": lambda: ctypes.string_at(0), "abrt": os.abort,
-        "raise": lambda: (_ for _ in ()).throw(RuntimeError("planted"))}
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL)}
 
 
 def seed_of_run():

@@ -8,6 +8,7 @@ import random
 import statistics
 
 import pytest
+from tests.bisect.conftest import wide
 from tests.bisect.simulated import drawn, ingredients, study
 
 from ttf.bisect.design import (
@@ -22,7 +23,7 @@ from ttf.bisect.design import (
 from ttf.bisect.factors import RULES
 from ttf.bisect.fisher import fisher, p_value
 
-SCALE = 12 if os.environ.get("TTF_CHAOS", "0") not in ("", "0") else 1
+SCALE = 15 if os.environ.get("TTF_CHAOS", "0") not in ("", "0") else 1
 """Times as many studies."""
 COMMON = tuple(n for n in RULES if n not in ("device", "dropout"))
 
@@ -47,7 +48,7 @@ def test_rarer_crashes_are_looked_for_longer_where_asked() -> None:
 @pytest.mark.parametrize("shadow", [False, True], ids=["alone", "carried by a component"])
 def test_a_deterministic_culprit_is_always_found_with_two_fifths_of_the_grid(shadow: bool) -> None:
     rng, shares = random.Random(1), []
-    for _ in range(150 * SCALE):
+    for _ in range(60 * SCALE):
         names = rng.sample(list(RULES), rng.randint(9, len(RULES)))
         plan = Plan(ingredients=ingredients(names))
         culprit, cures = drawn(rng, plan, shadow=shadow)
@@ -59,7 +60,8 @@ def test_a_deterministic_culprit_is_always_found_with_two_fifths_of_the_grid(sha
 
 
 @pytest.mark.parametrize(
-    ("rate", "count", "least"), [(0.6, 24, 0.9), (0.3, 30, 0.9), (0.1, 6, 0.6)]
+    ("rate", "count", "least"),
+    [(0.6, 12, 0.9), (0.3, 20, 0.9), pytest.param(0.1, 3, 0.4, marks=wide)],
 )
 def test_a_flaky_culprit_is_found_and_hardly_ever_another_one(
     rate: float, count: int, least: float
@@ -77,7 +79,8 @@ def test_a_flaky_culprit_is_found_and_hardly_ever_another_one(
     print(f"rate {rate}: right {right}/{total}, wrong {wrong}; {_told(shares)}; "
           f"by the measured rate {_told(measured)}")  # fmt: skip
     assert right >= least * total
-    assert wrong <= max(1, 0.07 * total)
+    # A rate below the one that is looked for is believed to be higher, and clean runs too much.
+    assert wrong <= max(1, (0.07 if rate >= plan.rarest else 0.2) * total)
     assert statistics.median(shares) <= 0.4
 
 
