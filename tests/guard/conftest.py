@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from tests.incidents.conftest import intel_openmp, memory_group, small_disk
 __all__ = ["intel_openmp", "memory_group", "small_disk"]
 
 ROWS = pytest.StashKey[list[tuple[str, ...]]]()
+CHAOS = os.environ.get("TTF_CHAOS", "0") not in ("", "0")
+wide = pytest.mark.skipif(not CHAOS, reason="one of many: TTF_CHAOS=1 runs it")
 Start = Callable[..., Guarded]
 
 

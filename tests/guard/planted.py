@@ -416,12 +416,7 @@ PLANTED: Final[tuple[Planted, ...]] = (
     ),
     # --- hangs -------------------------------------------------------------------------------------
     _hang("hang-with-the-interpreter-lock", "ctypes.PyDLL(None).sleep(60)"),
-    _hang(
-        "deadlock",
-        "lock = threading.Lock()\nlock.acquire()\nlock.acquire()",
-        torch=False,
-        quick=True,
-    ),
+    _hang("deadlock", "lock = threading.Lock()\nlock.acquire()\nlock.acquire()"),
     _hang("fork-after-openmp", FORKED),
     _hang("stopped-by-somebody", "ready()\ntime.sleep(60)", send=signal.SIGSTOP),
     # --- ends of its own ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.guard.conftest import Start
+from tests.guard.conftest import CHAOS, Start
 from tests.guard.harness import PYTHON, Guarded, incident, ours, pause, summary, theirs
 from tests.guard.planted import PLANTED, Planted
 
@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="the deaths are made for Linux"),
 ]
-CHAOS = os.environ.get("TTF_CHAOS", "0") not in ("", "0")
 SEEN_S = 5.0
 """After so long a guard has seen what is mapped; nothing tells when it does."""
 

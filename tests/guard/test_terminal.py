@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.conftest import wait_until
+from tests.guard.conftest import wide
 from tests.guard.harness import PYTHON, alive
 
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
@@ -107,6 +108,7 @@ def test_the_command_finds_a_terminal_of_the_same_size(shell: Shell, tmp_path: P
     shell.until("True True True 100 30 END")
 
 
+@wide
 def test_what_it_writes_looks_the_same(shell: Shell, tmp_path: Path) -> None:
     code = r"import sys; sys.stderr.write('a\tb\n\x1b[31mred\x1b[0m\rback\n'); print('END')"
     (tmp_path / "t.py").write_text(code)
@@ -157,6 +159,7 @@ print("COUNT", count)
     shell.until("CODE 0")
 
 
+@wide
 def test_a_command_that_ctrl_c_ends_ends_loops_as_without_a_guard(shell: Shell) -> None:
     shell.types(f"for i in 1 2 3; do {GUARD} sh -c 'echo UP; sleep 60'; done; echo CODE $?")
     shell.until("UP\r\n")
@@ -183,6 +186,7 @@ def test_ctrl_z_stops_both_and_fg_goes_on(shell: Shell, tmp_path: Path) -> None:
     shell.until("GOT ada")
 
 
+@wide
 def test_in_the_background_it_runs_and_fg_gives_it_the_terminal(
     shell: Shell, tmp_path: Path
 ) -> None:
@@ -203,6 +207,7 @@ def _jobs(shell: Shell) -> str:
     return shell.seen
 
 
+@wide
 def test_in_a_pipeline_the_others_keep_the_terminal(shell: Shell, tmp_path: Path) -> None:
     code = "import sys\nwith open('/dev/tty') as tty: print('READER GOT', tty.readline())\nsys.stdin.read()"
     (tmp_path / "pager.py").write_text(code)
@@ -213,6 +218,7 @@ def test_in_a_pipeline_the_others_keep_the_terminal(shell: Shell, tmp_path: Path
     shell.until("PROMPT> ")
 
 
+@wide
 def test_ctrl_c_in_a_pipeline_ends_the_command_and_its_children(
     shell: Shell, tmp_path: Path
 ) -> None:
@@ -226,6 +232,7 @@ def test_ctrl_c_in_a_pipeline_ends_the_command_and_its_children(
     shell.until("\nNEXT")
 
 
+@wide
 def test_a_terminal_that_closes_ends_the_command(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     try:

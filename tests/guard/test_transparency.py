@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.guard.conftest import Start
+from tests.guard.conftest import Start, wide
 from tests.guard.harness import PYTHON, alive, incident, ours, summary, theirs
+
+OTHER_CODES = (1, 2, 120, 126, 127, 128, 139, 143, 200, 255)
 
 
 def test_input_and_output_pass_byte_for_byte(start: Start) -> None:
@@ -28,7 +30,7 @@ def test_an_end_in_order_leaves_nothing(start: Start, tmp_path: Path) -> None:
     assert not list((tmp_path / "tmp").iterdir())
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 42, 120, 126, 127, 128, 139, 143, 200, 255])
+@pytest.mark.parametrize("code", [0, 42, *(pytest.param(code, marks=wide) for code in OTHER_CODES)])
 def test_every_exit_code_is_passed_on(start: Start, code: int) -> None:
     assert start(["sh", "-c", f"exit {code}"]).wait() == code
 
@@ -61,7 +63,14 @@ def test_what_is_written_is_passed_on_at_once(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    "signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
+    "signum",
+    [
+        signal.SIGINT,
+        *(
+            pytest.param(signum, marks=wide)
+            for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+        ),
+    ],
 )
 def test_signals_are_passed_on_once(start: Start, tmp_path: Path, signum: signal.Signals) -> None:
     code = (
@@ -115,10 +124,10 @@ def test_a_guard_that_is_killed_takes_the_command_along(start: Start) -> None:
     ("words", "code", "said"),
     [
         (["no-such-command-here"], 127, "there is no such command on PATH"),
-        (["./missing"], 127, "there is no such file"),
         (["./plain"], 126, "not an executable file"),
-        (["./headless"], 126, "needs a first line like"),
-        (["."], 126, "not an executable file"),
+        pytest.param(["./missing"], 127, "there is no such file", marks=wide),
+        pytest.param(["./headless"], 126, "needs a first line like", marks=wide),
+        pytest.param(["."], 126, "not an executable file", marks=wide),
     ],
 )
 def test_what_cannot_be_started_ends_as_in_a_shell(
@@ -133,6 +142,7 @@ def test_what_cannot_be_started_ends_as_in_a_shell(
     assert not (tmp_path / "runs").exists()
 
 
+@wide
 def test_descriptors_that_were_opened_for_the_command_reach_it(start: Start) -> None:
     reader, writer = os.pipe()
     try:
@@ -155,6 +165,7 @@ def test_a_reader_that_left_ends_the_command_as_without_us(start: Start) -> None
     assert guarded.wait() == 141
 
 
+@wide
 def test_children_that_outlive_the_command_are_left_alone(start: Start, tmp_path: Path) -> None:
     guarded = start(["sh", "-c", "sleep 5 >/dev/null 2>&1 & echo $! > ready"])
     assert guarded.wait() == 0
@@ -189,6 +200,7 @@ def test_the_users_own_sitecustomize_still_runs(start: Start, tmp_path: Path) ->
         assert guarded.out.decode() == f"sitecustomize {tmp_path}/mine/sitecustomize.py True []\n"
 
 
+@wide
 def test_an_error_in_the_users_own_sitecustomize_is_reported_as_ever(
     start: Start, tmp_path: Path
 ) -> None:
@@ -205,13 +217,19 @@ def test_an_error_in_the_users_own_sitecustomize_is_reported_as_ever(
 
 
 @pytest.mark.parametrize(
-    "flags", [["-I"], ["-E"], ["-S"], ["-s", "-B"], ["-W", "error"], ["-X", "dev"]]
+    "flags",
+    [
+        ["-I"],
+        ["-X", "dev"],
+        *(pytest.param(f.split(), marks=wide) for f in ("-E", "-S", "-s -B", "-W error")),
+    ],
 )
 def test_no_way_to_start_python_is_disturbed(start: Start, flags: list[str]) -> None:
     guarded = start([PYTHON, *flags, "-c", "print('up')"])
     assert (guarded.wait(), guarded.out, guarded.err) == (0, b"up\n", b"")
 
 
+@wide
 def test_a_folder_that_takes_nothing_disturbs_nobody(start: Start) -> None:
     code = (
         "import os, subprocess, sys; os.environ['TTF_GUARD_STACKS'] = '/proc/nowhere'; "
@@ -244,6 +262,7 @@ def test_a_python_that_becomes_another_program_has_not_vanished(start: Start) ->
     assert (guarded.wait(), guarded.err) == (0, b"")
 
 
+@wide
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_python_that_dumps_to_standard_error_by_itself_still_does(start: Start) -> None:
     code = "import ctypes; ctypes.string_at(0)"

@@ -73,6 +73,11 @@ WORDS: Mapping[str, str] = {
     "Segmentation fault. ",
     "worker with a bus error": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
     "Bus error. ",
+    "worker gone": f"{TRACE}RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly",
+    "worker gone, another way": 'Traceback (most recent call last):\n  File "multiprocessing/'
+    'connection.py", line 395, in _recv\nConnectionResetError: [Errno 104] Connection reset by peer',
+    "worker crashed, seen by itself": "ERROR: Unexpected segmentation fault encountered in worker.\n"
+    f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
     "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
     "traceback": f"{TRACE}KeyError: 'rows'",
     "prose": "epoch 3, loss 2.1",
@@ -95,6 +100,10 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
     {"killed_by_us": "stop", "reason": "a second signal"},
     {"killed_by_us": "garbage", "reason": "no checksum"},
+    *(
+        {"process": "command", "faulthandler": f"Fatal Python error: {name}\n"}
+        for name in ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction")
+    ),
     *({"process": "command"} | more for more in ({}, {"finished": True}, {"killed_by_us": "hang"})),
     *(
         {"error": {"class": c, "message": "It is so.", "exit_code": e}}

@@ -93,6 +93,8 @@ class Attempt:
         self.relay = Relay(self.command.stderr)
         self.witness = Witness("command", self.command.pid, tree=True)
         self.curve = MemoryCurve(self.command.pid, memory)
+        with contextlib.suppress(ProcessLookupError):
+            self.curve.look()
         self._activity = Activity()
         self._next_look = self._next_notes = 0.0
         self._turn = time.monotonic()
@@ -135,7 +137,7 @@ class Attempt:
         self.relay.move()
 
     def _look(self) -> None:
-        now = time.monotonic()
+        now, began = time.monotonic(), time.thread_time()
         with contextlib.suppress(ProcessLookupError):  # its end is told by its parent, us
             held = self.curve.look().held
             self._guard_memory(held)
@@ -148,7 +150,7 @@ class Attempt:
             self.command.signal_group(signal.SIGWINCH)
         if self._kill_at is not None and now >= self._kill_at:
             self.command.kill_tree()
-        cost = time.monotonic() - now
+        cost = time.thread_time() - began
         self._next_look = now + min(_SELDOMEST_S, max(LOOK_EVERY_S, _LOOK_DUTY * cost))
 
     def _take_notes(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ttf import fsio
 from ttf.errors import ConfigError, StorageError, storage_error
+from ttf.guard.stacks import Stacks
 from ttf.incidents.death import Death, Finding
 from ttf.incidents.scrub import Scrubber
 from ttf.incidents.writing import write_incident
@@ -38,8 +39,9 @@ class GuardFolder:
         _sweep()
         try:
             self.temp = Path(tempfile.mkdtemp(prefix=f"{_TEMP}{os.getpid()}-"))
-            self.stacks = self.temp / "stacks"
-            self.stacks.mkdir()
+            for made in ("stacks", "site"):
+                (self.temp / made).mkdir()
+            self.stacks = Stacks(self.temp / "stacks", self.temp / "site")
         except OSError as error:
             raise storage_error(error, "the folder for temporary files") from error
         if out is not None:
@@ -121,7 +123,8 @@ class GuardFolder:
     def close(self) -> None:
         """Removes what is not kept."""
         if self.path == self.temp:
-            shutil.rmtree(self.stacks, ignore_errors=True)
+            for made in ("stacks", "site"):
+                shutil.rmtree(self.temp / made, ignore_errors=True)
         else:
             shutil.rmtree(self.temp, ignore_errors=True)
 

@@ -16,7 +16,7 @@ from ttf.guard.attempt import Attempt, Ended
 from ttf.guard.command import NotStarted
 from ttf.guard.folder import GuardFolder
 from ttf.guard.options import GuardOptions
-from ttf.guard.stacks import Interpreter, Stacks
+from ttf.guard.stacks import Interpreter
 from ttf.guard.surroundings import surroundings
 from ttf.guard.terminal import Terminal, stop_ourselves
 from ttf.guard.words import Voice, again, code_of, told
@@ -72,7 +72,7 @@ class _Guard:
         self._options, self._folder, self._signals = options, folder, signals
         self._voice = voice
         self._terminal = Terminal()
-        self._stacks = Stacks(folder.stacks)
+        self._stacks = folder.stacks
         self._began = time.monotonic()
         self._restarts = 0
         self._peak = 0

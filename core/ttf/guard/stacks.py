@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import py_compile
+import shutil
 import signal
 import sys
 import time
@@ -17,7 +19,7 @@ from typing import Final, NamedTuple
 
 from ttf.lifeline import is_stopped
 
-SITE: Final = Path(__file__).parent / "site"
+_SITE: Final = Path(__file__).parent / "site/sitecustomize.py"
 FOLDER, GUARD = "TTF_GUARD_STACKS", "TTF_GUARD_PID"
 _DUMP_SIGNAL_FROM_END: Final = 3
 _MOST_BYTES: Final = 256 << 10
@@ -41,12 +43,16 @@ class Interpreter(NamedTuple):
 class Stacks:
     """One folder of notes, for one start of the command after the other."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, site: Path) -> None:
+        """`site` is where the module for the Pythons is put, compiled for those of our version:
+        many may start, and not everywhere may they keep what they compiled. Raises OSError."""
+        self.folder, self._site = folder, site
+        copy = shutil.copy(_SITE, site)
+        py_compile.compile(str(copy), doraise=True)
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """What has the Pythons among the command's processes write there."""
-        paths = [str(SITE), *filter(None, [environ.get("PYTHONPATH")])]
+        paths = [str(self._site), *filter(None, [environ.get("PYTHONPATH")])]
         return {
             "PYTHONPATH": os.pathsep.join(paths),
             FOLDER: str(self.folder),

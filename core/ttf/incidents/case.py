@@ -138,6 +138,8 @@ class Case:
     def _stacks(self) -> Iterator[str]:
         if not self.stacks.strip():
             yield "no-stacks"
+        if self.death.signal is None and _FATAL.search(self.death.faulthandler):
+            yield "child-crashed"
         if _WAITING.search(self.top_frame):
             yield "waits-in-python"
 

@@ -84,8 +84,9 @@ class Witness:
             self._log.look()
         now = time.monotonic()
         if now >= self._maps_again_at:
+            began = time.thread_time()  # what it cost, not how long it waited for a processor
             self._look_at_maps(pids)
-            self._maps_again_at = now + _MAPS_DUTY * (time.monotonic() - now)
+            self._maps_again_at = now + _MAPS_DUTY * (time.thread_time() - began)
 
     def _look_at_maps(self, pids: Sequence[int]) -> None:
         if not self._tree:

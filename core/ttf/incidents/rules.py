@@ -270,6 +270,45 @@ RULES: Final[tuple[Rule, ...]] = (
         when=When(text=words.CHILD_ABORT, signals=(EXIT,), facts=("failed",)),
         explanation="A child of {who_object} called abort {at}.",
     ),
+    *(
+        Rule(
+            name=name,
+            when=When(
+                text=text,
+                areas=("faulthandler",),
+                signals=(EXIT,),
+                facts=("failed", "child-crashed"),
+                processes=(COMMAND,),
+            ),
+            explanation="A child of {who_object} crashed in native code, and {who_object} gave up "
+            "a moment later.",
+        )
+        for name, text in words.FATAL_IN_CHILD.items()
+    ),
+    Rule(
+        name="segfault",
+        when=When(
+            text=words.WORKER_SEGFAULT,
+            areas=("stderr",),
+            signals=(EXIT,),
+            facts=("failed", "traceback"),
+            without=("finished",),
+        ),
+        explanation="A worker of {who_object} touched memory that is not its own {at}, and its "
+        "parent gave up.",
+    ),
+    Rule(
+        name="killed",
+        when=When(
+            text=words.WORKER_GONE,
+            signals=(EXIT,),
+            facts=("failed", "traceback"),
+            processes=(COMMAND,),
+        ),
+        explanation="A worker process of {who_object} was suddenly gone, without a word, and "
+        "{who_object} gave up. A crash in native code would have left stacks, as a rule: more "
+        "likely something killed it, or it left by itself (os._exit).",
+    ),
     # --- ended from outside --------------------------------------------------------------------------
     Rule(
         name="killed",

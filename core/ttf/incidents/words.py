@@ -3,6 +3,7 @@ here and nowhere else."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 NATIVE_CLASSES: Final = (
@@ -124,6 +125,14 @@ CHILD_KILLED_FOR_SURE: Final = _any(
     r"\bSIGKILL\(-9\)",
 )
 """These name the signal; the others of CHILD_KILLED may be any end."""
+WORKER_GONE: Final = _any(
+    r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
+    r"process (?:in the process pool )?was terminated abruptly",
+    r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]*"
+    r"\n(?P<error_>ConnectionResetError|EOFError|BrokenPipeError)",
+)
+WORKER_SEGFAULT: Final = r"ERROR: Unexpected segmentation fault encountered in worker"
+"""Of torch, in the worker; what the parent says afterwards depends on a race."""
 CHILD_SEGFAULT: Final = _any(
     r"killed by signal: Segmentation fault",
     r"died with <Signals\.SIGSEGV: 11>",
@@ -136,3 +145,10 @@ CHILD_ABORT: Final = _any(
     r"Signal 6 \(SIGABRT\)",
     r"\bSIGABRT\(-6\)",
 )
+FATAL_IN_CHILD: Final[Mapping[str, str]] = {
+    "segfault": r"Fatal Python error: Segmentation fault",
+    "abort": r"Fatal Python error: Aborted",
+    "bus-error": r"Fatal Python error: Bus error",
+    "illegal-instruction": r"Fatal Python error: (?:Illegal instruction|Floating-point exception)",
+}
+"""What faulthandler wrote of a child, by class."""
