@@ -13,7 +13,7 @@ from ttf.monitor.target import find
 from ttf.monitor.watch import Monitor
 
 MIB = 1 << 20
-_LIMIT_DATA = f"import resource; resource.setrlimit(resource.RLIMIT_DATA, ({220 * MIB},) * 2)\n"
+_LIMIT_DATA = f"import resource; resource.setrlimit(resource.RLIMIT_DATA, ({180 * MIB},) * 2)\n"
 
 
 def _predictions(process: subprocess.Popen[bytes]) -> list[tuple[float, Room]]:

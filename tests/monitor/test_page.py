@@ -178,6 +178,7 @@ def test_the_document_is_the_whole_view_without_the_curves() -> None:
         "processes": 3,
         "held": 1_502_000_000,
     }
+    assert list(found["limit"])[:2] == ["bytes", "source"]
     assert found["limit"]["seconds_left"] == 2000.0 and "losses" not in found["run"]
     assert [p["role"] for p in found["processes"]] == ["supervisor", "trainer", "miner worker"]
     none = View(

@@ -138,6 +138,7 @@ def test_roles_are_read_from_command_lines(process: Raw, role: str) -> None:
 def test_a_fork_of_a_command_is_its_worker() -> None:
     words = ("python", "train.py")
     assert role_of(raw(*words), words) == "forked worker"
+    assert role_of(raw("bash", "run.sh"), ("bash", "run.sh")) == "bash"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can look as somebody else")

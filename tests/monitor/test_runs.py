@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Invoke, wait_until
-from tests.crashes.harness import EVERY, STEPS, Live, World, in_phase
+from tests.crashes.harness import EVERY, Live, World, in_phase
 from tests.monitor.conftest import wide
 
 from ttf.monitor.lines import heading
@@ -21,6 +21,7 @@ from ttf.monitor.target import find
 from ttf.monitor.view import View
 from ttf.monitor.watch import Monitor
 
+STEPS = 70
 Ttf = Callable[..., subprocess.Popen[str]]
 
 
@@ -33,7 +34,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = tmp_path / "run"
-    training = live(world.config(run))
+    training = live(world.config(run, steps=STEPS))
     training.until(lambda: (run / ".owner").exists(), "there is a folder")
     early = Monitor(find(str(run))).look()
     assert early.alive and early.run is not None and early.run.step == 0
@@ -65,7 +66,7 @@ def test_a_run_is_seen_after_its_supervisor_was_killed_and_when_it_goes_on(
     live: Callable[[Sequence[str]], Live], world: World, tmp_path: Path, ttf: Ttf, invoke: Invoke
 ) -> None:
     run = tmp_path / "run"
-    first = live(world.config(run))
+    first = live(world.config(run, steps=STEPS))
     first.trains(since=EVERY + 5)
     monitor = Monitor(find(str(run)))
     assert monitor.look().alive
@@ -229,3 +230,19 @@ def test_wrong_input_is_told_what_to_do(
 ) -> None:
     done = invoke(words)
     assert (done.code, done.out) == (code, "") and said in done.err and "hint:" in done.err
+
+
+@pytest.mark.parametrize("words", [["monitor", "PID", "--json"], ["explain", "segfault"]])
+def test_neither_command_loads_anything_heavy(
+    waiting: subprocess.Popen[bytes], words: list[str]
+) -> None:
+    argv = [word.replace("PID", str(waiting.pid)) for word in words]
+    code = (
+        f"import sys\nfrom ttf import cli\nassert cli.run({argv!r}) == 0\n"
+        "print(*{m.partition('.')[0] for m in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(done.stderr.split())
+    assert not loaded & {"torch", "numpy", "pydantic", "rich", "faiss", "hnswlib", "zarr"}

@@ -19,7 +19,7 @@ _LEAST_PROCESSES: Final = 3
 """Lines of their table that even a low screen shows: heading, one, sum."""
 _PHASE_S: Final = 2.0
 """Phases of a step change faster than anybody reads; from here on it says for how long."""
-_MOST_CURVE: Final = 60
+_LEAST_CURVE, _MOST_CURVE = 5, 60
 _MOST_INCIDENTS: Final = 3
 _LEAST_SPAN: Final = 0.1
 _GOOD: Final = ("finished", "running", "starting")
@@ -107,7 +107,7 @@ def _run_blocks(view: View, run: Run, paint: Paint, width: int) -> Iterator[Bloc
     yield from _ranked(1, flow([_labelled("step", _steps(run)), *_phase(run)], width))
     if speed := [*_speed(run)]:
         yield from _ranked(3, flow(speed, width))
-    if len(run.losses) > 1 and (room := _curve_room(width)):
+    if len(run.losses) >= _LEAST_CURVE and (room := _curve_room(width)):
         curve = paint.curve(run.losses, room)
         yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {len(run.losses):,} steps"))])
     if run.evaluated is not None:
@@ -214,7 +214,7 @@ def _memory_blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
     yield from _ranked(1, flow(items, width, indent=" " * _LABEL), rest=2)
     if view.room is not None:
         yield from _ranked(1, flow(_room(view.room), width, indent=" " * _LABEL))
-    if len(view.history) > 1 and (room := _curve_room(width)):
+    if len(view.history) >= _LEAST_CURVE and (room := _curve_room(width)):
         curve = paint.curve([held for _, held in view.history], room, _LEAST_SPAN)
         span = min(WINDOW_S, view.history[-1][0] - view.history[0][0])
         yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {duration(span)}"))])

@@ -111,9 +111,13 @@ def role_of(raw: Raw, parent_words: Sequence[str]) -> str:
     for mark, role in _HELPERS.items():
         if any(mark in word for word in raw.words):
             return role
-    if raw.words and raw.words == tuple(parent_words):
-        return "forked worker"
-    return _named(raw.words)
+    name = _named(raw.words)
+    forked = raw.words == tuple(parent_words) and _is_python(raw.words)
+    return "forked worker" if forked else name
+
+
+def _is_python(words: Sequence[str]) -> bool:
+    return bool(words) and words[0].rpartition("/")[2].startswith("python")
 
 
 def _named(words: Sequence[str]) -> str:
@@ -121,7 +125,7 @@ def _named(words: Sequence[str]) -> str:
     if not words:
         return "?"
     names = [word.rpartition("/")[2] for word in words]
-    if not names[0].startswith("python"):
+    if not _is_python(words):
         rest = names[1:2] if names[0] == "ttf" else []
         return _printable(" ".join([names[0], *rest]))
     for number, word in enumerate(words[1:], start=1):

@@ -88,13 +88,18 @@ def document(view: View) -> dict[str, Any]:
         "status": view.status,
         "pid": view.pid,
         "memory": None if memory is None else {**memory._asdict(), "held": memory.held},
-        "limit": None if view.room is None else dataclasses.asdict(view.room),
+        "limit": None if view.room is None else _limit(view.room),
         "cpu_percent": view.cpu_percent,
         "processes": [dataclasses.asdict(process) for process in view.processes],
         "run": None if view.run is None else _run(view.run),
         "warnings": list(warnings(view)),
         "remarks": list(view.remarks),
     }
+
+
+def _limit(room: Room) -> dict[str, Any]:
+    found = dataclasses.asdict(room)
+    return {"bytes": found.pop("limit"), **found}
 
 
 def _run(run: Run) -> dict[str, Any]:
