@@ -17,7 +17,7 @@ __all__ = ["run_dir"]
 def test_a_guarded_command_has_a_page(guard_dir: Path) -> None:
     found = page(guard_dir)
     assert "The command ended after 29.0 s with exit code 139 (SIGSEGV)." in found.text
-    assert "On the way it met an incident (segfault)." in found.text
+    assert "It met an incident (segfault)." in found.text
     assert "python train.py --name 'a b'" in found.text
     assert "The process touched memory that is not its own." in found.text
     assert "entries of environment.json" in found.text

@@ -113,7 +113,7 @@ def test_it_runs_to_its_end_where_the_fault_does_not_appear(
     process = "miner" if phase == "mining" and "miner.isolation=none" not in sets else "trainer"
     found = incident(cause, phase, process, step=3)
     if cause == "omp-duplicate":
-        libraries = "OpenMP: <site-packages>/torch/lib/libgomp.so.1, <dir 3>/libiomp5.so"
+        libraries = "OpenMP: <site-packages>/torch/lib/libgomp.so.1, <dir-3>/libiomp5.so"
         found["evidence"].append({"source": "mapped libraries", "text": libraries})
     script = made(tmp_path, found, *sets)
     assert script.name == f"001-{cause}.py"

@@ -50,7 +50,7 @@ def readme(
             "  stderr.txt and incidents/*/stderr.txt before you send it.",
             "",
             "REPRODUCERS",
-            *_reproducers(scripts),
+            *_reproducers(scripts, "run.toml" in files),
             "",
         ]
     )
@@ -75,7 +75,7 @@ def _removed(counts: Mapping[str, int], identity: Identity) -> Iterator[str]:
     for kind, told in KINDS.items():
         if counts.get(kind):
             yield f"  {counts[kind]:>6} x  {told}"
-    yield "  The same thing has the same placeholder everywhere: <dir 1>/a.npz is one file."
+    yield "  The same thing has the same placeholder everywhere: <dir-1>/a.npz is one file."
     if identity.common:
         yield (
             f"  {len(identity.common)} name(s) of users or hosts are too short or ordinary words; they "
@@ -84,7 +84,7 @@ def _removed(counts: Mapping[str, int], identity: Identity) -> Iterator[str]:
         yield "  in paths and after or before @ and words like user and host only."
 
 
-def _reproducers(scripts: Sequence[Reproducer]) -> Iterator[str]:
+def _reproducers(scripts: Sequence[Reproducer], of_ttf: bool) -> Iterator[str]:
     if not scripts:
         yield "  None: there was no incident."
     for script in scripts:
@@ -95,6 +95,8 @@ def _reproducers(scripts: Sequence[Reproducer]) -> Iterator[str]:
         yield ""
         yield "  Each is plain Python; its first lines say what to install. It prints what it does and"
         yield "  ends by itself where nothing happens. A number as its argument: how many rounds."
+    if not of_ttf:
+        return
     yield ""
     yield "  With ttf, on made-up data: ttf data synth --out d --pairs N --val N --seq-len L --dim D"
     yield "  --bank M --seed 0, with the shapes of manifest.json, then"

@@ -106,7 +106,7 @@ class Redactor:
         parts."""
         for value, name in self._identity.secrets:
             for variant in _variants(value):
-                text = self._literal(text, variant, "secret", f"<secret {name}>")
+                text = self._literal(text, variant, "secret", f"<secret-{name}>")
         for pattern, kind, replacement in self._names:
             text, count = pattern.subn(replacement, text)
             self._count(kind, count)
@@ -117,7 +117,7 @@ class Redactor:
     def _secrets(self, text: str) -> str:
         for value, name in self._identity.secrets:
             for variant in _variants(value):
-                text = self._literal(text, variant, "secret", f"<secret {name}>")
+                text = self._literal(text, variant, "secret", f"<secret-{name}>")
         for pattern in SECRETS:
             text = self._all(pattern, text, "secret", lambda _: "<secret>")
         text = self._all(USERINFO, text, "secret", lambda m: m[1])
@@ -144,7 +144,7 @@ class Redactor:
         scheme, _, place = url.partition("://")
         self._count("url", 1)
         folder, _, base = place.partition("?")[0].rstrip("/").rpartition("/")
-        known = self._urls.setdefault(folder or place, f"<url {len(self._urls) + 1}>")
+        known = self._urls.setdefault(folder or place, f"<url-{len(self._urls) + 1}>")
         return f"{scheme}://{known}{f'/{base}' if folder else ''}{rest}"
 
     def _address(self, match: re.Match[str]) -> str:
@@ -207,7 +207,7 @@ class Redactor:
         return f"{self._folder(folder)}/{base}"
 
     def _folder(self, folder: str) -> str:
-        return self._folders.setdefault(folder, f"<dir {len(self._folders) + 1}>")
+        return self._folders.setdefault(folder, f"<dir-{len(self._folders) + 1}>")
 
     def _is_home(self, path: str) -> bool:
         if path == "/root" or path in self._identity.homes:

@@ -14,6 +14,8 @@ LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 38
 _LETTER = 6.4
 """Width of a letter of a label."""
 _LABEL_ROWS = 3
+_MOST_LABELS = 12
+"""With more marks than that, their lines tell enough."""
 
 Point = tuple[float, float]
 
@@ -104,6 +106,8 @@ def drawn_marks(marks: Sequence[Mark], x: tuple[float, float], bottom: int) -> s
         width = _LETTER * len(mark.label) + 8
         left = min(at + 3, WIDTH - RIGHT - width)
         row = next((i for i, end in enumerate(ends) if end <= left), None)
+        if len(marks) > _MOST_LABELS:
+            row = None
         text = ""
         if row is not None:
             ends[row] = left + width
@@ -112,7 +116,8 @@ def drawn_marks(marks: Sequence[Mark], x: tuple[float, float], bottom: int) -> s
             f'<a href="#{escape(mark.target)}"><title>{escape(mark.title)}</title>'
             f'<line class="e" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{bottom}"/>{text}</a>'
         )
-    return "".join(out)
+    many = ' class="y"' if len(marks) > _MOST_LABELS else ""
+    return f"<g{many}>{''.join(out)}</g>"
 
 
 def columns(

@@ -25,7 +25,7 @@ def incidents(run: RunFiles, cards: int) -> str:
     shown = run.incidents[-MOST_ROWS:]
     left_out = len(run.incidents) - len(shown)
     before = f"<p>{left_out} incidents before these are in the folder.</p>" if left_out else ""
-    head = ("incident", "class", "process", "where", "what was done about it")
+    head = ("id", "class", "process", "where", "what was done about it")
     told = run.incidents[-cards:] if cards else []
     last = [str(found.get("id")) for found in told[-_OPEN:]]
     more = "".join(_card(found, opened=str(found.get("id")) in last) for found in told)
@@ -85,18 +85,21 @@ def _evidence(found: Mapping[str, Any]) -> str:
 def _remedies(found: Mapping[str, Any]) -> str:
     done = found.get("remedy")
     listed = found.get("remedies")
-    ways = (
-        [str(r.get("text")) for r in listed if isinstance(r, Mapping)]
-        if isinstance(listed, list)
-        else []
-    )
+    ways = [r for r in listed if isinstance(r, Mapping)] if isinstance(listed, list) else []
     parts = [f"<p>Done about it: {_text(done)}.</p>" if done else ""]
     if ways:
-        items = "".join(f"<li><code>{_text(way)}</code></li>" for way in ways[:6])
-        parts.append(f"<p>What avoids it:</p><ul>{items}</ul>")
+        items = "".join(f"<li>{_way(way)}</li>" for way in ways[:6])
+        avoids = "may avoid" if found.get("certain") is False else "avoids"
+        parts.append(f"<p>What {avoids} it:</p><ul>{items}</ul>")
     elif not done:
         parts.append("<p>No setting is known that avoids it.</p>")
     return "".join(parts)
+
+
+def _way(remedy: Mapping[str, Any]) -> str:
+    """A command line as such; advice as the sentence it is."""
+    told = _text(remedy.get("text"))
+    return f"<code>{told}</code>" if remedy.get("set") else told
 
 
 def _text(value: Any) -> str:

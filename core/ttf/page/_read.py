@@ -24,7 +24,7 @@ MARKS: Final = ("run.toml", "summary.json", "environment.json", "manifest.json",
 
 _LONGEST_LINE: Final = 1 << 20
 _STDERR_BYTES: Final = 2000
-_HEADER: Final = re.compile(r"\[+([^\]]+)\]+$")
+_HEADER: Final = re.compile(r"\[{1,2}([^\[\]]+)\]{1,2}")
 
 
 @dataclass(kw_only=True)

@@ -153,7 +153,8 @@ def _guarded(run: RunFiles) -> Iterator[str]:
     else:
         yield f"The command ended{took}; how is not recorded."
     if run.incidents:
-        yield f"On the way {_met(run)}."
+        met = _met(run)
+        yield f"{met[0].upper()}{met[1:]}."
 
 
 def ending(code: int) -> str:

@@ -47,7 +47,7 @@ color:var(--c1);vertical-align:middle}
 overflow-wrap:anywhere;white-space:pre-line}
 .l{font-size:17px;max-width:70ch;margin:0 0 16px}
 .q{color:var(--soft);font-size:13px;max-width:80ch}
-.n{display:grid;grid-template-columns:repeat(auto-fill,minmax(128px,1fr));gap:10px}
+.n{display:grid;grid-template-columns:repeat(auto-fill,minmax(112px,1fr));gap:10px}
 .n div{background:var(--box);border-radius:8px;padding:8px 12px;color:var(--soft);font-size:13px}
 .n b{display:block;color:var(--ink);font-size:19px;font-weight:600}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));
@@ -64,7 +64,8 @@ polyline.f{stroke-width:1.2}
 .g{stroke:var(--line)}.a{stroke:var(--soft)}
 .t{font-size:12px;fill:var(--soft)}
 line.e{stroke:var(--c3);stroke-width:1.2;stroke-dasharray:3 3}
-text.e{fill:var(--c3);font-size:11px}
+text.e{fill:var(--c3);font-size:11px;paint-order:stroke;stroke:var(--page);stroke-width:4px}
+.y line.e{opacity:.4}
 .b{display:flex;height:18px;background:var(--line);border-radius:4px;overflow:hidden;margin:8px 0;
 max-width:640px;print-color-adjust:exact;-webkit-print-color-adjust:exact}
 .b i{display:block;height:100%}
@@ -82,17 +83,20 @@ vertical-align:top}
 .m td{white-space:nowrap}
 .kv{table-layout:fixed;width:100%}
 .kv td{overflow-wrap:anywhere}
-.kv th:first-child{width:24%}.kv.three th:nth-child(2){width:36%}
+.kv th:first-child,.kv td:first-child{width:24%}.kv.three th:nth-child(2){width:36%}
 th{color:var(--soft);font-weight:500}
 .r{text-align:right;font-variant-numeric:tabular-nums}
 details{margin-top:10px}
 summary{cursor:pointer;color:var(--soft)}
 @media(max-width:640px){
-.kv thead{display:none}.kv,.kv tbody,.kv tr,.kv td{display:block}
+.kv thead{display:none}.kv,.kv tbody,.kv tr,.kv td{display:block;width:auto!important}
 .kv tr{padding:6px 0;border-bottom:1px solid var(--line)}
 .kv td{padding:0;border:0}
 .kv td:first-child,.kv td:nth-child(3){color:var(--soft);font-size:13px}
-.m th,.m td{padding-right:10px}
+.m{font-size:13px}
+.m th,.m td{padding-right:7px;white-space:normal}
+.m td.r,.m td:first-child{white-space:nowrap}
+.t{font-size:14px}
 }
 @media print{
 body{font-size:11pt}main{max-width:none;padding:0}
@@ -100,7 +104,8 @@ figure,.i,tr{break-inside:avoid}
 h2{break-after:avoid}
 pre{max-height:none}
 svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-details::details-content{content-visibility:visible;display:block;height:auto}
+.charts{grid-template-columns:1fr 1fr}
+.i details::details-content{content-visibility:visible;display:block;height:auto}
 }
 """
 )

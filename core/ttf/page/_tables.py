@@ -16,7 +16,7 @@ def table(
     numbers: Sequence[int] = (),
     kind: str = "kv",
 ) -> str:
-    """`kind`: "m" for figures, "kv" for keys and long values, which a phone shows stacked."""
+    """`head` may be empty. `kind`: "m" for figures, "kv" for keys and long values, which a phone shows stacked."""
     style = f"{kind} three" if len(head) == 3 else kind
 
     def cells(tag: str, row: Sequence[str]) -> str:
@@ -26,10 +26,8 @@ def table(
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return (
-        f"<div class='o'><table class='{style}'><thead><tr>{cells('th', head)}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    top = f"<thead><tr>{cells('th', head)}</tr></thead>" if head else ""
+    return f"<div class='o'><table class='{style}'>{top}<tbody>{body}</tbody></table></div>"
 
 
 def folded(title: str, body: str, *, opened: bool = False) -> str:

@@ -16,6 +16,7 @@ _HEIGHT: Final = 172
 _LANES: Final = {"process": 48, "mining": 72, "evaluation": 92, "checkpoint": 112}
 _MOST: Final = 300
 """Ticks of a lane."""
+_MANY: Final = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,18 +76,20 @@ def timeline(run: RunFiles) -> str:
         return ""
     x = (0.0, clock.at(clock.ended))
     lives = list(_lives(run, clock))
-    body = [_axis(x, clock.unit), _lane("process", "command" if run.guarded else "trainer")]
+    body = [_axis(x, clock.unit), _lane("process", "alive" if run.guarded else "trainer")]
     body += [_span(x, life, _LANES["process"], i % 2) for i, life in enumerate(lives)]
-    for name, lines, colour in (
-        ("mining", run.mining, 2),
-        ("evaluation", run.evals, 4),
-        ("checkpoint", run.checkpoints, 5),
+    for name, label, lines, colour in (
+        ("mining", "mining", run.mining, 2),
+        ("evaluation", "eval", run.evals, 4),
+        ("checkpoint", "saved", run.checkpoints, 5),
     ):
         spans = list(_spans(lines, clock))
         if spans:
-            body.append(_lane(name, f"{name}s" if name != "mining" else name))
+            body.append(_lane(name, label))
             body += [_span(x, span, _LANES[name], colour) for span in spans]
-    body += [_flag(x, mark) for mark in incident_marks(run, clock)]
+    flags = incident_marks(run, clock)
+    many = ' class="y"' if len(flags) > _MANY else ""
+    body.append(f"<g{many}>{''.join(_flag(x, mark) for mark in flags)}</g>")
     deaths = len(lives) - 1
     under = f"The process was started {len(lives)} times." if deaths > 0 else ""
     return figure("What happened when", [], "".join(body), height=_HEIGHT, under=under)
@@ -121,7 +124,7 @@ def _lane(name: str, text: str) -> str:
     y = _LANES[name]
     return (
         f'<line class="g" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-        f'<text class="t" x="2" y="{y + 4}">{escape(text[:9])}</text>'
+        f'<text class="t" x="2" y="{y + 4}">{escape(text)}</text>'
     )
 
 

@@ -17,7 +17,7 @@ _OURS: Final = ("ttf", "__main__.py")
 
 def what_ran(run: RunFiles) -> str:
     rows = [(what, cut(told, _LONGEST)) for what, told in _rows(run) if told]
-    return section("What ran", table(("what", ""), rows)) if rows else ""
+    return section("What ran", table((), rows)) if rows else ""
 
 
 def _rows(run: RunFiles) -> Iterator[tuple[str, str]]:
