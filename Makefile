@@ -14,10 +14,11 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 train: $(STAMP)
 	$(BIN)/ttf train $(ARGS)
 
-# Everything CI runs: lint, types, layers, then the suite on two processes (under ten minutes).
+# Everything CI runs: lint, types, layers, then the suite on three processes, which often wait
+# for others (under ten minutes on two cores).
 # One file: make test ARGS=tests/cli
 test: lint types layers
-	$(BIN)/pytest -n 2 $(ARGS)
+	$(BIN)/pytest -n 3 $(ARGS)
 
 # Real faults against real runs: hundreds of deaths, hangs, full disks; each run must end with the
 # weights of an undisturbed one. Half an hour on two quiet cores, best as root (mounts, limits); the

@@ -46,10 +46,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = Path.cwd()
     os.chdir(place)
     try:
-        both = SMALL | {"pairs": "pairs.npz", "bank": "bank.npz"}
+        here_too: dict[str, Any] = {**SMALL, "supervised": False}
+        both = here_too | {"pairs": "pairs.npz", "bank": "bank.npz"}
         ttf.train(out="with-bank", **both)
         ttf.train(out="bf16", **both, precision="bf16")
-        ttf.train(out="own", **SMALL, pairs="own.npz")
+        ttf.train(out="own", **here_too, pairs="own.npz")
     finally:
         os.chdir(here)
     return place

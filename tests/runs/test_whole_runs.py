@@ -57,8 +57,11 @@ def test_another_seed_ends_with_other_bits(
     assert len(digests) == 2
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("tower", ["gru", "mlp+mlp"])
+@pytest.mark.parametrize(
+    ("stop", "tower"),
+    [(signal.SIGINT, "gru"), (signal.SIGTERM, "mlp+mlp")],
+    ids=["SIGINT gru", "SIGTERM mlp+mlp"],
+)
 def test_a_stopped_run_goes_on_to_the_same_bits(
     stop: signal.Signals, tower: str, small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
 ) -> None:
