@@ -166,7 +166,9 @@ def test_a_reader_that_leaves_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+    ("signum", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["SIGINT", "SIGTERM", "SIGHUP"],
 )
 def test_being_stopped_leaves_no_process_and_no_folder(
     odd_miner: OddMiner,

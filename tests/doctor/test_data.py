@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.conftest import Invoke
 from tests.doctor.conftest import Ask, WriteToml, wide
 
 
@@ -101,6 +102,17 @@ def _assert_named(
     told = "\n".join([found["detail"], *found["evidence"]])
     assert said in told
     assert found["remedy"]
+
+
+@wide
+def test_steps_are_not_tried_with_bad_data(
+    invoke: Invoke, run_toml: WriteToml, own_data: Path
+) -> None:
+    _nan(own_data)
+    words = ["--check", "data", "--check", "steps", "--json"]
+    done = invoke(["doctor", str(run_toml(folder=own_data)), *words])
+    assert done.code == 3
+    assert [check["status"] for check in done.json()["checks"]] == ["fail", "skip"]
 
 
 @wide

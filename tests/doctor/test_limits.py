@@ -132,6 +132,7 @@ PLAN: Mapping[str, Any] = {
     "notes": [],
     "fits": True,
     "lowerable": [("--batch-size (now 512)", 900_000_000, ["activations"])],
+    "fixed_bytes": 600_000_000,
     "above_budget": "",
 }
 
@@ -141,16 +142,19 @@ PLAN: Mapping[str, Any] = {
     [
         ({}, "ok", "1.5 GB predicted during training, 2.0 GB allowed"),
         ({"fits": False}, "fail", "The run does not fit"),
+        ({"fits": False, "fixed_bytes": 3 * 10**9}, "fail", "The run does not fit"),
         ({"above_budget": "The miner needs more."}, "fail", "The miner needs more."),
         ({"disk_bytes": 10**12}, "warn", "may write 1.0 TB"),
     ],
-    ids=["fits", "does not fit", "above the budget", "disk"],
+    ids=["fits", "does not fit", "cannot fit", "above the budget", "disk"],
 )
 def test_a_prediction_is_held_against_every_limit(
     change: dict[str, Any], status: str, said: str
 ) -> None:
     verdict = of_run.judged_plan({**PLAN, **change}, free_disk=10**9)
     assert (verdict.status, said in verdict.detail) == (status, True), verdict
+    if status == "fail" and "fixed_bytes" in change:
+        assert "depend on no option" in verdict.remedy
     if change == {"fits": False}:
         assert "--batch-size (now 512): 900 MB" in verdict.remedy
 

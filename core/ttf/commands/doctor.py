@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ttf.doctor.registry import AnyCheck
     from ttf.doctor.report import Result
 
+_OF_A_SIGNAL = 128
+"""What a shell adds to its number."""
+
 
 def _ids() -> list[str]:
     from ttf.doctor.registry import all_checks
@@ -137,16 +140,19 @@ def _results(
 
 @contextlib.contextmanager
 def _ended_as_asked() -> Iterator[None]:
-    """SIGTERM ends us by an exception, so that no process and no folder is left behind."""
+    """SIGTERM and a terminal that is closed end us by an exception, so that no process and no folder
+    is left behind."""
 
     def leave(signum: int, frame: Any) -> NoReturn:
-        raise SystemExit(int(ExitCode.TERMINATED))
+        raise SystemExit(_OF_A_SIGNAL + signum)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    wanted = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
+    before = {signum: signal.signal(signum, leave) for signum in wanted}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def _what_next(results: list[Result], run_toml: Path | None) -> None:

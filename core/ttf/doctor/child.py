@@ -31,6 +31,7 @@ def main(life: int, results: int, parent: int) -> None:
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     lifeline.follow(life, requests.put)
     message = requests.get()
+    os.environ["TMPDIR"] = message["scratch"]  # libraries leave folders where temporary files go
 
     def tell(news: Mapping[str, Any]) -> None:
         frames.write(results, news)

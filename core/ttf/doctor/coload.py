@@ -8,9 +8,7 @@ both. A run as it is by default keeps them in two processes.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from ttf import host
@@ -45,24 +43,14 @@ def _worth_it(ended: Ended) -> bool:
 
 
 def _run(exam: Examination, miners: list[str], first: str) -> list[Ended]:
-    with tempfile.TemporaryDirectory(prefix="ttf-doctor-") as folder:
-        tasks = []
-        for number, miner in enumerate(miners):
-            scratch = Path(folder) / str(number)
-            scratch.mkdir()
-            tasks.append(_task(exam.options_of("miner"), miner, first, scratch))
-        return run_all(tasks)
+    options = exam.options_of("miner")
+    return run_all([_task(miner, first, options.get(miner)) for miner in miners])
 
 
-def _task(options: Mapping[str, Any], miner: str, first: str, scratch: Path) -> Task:
+def _task(miner: str, first: str, options: Any) -> Task:
     return Task(
         name="coload",
-        request={
-            "miner": miner,
-            "first": first,
-            "options": options.get(miner),
-            "scratch": str(scratch),
-        },
+        request={"miner": miner, "first": first, "options": options},
         deadline_s=DEADLINE_S,
         process="miner",
     )
@@ -103,7 +91,8 @@ def _failed(
     return fail(
         f"The miner {miner} of {_owner(miner)}, {_where(miner, first, ended, dead, ends)}: "
         f"{deaths.in_a_word(ended)}{more}.",
-        *(line for key, each in dead.items() for line in _story(key, each)),
+        *_story(ended),
+        *(f"{m}, {_ORDERS[o]}: {deaths.in_a_word(e)}, at {e.stage}" for (m, o), e in dead.items()),
         *summary,
         remedy=_remedy(miner, ended),
     )
@@ -125,9 +114,7 @@ def _where(
     return f"in one process with torch, {_ORDERS[first]}{survived}"
 
 
-def _story(key: tuple[str, str], ended: Ended) -> Iterator[str]:
-    miner, first = key
-    yield f"{miner}, {_ORDERS[first]}: {deaths.in_a_word(ended)}"
+def _story(ended: Ended) -> Iterator[str]:
     yield from deaths.evidence(ended)
     maps = [note["openmp"] for note in ended.notes if note.get("openmp")]
     if maps:

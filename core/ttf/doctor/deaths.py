@@ -33,10 +33,11 @@ def _how(ended: Ended) -> str:
 
 def evidence(ended: Ended) -> Iterator[str]:
     """Its class with what it means, where it was, and what it left behind."""
+    if ended.finding is not None:
+        yield f"class {ended.finding.name}: {ended.finding.explanation}"
     if ended.stage:
         yield f"it was at: {ended.stage}"
     if ended.finding is not None:
-        yield f"class {ended.finding.name}: {ended.finding.explanation}"
         yield from (f"{line.source}: {line.text}" for line in ended.finding.evidence)
     if ended.error is not None:
         yield one_line(f"{ended.error['class']}: {ended.error['message']}")
@@ -55,7 +56,7 @@ def _telling_lines(text: str) -> list[str]:
     return lines[-_MOST_LINES:]
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = _LONGEST) -> str:
     """Safe for a terminal, and not endless."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

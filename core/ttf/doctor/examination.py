@@ -25,6 +25,8 @@ class Examination:
     ) -> None:
         """`say` hears what slow checks are at; `root` stands for / in tests."""
         self.run_toml, self.say, self.root = run_toml, say, root
+        self.no_trial = ""
+        """Why the run should not even be tried, once a check has found that out."""
 
     @cached_property
     def torch(self) -> Ended:

@@ -61,6 +61,7 @@ def look_at_data(exam: Examination) -> Verdict:
     if not problems:
         *files, summary = told["read"]
         return ok(f"{summary}: nothing wrong", *files, *told["notes"])
+    exam.no_trial = "the data is bad (see data)"
     texts = [deaths.one_line(problem["text"]) for problem in problems]
     more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
     hints = dict.fromkeys(problem["hint"] for problem in problems if problem["hint"])
@@ -92,7 +93,10 @@ def look_at_plan(exam: Examination) -> Verdict:
     told = ended.answer
     if "refused" in told:
         return fail(told["refused"], remedy=told["hint"] or "Correct it.", cause="configuration")
-    return judged_plan(told, _free_disk())
+    verdict = judged_plan(told, _free_disk())
+    if verdict.status == "fail":
+        exam.no_trial = "the run does not fit (see plan)"
+    return verdict
 
 
 def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
@@ -108,13 +112,8 @@ def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
         *told["notes"],
     ]
     if not told["fits"]:
-        options = "; ".join(f"{option}: {size(held)}" for option, held, _ in told["lowerable"])
         return fail(
-            f"The run does not fit: {what} ({limit['source']}).",
-            *evidence,
-            remedy=f"Lower, the largest first: {options}. Or give it more memory."
-            if options
-            else "Give it more memory, or take a smaller tower.",
+            f"The run does not fit: {what} ({limit['source']}).", *evidence, remedy=_smaller(told)
         )
     if told["above_budget"]:
         return fail(
@@ -129,6 +128,17 @@ def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
             remedy="Free some space, or choose another folder with --out.",
         )
     return ok(f"{what} ({limit['source']})", *evidence)
+
+
+def _smaller(told: Mapping[str, Any]) -> str:
+    """What to lower, where that is enough."""
+    if told["fixed_bytes"] > told["limit"]["bytes"]:
+        return (
+            f"{size(told['fixed_bytes'])} of it depend on no option: it needs more memory, or a "
+            "smaller tower."
+        )
+    options = "; ".join(f"{option}: {size(held)}" for option, held, _ in told["lowerable"])
+    return f"Lower, the largest first: {options}. Or give it more memory."
 
 
 def _free_disk() -> int:

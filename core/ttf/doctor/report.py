@@ -23,6 +23,8 @@ MARKS: Final[dict[Status, str]] = {"ok": "[ok]", "warn": "[!]", "fail": "[x]", "
 _COLORS: Final[dict[Status, str]] = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "blue"}
 _INDENT: Final = "     "
 _WIDTH: Final = 100
+_LONGEST: Final = 2000
+_MOST_EVIDENCE: Final = 6
 _NO_RUN: Final = "needs a configuration: ttf doctor RUN.toml"
 
 
@@ -95,26 +97,44 @@ def lines(result: Result, *, width: int, verbose: bool) -> Iterator[str]:
     if result.check.of_run and verdict.detail == _NO_RUN and not verbose:
         return
     mark = click.style(MARKS[verdict.status].ljust(4), fg=_COLORS[verdict.status], bold=True)
-    yield f"{mark} {result.check.id.ljust(width)}  {verdict.detail}"
-    if verbose or verdict.status in ("warn", "fail"):
-        shown = verdict.evidence if verbose or verdict.status == "fail" else ()
-        yield from (_INDENT + text for line in shown for text in _wrapped(f"- {one_line(line)}"))
+    first, *rest = _wrapped(
+        one_line(verdict.detail, _LONGEST), taken=len(_INDENT) + width + 2, hang=0
+    )
+    yield f"{mark} {result.check.id.ljust(width)}  {first}"
+    yield from (" " * (len(_INDENT) + width + 2) + text for text in rest)
+    for line in _evidence(verdict, verbose=verbose):
+        yield from (_INDENT + text for text in _wrapped(f"- {one_line(line, _LONGEST)}"))
     if verdict.remedy:
         label = click.style("what to do:", bold=True)
-        first, *rest = _wrapped(f"what to do: {one_line(verdict.remedy)}")
+        first, *rest = _wrapped(f"what to do: {one_line(verdict.remedy, _LONGEST)}")
         yield _INDENT + first.replace("what to do:", label, 1)
         yield from (_INDENT + text for text in rest)
     if verdict.status == "fail" and result.docs:
         yield f"{_INDENT}more: {result.docs}"
 
 
-def _wrapped(text: str) -> list[str]:
+def _evidence(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
+    """All of it where it is asked for; else what a failure rests on, the most telling first."""
+    if verbose:
+        yield from verdict.evidence
+    elif verdict.status == "fail":
+        yield from verdict.evidence[:_MOST_EVIDENCE]
+        more = len(verdict.evidence) - _MOST_EVIDENCE
+        if more > 0:
+            yield f"({more} more line{'s' * (more != 1)}: -v)"
+
+
+def _wrapped(text: str, *, taken: int = len(_INDENT), hang: int = 2) -> list[str]:
     """As wide as a terminal; in a pipe a line stays a line, so that it can be searched for."""
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or not text:
         return [text]
-    width = min(_WIDTH, shutil.get_terminal_size().columns) - len(_INDENT)
+    width = min(_WIDTH, shutil.get_terminal_size().columns - 1) - taken
     return textwrap.wrap(
-        text, max(30, width), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        text,
+        max(30, width),
+        subsequent_indent=" " * hang,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

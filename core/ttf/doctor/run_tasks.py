@@ -133,6 +133,7 @@ def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         **predicted.to_json(),
         "peak_phase": predicted.peak_phase,
         "lowerable": predicted.lowerable[:3],
+        "fixed_bytes": predicted.peak_anon_bytes - sum(held for _, held, _ in predicted.lowerable),
         "budget": budget,
         "above_budget": _above_budget(resolved, predicted.to_json()),
     }

@@ -63,6 +63,8 @@ def look_at_steps(exam: Examination) -> Verdict:
         return skip("the configuration could not be read (see config)")
     if not exam.torch.well:
         return skip("torch does not run by itself (see torch)")
+    if exam.no_trial:
+        return skip(f"{exam.no_trial}: the steps are not tried")
     exam.say(f"steps: {STEPS} optimizer steps, with mining and evaluation before and after")
     with tempfile.TemporaryDirectory(prefix="ttf-doctor-") as folder:
         return judged(_tried(exam, Path(folder)), exam.settings)

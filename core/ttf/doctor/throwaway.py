@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import select
 import signal
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from ttf.incidents.classify import classify
@@ -74,6 +76,11 @@ def run(task: Task) -> Ended:
 def run_all(tasks: Sequence[Task], *, at_once: int = AT_ONCE) -> list[Ended]:
     """All of them, some at once; in the order they were given. From the main thread: the
     parent-death signal follows the thread that spawns."""
+    with tempfile.TemporaryDirectory(prefix="ttf-doctor-", ignore_cleanup_errors=True) as folder:
+        return _run_all(tasks, at_once, Path(folder))
+
+
+def _run_all(tasks: Sequence[Task], at_once: int, folder: Path) -> list[Ended]:
     waiting = list(enumerate(tasks))
     running: dict[int, _Running] = {}
     ended: dict[int, Ended] = {}
@@ -81,7 +88,9 @@ def run_all(tasks: Sequence[Task], *, at_once: int = AT_ONCE) -> list[Ended]:
         while waiting or running:
             while waiting and len(running) < at_once:
                 number, task = waiting.pop(0)
-                running[number] = _Running(task)
+                scratch = folder / str(number)
+                scratch.mkdir()
+                running[number] = _Running(task, scratch)
             _wait(list(running.values()))
             for number in [n for n, one in running.items() if one.over()]:
                 ended[number] = running[number].finish()
@@ -105,7 +114,7 @@ def _wait(running: Sequence[_Running]) -> None:
 class _Running:
     """A task whose process lives."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, scratch: Path) -> None:
         self._task = task
         self._child = Child(_WORDS, None)
         self._witness = Witness(task.process, self._child.pid)
@@ -114,7 +123,8 @@ class _Running:
         self._messages: list[Mapping[str, Any]] = []
         self._killed: tuple[KilledByUs, str] = ("", "")
         self._open = [self._child.results, self._child.stderr]
-        self._child.send({"task": task.name, "request": dict(task.request)})
+        message = {"task": task.name, "request": dict(task.request), "scratch": str(scratch)}
+        self._child.send(message)
 
     @property
     def fds(self) -> list[int]:
