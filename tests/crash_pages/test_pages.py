@@ -128,7 +128,7 @@ def test_every_page_is_in_the_folder_that_is_packaged_and_no_other() -> None:
 
 def test_a_misspelt_class_is_offered_the_closest() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'segfault'"):
-        pages.page("segfualt")
+        pages.page("segfaul")
 
 
 @pytest.mark.parametrize(

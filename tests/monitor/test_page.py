@@ -63,7 +63,7 @@ def test_at_80x24_everything_that_was_asked_for_is_there() -> None:
         *("307 MB file-backed", "50% of 8.0 GB", "cgroup /job (memory.max)"),
         *(
             "full in 33:20  rising by 120 MB/min",
-            "1 restarts, 1 incidents",
+            "1 restart, 1 incident",
             "001 segfault, 3:10 ago",
         ),
         *("12.3 GB free", "supervisor", "trainer", "miner worker", "198%", "all 3"),

@@ -111,6 +111,7 @@ def _assert_training(view: View, live: Live, trainer: int, step: int) -> None:
 def _assert_gone(view: View, invoke: Invoke, run: Path) -> None:
     assert view.status == "gone" and view.run is not None and view.run.ended is None
     assert view.processes == () and view.memory is None
+    assert view.run.last_sign_s is not None and 0 <= view.run.last_sign_s < 100
     done = invoke(["monitor", str(run), "--once"])
     assert done.code == 0 and f"ttf resume {run}" in " ".join(done.out.split())
 

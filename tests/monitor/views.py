@@ -32,6 +32,7 @@ RUN: Final = Run(
     phase_s=12.5,
     since_before=False,
     silent_s=0.2,
+    last_sign_s=None,
     saving_s=None,
     samples_per_s=1234.0,
     loss=3.2911,

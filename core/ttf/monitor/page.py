@@ -174,16 +174,18 @@ def _ending(ended: Ended, width: int) -> Iterator[Line]:
 
 
 def _gone(run: Run, width: int) -> list[Line]:
+    seen = "" if run.last_sign_s is None else f" Its last sign of life was {_age(run.last_sign_s)}."
     text = (
         "Nobody is at work on this run, and nobody wrote how it ended: its supervisor was killed, "
-        f"or this machine went down. Go on with: ttf resume {run.folder}"
+        f"or this machine went down.{seen} Go on with: ttf resume {run.folder}"
     )
-    return _wrapped(text, "red", width)
+    elsewhere = "A run on another machine or in a container can only be watched from there."
+    return [*_wrapped(text, "red", width), *_wrapped(elsewhere, "dim", width)]
 
 
 def _after(run: Run, width: int) -> Iterator[Block]:
     if run.restarts or run.incidents:
-        count = f"{run.restarts} restarts, {len(run.incidents)} incidents"
+        count = f"{_count(run.restarts, 'restart')}, {_count(len(run.incidents), 'incident')}"
         yield Block(3, [_labelled("deaths", count, "yellow")])
     recent = run.incidents[-_MOST_INCIDENTS:]
     if recent:
@@ -225,7 +227,8 @@ def _room(room: Room) -> Iterator[Line]:
     text = f"{room.share:.0%} of {size(room.limit)}"
     yield _labelled("limit", text, "red" if full else "")
     yield from _slope(room)
-    yield (Part(room.source, "dim"),)
+    whose = " (of all processes)" if room.source.startswith("physical memory") else ""
+    yield (Part(f"{room.source}{whose}", "dim"),)
 
 
 def _slope(room: Room) -> Iterator[Line]:
@@ -258,6 +261,10 @@ def _note(text: str) -> Part:
 def _curve_room(width: int) -> int:
     """Columns of a small curve beside its label and its note."""
     return max(0, min(_MOST_CURVE, width - _LABEL - 12))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _age(seconds: float) -> str:

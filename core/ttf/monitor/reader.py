@@ -49,6 +49,7 @@ class RunReader:
             phase_s=now - self._phase_since if beats else None,
             since_before=self._since_before,
             silent_s=_ago(None if beats is None else beats.monotonic_s),
+            last_sign_s=None if flight is None or alive else max(0.0, now - flight.time),
             saving_s=_ago(None if beats is None else beats.saving_since_s),
             samples_per_s=progress.samples_per_s(),
             loss=number(progress.last.get("loss")),

@@ -62,6 +62,8 @@ class Run:
     """It was at it already when we began to look."""
     silent_s: float | None
     """Since its last sign of life."""
+    last_sign_s: float | None
+    """The same of a run that nobody is seen to work on."""
     saving_s: float | None
     """For how long a checkpoint has been written beside the training."""
     samples_per_s: float | None
