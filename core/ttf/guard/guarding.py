@@ -132,7 +132,8 @@ class _Guard:
                 {"id": number, "class": finding.name, "process": "command", "remedy": None}
             )
             page = self._folder.keep() / "incidents" / number / "incident.md"
-            text = told(ended, finding, page if number else None, _explained())
+            shown = page if number else None
+            text = told(ended, finding, death.faulthandler, shown, _explained())
             self._voice(*text, at_line_start=attempt.relay.at_line_start)
         if stderr and self._folder.path is not None:
             self._folder.stderr(stderr, attempt.pid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import shutil
 import signal
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from ttf.guard.attempt import Ended
-from ttf.incidents.case import signal_name
+from ttf.incidents.case import crashing_frame, signal_name
 from ttf.incidents.death import Finding
 from ttf.reporting.text import duration
 
 PREFIX: Final = "ttf guard:"
 _WIDEST: Final = 100
 _STDERR: Final = 2
+_LIBRARY: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<")
+_FRAME: Final = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>[^\n]+)')
 
 
 class Voice:
@@ -53,7 +56,9 @@ def code_of(ended: Ended) -> int:
     return ended.returncode
 
 
-def told(ended: Ended, finding: Finding, evidence: Path | None, pages: bool) -> Iterator[str]:
+def told(
+    ended: Ended, finding: Finding, stacks: str, evidence: Path | None, pages: bool
+) -> Iterator[str]:
     """The paragraphs about an end."""
     how = f"ended with exit code {ended.returncode}"
     if ended.returncode < 0:
@@ -64,12 +69,32 @@ def told(ended: Ended, finding: Finding, evidence: Path | None, pages: bool) -> 
     yield finding.explanation
     for piece in finding.evidence:
         if piece.text.startswith("Python was at "):
-            yield piece.text
+            yield f"{piece.text}{own_frame(stacks)}"
     if finding.remedies:
         yield f"What may help: {' '.join(remedy.text for remedy in finding.remedies[:2])}"
     page = f"   ttf explain {finding.name}" if pages else ""
     if evidence is not None:
         yield f"Evidence: {evidence}{page}"
+
+
+def own_frame(stacks: str) -> str:
+    """', called from train.py:8 in batch': the innermost frame of the thread that crashed that is
+    not of a library; '' where it is the innermost of all, or there is none.
+
+    >>> own_frame('Current thread 0x1 (most recent call first):\\n'
+    ...     '  File "/x/site-packages/a.py", line 3 in get\\n  File "/x/train.py", line 8 in batch\\n')
+    ', called from /x/train.py:8 in batch'
+    """
+    innermost = crashing_frame(stacks)
+    if innermost is None or not _LIBRARY.search(innermost["file"]):
+        return ""
+    for line in stacks[innermost.end() :].lstrip("\n").splitlines():
+        frame = _FRAME.match(line)
+        if frame is None:
+            return ""
+        if not _LIBRARY.search(frame["file"]):
+            return f", called from {frame['file']}:{frame['line']} in {frame['function']}"
+    return ""
 
 
 def again(pause_s: float, number: int, most: float) -> str:
