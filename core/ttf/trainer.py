@@ -266,8 +266,8 @@ class Trainer:
         self.folder.write_summary(summary)
         try:
             write_page(self.folder.path)
-        except StorageError as error:
-            self.reporter.note(f"There is no report: {error}")
+        except Exception as error:  # noqa: BLE001 - no run fails because of its page
+            self.reporter.note(f"There is no report: {error} (ttf report makes it again)")
         self.hooks.ttf_run_finished(run_dir=self.folder.path, summary=summary)
         return summary
 
