@@ -79,8 +79,8 @@ def test_a_flaky_culprit_is_found_and_hardly_ever_another_one(
     print(f"rate {rate}: right {right}/{total}, wrong {wrong}; {_told(shares)}; "
           f"by the measured rate {_told(measured)}")  # fmt: skip
     assert right >= least * total
-    # A rate below the one that is looked for is believed to be higher, and clean runs too much.
-    assert wrong <= max(1, (0.07 if rate >= plan.rarest else 0.2) * total)
+    # A rate below the one that is looked for is easily taken for a higher one.
+    assert wrong <= max(1, (0.05 if rate >= plan.rarest else 0.12) * total)
     assert statistics.median(shares) <= 0.4
 
 

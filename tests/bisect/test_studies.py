@@ -121,6 +121,7 @@ def test_wrong_words_are_answered_with_what_to_do(
 
 
 @wide
+@pytest.mark.timeout(1800)
 def test_a_healthy_configuration_gets_nobody_named(place: Place) -> None:
     code, document, err = place.study(place.toml)
     assert code == 0, err
@@ -130,6 +131,7 @@ def test_a_healthy_configuration_gets_nobody_named(place: Place) -> None:
 
 
 @wide
+@pytest.mark.timeout(1800)
 def test_the_budget_ends_a_study_in_doubt(place: Place) -> None:
     code, document, err = place.study(place.toml, "--budget", "4s", fault={"fault": "tower"})
     assert code == 0, err
@@ -138,6 +140,7 @@ def test_the_budget_ends_a_study_in_doubt(place: Place) -> None:
 
 
 @wide
+@pytest.mark.timeout(1800)
 def test_two_faults_are_told_as_two(place: Place) -> None:
     names = ("accumulation", "threads", "batch-size", "tower")
     fault = {"fault": ["accumulation", "memory-bank"], "act": "abrt"}
@@ -150,6 +153,7 @@ def test_two_faults_are_told_as_two(place: Place) -> None:
 
 
 @wide
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_culprit_is_found(place: Place, fault: str) -> None:
     act = ("segv", "abrt")[FAULTS.index(fault) % 2]

@@ -231,8 +231,9 @@ class Findings:
         """What to type now: a title and a command."""
         smallest = self.smallest()
         if smallest is not None:
-            without = ", ".join(smallest[0].ablated) or "nothing"
-            yield f"Smallest command that failed (without {without})", smallest[1]
+            out = ", ".join(smallest[0].ablated)
+            what = f"without {out}" if out else "nothing taken out"
+            yield f"Smallest command that failed ({what})", smallest[1]
         if self.advice:
             edits = " ".join(
                 f"--set {shlex.quote(f'{k}={_word(v)}')}" for k, v in self.advice.items()

@@ -252,6 +252,7 @@ def _introduce(study: Study) -> None:
 def _tell(findings: Any) -> None:
     from ttf.bisect.telling import HEADER
 
+    say()
     show(table(list(findings.rows()), HEADER))
     show()
     show(findings.sentence())
