@@ -50,9 +50,10 @@ format: $(STAMP)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# docs/cli.md from the commands' own help.
+# docs/cli.md from the commands' own help, docs/crashes/ from the pages of the classes.
 docs: $(STAMP)
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_crashes.py
 
 # Remove the environment and every cache; runs/ stays.
 clean:
