@@ -18,14 +18,16 @@ BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
 
 @pytest.fixture(scope="module")
-def tab() -> Iterator[Browser]:
-    with chromium.browser() as found:
-        yield found
+def page(crashed_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page(crashed_run, tmp_path_factory.mktemp("page") / "report.html")
 
 
 @pytest.fixture(scope="module")
-def page(crashed_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_page(crashed_run, tmp_path_factory.mktemp("page") / "report.html")
+def tab(page: Path) -> Iterator[Browser]:
+    """All its processes are there before the first test, whose guard counts them."""
+    with chromium.browser() as found:
+        found.open(page, width=1200, dark=False)
+        yield found
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

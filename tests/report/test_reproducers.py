@@ -187,6 +187,13 @@ def test_a_miner_of_somebody_elses_needs_ttf_and_that_is_said(tmp_path: Path) ->
     assert not other.text and "the miner is a plugin of its own (their-own)" in other.note
 
 
+def test_a_trainer_that_dies_while_another_process_mines_is_no_fault_of_the_miner(
+    tmp_path: Path,
+) -> None:
+    script = made(tmp_path, incident("segfault", "mining", "trainer"), "miner.name=faiss")
+    assert "Trains a plain torch tower" in script.note
+
+
 @pytest.mark.parametrize("name", ["killed", "disk-full", "non-finite", "python-error"])
 def test_where_there_is_no_script_it_is_said_why(tmp_path: Path, name: str) -> None:
     script = made(tmp_path, incident(name, "forward", "trainer"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -90,7 +91,7 @@ def _reproducers(scripts: Sequence[Reproducer], of_ttf: bool) -> Iterator[str]:
     for script in scripts:
         head = f"reproduce/{script.name}" if script.text else f"incident {script.incident}"
         yield f"  {head} ({script.cause})"
-        yield f"    {script.note}"
+        yield from textwrap.wrap(script.note, 92, initial_indent="    ", subsequent_indent="    ")
     if any(script.text for script in scripts):
         yield ""
         yield "  Each is plain Python; its first lines say what to install. It prints what it does and"

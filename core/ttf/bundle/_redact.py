@@ -285,7 +285,7 @@ def _is_hard(path: str) -> bool:
 
 def _standing_alone(text: str) -> re.Pattern[str]:
     end = r"(?![\w-])" if text[-1].isalnum() else ""
-    return re.compile(rf"(?<![\w.-]){re.escape(text)}{end}")
+    return re.compile(rf"(?<![\w./-]){re.escape(text)}{end}")
 
 
 def _variants(text: str) -> list[str]:

@@ -6,6 +6,7 @@ shown without the data or without `ttf`, it is said why.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,8 @@ def reproducers(run: RunFiles) -> list[Reproducer]:
 
 def reproducer(run: RunFiles, found: Mapping[str, Any]) -> Reproducer:
     number, cause = str(found.get("id")), str(found.get("class"))
-    mined = found.get("process") == "miner" or found.get("phase") == "mining"
+    together = settings.value(run, "miner.isolation", "process") == "none"
+    mined = found.get("process") == "miner" or (found.get("phase") == "mining" and together)
     if cause == "omp-duplicate":
         return _made(run, found, "openmp", settings.openmp(run, found))
     if cause in FILES:
@@ -124,7 +126,12 @@ def filled(source: str, values: Mapping[str, Any]) -> str:
         name = line.partition(":")[0].strip()
         if name in left:
             head = line.partition(" = ")[0]
-            line = f"{head} = {left.pop(name)!r}\n"
+            line = f"{head} = {_literal(left.pop(name))}\n"
         lines.append(line)
     assert not left, f"the script has no setting named {sorted(left)}"
     return before + begin + "".join(lines) + end + after
+
+
+def _literal(value: Any) -> str:
+    """As Python writes it, strings in double quotes."""
+    return json.dumps(value) if isinstance(value, str | list) else repr(value)
