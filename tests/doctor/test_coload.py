@@ -20,7 +20,9 @@ def test_two_openmp_runtimes_that_meet_are_named_and_fail_with_6(
         shutil.copyfile(intel_openmp, copy)
     starts = "; ".join(f"ctypes.CDLL({str(c)!r}).omp_get_max_threads()" for c in copies)
     odd_miner(search=f"if {TORCH_IS_HERE}: {starts}")
+    marks = set(Path("/dev/shm").glob("__KMP_REGISTERED_LIB_*"))
     found = ask(check="coload")
+    assert set(Path("/dev/shm").glob("__KMP_REGISTERED_LIB_*")) <= marks  # no litter of the dead
     assert (found["status"], found["exit_code"]) == ("fail", 6)
     assert "omp-duplicate (SIGABRT)" in found["detail"] and "ttf-odd" in found["detail"]
     story = "\n".join(found["evidence"])

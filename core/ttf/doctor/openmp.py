@@ -84,15 +84,11 @@ def _harmless(found: list[Runtime], checked: list[Runtime]) -> str:
 def find(distributions: Iterable[metadata.Distribution], prefix: Path) -> list[Runtime]:
     """Every runtime, each file once however many names it has."""
     seen: dict[tuple[int, int], Runtime] = {}
-    for path, owner in _listed(distributions, prefix):
-        match = _RUNTIME.match(path.name)
-        if match is None:
-            continue
+    for path, name, owner in _listed(distributions, prefix):
         try:
             stat = path.stat()
             if (stat.st_dev, stat.st_ino) not in seen:
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-                name = f"lib{match['family'].removesuffix('md')}"
                 seen[stat.st_dev, stat.st_ino] = Runtime(
                     name=name, distribution=owner, path=str(path), digest=digest
                 )
@@ -103,12 +99,20 @@ def find(distributions: Iterable[metadata.Distribution], prefix: Path) -> list[R
 
 def _listed(
     distributions: Iterable[metadata.Distribution], prefix: Path
-) -> Iterator[tuple[Path, str]]:
+) -> Iterator[tuple[Path, str, str]]:
+    """The file, what it is, and whose."""
     for dist in distributions:
         text = dist.read_text("RECORD") or ""
         for line in text.splitlines():
-            name = line.partition(",")[0].strip('"')
-            if "omp" in name:
-                yield Path(str(dist.locate_file(name))), dist.metadata["Name"] or "?"
-    for path in (prefix / "lib").glob("*omp*"):
-        yield path, "the environment itself"
+            listed = line.partition(",")[0].strip('"')
+            if (name := _name(listed)) is not None:
+                yield Path(str(dist.locate_file(listed))), name, dist.metadata["Name"] or "?"
+    for path in (prefix / "lib").glob("lib*omp*"):
+        if (name := _name(path.name)) is not None:
+            yield path, name, "the environment itself"
+
+
+def _name(listed: str) -> str | None:
+    """libgomp, libomp or libiomp5; None for any other file."""
+    found = _RUNTIME.match(listed.rpartition("/")[2]) if "omp" in listed else None
+    return None if found is None else f"lib{found['family'].removesuffix('md')}"
