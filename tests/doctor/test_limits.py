@@ -121,6 +121,19 @@ def test_a_run_that_does_not_fit_is_told_what_to_lower(ask: Ask, run_toml: Write
     assert "does not fit" in found["detail"] and "allowed" in found["detail"]
 
 
+@wide
+def test_a_run_that_fits_the_machine_is_held_against_the_limit_of_its_group(
+    small_group: Callable[[int], str], run_toml: WriteToml, tmp_path: Path
+) -> None:
+    config = run_toml(tower__query='name = "gru"\nhidden = 1536')
+    words = [config, "--check", "plan", "--json"]
+    assert shell("true", *words, cwd=tmp_path).code == 0
+    done = shell(small_group(330), *words, cwd=tmp_path)
+    found = _checks(done.out)["plan"]
+    assert (done.code, found["status"]) == (6, "fail"), found
+    assert "memory.limit_in_bytes" in found["detail"]
+
+
 PLAN: Mapping[str, Any] = {
     "limit": {"bytes": 2_000_000_000, "source": "cgroup /job (memory.max)"},
     "peak_anon_bytes": 1_500_000_000,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import psutil
 import pytest
 from tests.conftest import FakeDistribution, Invoke
 from tests.doctor.conftest import HANG, SEGFAULT, Ask, OddMiner, WriteToml, wide
@@ -98,6 +99,29 @@ def test_a_check_that_hangs_is_ended(
     found = ask(check="licence")
     assert (found["status"], found["exit_code"]) == ("fail", 6)
     assert "ended its process: hang" in found["detail"]
+
+
+def test_what_a_check_starts_and_prints_does_not_outlive_it_or_reach_the_document(
+    ask: Ask, licence: FakeDistribution
+) -> None:
+    mark = f"300.{os.getpid()}"
+    run = (
+        "import subprocess; print('noise', flush=True); os.write(2, b'x' * 3_000_000); "
+        f"subprocess.Popen(['sleep', {mark!r}], start_new_session=True); "
+        'return Verdict(status="ok", detail="fine")'
+    )
+    install(licence, run=run)
+    assert ask(check="licence")["detail"] == "fine"
+    left = [p for p in psutil.process_iter() if mark in _command_line(p)]
+    assert not left
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        line: list[str] = process.cmdline()
+    except psutil.Error:
+        return []
+    return line
 
 
 def test_a_check_with_a_name_of_ours_is_told_apart(ask: Ask, licence: FakeDistribution) -> None:

@@ -63,6 +63,7 @@ def test_the_text_of_a_healthy_environment_ends_happily(run_ttf: RunTtf) -> None
     done = run_ttf("doctor")
     assert done.code == 0, done.out
     assert "[ok] python" in done.out
+    assert "all well. Ready to train." in done.out or "nothing failed" in done.out
     assert "coload" in done.out and "[-]  data" not in done.out
     assert "Next: ttf doctor RUN.toml" in done.err
 

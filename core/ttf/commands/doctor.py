@@ -88,7 +88,7 @@ def command(
         emit_json(report.document(results))
     else:
         show()
-        show(report.last_line(results))
+        show(report.last_line(results, all_made=not wanted))
         _what_next(results, run_toml)
     return int(report.exit_code(results))
 

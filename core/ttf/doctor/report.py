@@ -138,8 +138,8 @@ def _wrapped(text: str, *, taken: int = len(_INDENT), hang: int = 2) -> list[str
     )
 
 
-def last_line(results: Sequence[Result]) -> str:
-    """The whole in a sentence."""
+def last_line(results: Sequence[Result], *, all_made: bool) -> str:
+    """The whole in a sentence; `all_made`: no check was left out by choice."""
     of = {status: [r.check.id for r in results if r.verdict.status == status] for status in MARKS}
     made = len(results) - len(of["skip"])
     checks = f"{made} check{'s' * (made != 1)}"
@@ -152,4 +152,5 @@ def last_line(results: Sequence[Result]) -> str:
         return click.style(f"{text}{', '.join(of['warn'])}.", fg="yellow", bold=True)
     if not made:
         return "Nothing could be looked at."
-    return click.style(f"{checks}, all well. Ready to train.", fg="green", bold=True)
+    ready = " Ready to train." if all_made else ""
+    return click.style(f"{checks}, all well.{ready}", fg="green", bold=True)
