@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 from tests.conftest import Outcome
+from tests.faults.conftest import intel_openmp
 from tests.report.canaries import DOMAIN, ENVIRONMENT, HOST, PLUGIN, PROJECT, SAID, USER
+
+__all__ = ["intel_openmp", "wide"]
 
 wide = pytest.mark.skipif(
     os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="one of many: TTF_CHAOS=1 runs it"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import random
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.report.canaries import NEVER, USER
+from tests.report.canaries import NEVER, PROJECT, USER
 from tests.report.conftest import Person, incident
 from tests.report.test_page import Checked
 
@@ -34,14 +35,36 @@ def bundle(person: Person, crashed_run: Path) -> Iterator[dict[str, str]]:
         yield {n: archive.read(n).decode() for n in archive.namelist()}
 
 
-def test_none_of_the_canaries_is_in_any_file(bundle: dict[str, str]) -> None:
-    found = {
+def canaries_in(files: dict[str, str]) -> set[str]:
+    return {
         f"{canary} in {name}"
-        for name, text in bundle.items()
+        for name, text in files.items()
         for canary in NEVER
         if canary.lower() in text.lower() or canary.lower() in name.lower()
     }
-    assert not found
+
+
+def test_none_of_the_canaries_is_in_any_file(bundle: dict[str, str]) -> None:
+    assert not canaries_in(bundle)
+
+
+def test_nor_in_that_of_a_guarded_command(person: Person) -> None:
+    script = person.home / PROJECT / "their train.py"
+    script.write_text(
+        "import ctypes, os\n"
+        "os.write(2, bytes(range(1, 256)) + os.environ['CANARIES'].encode() + b'\\n')\n"
+        "held = open(__file__)\n"
+        "ctypes.string_at(0)\n"
+    )
+    folder, path = person.home / "watched", person.home / "guard.zip"
+    done = person.ttf("guard", "--out", folder, "--", sys.executable, script, "--user", USER)
+    assert done.code == 139, done.err
+    done = person.ttf("report", folder, "--bundle", path)
+    assert done.code == 0, done.err
+    with zipfile.ZipFile(path) as archive:
+        files = {n: archive.read(n).decode() for n in archive.namelist()}
+    assert "incidents/001/faulthandler.txt" in files and "their train.py" in files["report.html"]
+    assert not canaries_in(files)
 
 
 def test_the_run_said_them_all(crashed_run: Path) -> None:

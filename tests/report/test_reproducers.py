@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,25 @@ def test_it_runs_to_its_end_where_the_fault_does_not_appear(
     if cause == "omp-duplicate":
         assert "starting libgomp.so.1 (torch/lib/libgomp.so.1)" in done.stdout
         assert "not installed here, so not started: libiomp5.so" in done.stdout
+
+
+@wide
+def test_two_runtimes_that_abort_are_reproduced(tmp_path: Path, intel_openmp: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        shutil.copyfile(intel_openmp, tmp_path / name / "libiomp5.so")
+    found = incident("omp-duplicate", "mining", "command")
+    libraries = "OpenMP: <site-packages>/first/libiomp5.so, <site-packages>/second/libiomp5.so"
+    found["evidence"].append({"source": "mapped libraries", "text": libraries})
+    folder = tmp_path / "guarded"
+    (folder / "incidents" / "001").mkdir(parents=True)
+    (folder / "incidents" / "001" / "incident.json").write_text(json.dumps(found))
+    (script,) = reproducers(read_run(folder))
+    path = tmp_path / script.name
+    path.write_text(script.text)  # the runtimes lie beside it
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert done.returncode == -6
+    assert "OMP: Error #15" in done.stderr and "starting libiomp5.so (second" in done.stdout
 
 
 def test_the_versions_of_the_run_are_pinned(tmp_path: Path) -> None:
