@@ -3,7 +3,8 @@
 Arm A: `ttf guard --memory-limit 64G --hang-timeout 600 -- python loop.py`; arm B: `python loop.py`,
 a torch loop of about ten seconds that times itself, so that starting up does not count. Runs
 alternate A B B A. Printed: the paired ratio A/B of the loop's time, its median and 95% bootstrap
-bounds, and the load of the machine meanwhile.
+bounds, the load of the machine meanwhile, and the share of one processor that the guard itself used
+during the loop, which does not depend on the load (Linux).
 
     python benchmarks/bench_guard.py --pairs 8     # about three minutes
 """
@@ -20,8 +21,11 @@ from pathlib import Path
 import numpy as np
 
 LOOP = """
-import sys, time
+import os, sys, time
 import torch
+def parents_cpu():
+    with open(f"/proc/{os.getppid()}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 512))
 optimizer = torch.optim.AdamW(model.parameters())
@@ -34,23 +38,24 @@ def step():
     return loss
 for _ in range(20):
     step()
-began = time.perf_counter()
+began, cpu = time.perf_counter(), parents_cpu()
 for number in range(int(sys.argv[1])):
     loss = step()
     if number % 50 == 0:
         print(f"step {number} loss {loss:.4f}", file=sys.stderr, flush=True)
-print(time.perf_counter() - began)
+print(time.perf_counter() - began, parents_cpu() - cpu)
 """
 GUARD = ["-m", "ttf", "guard", "--memory-limit", "64G", "--hang-timeout", "600", "--"]
 
 
-def seconds(folder: Path, steps: int, *, guarded: bool) -> float:
-    """One run of the loop, by its own clock."""
+def measured(folder: Path, steps: int, *, guarded: bool) -> tuple[float, float]:
+    """Seconds of one run of the loop by its own clock, and of its parent's processor time."""
     words = [sys.executable, *(GUARD if guarded else []), *([sys.executable] if guarded else [])]
     done = subprocess.run(
         [*words, str(folder / "loop.py"), str(steps)], cwd=folder, capture_output=True, check=True
     )
-    return float(done.stdout)
+    elapsed, cpu = map(float, done.stdout.split())
+    return elapsed, cpu
 
 
 def bounds(ratios: list[float]) -> tuple[float, float, float]:
@@ -69,21 +74,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "loop.py").write_text(LOOP)
-        steps = max(50, int(200 * given.seconds / seconds(folder, 200, guarded=False)))
-        ratios = []
+        steps = max(50, int(200 * given.seconds / measured(folder, 200, guarded=False)[0]))
+        ratios, shares = [], []
         for pair in range(given.pairs):
             order = (True, False) if pair % 2 == 0 else (False, True)
-            times = {guarded: seconds(folder, steps, guarded=guarded) for guarded in order}
-            ratios.append(times[True] / times[False])
+            runs = {guarded: measured(folder, steps, guarded=guarded) for guarded in order}
+            (guarded, cpu), (bare, _) = runs[True], runs[False]
+            ratios.append(guarded / bare)
+            shares.append(cpu / guarded)
             print(
-                f"pair {pair + 1}: guarded {times[True]:.3f} s, bare {times[False]:.3f} s, "
-                f"ratio {ratios[-1]:.4f}, load {os.getloadavg()[0]:.2f}",
+                f"pair {pair + 1}: guarded {guarded:.3f} s, bare {bare:.3f} s, ratio "
+                f"{ratios[-1]:.4f}, guard {shares[-1]:.3%} of a processor, load "
+                f"{os.getloadavg()[0]:.2f}",
                 flush=True,
             )
     median, low, high = bounds(ratios)
     print(
         f"guarded / bare: {median:.4f} [{low:.4f}, {high:.4f}], {given.pairs} pairs of {steps} steps"
     )
+    print(f"the guard itself: {np.median(shares):.3%} of one processor")
 
 
 if __name__ == "__main__":

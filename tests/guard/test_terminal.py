@@ -187,6 +187,29 @@ def test_ctrl_z_stops_both_and_fg_goes_on(shell: Shell, tmp_path: Path) -> None:
 
 
 @wide
+@pytest.mark.parametrize("more", ["", "| cat"])
+def test_a_command_that_answers_ctrl_z_with_a_stop_of_its_own(
+    shell: Shell, tmp_path: Path, more: str
+) -> None:
+    code = """
+import os, signal, time
+signal.signal(signal.SIGTSTP, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
+print("READY", flush=True)
+end = time.time() + 60
+while time.time() < end and not os.path.exists("go"): time.sleep(0.05)
+print("GOES ON", flush=True)
+"""
+    (tmp_path / "t.py").write_text(code)
+    shell.types(f"{GUARD} {PYTHON} t.py {more}")
+    shell.until("READY")
+    shell.press(CTRL_Z)
+    shell.until(r"Stopped[\s\S]*PROMPT> ")
+    (tmp_path / "go").touch()
+    shell.types("fg")
+    shell.until("GOES ON")
+
+
+@wide
 def test_in_the_background_it_runs_and_fg_gives_it_the_terminal(
     shell: Shell, tmp_path: Path
 ) -> None:

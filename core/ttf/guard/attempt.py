@@ -40,6 +40,7 @@ _NEAR: Final = 0.85
 _FAR: Final = 0.7
 _OBEYS_WITHIN_S: Final = 300.0
 """An end later than that is not what somebody asked for with a signal."""
+_STOPS_WITHIN_S: Final = 10.0
 _NOT_STOPPED_S: Final = 0.1
 _LAST_WORDS_S: Final = 0.5
 _LAST_READ_S: Final = 2.0
@@ -100,6 +101,7 @@ class Attempt:
         self._turn = time.monotonic()
         self._asked: int | None = None
         self._asked_at = 0.0
+        self._stop_asked_at: float | None = None
         self._killed: tuple[KilledByUs, str] = ("", "")
         self._kill_at: float | None = None
         self._lent = terminal.lent_to(self.command.pid)
@@ -214,6 +216,7 @@ class Attempt:
         elif signum == signal.SIGWINCH:
             self._next_look = 0.0
         elif signum == signal.SIGTSTP:
+            self._stop_asked_at = time.monotonic()
             self.command.signal_group(signum)  # and when it has stopped, so do we
         else:
             self._pass_on(signum)
@@ -241,7 +244,7 @@ class Attempt:
     def _on_stop(self, signum: int) -> None:
         if signum in (signal.SIGTTIN, signal.SIGTTOU) and self._terminal.with_us:
             self._go_on(lend=True)  # it wants the terminal, and that is ours to lend
-        elif signum in _STOPS:
+        elif signum in _STOPS or self._lent or self._wants_to_stop:
             self.relay.move()
             began = time.monotonic()
             stop_ourselves()
@@ -253,6 +256,12 @@ class Attempt:
         elif not self._said_stopped:
             self._said_stopped = True
             self._say(f"somebody stopped the command; kill -CONT {self.pid} lets it go on")
+
+    @property
+    def _wants_to_stop(self) -> bool:
+        """Some answer Ctrl-Z with a SIGSTOP to themselves, once all is in order."""
+        asked = self._stop_asked_at
+        return asked is not None and time.monotonic() - asked < _STOPS_WITHIN_S
 
     def _go_on(self, *, lend: bool = False) -> None:
         """After somebody continued us, in the foreground or not."""

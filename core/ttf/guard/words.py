@@ -70,8 +70,9 @@ def told(
     for piece in finding.evidence:
         if piece.text.startswith("Python was at "):
             yield f"{piece.text}{own_frame(stacks)}"
-    if finding.remedies:
-        yield f"What may help: {' '.join(remedy.text for remedy in finding.remedies[:2])}"
+    advice = [r.text for r in finding.remedies if stacks.strip() or "the stacks in" not in r.text]
+    if advice:
+        yield f"What may help: {' '.join(advice[:2])}"
     page = f"   ttf explain {finding.name}" if pages else ""
     if evidence is not None:
         yield f"Evidence: {evidence}{page}"
