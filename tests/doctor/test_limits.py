@@ -126,7 +126,7 @@ def test_a_run_that_fits_the_machine_is_held_against_the_limit_of_its_group(
     small_group: Callable[[int], str], run_toml: WriteToml, tmp_path: Path
 ) -> None:
     config = run_toml(tower__query='name = "gru"\nhidden = 1536')
-    words = [config, "--check", "plan", "--json"]
+    words = [str(config), "--check", "plan", "--json"]
     assert shell("true", *words, cwd=tmp_path).code == 0
     done = shell(small_group(330), *words, cwd=tmp_path)
     found = _checks(done.out)["plan"]
