@@ -110,6 +110,11 @@ def test_names_that_are_ordinary_words_do_not_shred_the_text() -> None:
     )
 
 
+def test_a_name_that_is_part_of_our_words_goes_only_where_it_stands_alone() -> None:
+    found = redactor(users={"porter"})
+    assert found.text("the reporter of porter, porter_x") == "the reporter of <user>, <user>_x"
+
+
 def test_which_names_are_struck_out_everywhere() -> None:
     assert all(map(is_distinctive, ("quillfeather", "zanzibarbox", "box.corp.example", "smithj7")))
     assert not any(map(is_distinctive, ("root", "me", "miner", "data", "12345", "ubuntu", "gru")))

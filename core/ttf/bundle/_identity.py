@@ -61,8 +61,7 @@ _GENERIC: Final = frozenset(
     ]
 )
 _SHORTEST: Final = 4
-SUBSTRING_FROM: Final = 6
-"""Names from this length on are struck out inside of longer words, too."""
+_INSIDE_FROM: Final = 6
 
 
 @dataclass(kw_only=True)
@@ -157,6 +156,13 @@ def is_distinctive(name: str) -> bool:
         and word not in _GENERIC
         and ("." in word or word not in our_words())
     )
+
+
+def is_struck_inside(name: str) -> bool:
+    """Whether a distinctive name goes inside of longer words, too: it is long, and no part of a
+    word of ours (a name may be the end of "reporter")."""
+    word = name.lower()
+    return len(word) >= _INSIDE_FROM and not any(word in ours for ours in our_words())
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ttf.bundle._identity import SUBSTRING_FROM, Identity, is_distinctive
+from ttf.bundle._identity import Identity, is_distinctive, is_struck_inside
 from ttf.bundle._patterns import (
     AFTER,
     EMAIL,
@@ -233,8 +233,8 @@ class Redactor:
         for name in sorted(names, key=lambda n: (-len(n), n)):
             literal = re.escape(name)
             if is_distinctive(name):
-                edges = len(name) < SUBSTRING_FROM
-                before, after = ("(?<![A-Za-z0-9])", "(?![A-Za-z0-9])") if edges else ("", "")
+                inside = is_struck_inside(name)
+                before, after = ("", "") if inside else ("(?<![A-Za-z0-9])", "(?![A-Za-z0-9])")
                 tail = r"(?:\.[a-z][a-z0-9-]*)*" if kind == "host" and "." not in name else ""
                 rules.append((re.compile(f"(?i){before}{literal}{after}{tail}"), kind, f"<{kind}>"))
             elif kind == "user":
