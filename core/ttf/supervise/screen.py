@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import textwrap
 from typing import Final
 
 _SHOW_CURSOR: Final = "\x1b[?25h"
@@ -35,9 +36,22 @@ class Screen:
 
     def note(self, text: str, *, loud: bool = False) -> None:
         label = "!!" if loud else "note:"
+        lines = self._wrapped(f"{label} {text}", indent=len(label) + 1)
         if self._colour:
-            label = f"\x1b[1;{31 if loud else 33}m{label}\x1b[0m"
-        self._write(f"{label} {text}\n")
+            lines = f"\x1b[1;{31 if loud else 33}m{label}\x1b[0m{lines.removeprefix(label)}"
+        self._write(f"{lines}\n")
+
+    def _wrapped(self, text: str, indent: int) -> str:
+        """Between words on a terminal; a pipe gets one line."""
+        if not self._terminal or self.fd is None:
+            return text
+        with contextlib.suppress(OSError):
+            width = max(40, os.get_terminal_size(self.fd).columns)
+            return textwrap.fill(
+                text, width - 1, subsequent_indent=" " * indent,
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+        return text
 
     def interject(self, text: str) -> None:
         """A note while a trainer has the screen, which may not be able to say anything; it draws
