@@ -69,7 +69,7 @@ HOME_OF: Final = re.compile(r"(?:^|/)(?:home|homes|Users|users)/([^/]+)")
 SITE: Final = re.compile(r"^.*/(?:site|dist)-packages/")
 STDLIB: Final = re.compile(r"^.*/lib(?:64)?/python3\.\d+/")
 SYSTEM: Final = re.compile(
-    r"/(?:usr/(?:local/)?(?:bin|sbin|lib|lib64|libexec|include|share|src|cuda[\w.-]*)|lib|lib64|bin|"
+    r"/(?:usr/(?:local/)?(?:bin|sbin|lib|lib64|libexec|include|share|src|\w+-\d[\d.]*)|lib|lib64|bin|"
     r"sbin|proc|sys|dev|etc|System|Library|opt/(?:conda|homebrew|nvidia|rocm[\w.-]*))(?:/|$)"
 )
 """Of every machine of its kind."""
