@@ -28,7 +28,7 @@ from ttf.supervise.watching import Signals
 LOOK_EVERY_S: Final = 0.25
 _LOOK_DUTY: Final = 300
 """A look at a large tree takes longer: it is had less often, so that it stays below 0.4%."""
-_SELDOMEST_S: Final = 1.0
+_SELDOMEST_S: Final = 10.0
 _NOTES_EVERY_S: Final = 1.0
 _LATE_S: Final = 2.0
 """A turn that took so much longer was a machine asleep, or we were stopped."""
@@ -144,8 +144,9 @@ class Attempt:
             held = self.curve.look().held
             self._guard_memory(held)
             if now >= self._next_notes:
-                self._next_notes = now + _NOTES_EVERY_S
                 self._take_notes()
+                spent = time.thread_time() - began
+                self._next_notes = now + min(_SELDOMEST_S, max(_NOTES_EVERY_S, _LOOK_DUTY * spent))
         if not self._lent and self._terminal.to_lend:  # brought to the foreground without a signal
             self._lend()
         if self.relay.source is not None and copy_size(self.relay.source):
@@ -153,11 +154,12 @@ class Attempt:
         if self._kill_at is not None and now >= self._kill_at:
             self.command.kill_tree()
         cost = time.thread_time() - began
-        self._next_look = now + min(_SELDOMEST_S, max(LOOK_EVERY_S, _LOOK_DUTY * cost))
+        seldom = _SELDOMEST_S if self._options.memory_limit is None else _NOTES_EVERY_S
+        self._next_look = now + min(seldom, max(LOOK_EVERY_S, _LOOK_DUTY * cost))
 
     def _take_notes(self) -> None:
-        self.witness.look()
         pids = descendants(self.pid)
+        self.witness.look(pids)
         self._stacks.tidy(pids)
         if self._options.hang_timeout_s is not None and not self._killed[0]:
             self._guard_life(pids, self._options.hang_timeout_s)
@@ -200,7 +202,7 @@ class Attempt:
         meanwhile = activity.meanwhile(pids)
         self._end("hang", f"no output and no I/O for {timeout_s:g} s; {meanwhile}")
         self._stacks.ask(pids)
-        self.witness.look()
+        self.witness.look(pids)
         self.command.kill_tree()
 
     def _end(self, why: KilledByUs, reason: str) -> None:

@@ -30,6 +30,7 @@ _SHELL: Final = 128
 _LAST_SIGNAL: Final = 31
 _MAPS_DUTY: Final = 1000
 """/proc/<pid>/maps is read again after this many times what reading it took."""
+_MOST_IDS: Final = 20_000
 _MOST_INPUTS: Final = 64
 _MOST_FOLDERS: Final = 32
 _SHM: Final = Path("/dev/shm")
@@ -72,12 +73,17 @@ class Witness:
         self._log = _linux.KernelLog() if sys.platform == "linux" else None
         self.look()
 
-    def look(self) -> None:
-        """About once a second while it lives; costs well below a millisecond."""
+    def look(self, tree: Sequence[int] | None = None) -> None:
+        """About once a second while it lives; costs well below a millisecond. `tree`: its
+        descendants, where they are known already."""
         self._oom.look()
         if sys.platform != "linux":
             return
-        pids = descendants(self.pid) if self._tree else [self.pid]
+        pids: Sequence[int] = [self.pid]
+        if self._tree:
+            pids = descendants(self.pid) if tree is None else tree
+        if len(self._ids) > _MOST_IDS:  # of a tree where threads come and go
+            self._ids = {self.pid}
         for pid in pids:
             self._ids |= _linux.thread_ids(pid)
         if self._tree and self._log is not None:
