@@ -98,7 +98,13 @@ def hang_and_kill(dump: Path, line: str) -> Callable[[subprocess.Popen[bytes]], 
             time.sleep(0.02)
             return line in dump.read_text()
 
+        def still() -> bool:
+            before = dump.stat().st_size
+            time.sleep(0.2)
+            return dump.stat().st_size == before
+
         wait_until(seen)
+        wait_until(still)  # on a busy machine the last signal is answered late
         os.kill(child.pid, signal.SIGKILL)
 
     return end
