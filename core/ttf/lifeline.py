@@ -42,6 +42,15 @@ def die_with_parent(parent: int) -> None:
         os._exit(ORPHANED)
 
 
+def wake_when_parent_ends() -> None:
+    """A process that is stopped with its whole run (Ctrl-Z) goes on when its parent dies: it has to
+    end what is left (Linux)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT))
+
+
 def stacks_to(path: Path) -> IO[bytes]:
     """Every native death and SIGUSR1 write all threads' Python stacks there. Keep the file open:
     a descriptor that is used again would get the stacks of another time."""

@@ -81,7 +81,8 @@ def test_the_suspend_key_holds_the_whole_run_and_the_interrupt_key_ends_it(
     held = set(live.tree().pids)
     live.press(SUSPEND)
     live.until(lambda: is_stopped(live.pid), "the supervisor is stopped")
-    assert all(is_stopped(pid) for pid in held if alive(pid))
+    # One that is in the kernel, for a disk, stops when it comes out.
+    live.until(lambda: all(is_stopped(pid) for pid in held if alive(pid)), "all are stopped")
     time.sleep(1.5)  # longer than a child stays with a supervisor that is stopped
     assert {pid for pid in held if alive(pid)} == held
     live.send(signal.SIGCONT)
@@ -89,6 +90,22 @@ def test_the_suspend_key_holds_the_whole_run_and_the_interrupt_key_ends_it(
     assert live.process.wait(60) == 130
     assert "SIGINT: the run saves and ends at its next step" in live.seen
     assert summary_of(run)["incidents"] == [] and summary_of(run)["restarts"] == 0
+    assert resume().code == 0
+    assert_undisturbed(run, undisturbed, restarts=0)
+
+
+def test_nobody_outlives_a_suspended_run_whose_supervisor_is_killed(
+    in_terminal: Callable[..., InTerminal], resume: Resume, run: Path, undisturbed: str
+) -> None:
+    live = in_terminal()
+    live.trains()
+    tree = live.tree()
+    live.press(SUSPEND)
+    live.until(lambda: is_stopped(live.pid), "the supervisor is stopped")
+    live.until(lambda: all(is_stopped(pid) for pid in tree.pids if alive(pid)), "all are stopped")
+    live.send(signal.SIGKILL)
+    live.process.wait(60)
+    tree.gone_after()
     assert resume().code == 0
     assert_undisturbed(run, undisturbed, restarts=0)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from ttf.lifeline import wake_when_parent_ends
 from ttf.mining import family
 
 _LOOK_EVERY_S: Final = 0.2
@@ -26,6 +27,7 @@ def start(our_pipes: Iterable[int]) -> None:
         for fd in (0, 1, 2, *our_pipes):
             with contextlib.suppress(OSError):
                 os.close(fd)
+        wake_when_parent_ends()
         while os.getppid() == worker:
             time.sleep(_LOOK_EVERY_S)
         family.kill(worker, os.environ[family.MARK])

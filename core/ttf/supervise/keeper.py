@@ -15,7 +15,7 @@ import select
 import time
 from typing import Final
 
-from ttf.lifeline import is_stopped
+from ttf.lifeline import is_stopped, wake_when_parent_ends
 from ttf.mining import family
 from ttf.supervise.child import TREE
 
@@ -35,6 +35,7 @@ def start(lifeline: int, supervisor: int) -> None:
     try:
         os.closerange(0, lifeline)
         os.closerange(lifeline + 1, _MOST_FILES)
+        wake_when_parent_ends()
         _keep_watch(lifeline, supervisor, trainer)
         family.kill(trainer, os.environ[TREE], TREE)
         family.remove_marks(trainer)
