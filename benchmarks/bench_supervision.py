@@ -18,21 +18,17 @@ bootstrap bounds. The goal is at most 1.02 for the upper one.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from turns import Arm, bounds, compared, run_in_turns
 
 from ttf.data.synth import write_synth
-from ttf.lifeline import is_stopped
 
 SHAPES: dict[str, dict[str, Any]] = {
     "gru": {
@@ -71,42 +67,6 @@ def observer(folder: Path) -> None:
     (folder / "bench_watch.py").write_text(WATCH)
 
 
-@dataclass
-class Arm:
-    """One run that is suspended and continued from outside."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    steps: Path
-    stop_signal: signal.Signals
-    gaps: list[tuple[float, float]] = field(default_factory=list)
-    """When it was suspended: from, until."""
-    _since: float = 0.0
-
-    def suspend(self) -> None:
-        os.kill(self.process.pid, self.stop_signal)
-        while self.process.poll() is None and not is_stopped(self.process.pid):
-            time.sleep(0.001)
-        self._since = time.monotonic()
-
-    def go_on(self) -> None:
-        self.gaps.append((self._since, time.monotonic()))
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGCONT)
-
-    @property
-    def over(self) -> bool:
-        return self.process.poll() is not None
-
-    def times(self) -> dict[int, float]:
-        """When each step ended, by a clock that stands while it is suspended."""
-        lines = [line.split() for line in self.steps.read_text().splitlines()]
-        return {int(step): self._own_time(float(when)) for step, when in lines}
-
-    def _own_time(self, when: float) -> float:
-        return when - sum(until - since for since, until in self.gaps if until <= when)
-
-
 def start(folder: Path, name: str, words: list[str]) -> Arm:
     steps = folder / f"{name}.txt"
     site = str(folder / "site")
@@ -121,33 +81,6 @@ def start(folder: Path, name: str, words: list[str]) -> Arm:
         start_new_session=True,
     )
     return Arm(name, process, steps, signal.SIGTSTP if name == "A" else signal.SIGSTOP)
-
-
-def run_in_turns(arms: list[Arm]) -> None:
-    """Until all are over; the first to be suspended starts as such once it trains."""
-    for arm in arms:
-        while not arm.over and not arm.steps.exists():
-            time.sleep(0.05)
-        arm.suspend()
-    turn = 0
-    while not all(arm.over for arm in arms):
-        arm = arms[turn % len(arms)]
-        turn += 1
-        if arm.over:
-            continue
-        arm.go_on()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            arm.process.wait(SLICE_S)
-        if not arm.over:
-            arm.suspend()
-
-
-def bounds(ratios: list[float]) -> tuple[float, float, float]:
-    """(median, lower, upper 95%) by bootstrap over blocks."""
-    values = np.array(ratios)
-    draws = np.random.default_rng(0).choice(values, (10_000, len(values)))
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return float(np.median(values)), float(low), float(high)
 
 
 def main() -> None:
@@ -169,23 +102,15 @@ def main() -> None:
         ]
         arms = [start(folder, name, words) for name in "AB"]
         try:
-            run_in_turns(arms)
+            run_in_turns(arms, SLICE_S)
             report(given.shape, block, blocks, arms)
         finally:
             for arm in arms:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(arm.process.pid, signal.SIGKILL)
+                arm.kill()
 
 
 def report(shape: str, block: int, blocks: int, arms: list[Arm]) -> None:
-    ends = [arm.times() for arm in arms]
-    ratios = []
-    for number in range(1, blocks + 1):  # the first block has the start in it
-        taken = [times[(number + 1) * block] - times[number * block] for times in ends]
-        ratios.append(taken[0] / taken[1])
-        speeds = ", ".join(f"{a.name} {block / t:.3f}" for a, t in zip(arms, taken, strict=True))
-        print(f"block {number}: {speeds} steps/s, B/A {ratios[-1]:.4f}")
-    median, low, high = bounds(ratios)
+    median, low, high = bounds(compared(arms, block, blocks))
     print(f"{shape}: the bare run is {median:.4f} times as fast")
     print(f"95% of medians {low:.4f}..{high:.4f}; {blocks} blocks, {os.cpu_count()} cpus")
 
