@@ -1,82 +1,102 @@
 """What it costs a training script to be guarded.
 
-Arm A: `ttf guard --memory-limit 64G --hang-timeout 600 -- python loop.py`; arm B: `python loop.py`, a
-torch loop on all processors. They take turns of a few seconds (see turns.py). Printed: the time of
-each block of steps, guarded over bare, the median and 95% bootstrap bounds of that, and the share of
-one processor that the guard itself used while its loop ran (Linux), which no other load disturbs.
+Arm A: `ttf guard --memory-limit 64G --hang-timeout 600 -- python loop.py`; arm B: `python loop.py`,
+a torch loop of about ten seconds that times itself, so that starting up does not count. Runs
+alternate A B B A. Printed: the paired ratio A/B of the loop's time, its median and 95% bootstrap
+bounds, the load of the machine meanwhile, and the share of one processor that the guard itself used
+during the loop, which does not depend on the load (Linux).
 
-    python benchmarks/bench_guard.py     # about three minutes
+    python benchmarks/bench_guard.py --pairs 8     # about three minutes
+
+One process of the same loop is up to 5% faster or slower than the next for all its life (measured,
+also with two of them in turns of 4 s): the ratio of a few pairs cannot show less than that. The
+guard's own processor time can.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from turns import Arm, bounds, compared, run_in_turns
+import numpy as np
 
 LOOP = """
 import os, sys, time
 import torch
+def parents_cpu():
+    with open(f"/proc/{os.getppid()}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 512))
 optimizer = torch.optim.AdamW(model.parameters())
 rows = torch.randn(256, 512)
-with open(sys.argv[1], "w", buffering=1) as file:
-    for number in range(1, int(sys.argv[2]) + 1):
-        loss = (model(rows) - rows).pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        file.write(f"{number} {time.monotonic()}\\n")
-        if number % 50 == 0:
-            print(f"step {number} loss {loss:.4f}", file=sys.stderr, flush=True)
-with open(f"/proc/{os.getppid()}/schedstat") as parent:
-    print(int(parent.read().split()[0]) / 1e9, flush=True)
+def step():
+    loss = (model(rows) - rows).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+for _ in range(20):
+    step()
+began, cpu = time.perf_counter(), parents_cpu()
+for number in range(int(sys.argv[1])):
+    loss = step()
+    if number % 50 == 0:
+        print(f"step {number} loss {loss:.4f}", file=sys.stderr, flush=True)
+print(time.perf_counter() - began, parents_cpu() - cpu)
 """
-GUARD = ("-m", "ttf", "guard", "--memory-limit", "64G", "--hang-timeout", "600", "--")
-BLOCK = 300
-SLICE_S = 4.0
+GUARD = ["-m", "ttf", "guard", "--memory-limit", "64G", "--hang-timeout", "600", "--"]
 
 
-def start(folder: Path, name: str, steps: int) -> Arm:
-    words = [sys.executable, *([*GUARD, sys.executable] if name == "A" else [])]
-    file = folder / f"{name}.txt"
-    process = subprocess.Popen(
-        [*words, str(folder / "loop.py"), str(file), str(steps)],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=(folder / f"{name}.out").open("wb"),
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+def measured(folder: Path, steps: int, *, guarded: bool) -> tuple[float, float]:
+    """Seconds of one run of the loop by its own clock, and of its parent's processor time."""
+    words = [sys.executable, *(GUARD if guarded else []), *([sys.executable] if guarded else [])]
+    done = subprocess.run(
+        [*words, str(folder / "loop.py"), str(steps)], cwd=folder, capture_output=True, check=True
     )
-    return Arm(name, process, file, signal.SIGSTOP)
+    elapsed, cpu = map(float, done.stdout.split())
+    return elapsed, cpu
+
+
+def bounds(ratios: list[float]) -> tuple[float, float, float]:
+    """(median, lower, upper 95%) by bootstrap over pairs."""
+    values = np.array(ratios)
+    draws = np.random.default_rng(0).choice(values, (10_000, len(values)))
+    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
+    return float(np.median(values)), float(low), float(high)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--blocks", type=int, default=24)
-    blocks = parser.parse_args().blocks
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "loop.py").write_text(LOOP)
-        arms = [start(folder, name, BLOCK * (blocks + 1)) for name in "AB"]
-        try:
-            run_in_turns(arms, SLICE_S)
-            median, low, high = bounds(compared(arms, BLOCK, blocks))
-            own_s = float((folder / "A.out").read_text())
-            taken = max(arms[0].times().values()) - min(arms[0].times().values())
-        finally:
-            for arm in arms:
-                arm.kill()
-    print(f"guarded / bare: {median:.4f}")
-    print(f"95% of medians {low:.4f}..{high:.4f}; {blocks} blocks, {os.cpu_count()} cpus")
-    print(f"the guard itself: {own_s / taken:.3%} of one processor, its start included")
+        steps = max(50, int(200 * given.seconds / measured(folder, 200, guarded=False)[0]))
+        ratios, shares = [], []
+        for pair in range(given.pairs):
+            order = (True, False) if pair % 2 == 0 else (False, True)
+            runs = {guarded: measured(folder, steps, guarded=guarded) for guarded in order}
+            (guarded, cpu), (bare, _) = runs[True], runs[False]
+            ratios.append(guarded / bare)
+            shares.append(cpu / guarded)
+            print(
+                f"pair {pair + 1}: guarded {guarded:.3f} s, bare {bare:.3f} s, ratio "
+                f"{ratios[-1]:.4f}, guard {shares[-1]:.3%} of a processor, load "
+                f"{os.getloadavg()[0]:.2f}",
+                flush=True,
+            )
+    median, low, high = bounds(ratios)
+    print(
+        f"guarded / bare: {median:.4f} [{low:.4f}, {high:.4f}], {given.pairs} pairs of {steps} steps"
+    )
+    print(f"the guard itself: {np.median(shares):.3%} of one processor")
 
 
 if __name__ == "__main__":

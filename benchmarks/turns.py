@@ -1,7 +1,8 @@
 """Two runs that train side by side, but never at once: what a noisy machine does, it does to both.
 
 Every few seconds one is suspended and the other goes on. Times are taken by a clock that stands while
-a run is suspended, and compared block of steps by block of steps.
+a run is suspended, and compared block of steps by block of steps. What one process has for life
+(where its memory lies) is not averaged: repeat the whole to see that.
 """
 
 from __future__ import annotations
