@@ -92,6 +92,7 @@ def test_numbers_that_are_no_process_are_refused(number: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="compares with /proc")
 def test_the_way_of_macos_gives_the_same_tree(waiting: subprocess.Popen[bytes]) -> None:
     """psutil runs on both; figures of memory differ by what it cannot tell apart."""
+    wait_until(lambda: Linux().read(waiting.pid)[0].state == "sleeping")
     (ours,), (theirs,) = Linux().read(waiting.pid), Darwin().read(waiting.pid)
     assert (ours.pid, ours.parent, ours.session) == (theirs.pid, theirs.parent, theirs.session)
     assert (ours.words, ours.threads, ours.state) == (theirs.words, theirs.threads, theirs.state)

@@ -69,7 +69,8 @@ def num_queries(job: MiningJob) -> int:
 def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> MiningReport:
     try:
         report = MiningReport.from_json(values)
-        took = float(report.build_s), float(report.search_s), int(report.continued_from)
+        took = float(report.build_s), float(report.search_s)
+        continued = int(report.continued_from)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadAnswer(
             job.miner,
@@ -79,7 +80,8 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
     expected = (job.miner, rows, *shape, str(folder / IDS), str(folder / SCORES), str)
     sizes = report.bank_rows, report.queries, report.k
     found = (report.miner, *sizes, report.ids_path, report.scores_path, type(report.key))
-    if found != expected or not np.isfinite(took).all() or min(took) < 0:
+    whole = np.isfinite(took).all() and min(took) >= 0 and 0 <= continued <= shape[0]
+    if found != expected or not whole:
         raise BadAnswer(
             job.miner,
             f"The process of the miner {job.miner!r} answered another question: {found} in "
