@@ -70,7 +70,7 @@ class Identity:
     hosts: set[str] = field(default_factory=set)
     homes: set[str] = field(default_factory=set)
     places: dict[str, str] = field(default_factory=dict)
-    """Folders with a name of their own in the bundle: {"/work/runs/run-001": "<run>"}."""
+    """Folders with a name of their own in the bundle: {"/data/runs/run-001": "<run>"}."""
     secrets: tuple[tuple[str, str], ...] = ()
     """(value, variable) of the environment, longest first."""
 

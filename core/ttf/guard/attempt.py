@@ -23,6 +23,7 @@ from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.memory._linux import descendants
 from ttf.memory.curve import MemoryCurve
+from ttf.reporting.text import size
 from ttf.supervise.watching import Signals
 
 LOOK_EVERY_S: Final = 0.25
@@ -177,7 +178,7 @@ class Attempt:
             if held >= _TOO_MUCH * limit:
                 self._kill_at = 0.0
             return
-        text = f"{_size(held)} of {_size(limit)} (--memory-limit)"
+        text = f"{size(held)} of {size(limit)} (--memory-limit)"
         if held >= limit:
             self._end("memory", text)
             self._say(f"the command holds {text}: ended with SIGTERM, in {_GRACE_S:g} s SIGKILL")
@@ -376,7 +377,3 @@ def _held_back() -> bool:
     for fd in (1, 2):
         poll.register(fd, select.POLLOUT)
     return len(poll.poll(0)) < 2
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
