@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.groups import memory_group
 
 from ttf.memory import Gauge, MemoryCurve, Reading, limit_in_force
 
@@ -68,28 +69,8 @@ def big_file() -> Iterator[Path]:
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A cgroup of version 1 that may use 400 MB."""
-    folder = Path(f"/sys/fs/cgroup/memory/ttf-test-{os.getpid()}")
-    try:
-        folder.mkdir()
-    except OSError as error:
-        pytest.skip(f"cannot make a memory cgroup of version 1 here: {error}")
-    try:
-        folder.joinpath("memory.limit_in_bytes").write_text(str(400 * MB))
-        yield folder
-    finally:
-        _remove(folder)
-
-
-def _remove(group: Path) -> None:
-    deadline = time.monotonic() + 5
-    while True:
-        try:
-            group.rmdir()
-            return
-        except OSError:  # EBUSY until the last page is given back
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+    with memory_group(400) as made:
+        yield made.folder
 
 
 def test_allocated_memory_uses_up_the_limit_of_the_childs_group(group: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from tests.conftest import FakeDistribution, Invoke, Outcome
 from tests.faults.conftest import intel_openmp  # noqa: F401 - a fixture
+from tests.groups import memory_group
 
 wide = pytest.mark.skipif(
     os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="one of many: TTF_CHAOS=1 runs it"
@@ -177,33 +176,10 @@ def shell(before: str, *argv: str | Path, cwd: Path) -> Outcome:
 @pytest.fixture
 def small_group() -> Iterator[Callable[[int], str]]:
     """Makes a memory cgroup of version 1 of that many megabytes; a line of shell enters it."""
-    folder = Path(f"/sys/fs/cgroup/memory/ttf-doctor-{os.getpid()}")
-    try:
-        folder.mkdir()
-        (folder / "memory.limit_in_bytes").write_text("-1")
-    except OSError as error:
-        pytest.skip(f"cannot make a memory cgroup of version 1 here: {error}")
+    with memory_group() as group:
 
-    def limit(size_mb: int) -> str:
-        (folder / "memory.limit_in_bytes").write_text(str(size_mb << 20))
-        return f"echo $$ > {folder}/cgroup.procs"
+        def limit(size_mb: int) -> str:
+            group.limit(size_mb)
+            return group.enter
 
-    try:
         yield limit
-    finally:
-        _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    deadline = time.monotonic() + 10
-    while True:
-        for pid in (folder / "cgroup.procs").read_text().split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), 9)
-        try:
-            folder.rmdir()
-            return
-        except OSError:  # EBUSY until the last process is gone
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)

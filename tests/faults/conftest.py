@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.faults import plugins
 from tests.faults.harness import Ended, Place, Settings
+from tests.groups import Group, memory_group
 from tests.training.standin import SOURCE
 
 MB = 1 << 20
@@ -109,57 +109,11 @@ def reference(undisturbed: Undisturbed) -> Ended:
 # --- real limits ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """A memory cgroup of version 1."""
-
-    folder: Path
-
-    @property
-    def enter(self) -> str:
-        """A line of shell: whoever runs it, and all it starts, is in the group."""
-        return f"echo $$ > {self.folder}/cgroup.procs"
-
-    def limit(self, size_mb: int) -> None:
-        (self.folder / "memory.limit_in_bytes").write_text(str(size_mb * MB))
-
-    def kills(self) -> int:
-        lines = (self.folder / "memory.oom_control").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-
-    def stat(self, key: str) -> int:
-        lines = (self.folder / "memory.stat").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.split()[0] == key)
-
-
 @pytest.fixture
 def group(place: Place) -> Iterator[Group]:
     """Removed once its processes are gone; before `place` looks for those that are left."""
-    folder = Path(f"/sys/fs/cgroup/memory/ttf-faults-{os.getpid()}")
-    try:
-        folder.mkdir()
-        (folder / "memory.limit_in_bytes").write_text("-1")
-    except OSError as error:
-        pytest.skip(f"cannot make a memory cgroup of version 1 here: {error}")
-    try:
-        yield Group(folder=folder)
-    finally:
-        _remove_group(folder)
-
-
-def _remove_group(folder: Path) -> None:
-    deadline = time.monotonic() + 10
-    while True:
-        for pid in (folder / "cgroup.procs").read_text().split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), 9)
-        try:
-            folder.rmdir()
-            return
-        except OSError:  # EBUSY until the last process is gone
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+    with memory_group() as made:
+        yield made
 
 
 @dataclass(frozen=True, kw_only=True)

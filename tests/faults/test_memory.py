@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.faults.conftest import MB, Group, Undisturbed
+from tests.faults.conftest import MB, Undisturbed
 from tests.faults.harness import Ended, Place, wait_for
+from tests.groups import Group
 
 LARGE = {
     "train.batch_size": 4096,

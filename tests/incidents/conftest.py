@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import os
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-GROUPS = Path("/sys/fs/cgroup/memory")
+from tests import groups
 
 
 @pytest.fixture
 def memory_group() -> Iterator[Path]:
     """A control group (v1) of 64 MiB of one's own."""
-    group = GROUPS / f"ttf-test-{os.getpid()}-{time.monotonic_ns()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no memory group can be made here ({error.strerror})")
-    try:
-        (group / "memory.limit_in_bytes").write_text(str(64 << 20))
-        yield group
-    finally:
-        _remove_group(group)
-
-
-def _remove_group(group: Path) -> None:
-    """The kernel takes a moment to let go of one whose processes have ended."""
-    for _ in range(100):
-        try:
-            group.rmdir()
-            return
-        except OSError:
-            time.sleep(0.02)
-    group.rmdir()
+    with groups.memory_group(64) as group:
+        yield group.folder
 
 
 @pytest.fixture

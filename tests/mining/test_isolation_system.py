@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from tests.groups import memory_group
 from tests.incidents import conftest as incidents
 from tests.mining.saboteur import PRELUDE, Deaths, ask, is_right, mine, sabotaged
 
@@ -25,7 +24,6 @@ from ttf.mining.job import MinerChoice, MiningJob
 from ttf.mining.workers import MinerWorkers
 
 intel_openmp = incidents.intel_openmp
-GROUPS = Path("/sys/fs/cgroup/memory")
 LIMIT = 400 << 20
 OUTLIVES = (
     PRELUDE
@@ -48,26 +46,8 @@ print(json.dumps([report.miner, *([d.signal, d.oom_kills, d.oom_source] for d in
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A control group (version 1) with a limit; its members are ended with it."""
-    folder = GROUPS / f"ttf-test-{os.getpid()}"
-    try:
-        folder.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        try:
-            (folder / "memory.limit_in_bytes").write_text(str(LIMIT))
-        except OSError as error:
-            pytest.skip(f"the group takes no limit: {error}")
-        yield folder
-    finally:
-        for _ in range(100):
-            for pid in (folder / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-                break
-            time.sleep(0.05)
+    with memory_group(LIMIT >> 20) as made:
+        yield made.folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's memory kills are Linux's")
