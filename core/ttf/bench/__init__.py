@@ -1,0 +1,1 @@
+"""This machine's ceilings, and how near the program comes to them."""
