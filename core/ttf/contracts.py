@@ -272,9 +272,18 @@ class BatchPlan:
     notes: tuple[str, ...] = ()
     """What the user must hear, e.g. that a cap made the effective batch smaller."""
 
+    fused: int = 1
+    """How many micro-batches, as they were asked for, one of these is."""
+
     @property
     def samples(self) -> int:
         return self.micro_batch * self.accumulate
+
+    @property
+    def cut(self) -> str:
+        """The cut in the words it was asked for, e.g. "32 x 16, 4 at a time"."""
+        asked = f"{self.micro_batch // self.fused} x {self.accumulate * self.fused}"
+        return asked if self.fused == 1 else f"{asked}, {self.fused} at a time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,6 +297,9 @@ class DevicePolicy(Protocol):
 
     constant_shapes: bool
     """Tensors must keep their shapes from step to step (graph caches, known bugs)."""
+    rows_at_once: int
+    """Samples it computes fastest at a time: shorter micro-batches of a step are put together up to
+    here (`train.fuse`). 0: never, memory is why a step was cut."""
     probe_at_start: bool
     """Its loss and gradients are compared with the CPU's before a run trusts it."""
     name: str

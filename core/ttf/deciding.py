@@ -20,7 +20,7 @@ from ttf.mining.choose import choose_miner
 from ttf.mining.context import miner_threads
 from ttf.model import TowerSpec
 from ttf.options import checked
-from ttf.plan import auto_batch_size
+from ttf.plan import BACKWARD, auto_batch_size
 
 MEMORY_BANK_MOST = 50_000
 ENOUGH_CANDIDATES = 1024
@@ -87,11 +87,14 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
         asked = f"{config.train.accumulate} ({resolved.origins['train.accumulate']})"
         why = f"{asked}, cut by the device {policy.name}"
         values["train", "accumulate"] = (plan.accumulate, why)
+    plan, fused = _fused(config, plan, policy, specs.query.cost().activation_bytes)
+    if fused is not None:
+        values["train", "fuse"] = fused
     _refuse_other_steps(resolved, plan, policy)
     if plan.samples > pairs:
         raise ConfigError(
-            f"One optimizer step takes {plan.samples:,} samples ({plan.micro_batch} x "
-            f"{plan.accumulate}), but there are only {pairs:,} training pairs.",
+            f"One optimizer step takes {plan.samples:,} samples ({plan.cut}), "
+            f"but there are only {pairs:,} training pairs.",
             hint=f"Lower --batch-size or --accum to {pairs:,} samples or fewer.",
         )
     if config.memory.budget == "auto":
@@ -134,6 +137,33 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
     )
 
 
+def _fused(
+    config: RunConfig, plan: BatchPlan, policy: DevicePolicy, activation_bytes: int
+) -> tuple[BatchPlan, tuple[int, str] | None]:
+    """The step cut into fewer, larger parts; and what to write of `train.fuse`, None where it
+    stays as given. Every part sees the candidates of the whole step, however it is cut."""
+    divisors = [n for n in range(1, plan.accumulate + 1) if plan.accumulate % n == 0]
+    asked = config.train.fuse
+    if asked == "auto":
+        per_row = BACKWARD * max(activation_bytes, 1)
+        most = min(policy.rows_at_once, config.memory.budget_bytes // 2 // per_row)
+        fuse = max((n for n in divisors if n * plan.micro_batch <= most), default=1)
+        reason = (
+            f"auto: {fuse * plan.micro_batch} samples are computed at a time; the device "
+            f"{policy.name} likes up to {policy.rows_at_once}"
+            if fuse > 1
+            else "auto: micro-batches are computed as they are"
+        )
+    else:
+        fuse = max(n for n in divisors if n <= asked)
+        reason = f"{asked} asked for; the largest that divides {plan.accumulate} micro-batches"
+    settled = None if fuse == asked else (fuse, reason)
+    cut = replace(
+        plan, micro_batch=plan.micro_batch * fuse, accumulate=plan.accumulate // fuse, fused=fuse
+    )
+    return cut, settled
+
+
 def _refuse_other_steps(resolved: Resolved, plan: BatchPlan, policy: DevicePolicy) -> None:
     """Position and order of a run that goes on are counted in steps of the size it began with."""
     wanted = resolved.samples_per_step
@@ -142,7 +172,7 @@ def _refuse_other_steps(resolved: Resolved, plan: BatchPlan, policy: DevicePolic
     train, origins = resolved.config.train, resolved.origins
     raise ConfigError(
         f"An optimizer step of this run takes {wanted:,} samples, but would take "
-        f"{plan.samples:,} now ({plan.micro_batch} x {plan.accumulate} on the device "
+        f"{plan.samples:,} now ({plan.cut} on the device "
         f"{policy.name}): train.batch_size is {train.batch_size} "
         f"({origins['train.batch_size']}), train.accumulate is {train.accumulate} "
         f"({origins['train.accumulate']}).",

@@ -65,7 +65,7 @@ def test_ranks_are_in_order_and_settings_come_before_components() -> None:
     ("name", "edits"),
     [
         ("accumulation", {"train.accumulate": 1}),
-        ("batch-size", {"train.batch_size": 16}),
+        ("batch-size", {"train.batch_size": 16, "train.fuse": 1}),
         ("threads", {"device.threads": 1}),
         ("precision", {"device.precision": "fp32"}),
         ("memory-bank", {"loss.memory_bank": 0}),

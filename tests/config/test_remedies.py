@@ -147,6 +147,7 @@ def cut(batch: int, accumulate: int) -> dict[str, Change]:
     return {
         "train.batch_size": Change(value=batch, origin=LATER),
         "train.accumulate": Change(value=accumulate, origin=LATER),
+        "train.fuse": Change(value=1, origin=LATER),  # the remedy before any cut
     }
 
 

@@ -152,7 +152,7 @@ def _batch_size(seen: Seen) -> Factor | str:
         name="batch-size",
         rank=30,
         what=f"micro-batch {now} -> {smaller}",
-        edits={"train.batch_size": smaller},
+        edits={"train.batch_size": smaller, "train.fuse": 1},
     )
 
 

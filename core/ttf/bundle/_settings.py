@@ -136,7 +136,9 @@ def mining(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
 def training(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
     cell = value(run, "tower.query.name", "gru")
     width = "width" if cell == "transformer" else "hidden"
-    micro, parts = value(run, "train.batch_size", 256), value(run, "train.accumulate", 1)
+    fused = value(run, "train.fuse", 1)
+    micro = value(run, "train.batch_size", 256) * fused
+    parts = max(1, value(run, "train.accumulate", 1) // fused)
     steps = int(_number(found.get("step")))
     shared = value(run, "miner.isolation", "process") == "none" and _mines(run)
     return {

@@ -114,6 +114,11 @@ class TrainConfig(Section):
         "auto", description="samples per micro-batch; auto: by the tower's activations"
     )
     accumulate: Positive = Field(1, description="micro-batches per optimizer step")
+    fuse: Positive | Auto = Field(
+        "auto",
+        description="micro-batches computed at a time: the same step, rounded otherwise; auto: up "
+        "to the rows the device computes fastest, within the memory budget",
+    )
     lr: Annotated[float, Field(gt=0)] = 1e-3
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of all steps")

@@ -117,6 +117,16 @@ def _smaller_budget(now: Situation) -> Remedy | None:
     )
 
 
+def _unfused(now: Situation) -> Remedy | None:
+    """Micro-batches as they were asked for, one at a time."""
+    fused = now.number("train.fuse")
+    if fused is None or fused < 2 or now.process == "miner":
+        return None
+    batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
+    text = _of_cutting(now, batch or 1, parts or 1, parts or 1, batch or 1)
+    return _remedy({"train.fuse": 1}, text)
+
+
 def _smaller_micro_batch(now: Situation) -> Remedy | None:
     """The same optimizer step in more parts: the size is divided by its smallest factor."""
     batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
@@ -177,7 +187,7 @@ def _one_thread(now: Situation) -> Remedy | None:
     return _remedy({key: 1}, "one thread: sums are formed in another order, rounding only")
 
 
-_MEMORY: Final[tuple[Recipe, ...]] = (_smaller_budget, _smaller_micro_batch)
+_MEMORY: Final[tuple[Recipe, ...]] = (_smaller_budget, _unfused, _smaller_micro_batch)
 _NATIVE: Final[tuple[Recipe, ...]] = (
     _isolate,
     _other_miner,

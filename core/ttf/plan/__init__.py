@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ttf.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
-from ttf.plan._predict import auto_batch_size, make_plan
+from ttf.plan._predict import BACKWARD, auto_batch_size, make_plan
 
 __all__ = [
+    "BACKWARD",
     "ArrayFacts",
     "Choices",
     "DataFacts",

@@ -26,7 +26,7 @@ def _head(plan: Plan) -> str:
     towers = f"{plan.towers[0]} -> {plan.towers[1]}"
     threads = "1 thread" if c.threads == 1 else f"{c.threads} threads"
     where = f"on {c.device}, {threads}, {c.precision}{miner}"
-    step = f"{c.batch.samples:,} samples ({c.batch.micro_batch} x {c.batch.accumulate})"
+    step = f"{c.batch.samples:,} samples ({c.batch.cut})"
     pairs = f"{passes:.1f} passes over {plan.facts.train_pairs:,} pairs"
     lines = [f"{towers} {where}", f"{c.total_steps:,} optimizer steps of {step}: {pairs}"]
     # A note is one line, as everywhere: it is searched for.

@@ -33,6 +33,7 @@ class CpuPolicy:
 
     name = "cpu"
     constant_shapes = False
+    rows_at_once = 512
     probe_at_start = False
 
     def __init__(self, options: CpuOptions, threads: int | None) -> None:

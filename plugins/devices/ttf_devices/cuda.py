@@ -38,6 +38,7 @@ class CudaPolicy:
 
     name = "cuda"
     constant_shapes = False
+    rows_at_once = 0
     probe_at_start = True
 
     def __init__(self, options: CudaOptions, threads: int | None, backend: Any = None) -> None:

@@ -44,6 +44,7 @@ class MpsPolicy:
 
     name = "mps"
     constant_shapes = True
+    rows_at_once = 0
     probe_at_start = True
 
     def __init__(self, options: MpsOptions, threads: int | None, backend: Any = None) -> None:
