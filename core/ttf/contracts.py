@@ -218,6 +218,9 @@ class MinerContext:
     budget_bytes: int
     """Anonymous memory the miner may use for its working blocks; where the index itself cannot
     fit, `build` raises ConfigError with the figure instead of trying."""
+    cache: str | None = None
+    """Folder for what may be kept for a bank that does not change; None: this bank is thrown
+    away."""
 
 
 class Miner(Protocol):
@@ -290,6 +293,18 @@ class BatchPlan:
 class Precision:
     name: Literal["fp32", "bf16"]
     reason: str
+    note: str = ""
+    """What the user must hear, e.g. that it is slower here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What an option left at "auto" comes to on this machine."""
+
+    value: Any
+    reason: str
+    note: str = ""
+    """What the user must hear, e.g. that a stored measurement is damaged."""
 
 
 class DevicePolicy(Protocol):
@@ -314,6 +329,11 @@ class DevicePolicy(Protocol):
 
     def start(self) -> None:
         """After torch loads: threads, determinism. Called once per process."""
+        ...
+
+    def settled(self) -> Mapping[str, Settled]:
+        """What each option that may be "auto" comes to here, also where it was asked for; the
+        same in every process of this machine, so from nothing that was timed in this one."""
         ...
 
     def torch_device(self) -> torch.device: ...
