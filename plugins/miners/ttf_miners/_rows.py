@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
 from ttf.errors import ConfigError
-from ttf.scan.rows import gather_float32 as gather_float32
-from ttf.scan.rows import read_float32 as read_float32
+from ttf.scan.rows import gather_float32, read_float32
+
+__all__ = ["blocks", "gather_float32", "read_float32", "ready", "require_room", "scan"]
 
 _SCAN_ROWS = 4096
 _SCAN_QUERIES = 256
