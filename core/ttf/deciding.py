@@ -21,6 +21,7 @@ from ttf.mining.context import miner_threads
 from ttf.model import TowerSpec
 from ttf.options import checked
 from ttf.plan import BACKWARD, auto_batch_size
+from ttf.settling import with_device
 
 MEMORY_BANK_MOST = 50_000
 ENOUGH_CANDIDATES = 1024
@@ -126,14 +127,14 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
         queries = min(pairs, total * plan.samples)
         values["miner", "name"] = _choose(config, data, policy, queries, rounds)
     _refuse_late_gates(config, order, total)
-    settled = _with_options(_settled(resolved, values), specs)
+    settled, heard = with_device(_with_options(_settled(resolved, values), specs), policy)
     return Decided(
         resolved=settled,
         precision=precision,
         plan=plan,
         order=order,
         total_steps=total,
-        notes=(*resolved.notes, *plan.notes),
+        notes=(*resolved.notes, *plan.notes, *filter(None, [precision.note]), *heard),
     )
 
 

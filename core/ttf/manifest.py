@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ttf import __version__, host
+from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.data.sameness import noted
+from ttf.settling import recorded
 
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
 _LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")
@@ -65,8 +67,9 @@ def _flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def build(config: RunConfig, data: Dataset, policy: DevicePolicy) -> dict[str, Any]:
+def build(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> dict[str, Any]:
     """Everything a reader needs to know about where the numbers came from."""
+    config = resolved.config
     return {
         "format": 1,
         "ttf": __version__,
@@ -76,6 +79,7 @@ def build(config: RunConfig, data: Dataset, policy: DevicePolicy) -> dict[str, A
         "versions": _versions(),
         "openmp_runtimes": openmp_runtimes(),
         "numeric": numeric_fingerprint(config, policy),
+        "chosen": recorded(resolved, policy),
         "data": {
             "fingerprint": data.fingerprint,
             "pairs": config.data.pairs,

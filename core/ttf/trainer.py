@@ -324,7 +324,7 @@ class Trainer:
     def _start(self) -> None:
         if self.config.train.init is not None:
             start_from(self.parts.model, Path(self.config.train.init))
-        built = manifest.build(self.config, self.data, self.policy)
+        built = manifest.build(self.decided.resolved, self.data, self.policy)
         if self.link.command:
             built["command"] = list(self.link.command)
         left_out = dict(self.link.left_out)

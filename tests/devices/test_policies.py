@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from ttf import host
+from ttf.bench import machine
 from ttf.contracts import DevicePolicy
 from ttf.errors import ConfigError, PluginUnavailable
 from ttf_devices import _host, cpu, cuda, mps
@@ -180,6 +181,9 @@ def test_cpu_starts_with_its_threads_and_deterministic() -> None:
         "CpuPolicy(CpuOptions(float32_matmul='medium'), 1).start(); "
         "assert torch.get_num_threads() == 1; "
         "assert torch.are_deterministic_algorithms_enabled(); "
+        "assert not torch.is_deterministic_algorithms_warn_only_enabled(); "
+        "assert not torch.utils.deterministic.fill_uninitialized_memory; "
+        "import sys; assert 'torch._inductor' not in sys.modules, 'a second of every start'; "
         "assert torch.get_float32_matmul_precision() == 'medium'"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -200,22 +204,6 @@ def test_cpu_computes_in_bf16_only_on_request() -> None:
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
 
 
-@pytest.mark.parametrize(
-    ("line", "unit"),
-    [
-        ("flags\t\t: fpu avx512f avx512_bf16", "avx512_bf16"),
-        ("flags\t\t: fpu avx512_bf16 amx_bf16", "amx_bf16"),
-        ("Features\t: fp asimd bf16", "bf16"),
-        ("flags\t\t: fpu avx2", ""),
-    ],
-)
-def test_the_bf16_unit_is_read_from_the_processor(tmp_path: Path, line: str, unit: str) -> None:
-    file = tmp_path / "cpuinfo"
-    file.write_text(f"processor\t: 0\n{line}\n")
-    if sys.platform == "linux":
-        assert cpu.bf16_unit(file) == unit
-
-
 def quota_root(tmp_path: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         path = tmp_path / name
@@ -233,7 +221,7 @@ def test_threads_follow_a_cgroup_v2_quota_of_an_ancestor(tmp_path: Path) -> None
             "sys/fs/cgroup/job/task/cpu.max": "max 100000\n",
         },
     )
-    assert _host.cgroup_quota(root) == 1.5
+    assert machine.cgroup_quota(root) == 1.5
     assert _host.host_threads(None, root) == 1
     assert _host.host_threads(7, root) == 7
 
@@ -247,12 +235,12 @@ def test_threads_follow_a_cgroup_v1_quota(tmp_path: Path) -> None:
             "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "50000\n",
         },
     )
-    assert _host.cgroup_quota(root) == 2.0
+    assert machine.cgroup_quota(root) == 2.0
 
 
 def test_no_quota_means_the_processors_of_the_affinity_mask(tmp_path: Path) -> None:
-    assert _host.cgroup_quota(tmp_path) is None
-    assert _host.host_threads(None, tmp_path) == _host.usable_processors()
+    assert machine.cgroup_quota(tmp_path) is None
+    assert _host.host_threads(None, tmp_path) == machine.usable_processors()
 
 
 # --- mps -------------------------------------------------------------------------------------

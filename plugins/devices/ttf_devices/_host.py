@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ttf.bench import machine
 from ttf.errors import ConfigError
-from ttf.memory import cgroup
 
 if TYPE_CHECKING:
     import torch
@@ -24,35 +22,7 @@ THREAD_VARIABLES = (
 
 def host_threads(requested: int | None, root: Path = Path("/")) -> int:
     """The threads asked for, else the processors this process may really use."""
-    if requested is not None:
-        return requested
-    allowed = usable_processors()
-    quota = cgroup_quota(root)
-    return max(1, allowed if quota is None else min(allowed, int(quota)))
-
-
-def usable_processors() -> int:
-    """The processors of this process's affinity mask, which containers and taskset narrow."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def cgroup_quota(root: Path = Path("/")) -> float | None:
-    """The processors the cgroup of this process grants (2.5 = two and a half), None: no limit.
-
-    More threads than that make every parallel region wait for the throttled ones.
-    """
-    quotas: list[float] = []
-    for folder in cgroup.folders("cpu", root):
-        v2 = cgroup.words(folder / "cpu.max")
-        if len(v2) == 2 and v2[0] != "max":
-            quotas.append(int(v2[0]) / int(v2[1]))
-        quota = cgroup.words(folder / "cpu.cfs_quota_us")
-        period = cgroup.words(folder / "cpu.cfs_period_us")
-        if quota and period and int(quota[0]) > 0:
-            quotas.append(int(quota[0]) / int(period[0]))
-    return min(quotas) if quotas else None
+    return requested if requested is not None else machine.usable_threads(root)
 
 
 def thread_environment(threads: int) -> dict[str, str]:
@@ -64,7 +34,9 @@ def start_host(threads: int, deterministic: bool) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(deterministic)
+    # As torch.use_deterministic_algorithms, which also imports torch._inductor (0.8 s) to tell a
+    # compiler that nothing here uses.
+    torch.set_deterministic_debug_mode("error" if deterministic else "default")
     # It would fill every fresh tensor with NaN: a pass over memory that only helps code which
     # reads what it never wrote.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

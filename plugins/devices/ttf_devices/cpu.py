@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ttf import hookimpl, option
-from ttf.contracts import Availability, BatchPlan, Precision
-from ttf_devices import _host
+from ttf.bench import machine
+from ttf.contracts import Availability, BatchPlan, Precision, Settled
+from ttf_devices import _gemm, _host
 
 if TYPE_CHECKING:
     import torch
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class CpuOptions:
     deterministic: bool = option(True, "refuse operations whose result may differ between runs")
-    float32_matmul: Literal["highest", "high", "medium"] = option(
-        "highest",
-        "torch's float32 matmul precision; medium runs GRUs about 1.6x faster on AMD Zen 5 and "
-        "as exactly, but means bf16 products where the processor has AMX",
+    float32_matmul: Literal["auto", "highest", "high", "medium"] = option(
+        "auto",
+        "torch's float32 matmul precision; auto takes the fastest path that is as accurate as "
+        "float32 on this processor, from a table or from what ttf bench --tune measured",
     )
 
 
@@ -36,8 +35,12 @@ class CpuPolicy:
     rows_at_once = 512
     probe_at_start = False
 
-    def __init__(self, options: CpuOptions, threads: int | None) -> None:
+    def __init__(
+        self, options: CpuOptions, threads: int | None, processor: machine.Processor | None = None
+    ) -> None:
+        """`processor`: as if on this one."""
         self.options = options
+        self._processor = processor or machine.processor()
         self.threads = _host.host_threads(threads)
         self.reason = ""
 
@@ -48,7 +51,20 @@ class CpuPolicy:
         import torch
 
         _host.start_host(self.threads, self.options.deterministic)
-        torch.set_float32_matmul_precision(self.options.float32_matmul)
+        torch.set_float32_matmul_precision(self.float32_matmul)
+
+    @property
+    def float32_matmul(self) -> str:
+        """The option, or what its "auto" comes to."""
+        asked = self.options.float32_matmul
+        return str(self.settled()["float32_matmul"].value) if asked == "auto" else asked
+
+    def settled(self) -> Mapping[str, Settled]:
+        return {"float32_matmul": self._gemm}
+
+    @cached_property
+    def _gemm(self) -> Settled:
+        return _gemm.settle(self._processor)
 
     def torch_device(self) -> torch.device:
         import torch
@@ -61,12 +77,18 @@ class CpuPolicy:
     def precision(self, requested: Literal["fp32", "bf16", "auto"]) -> Precision:
         if requested == "fp32":
             return Precision(name="fp32", reason="asked for")
-        unit = bf16_unit()
+        unit = _gemm.bf16_unit(self._processor)
         if requested == "auto":
             more = f"; this processor has {unit}: try --precision bf16" if unit else ""
             return Precision(name="fp32", reason=f"exact and bitwise repeatable on cpu{more}")
-        how = f"with {unit}" if unit else "but this processor has no bf16 unit: slower than fp32"
-        return Precision(name="bf16", reason=f"asked for; autocast, {how}")
+        if unit:
+            return Precision(name="bf16", reason=f"asked for; autocast, with {unit}")
+        slow = "this processor has no bf16 unit: slower than fp32"
+        return Precision(
+            name="bf16",
+            reason=f"asked for; autocast, but {slow}",
+            note=f"bf16 was asked for, but {slow}. Use --precision fp32.",
+        )
 
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
         import torch
@@ -92,27 +114,6 @@ class CpuPolicy:
 
     def set_rng_state(self, state: Mapping[str, torch.Tensor]) -> None:
         _host.set_host_rng_state(state, self.name)
-
-
-def bf16_unit(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's bf16 instructions by name, '' where it has none that we know of."""
-    if sys.platform == "darwin":
-        asked = subprocess.run(
-            ["/usr/sbin/sysctl", "-n", "hw.optional.arm.FEAT_BF16"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return "FEAT_BF16" if asked.stdout.strip() == "1" else ""
-    if not cpuinfo.exists():
-        return ""
-    flags: set[str] = set()
-    for line in cpuinfo.read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("flags", "Features"):
-            flags.update(value.split())
-            break
-    return next((unit for unit in ("amx_bf16", "avx512_bf16", "bf16") if unit in flags), "")
 
 
 class CpuFactory:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ttf import hookimpl, option
-from ttf.contracts import Availability, BatchPlan, Precision
+from ttf.contracts import Availability, BatchPlan, Precision, Settled
 from ttf.errors import ConfigError, PluginUnavailable
 from ttf_devices import _host
 
@@ -87,6 +87,9 @@ class CudaPolicy:
         torch.backends.cudnn.deterministic = self.options.deterministic
         torch.backends.cudnn.allow_tf32 = self.options.tf32
         torch.set_float32_matmul_precision("high" if self.options.tf32 else "highest")
+
+    def settled(self) -> Mapping[str, Settled]:
+        return {}
 
     def torch_device(self) -> torch.device:
         import torch

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ttf import hookimpl, option
-from ttf.contracts import Availability, BatchPlan, Precision
+from ttf.contracts import Availability, BatchPlan, Precision, Settled
 from ttf.errors import ConfigError, PluginUnavailable
 from ttf_devices import _host
 
@@ -78,6 +78,9 @@ class MpsPolicy:
                 hint="Use --device cpu.",
             )
         _host.start_host(self.threads, self.options.deterministic)
+
+    def settled(self) -> Mapping[str, Settled]:
+        return {}
 
     def torch_device(self) -> torch.device:
         import torch

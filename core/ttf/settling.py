@@ -1,0 +1,58 @@
+"""Device options left at "auto": written out with the reason, and kept by a run that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ttf.config.resolve import Resolved
+from ttf.contracts import DevicePolicy, Settled
+
+AUTO = "auto"
+_SETTLED = f"{AUTO}: "
+"""How the origin of a value begins that was settled, not given."""
+
+
+def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tuple[str, ...]]:
+    """The configuration without an "auto" among the device's options, and what to say about it.
+
+    A run that goes on keeps what it began with, also where this machine would choose otherwise:
+    its numbers must not change because it moved.
+    """
+    section = resolved.config.device
+    options = dict(section.options_of(policy.name))
+    origins = dict(resolved.origins)
+    notes: list[str] = []
+    for name, here in policy.settled().items():
+        key = f"device.{policy.name}.{name}"
+        if options.get(name) == AUTO:
+            options[name], origins[key] = here.value, f"{_SETTLED}{here.reason}"
+            notes += [here.note] if here.note else []
+        elif origins.get(key, "").startswith(_SETTLED) and options.get(name) != here.value:
+            notes.append(_kept(key, options.get(name), origins[key], here))
+    if not options:
+        return resolved, tuple(notes)
+    device = section.model_copy(update={policy.name: options})
+    config = resolved.config.model_copy(update={"device": device})
+    return replace(resolved, config=config, origins=origins), tuple(notes)
+
+
+def _kept(key: str, value: Any, origin: str, here: Settled) -> str:
+    return (
+        f"{key} stays {value!r}, as the run began ({origin.removeprefix(_SETTLED)}); a new run "
+        f"here would take {here.value!r} ({here.reason})."
+    )
+
+
+def recorded(resolved: Resolved, policy: DevicePolicy) -> Mapping[str, Any]:
+    """For the manifest: each option of the device and its precision, with where it came from."""
+    section = resolved.config.device
+    chosen = {"device.precision": section.precision} | {
+        f"device.{policy.name}.{name}": value
+        for name, value in section.options_of(policy.name).items()
+    }
+    return {
+        key: {"value": value, "origin": resolved.origins.get(key, "default")}
+        for key, value in chosen.items()
+    }

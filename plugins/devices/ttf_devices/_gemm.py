@@ -1,0 +1,124 @@
+"""Which way float32 products take on this processor: a static table, or the row measured here.
+
+Nothing is timed: two processes with one configuration must decide alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ttf.bench.machine import Processor
+from ttf.bench.tune import Path32, load
+from ttf.contracts import Settled
+from ttf.errors import ArtifactDamaged
+
+ASK_FOR_MORE: Final = "ttf bench --tune measures whether another path is faster here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A kind of processor, and the path of its float32 products."""
+
+    name: str
+    fits: Callable[[Processor], bool]
+    float32: Path32
+    why: str
+    bf16: str = ""
+    """What is known of its bf16 products, where there is a unit for them."""
+
+
+TABLE: Final = (
+    Row(
+        name="x86 with AMX",
+        fits=lambda p: "amx_bf16" in p.flags,
+        float32="highest",
+        why="with AMX, medium would multiply in bf16",
+    ),
+    Row(
+        name="AMD Zen 5",
+        fits=lambda p: p.vendor == "AuthenticAMD" and p.family == 26 and "avx512f" in p.flags,
+        float32="medium",
+        why="oneDNN's float32 products ran 1.8 times as fast as MKL's on AMD Zen 5, as exactly "
+        "(7e-7)",
+        bf16="about twice the rate of float32 on AMD Zen 5",
+    ),
+    Row(
+        name="AMD with AVX-512",
+        fits=lambda p: p.vendor == "AuthenticAMD" and "avx512f" in p.flags,
+        float32="highest",
+        why=f"torch's default; this processor was never measured, {ASK_FOR_MORE}",
+    ),
+    Row(
+        name="x86 with AVX-512",
+        fits=lambda p: "avx512f" in p.flags,
+        float32="highest",
+        why=f"torch's default, MKL, is made for this processor; {ASK_FOR_MORE}",
+    ),
+    Row(
+        name="x86",
+        fits=lambda p: not p.arm and "avx2" in p.flags,
+        float32="highest",
+        why="torch takes oneDNN's products only where there is AVX-512",
+    ),
+    Row(
+        name="Apple",
+        fits=lambda p: p.apple,
+        float32="highest",
+        why="torch's default, Accelerate, is the only path on a Mac",
+        bf16="never measured there",
+    ),
+    Row(
+        name="Arm with bf16",
+        fits=lambda p: p.arm and "bf16" in p.flags,
+        float32="highest",
+        why="medium may multiply in bf16 on this processor",
+    ),
+    Row(
+        name="any other",
+        fits=lambda p: True,
+        float32="highest",
+        why="torch's default; nothing is known of this processor",
+    ),
+)
+"""The first row that fits counts."""
+
+
+def row_of(processor: Processor) -> Row:
+    return next(row for row in TABLE if row.fits(processor))
+
+
+def settle(processor: Processor) -> Settled:
+    """The path for this machine: the tuned row's where there is one, else the table's."""
+    row = row_of(processor)
+    table = f"table, {row.name}: {row.why}"
+    try:
+        tuned = load()
+    except ArtifactDamaged as error:
+        return Settled(
+            value=row.float32,
+            reason=f"{table} (the tuned row is damaged)",
+            note=f"{error} The path of float32 products follows the static table: {row.float32}. "
+            f"{error.hint}",
+        )
+    if tuned is None:
+        return Settled(value=row.float32, reason=table)
+    if tuned.float32 is None:
+        return Settled(value=row.float32, reason=f"{table}; measured {tuned.date}, {tuned.why}")
+    return Settled(value=tuned.float32, reason=f"measured here on {tuned.date}: {tuned.why}")
+
+
+def bf16_unit(processor: Processor) -> str:
+    """The unit for bf16 products and what is known of it; "" where there is none."""
+    unit = processor.bf16_unit
+    if not unit:
+        return ""
+    known = row_of(processor).bf16
+    # A damaged row is told of by `settle`.
+    with contextlib.suppress(ArtifactDamaged):
+        tuned = load()
+        if tuned is not None and tuned.bf16_gain is not None:
+            known = f"{tuned.bf16_gain:.1f} times the rate of float32, measured on {tuned.date}"
+    return f"{unit} ({known})" if known else unit
