@@ -13,6 +13,7 @@ from ttf.deciding import Decided, Specs
 from ttf.documents import Documents
 from ttf.errors import ConfigError
 from ttf.flight import FlightRecorder
+from ttf.fullbank.whole import FullBank
 from ttf.keyed import key
 from ttf.model import TwoTower, build
 from ttf.step import Stepper, StepSettings, make_optimizer
@@ -73,5 +74,8 @@ def assemble(
         ),
         micro_batch=decided.plan.micro_batch,
         flight=flight,
+        full_bank=FullBank(documents, config.negatives, config.evaluate.k)
+        if config.loss.negatives == "bank"
+        else None,
     )
     return Parts(model=model, documents=documents, bank=bank, stepper=stepper)

@@ -16,6 +16,7 @@ from ttf.contracts import BatchPlan, DevicePolicy, Kind, Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.order import Order
 from ttf.errors import ConfigError
+from ttf.fullbank import settings as fullbank
 from ttf.mining.choose import choose_miner
 from ttf.mining.context import miner_threads
 from ttf.model import TowerSpec
@@ -67,6 +68,8 @@ def specify(config: RunConfig, data: Dataset) -> Specs:
 
 def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs) -> Decided:
     """Settles every "auto"."""
+    implied, notes = fullbank.required(resolved, specs.doc.cost())
+    resolved = _settled(resolved, implied)
     config = resolved.config
     pairs = len(data.train)
     values: dict[tuple[str, str], tuple[Any, str]] = {}
@@ -114,6 +117,10 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
         )
     if config.train.grad_cache == "auto":
         reason = "the symmetric loss needs all queries of a step" if needed else "not needed"
+        if config.loss.negatives == "bank":
+            needed, reason = fullbank.grad_cache(
+                plan, specs.query.cost(), config.memory.budget_bytes
+            )
         values["train", "grad_cache"] = (needed, f"auto: {reason}")
     order = Order(
         size=pairs,
@@ -134,7 +141,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
         plan=plan,
         order=order,
         total_steps=total,
-        notes=(*resolved.notes, *plan.notes, *filter(None, [precision.note]), *heard),
+        notes=(*resolved.notes, *notes, *plan.notes, *filter(None, [precision.note]), *heard),
     )
 
 

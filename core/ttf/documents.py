@@ -51,6 +51,11 @@ class Documents:
     def rows(self) -> int:
         return self._data.bank.shape[0]
 
+    @property
+    def source(self) -> VectorSource:
+        """Fixed documents as `read` sees them; for a trainable tower, what it encodes."""
+        return self._source
+
     def read(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Inputs of `encode`: final vectors where documents are fixed. For the gather thread."""
         return to_float32(self._source.gather(ids), self._source.dtype)

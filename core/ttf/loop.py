@@ -85,7 +85,7 @@ def _train_window(run: Training, events: Events, loader: Loader) -> None:
                 grad_norm=result.grad_norm,
                 samples_per_s=len(head.rows) / seconds,
                 seconds=seconds,
-                extra={"mined": head.num_mined / len(head.rows), **shares},
+                extra={"mined": head.num_mined / len(head.rows), **result.extra, **shares},
             )
         )
         _evaluate_if_due(run, events)

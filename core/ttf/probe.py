@@ -138,7 +138,7 @@ class Probe:
             policy=policy,
             precision=precision,
         )
-        losses_B, _ = gradients(head, [micro])
+        losses_B = gradients(head, [micro]).losses_S
         policy.synchronize()
         found = {
             name: parameter.grad.detach().cpu()

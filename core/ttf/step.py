@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,8 @@ from ttf.documents import Documents
 from ttf.errors import NumericFailure
 from ttf.evaluation import raise_if_inputs_not_finite
 from ttf.flight import FlightRecorder, Phase
+from ttf.fullbank.found import Found
+from ttf.fullbank.whole import FullBank
 from ttf.gradcache import cached_step
 from ttf.keyed import key
 from ttf.loss import info_nce
@@ -35,6 +37,8 @@ from ttf.model import TwoTower
 class StepResult:
     loss: float
     grad_norm: float
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """What else the step's record tells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,16 @@ class StepSettings:
     seed: int
     clip: float
     grad_cache: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """What comes out of a step beside gradients; everything detached."""
+
+    losses_S: torch.Tensor
+    docs_KD: torch.Tensor
+    """The step's documents."""
+    extra: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +71,63 @@ class StepGradients:
     settings: StepSettings
     micro_batch: int
     flight: FlightRecorder = field(default_factory=lambda: FlightRecorder(None))
+    full_bank: FullBank | None = None
+    """Where every document is a negative (loss.negatives = "bank")."""
 
-    def __call__(
-        self, head: StepHead, micro_batches: Iterable[MicroBatch]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The losses (S,) and the step's documents (K, D), detached; the gradients of the mean
-        loss are added to the parameters."""
+    def __call__(self, head: StepHead, micro_batches: Iterable[MicroBatch]) -> Computed:
+        """The gradients of the mean loss are added to the parameters."""
+        if self.full_bank is not None:
+            return self._against_bank(self.full_bank, head, list(micro_batches))
         if self.settings.grad_cache:
             return self._cached(head, list(micro_batches))
         return self._accumulated(head, micro_batches)
 
-    def _accumulated(
-        self, head: StepHead, micro_batches: Iterable[MicroBatch]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _against_bank(
+        self, full_bank: FullBank, head: StepHead, micro_batches: list[MicroBatch]
+    ) -> Computed:
+        """One pass over the bank for the whole step, however it is cut. Without GradCache the
+        graphs of all micro-batches are kept for it, which saves a second forward."""
+        docs_KD = self.documents.encode(head.docs)
+        found: list[Found] = []
+
+        def loss(q_SD: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
+            losses_S, seen = full_bank.losses(
+                q_SD,
+                docs_KD,
+                head,
+                scale=self.model.temperature.scale(),
+                precision=self.precision,
+                policy=self.policy,
+                beat=self.flight.beat,
+            )
+            found.append(seen)
+            return losses_S
+
+        losses_S = self._whole_step(head, micro_batches, loss)
+        return Computed(losses_S=losses_S, docs_KD=docs_KD, extra=full_bank.told(found[0]))
+
+    def _whole_step(
+        self,
+        head: StepHead,
+        micro_batches: list[MicroBatch],
+        loss: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor],
+    ) -> torch.Tensor:
+        """The losses (S,) of fixed documents, all queries of the step at once."""
+        if self.settings.grad_cache:
+            return cached_step(
+                micro_batches,
+                lambda micro: self._encode(head, micro),
+                None,
+                loss,
+                self.policy,
+                self._enter_backward,
+            )
+        losses_S = loss(torch.cat([self._encode(head, micro) for micro in micro_batches]), None)
+        self._enter_backward()
+        losses_S.mean().backward()  # type: ignore[no-untyped-call]
+        return losses_S.detach()
+
+    def _accumulated(self, head: StepHead, micro_batches: Iterable[MicroBatch]) -> Computed:
         parts = -(-len(head.rows) // self.micro_batch)
         docs_KD = torch.cat([self._encode_documents(head, *part) for part in _slices(head, parts)])
         # Documents are encoded once; their gradient gathers at a leaf, then goes through at once.
@@ -86,23 +144,16 @@ class StepGradients:
         if docs_KD.requires_grad:
             assert leaf_KD.grad is not None
             docs_KD.backward(leaf_KD.grad)  # type: ignore[no-untyped-call]
-        return torch.cat(losses), docs_KD.detach()
+        return Computed(losses_S=torch.cat(losses), docs_KD=docs_KD.detach())
 
-    def _cached(
-        self, head: StepHead, micro_batches: list[MicroBatch]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _cached(self, head: StepHead, micro_batches: list[MicroBatch]) -> Computed:
         if self.documents.fixed:
             fixed_KD = self.documents.encode(head.docs)
             columns = self._columns(head, fixed_KD)
-            losses = cached_step(
-                micro_batches,
-                lambda micro: self._encode(head, micro),
-                None,
-                lambda q_SD, _: self._loss(q_SD, columns, 0, len(head.rows)),
-                self.policy,
-                self._enter_backward,
+            losses_S = self._whole_step(
+                head, micro_batches, lambda q_SD, _: self._loss(q_SD, columns, 0, len(head.rows))
             )
-            return losses, fixed_KD
+            return Computed(losses_S=losses_S, docs_KD=fixed_KD)
         docs: list[torch.Tensor] = []
 
         def loss(q_SD: torch.Tensor, d_KD: torch.Tensor | None) -> torch.Tensor:
@@ -110,7 +161,7 @@ class StepGradients:
             docs.append(d_KD.detach())
             return self._loss(q_SD, self._columns(head, d_KD), 0, len(head.rows))
 
-        losses = cached_step(
+        losses_S = cached_step(
             list(zip(micro_batches, _slices(head, len(micro_batches)), strict=True)),
             lambda chunk: self._encode(head, chunk[0]),
             lambda chunk: self._encode_documents(head, *chunk[1]),
@@ -118,7 +169,7 @@ class StepGradients:
             self.policy,
             self._enter_backward,
         )
-        return losses, docs[0]
+        return Computed(losses_S=losses_S, docs_KD=docs[0])
 
     def _enter_backward(self) -> None:
         self.flight.enter(Phase.BACKWARD)
@@ -178,6 +229,7 @@ class Stepper:
         settings: StepSettings,
         micro_batch: int,
         flight: FlightRecorder | None = None,
+        full_bank: FullBank | None = None,
     ) -> None:
         self._flight = flight or FlightRecorder(None)
         self.model, self.optimizer, self.bank = model, optimizer, bank
@@ -193,6 +245,7 @@ class Stepper:
             settings=settings,
             micro_batch=micro_batch,
             flight=self._flight,
+            full_bank=full_bank,
         )
 
     def __call__(
@@ -201,19 +254,19 @@ class Stepper:
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        losses_S, docs_KD = self.gradients(head, micro_batches)
+        computed = self.gradients(head, micro_batches)
         self._flight.enter(Phase.OPTIMIZER)
-        loss = float(losses_S.mean())
+        loss = float(computed.losses_S.mean())
         norm = float(
             torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
         )
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._explain(head, losses_S, norm)
+            self._explain(head, computed.losses_S, norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self._commit(head, docs_KD)
+        self._commit(head, computed.docs_KD)
         self._policy.synchronize()
-        return StepResult(loss=loss, grad_norm=norm)
+        return StepResult(loss=loss, grad_norm=norm, extra=computed.extra)
 
     def _commit(self, head: StepHead, docs_KD: torch.Tensor) -> None:
         """Only targets enter the bank: a document that is nobody's positive is no fair negative."""

@@ -104,7 +104,11 @@ class LossConfig(Section):
     )
     memory_bank_start: NonNegative = Field(0, description="first step that uses the memory bank")
     symmetric: bool = Field(False, description="average of query-to-document and the reverse")
-    negatives: Literal["sampled"] = "sampled"
+    negatives: Literal["sampled", "bank"] = Field(
+        "sampled",
+        description="bank: all documents of the bank, in one pass a step (documents that do not "
+        "train); sampled: those of the step, the memory bank and the miner",
+    )
 
 
 class TrainConfig(Section):
