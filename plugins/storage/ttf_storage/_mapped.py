@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ttf.contracts import DType
 from ttf.data.vectors import checked_ids, checked_out, checked_span, numpy_dtype
 from ttf.errors import BadData, DataChanged, DataMissing, StorageError
+from ttf_storage._paged import PagedRows
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,11 @@ class MappedFile:
         array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=offset)
         return array
 
+    def rows(self, offset: int, lines: int, row_bytes: int) -> PagedRows:
+        """Rows of bytes from `offset` on, to be gathered from; the caller has checked that they
+        fit."""
+        return PagedRows(self._open(), offset, self.view(offset, (lines, row_bytes), np.uint8))
+
     def close(self) -> None:
         """Gives the map up; it goes with the last view on it.
 
@@ -147,16 +153,18 @@ class MappedRows:
         for extent in shape[1:]:
             row_bytes *= extent
         # Gathers copy bytes and view numbers: numpy.take would copy a misaligned array whole.
-        self._bytes = file.view(offset, (shape[0], row_bytes), np.uint8)
+        self._rows = file.rows(offset, shape[0], row_bytes)
         self._array = file.view(offset, shape, held) if self.aligned else None
 
     def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
         rows = checked_ids(ids, self.shape[0], self.name)
         into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
         if into.size:
-            # mode='clip': with 'raise' numpy fills a hidden copy of `out` first.
-            np.take(self._bytes, rows, axis=0, out=as_bytes(into), mode="clip")
+            self._rows.take(rows, as_bytes(into))
         return into
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        self._rows.will_need(checked_ids(ids, self.shape[0], self.name))
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         checked_span(start, stop, self.shape[0], self.name)
@@ -164,7 +172,7 @@ class MappedRows:
             return self._array[start:stop]
         into = checked_out(out, (stop - start, *self.shape[1:]), self.dtype, self.name)
         if into.size:
-            as_bytes(into)[...] = self._bytes[start:stop]
+            as_bytes(into)[...] = self._rows.matrix[start:stop]
         return into
 
     def fingerprint(self) -> str:

@@ -18,22 +18,54 @@ from ttf_storage._mapped import MappedFile, as_bytes, check_identity
 from ttf_storage._sampled import sampled
 from ttf_storage._zarr_files import ChunkFile
 from ttf_storage._zarr_meta import ArrayMeta
+from ttf_storage._zarr_region import Region
 
 _OPEN_MAPS: Final = 48
 """Per array. Each map holds a file descriptor, and macOS grants a process 256."""
 
 
 class MappedChunks:
-    """The row matrix of each file, mapped on first use; the least recently used are let go."""
+    """The row matrix of each file, mapped on first use; the least recently used are let go.
 
-    def __init__(self, files: list[ChunkFile], row_bytes: int, chunk_rows: int) -> None:
+    For arrays that `Region` cannot take: chunks that do not line up, or too many files.
+    """
+
+    def __init__(
+        self, files: list[ChunkFile], row_bytes: int, chunk_rows: int, file_rows: int
+    ) -> None:
         self._files = files
+        self._file_rows = file_rows
         self._row_bytes = row_bytes
         self._chunk_rows = chunk_rows
         self._open: OrderedDict[int, tuple[MappedFile, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, file: int, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    def take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+        """Copies rows of the array, all within it, file by file."""
+        file = rows // self._file_rows
+        order = np.argsort(file, kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(file[order])) + 1):
+            number = int(file[part[0]])
+            within = rows[part] - number * self._file_rows
+            if part[-1] - part[0] + 1 == len(part):
+                self._take_of(number, within, out[part[0] : part[-1] + 1])
+                continue
+            rows_of_file = np.empty((len(part), out.shape[1]), np.uint8)
+            self._take_of(number, within, rows_of_file)
+            out[part] = rows_of_file
+
+    def will_need(self, rows: NDArray[np.int64]) -> None:
+        """Not passed on: maps come and go here."""
+
+    def contiguous(self, start: int, stop: int, itemsize: int) -> NDArray[Any] | None:
+        """Rows start..stop as a view on one file, None where they do not lie so."""
+        file = start // self._file_rows
+        if stop == start or (stop - 1) // self._file_rows != file:
+            return None
+        first = file * self._file_rows
+        return self._contiguous_in(file, start - first, stop - first, itemsize)
+
+    def _take_of(self, file: int, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         """Rows of one file, numbered from its first, as bytes."""
         offsets = self._files[file].offsets
         mapped, base = self._map(file)
@@ -50,10 +82,11 @@ class MappedChunks:
             piece = mapped.view(int(offsets[number]), shape, np.uint8)
             out[picked] = np.take(piece, within[picked], axis=0, mode="clip")
 
-    def contiguous(self, file: int, start: int, stop: int, itemsize: int) -> NDArray[Any] | None:
-        """Rows start..stop of a file as a view on it, None where they do not lie so."""
+    def _contiguous_in(
+        self, file: int, start: int, stop: int, itemsize: int
+    ) -> NDArray[Any] | None:
         mapped, base = self._map(file)
-        if base < 0 or base % itemsize or stop == start:
+        if base < 0 or base % itemsize:
             return None
         first, last = start // self._chunk_rows, (stop - 1) // self._chunk_rows
         places = self._files[file].offsets[first : last + 1]
@@ -107,39 +140,30 @@ class DirectRows:
         self._meta = meta
         self._files = files
         self._digest: str | None = None
-        self._file_rows = meta.files[0]
         self._itemsize = numpy_dtype(dtype).itemsize
         row_bytes = math.prod(meta.shape[1:]) * self._itemsize
-        self._chunks = MappedChunks(files, max(1, row_bytes), meta.chunks[0])
+        row_bytes = max(1, row_bytes)
+        self._rows = Region.over(files, row_bytes, meta.chunks[0]) or MappedChunks(
+            files, row_bytes, meta.chunks[0], meta.files[0]
+        )
 
     def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
         rows = checked_ids(ids, self.shape[0], self.name)
         into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
-        if not into.size:
-            return into
-        target = as_bytes(into)
-        file = rows // self._file_rows
-        order = np.argsort(file, kind="stable")
-        for part in np.split(order, np.flatnonzero(np.diff(file[order])) + 1):
-            number = int(file[part[0]])
-            within = rows[part] - number * self._file_rows
-            if part[-1] - part[0] + 1 == len(part):
-                self._chunks.take(number, within, target[part[0] : part[-1] + 1])
-                continue
-            rows_of_file = np.empty((len(part), target.shape[1]), np.uint8)
-            self._chunks.take(number, within, rows_of_file)
-            target[part] = rows_of_file
+        if into.size:
+            self._rows.take(rows, as_bytes(into))
         return into
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        if 0 not in self.shape:
+            self._rows.will_need(checked_ids(ids, self.shape[0], self.name))
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         checked_span(start, stop, self.shape[0], self.name)
         if out is None and stop > start and 0 not in self.shape:
-            file = start // self._file_rows
-            if (stop - 1) // self._file_rows == file:
-                first = file * self._file_rows
-                view = self._chunks.contiguous(file, start - first, stop - first, self._itemsize)
-                if view is not None:
-                    return view.view(numpy_dtype(self.dtype)).reshape(-1, *self.shape[1:])
+            view = self._rows.contiguous(start, stop, self._itemsize)
+            if view is not None:
+                return view.view(numpy_dtype(self.dtype)).reshape(-1, *self.shape[1:])
         return self.gather(np.arange(start, stop, dtype=np.int64), out)
 
     def fingerprint(self) -> str:
@@ -155,7 +179,7 @@ class DirectRows:
             check_identity(file.path, file.identity)
 
     def close(self) -> None:
-        self._chunks.close()
+        self._rows.close()
 
 
 def files_digest(meta: ArrayMeta, files: list[ChunkFile]) -> str:

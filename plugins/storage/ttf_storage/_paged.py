@@ -1,0 +1,108 @@
+"""Rows taken from a map, and the kernel told beforehand which pages of it will be needed.
+
+A row that is not in memory is fetched when it is touched: one after another, each with whatever the
+kernel reads around it. Telling it of all rows first makes that one queue of exact reads. Measured,
+512 rows from a cold file of 0.9 GB / 1.8 GB, 3 KB / 300 KB a row: 550 / 820 ms as the kernel does it
+(826 / 1,520 MB read), 3.8 / 60 ms after MADV_WILLNEED (3 / 150 MB). MADV_RANDOM helps short rows
+less (30 ms) and ruins long ones and scans (2,060 ms; 4 to 5 s for 0.4 GB instead of 0.1 to 0.4);
+MADV_SEQUENTIAL made scans from 1.2 times faster to 2 times slower. So only WILLNEED is used, row by
+row. It costs 0.4 to 2.5 ms where everything is in memory, so it is not asked for there: a thread's
+major faults tell which it is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import mmap
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_HINTED: Final = 256
+"""Gathers that are hinted after one that waited for the disk; then the next one is a trial. Twice as
+many each time, from 1 on; back to 1 after as many that did not wait."""
+_TRIAL_ROWS: Final = 8
+"""Of a gather, taken without a hint to see whether they are in memory."""
+
+
+class PagedRows:
+    """The rows of a matrix that begins at `offset` of a map."""
+
+    def __init__(self, mapped: mmap.mmap | None, offset: int, matrix: NDArray[np.uint8]) -> None:
+        self._mapped = mapped
+        self._offset = offset
+        self.matrix = matrix
+        self._hints_left = 1 if mapped is not None and _CAN_HINT and matrix.size else 0
+        self._spell = 1
+        self._unhinted = 0
+
+    def take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+        """Copies `rows`, all within the matrix."""
+        if self._hints_left > 0:
+            self._take_hinted(rows, out)
+            return
+        before = _major_faults()
+        self._take(rows, out)
+        if self._waited(before):
+            return
+        self._unhinted += 1
+        if self._unhinted == _MOST_HINTED:
+            self._spell = 1
+
+    def _take_hinted(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+        self._hints_left -= 1
+        if self._hints_left <= 0:
+            before = _major_faults()
+            self._take(rows[:_TRIAL_ROWS], out[:_TRIAL_ROWS])
+            self._waited(before)
+            rows, out = rows[_TRIAL_ROWS:], out[_TRIAL_ROWS:]
+        self.will_need(rows)
+        self._take(rows, out)
+
+    def _waited(self, before: int) -> bool:
+        """Whether rows came from the disk since; the next gathers are hinted then."""
+        if not _CAN_HINT or _major_faults() == before:
+            return False
+        self._unhinted = 0
+        self._hints_left = self._spell + 1
+        self._spell = min(2 * self._spell, _MOST_HINTED)
+        return True
+
+    def will_need(self, rows: NDArray[np.int64]) -> None:
+        """Starts reading these rows, in the order of the file; does nothing while rows turn out to
+        be in memory."""
+        if self._hints_left <= 0 or self._mapped is None or not len(rows):
+            return
+        width = self.matrix.shape[1]
+        starts = self._offset + np.unique(rows) * width
+        first = starts // mmap.PAGESIZE * mmap.PAGESIZE
+        lengths = starts + width - first
+        advise = self._mapped.madvise
+        for start, length in zip(first.tolist(), lengths.tolist(), strict=True):
+            advise(mmap.MADV_WILLNEED, start, length)
+
+    def _take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+        # mode='clip': with 'raise' numpy fills a hidden copy of `out` first.
+        np.take(self.matrix, rows, axis=0, out=out, mode="clip")
+
+
+_CAN_HINT: Final = (
+    hasattr(mmap.mmap, "madvise")
+    and hasattr(mmap, "MADV_WILLNEED")
+    and importlib.util.find_spec("resource") is not None
+)
+
+if _CAN_HINT:
+    import resource
+
+    # Where a thread's own faults are not told apart, another's only cause a hint too many.
+    _WHO: Final[int] = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+
+    def _major_faults() -> int:
+        return resource.getrusage(_WHO).ru_majflt
+
+else:  # pragma: no cover - platforms without madvise
+
+    def _major_faults() -> int:
+        return 0
