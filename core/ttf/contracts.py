@@ -206,6 +206,8 @@ class MinerCost:
     search_s: float
     anon_bytes: int
     disk_bytes: int
+    recall: float = 1.0
+    """Expected share of the true k best that is found, of text vectors; nothing is promised."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ttf import host
 from ttf.config.schema import MinerConfig
-from ttf.contracts import MinerContext, VectorSource
+from ttf.contracts import MinerContext, MinerCost, VectorSource
 from ttf.data.refs import VectorRef
 from ttf.errors import BadAnswer, BadData, ExitCode
 from ttf.mining.checked import checked_search
-from ttf.mining.choose import choose_miner, deadlines
+from ttf.mining.choose import Offer, choose_miner, deadlines, winner
 from ttf.mining.job import MiningJob
 
 
@@ -97,24 +96,53 @@ def test_small_banks_and_single_rounds_are_scanned() -> None:
     assert "below a third" in reason
 
 
+FEW_WANTED = MinerConfig.model_validate({"k": 10, "hnswlib": {"ef_search": 64}})
+
+
 def test_an_index_is_taken_once_it_pays_and_the_figures_are_told() -> None:
-    name, reason = choose(MinerConfig(), 2_000_000, 50, 1 << 34)
-    assert host.miner(name).traits(host.miner(name).options_type(), context(1 << 34)).exact is False
-    assert "50 mining rounds" in reason
+    name, reason = choose(FEW_WANTED, 2_000_000, 1000, 1 << 34)
+    assert name == "hnswlib"
+    assert "1000 mining rounds" in reason
     assert name in reason
-    assert (name, reason) == choose(MinerConfig(), 2_000_000, 50, 1 << 34)
+    assert (name, reason) == choose(FEW_WANTED, 2_000_000, 1000, 1 << 34)
+    assert choose(FEW_WANTED, 2_000_000, 1, 1 << 34)[0] == "exact"
 
 
 def test_an_index_beyond_the_memory_budget_is_not_taken() -> None:
-    name, reason = choose(MinerConfig(), 2_000_000, 50, 1 << 30)
+    name, reason = choose(FEW_WANTED, 2_000_000, 1000, 1 << 30)
     assert name == "exact"
     assert "beyond the memory budget" in reason
 
 
+def test_an_index_that_finds_too_little_is_not_taken_and_named() -> None:
+    hasty = MinerConfig.model_validate({"faiss": {"kind": "ivf", "nprobe": 1}})
+    name, reason = choose(hasty, 2_000_000, 1000, 1 << 34)
+    assert name == "exact"
+    assert "less than 0.95 of the best: faiss (0." in reason
+
+
 def test_configured_options_are_what_is_costed() -> None:
-    ivf = MinerConfig.model_validate({"faiss": {"kind": "ivf"}})
-    assert choose(ivf, 2_000_000, 8, 1 << 34)[0] == "faiss"
-    assert choose(MinerConfig(), 2_000_000, 8, 1 << 34)[0] != "faiss"
+    patient = MinerConfig.model_validate({"k": 10, "hnswlib": {"ef_search": 64, "M": 256}})
+    assert choose(FEW_WANTED, 2_000_000, 1000, 1 << 35)[0] == "hnswlib"
+    assert choose(patient, 2_000_000, 1000, 1 << 35)[0] == "exact"
+
+
+def offer(name: str, build_s: float, search_s: float, recall: float = 0.99) -> Offer:
+    return Offer(
+        name=name,
+        cost=MinerCost(
+            build_s=build_s, search_s=search_s, anon_bytes=0, disk_bytes=0, recall=recall
+        ),
+    )
+
+
+def test_the_winner_is_the_cheapest_over_all_refreshes_that_finds_enough() -> None:
+    exact = offer("exact", 0, 10, 1.0)
+    graph, lists, hasty = offer("graph", 50, 1), offer("lists", 5, 2.5), offer("hasty", 0, 0.1, 0.9)
+    rounds = {n: winner(exact, [graph, lists, hasty], n).name for n in (1, 10, 100)}
+    assert rounds == {1: "exact", 10: "lists", 100: "graph"}
+    assert winner(exact, [hasty], 100) is exact
+    assert winner(exact, [], 100) is exact
 
 
 def context(budget: int) -> MinerContext:

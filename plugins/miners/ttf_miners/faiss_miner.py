@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Literal
 from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
 from ttf.hookspecs import hookimpl
 from ttf.options import option
+from ttf_miners import _graph_cost
 
 if TYPE_CHECKING:
     from ttf.contracts import Miner, MinerFactory
 
-# 2 x Zen 5, AVX512, faiss-cpu 1.15.1, 50,000 unit rows of 384 and 768, k = 200, 2026-11-18.
-FLAT_FLOPS_PER_THREAD = 0.9e11
-HNSW_DISTANCES_PER_S = 1.6e7
-IVF_TRAIN_FLOPS_PER_THREAD = 0.8e11
-IVF_SCAN_FLOPS_PER_THREAD = 1.0e10
+# Fitted to benchmarks/measured/miners.csv (2 x Zen 5, AVX512, faiss-cpu 1.15.1, k = 200, 2026-11-18);
+# `bench_miners.py --check` sets them against it. Processor time per thread.
+FLAT_FLOPS_PER_S = 0.8e11
+TRAIN_FLOPS_PER_S = 1.0e11
+LIST_FLOPS_PER_S = 1.4e10
+"""Lists are scanned query by query, at the speed of memory, not of products."""
+KEEP_S = 1.0e-7
+"""For each of the k kept of a query."""
+_FOUND, _SHARE = 5.8, 0.42
+"""Of the true best, exp(-5.8 share^0.42) are missed when that share of the lists is looked at."""
 
 KMEANS_ROUNDS = 10
 TRAIN_ROWS_PER_LIST = 64
@@ -70,7 +76,7 @@ class FaissFactory:
             return _flat_cost(rows, dim, queries, k, context)
         if options.kind == "hnsw":
             return _hnsw_cost(rows, dim, queries, k, options, context)
-        return _ivf_cost(rows, dim, queries, options, context)
+        return _ivf_cost(rows, dim, queries, k, options, context)
 
     def create(self, options: FaissOptions, context: MinerContext) -> Miner:
         from ttf_miners import _faiss_index, _faiss_scan
@@ -87,11 +93,6 @@ def num_lists(rows: int, wanted: int) -> int:
     return max(1, min(wanted or round(4 * rows**0.5), rows // MIN_ROWS_PER_LIST))
 
 
-def graph_slowdown(rows: int, dim: int) -> float:
-    """Speed relative to 50,000 rows of 768: a walk through a graph grows with the logarithm."""
-    return 768 / max(dim, 64) * math.log(50_000) / math.log(max(rows, 1000))
-
-
 def hnsw_bytes(rows: int, dim: int, links: int) -> int:
     """Vectors, two links per row and M on the lowest level, offsets and levels."""
     return rows * (4 * dim + 9 * links + 16)
@@ -106,7 +107,7 @@ def _flat_cost(rows: int, dim: int, queries: int, k: int, context: MinerContext)
     flops = 2.0 * rows * dim * queries
     return MinerCost(
         build_s=0.0,
-        search_s=flops / (FLAT_FLOPS_PER_THREAD * context.threads),
+        search_s=flops / (FLAT_FLOPS_PER_S * context.threads),
         anon_bytes=min(context.budget_bytes, 4 * rows * dim + 36 * queries * k),
         disk_bytes=0,
     )
@@ -115,30 +116,34 @@ def _flat_cost(rows: int, dim: int, queries: int, k: int, context: MinerContext)
 def _hnsw_cost(
     rows: int, dim: int, queries: int, k: int, options: FaissOptions, context: MinerContext
 ) -> MinerCost:
-    per_s = HNSW_DISTANCES_PER_S * graph_slowdown(rows, dim)
     builders = 1 if context.deterministic else context.threads
-    looked_at = options.M * (max(options.ef_search, k) + 10)
     size = hnsw_bytes(rows, dim, options.M)
     return MinerCost(
-        build_s=rows * options.M * (options.ef_construction + 10) / (per_s * builders),
-        search_s=queries * looked_at / (per_s * context.threads),
+        build_s=_graph_cost.build_s(rows, dim, options.M, options.ef_construction, builders),
+        search_s=_graph_cost.search_s(
+            rows, dim, queries, k, options.M, options.ef_search, context.threads
+        ),
         anon_bytes=size,
         disk_bytes=size,
+        recall=_graph_cost.recall(rows, k, options.M, options.ef_search),
     )
 
 
 def _ivf_cost(
-    rows: int, dim: int, queries: int, options: FaissOptions, context: MinerContext
+    rows: int, dim: int, queries: int, k: int, options: FaissOptions, context: MinerContext
 ) -> MinerCost:
     lists = num_lists(rows, options.nlist)
     train = 2.0 * min(rows, TRAIN_ROWS_PER_LIST * lists) * lists * dim * KMEANS_ROUNDS
     assign = 2.0 * rows * lists * dim
-    scanned = 2.0 * queries * rows * dim * min(options.nprobe, lists) / lists
+    share = min(options.nprobe, lists) / lists
+    nearest_s = 2.0 * lists * dim / TRAIN_FLOPS_PER_S
+    scan_s = 2.0 * rows * dim * share / LIST_FLOPS_PER_S
     return MinerCost(
-        build_s=(train + assign) / (IVF_TRAIN_FLOPS_PER_THREAD * context.threads),
-        search_s=scanned / (IVF_SCAN_FLOPS_PER_THREAD * context.threads),
+        build_s=(train + assign) / (TRAIN_FLOPS_PER_S * context.threads),
+        search_s=queries * (nearest_s + scan_s + KEEP_S * k) / context.threads,
         anon_bytes=ivf_bytes(rows, dim),
         disk_bytes=rows * (4 * dim + 8),
+        recall=1.0 if share == 1 else 1.0 - math.exp(-_FOUND * share**_SHARE),
     )
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
 from ttf.hookspecs import hookimpl
 from ttf.options import option
+from ttf_miners import _graph_cost
 
 if TYPE_CHECKING:
     from ttf.contracts import Miner, MinerFactory
-
-# Vectors of 768 compared per second and thread, building and searching (M x ef of them a row):
-# 2 x Zen 5, AVX512, hnswlib 0.8.0, 50,000 unit rows of 384 and 768, k = 200, 2026-11-18.
-DISTANCES_PER_S = 1.6e7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +52,16 @@ class HnswlibFactory:
         options: HnswlibOptions,
         context: MinerContext,
     ) -> MinerCost:
-        # A walk through a graph grows with the logarithm of its rows.
-        per_s = DISTANCES_PER_S * 768 / max(dim, 64) * math.log(50_000) / math.log(max(rows, 1000))
         builders = 1 if context.deterministic else context.threads
-        looked_at = options.M * (max(options.ef_search, k) + 10)
         size = index_bytes(rows, dim, options.M)
         return MinerCost(
-            build_s=rows * options.M * (options.ef_construction + 10) / (per_s * builders),
-            search_s=queries * looked_at / (per_s * context.threads),
+            build_s=_graph_cost.build_s(rows, dim, options.M, options.ef_construction, builders),
+            search_s=_graph_cost.search_s(
+                rows, dim, queries, k, options.M, options.ef_search, context.threads
+            ),
             anon_bytes=size,
             disk_bytes=size,
+            recall=_graph_cost.recall(rows, k, options.M, options.ef_search),
         )
 
     def create(self, options: HnswlibOptions, context: MinerContext) -> Miner:
