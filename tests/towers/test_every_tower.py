@@ -26,13 +26,13 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "gru": [
-        *({"pool": p} for p in ("last", "mean", "max", "attention")),
+        *({"pool": p} for p in ("last", "final", "mean", "max", "attention")),
         {"layers": 2, "bidirectional": False, "pool": "last", "norm": True},
         {"hidden": 6, "project": False, "dropout": 0.0},
         {"residual": "none", "layers": 2},
     ],
     "lstm": [
-        *({"pool": p} for p in ("last", "attention")),
+        *({"pool": p} for p in ("last", "final", "attention")),
         {"layers": 2, "bidirectional": False, "residual": "last"},
         {"hidden": 6, "project": False, "residual": "mean"},
     ],
@@ -220,7 +220,9 @@ def test_the_gradient_reaches_every_parameter(name: str, options: dict[str, Any]
     torch.autograd.backward((module(batch()) * goal).sum())
     for key, parameter in module.named_parameters():
         assert parameter.grad is not None, key
-        assert parameter.grad.abs().max() > 0, key
+        # "last": the reverse direction takes one step, from a state of zero
+        idle = options.get("pool") == "last" and key == "rnn.weight_hh_l0_reverse"
+        assert idle or parameter.grad.abs().max() > 0, key
 
 
 @trainable_tower

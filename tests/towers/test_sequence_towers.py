@@ -29,18 +29,19 @@ def sequences(rows: int = 3) -> Tensor:
 @pytest.mark.parametrize("name", ["gru", "lstm"])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("lengths", [None, [4, 2, 3]], ids=["full", "ragged"])
-def test_last_is_the_final_state_of_each_direction(
-    name: str, layers: int, lengths: list[int] | None
+@pytest.mark.parametrize("pool", ["last", "final"])
+def test_last_is_the_last_output_and_final_the_final_state_of_each_direction(
+    name: str, layers: int, lengths: list[int] | None, pool: str
 ) -> None:
-    options = {"hidden": 3, "layers": layers, "pool": "last"}
+    options = {"hidden": 3, "layers": layers, "pool": pool}
     tower = make(name, **options, residual="none", project=False)
     rnn = tower.rnn
     assert isinstance(rnn, nn.GRU | nn.LSTM)
     found = tower(sequences(), None if lengths is None else torch.tensor(lengths))
     for row, length in enumerate(lengths or [STEPS] * 3):
         outputs, _ = rnn(sequences()[row : row + 1, :length])
-        expected = torch.cat([outputs[0, -1, :3], outputs[0, 0, 3:]])
-        torch.testing.assert_close(found[row], expected)
+        reverse = outputs[0, -1 if pool == "last" else 0, 3:]
+        torch.testing.assert_close(found[row], torch.cat([outputs[0, -1, :3], reverse]))
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm", "transformer"])

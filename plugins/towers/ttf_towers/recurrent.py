@@ -31,8 +31,10 @@ class RecurrentOptions:
     dropout: float = option(
         0.1, "share of values dropped between layers and before the output", ge=0, lt=1
     )
-    pool: Literal["last", "mean", "max", "attention"] = option(
-        "mean", "how steps become one vector; last: each direction's final state"
+    pool: Literal["last", "final", "mean", "max", "attention"] = option(
+        "mean",
+        "how steps become one vector; last: the last output (the reverse direction has then read "
+        "one step, and takes no more); final: each direction's final state",
     )
     residual: Literal["auto", "none", "last", "mean", "weighted"] = option(
         "auto",

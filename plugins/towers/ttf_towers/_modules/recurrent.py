@@ -1,4 +1,4 @@
-"""The GRU and LSTM towers over torch's own layers.
+"""The GRU and LSTM towers: parameters in torch's own layers, GRUs on the CPU run by ours.
 
 Shapes: B samples, L steps, D width.
 """
@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ttf_towers._modules.base import Head, TowerModule
-from ttf_towers._modules.pooling import Pool
+from ttf_towers._modules.gru import NativeGru, Need, supported
+from ttf_towers._modules.pooling import Pool, plain
 
 if TYPE_CHECKING:
     from ttf.contracts import TowerShape
@@ -42,7 +43,9 @@ class RecurrentTower(TowerModule):
             dropout=options.dropout if options.layers > 1 else 0.0,
         )
         self.directions = 2 if options.bidirectional else 1
-        self.pool = None if options.pool == "last" else Pool(options.pool, width, shape.length)
+        self._native = NativeGru()
+        self._need: Need = options.pool if options.pool in ("last", "final") else "all"
+        self.pool = Pool(options.pool, width, shape.length) if self._need == "all" else None
         self.dropout = nn.Dropout(options.dropout)
         project = options.project or width != shape.out_dim
         self.head = Head(width, shape.out_dim, project=project, at_zero=skip != "none")
@@ -55,20 +58,29 @@ class RecurrentTower(TowerModule):
         return out_BD if self.skip is None else out_BD + self.skip(x_BLD, lengths_B)
 
     def _encode(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
+        if isinstance(self.rnn, nn.GRU) and supported(x_BLD, self.rnn):
+            state = self._native(self.rnn, x_BLD, lengths_B, self._need)
+            return state if self.pool is None else self._pooled(self.pool, state, lengths_B)
+        states, final = self._torch(x_BLD, lengths_B)
+        if self.pool is not None:
+            return self._pooled(self.pool, states, lengths_B)
+        if self._need == "last":
+            return plain("last", states, lengths_B)
+        return final[-self.directions :].transpose(0, 1).flatten(1)
+
+    def _torch(self, x_BLD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Outputs of all steps and final states of all layers, by torch's own layer."""
         steps: Tensor | PackedSequence = x_BLD
         if lengths_B is not None:
             steps = pack_padded_sequence(
                 x_BLD, lengths_B.cpu(), batch_first=True, enforce_sorted=False
             )
         states, final = self.rnn(steps)
-        if self.pool is None:
-            return self._last(final[0] if isinstance(final, tuple) else final)
         if lengths_B is not None:
             states, _ = pad_packed_sequence(states, batch_first=True, total_length=x_BLD.shape[1])
-        pooled: Tensor = self.pool(states, lengths_B)
-        return pooled
+        return states, final[0] if isinstance(final, tuple) else final
 
-    def _last(self, final: Tensor) -> Tensor:
-        """The last layer's final states: forward after the last valid step, reverse after the
-        first, side by side, as a reader of `h_n` expects."""
-        return final[-self.directions :].transpose(0, 1).flatten(1)
+    @staticmethod
+    def _pooled(pool: Pool, states: Tensor, lengths_B: Tensor | None) -> Tensor:
+        pooled: Tensor = pool(states, lengths_B)
+        return pooled

@@ -1,0 +1,87 @@
+"""nn.GRU's parameters and results on the CPU, with needed work only.
+
+Which path runs follows from the input alone (`supported`): float32 or float64 on the CPU, or bf16
+autocast there, runs here; other devices and types run nn.GRU itself.
+Shapes: B samples, L steps, R rows (valid steps of all samples), D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ttf_towers._modules.gru_rows import Rows
+from ttf_towers._modules.gru_steps import GruDirection
+from ttf_towers._modules.gru_weights import WeightCache
+
+Need = Literal["all", "final", "last"]
+"""What is read of the top layer: every step's output, each direction's final state, or the output
+at the last valid step (for which the reverse direction takes one step)."""
+
+
+def supported(x: Tensor, rnn: nn.RNNBase) -> bool:
+    if not isinstance(rnn, nn.GRU) or x.device.type != "cpu":
+        return False
+    if any(p.dtype != x.dtype or p.device != x.device for p in rnn.parameters()):
+        return False
+    if torch.is_autocast_enabled("cpu"):
+        half = torch.get_autocast_dtype("cpu") == torch.bfloat16
+        return half and x.dtype == torch.float32
+    return x.dtype in (torch.float32, torch.float64)
+
+
+class NativeGru:
+    """Runs the layers of an nn.GRU (batch_first), whose parameters it only reads."""
+
+    def __init__(self) -> None:
+        self._cache = WeightCache()
+
+    def __call__(self, rnn: nn.GRU, x_BLD: Tensor, lengths_B: Tensor | None, need: Need) -> Tensor:
+        """(B, L, directions * hidden) for "all", else (B, directions * hidden)."""
+        dtype = torch.bfloat16 if torch.is_autocast_enabled("cpu") else x_BLD.dtype
+        rows = Rows(x_BLD.shape[0], x_BLD.shape[1], lengths_B)
+        x_RD = rows.pack(x_BLD, dtype)
+        for layer in range(rnn.num_layers - 1):
+            out_RD = torch.cat(self._layer(rnn, layer, rows, x_RD, "all"), 1)
+            if rnn.dropout:
+                out_RD = nn.functional.dropout(out_RD, rnn.dropout, rnn.training)
+            x_RD = out_RD.to(dtype)
+        out = torch.cat(self._layer(rnn, rnn.num_layers - 1, rows, x_RD, need), 1)
+        return rows.unpack(out) if need == "all" else rows.unsort(out)
+
+    def _layer(self, rnn: nn.GRU, layer: int, rows: Rows, x_RD: Tensor, need: Need) -> list[Tensor]:
+        run = _runner(self._cache, rnn, layer, x_RD.dtype)
+        pick = 0 if need == "all" else 1
+        found = [run(0, x_RD, rows.sizes, rows.last_B)[pick]]
+        if rnn.bidirectional and need == "last":
+            last_BD = rows.last(x_RD)
+            found.append(run(1, last_BD, (len(last_BD),), rows.last_B)[1])
+        elif rnn.bidirectional:
+            found.append(run(1, x_RD, rows.sizes, rows.last_B)[pick])
+        return found
+
+
+def _runner(
+    cache: WeightCache, rnn: nn.GRU, layer: int, dtype: torch.dtype
+) -> Callable[[int, Tensor, tuple[int, ...], Tensor], tuple[Tensor, Tensor]]:
+    def run(
+        direction: int, x_RD: Tensor, sizes: tuple[int, ...], last_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        parameters = direction_parameters(rnn, layer, direction)
+        weights = cache.get(2 * layer + direction, parameters, dtype)
+        keep = torch.is_grad_enabled() and any(t.requires_grad for t in (x_RD, *parameters))
+        found: tuple[Tensor, Tensor] = GruDirection.apply(  # type: ignore[no-untyped-call]
+            x_RD, *parameters, weights, sizes, direction == 1, last_B, keep
+        )
+        return found
+
+    return run
+
+
+def direction_parameters(rnn: nn.GRU, layer: int, direction: int) -> list[Tensor]:
+    suffix = f"_l{layer}" + ("_reverse" if direction else "")
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    return [getattr(rnn, name + suffix) for name in names]
