@@ -1,0 +1,44 @@
+"""Copies in memory, ready to be timed; each copies `BYTES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+
+BYTES: Final = 128 << 20
+"""More than any cache holds."""
+_PIECE: Final = 1 << 20
+
+
+def through(threads: int) -> Callable[[], object]:
+    """From memory to memory; numpy gives the interpreter free meanwhile."""
+    source, target = _buffers(BYTES)
+    share = BYTES // threads
+    parts = [slice(at * share, (at + 1) * share) for at in range(threads)]
+    pool = ThreadPoolExecutor(threads)
+
+    def call() -> None:
+        for done in [pool.submit(np.copyto, target[part], source[part]) for part in parts]:
+            done.result()
+
+    return call
+
+
+def into_cache() -> Callable[[], object]:
+    """From memory into the same megabyte again and again, as rows are gathered."""
+    source, target = _buffers(_PIECE)
+
+    def call() -> None:
+        for at in range(0, BYTES, _PIECE):
+            np.copyto(target, source[at : at + _PIECE])
+
+    return call
+
+
+def _buffers(target_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Written once: what was never touched has no memory behind it."""
+    source = np.full(BYTES, 1, np.uint8)
+    return source, np.full(target_bytes, 2, np.uint8)

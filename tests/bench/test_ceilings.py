@@ -1,0 +1,121 @@
+"""The machine's figures: measured whole at small sizes, kept, refused where they do not fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from ttf.bench import ceilings, ceilings_disk, ceilings_memory, machine
+from ttf.bench.ceilings import Ceilings, best_of, figure_of
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("home")
+        patch.setenv("TTF_HOME", str(folder))
+        patch.setattr(ceilings, "SHAPES", ((8, 16, 24),))
+        patch.setattr(ceilings, "BLOCKS", {"fp32": (16, 32), "bf16": (16, 64)})
+        patch.setattr(ceilings, "QUERIES", 8)
+        patch.setattr(ceilings, "DIM", 16)
+        patch.setattr(ceilings, "_FIGURE_S", 0.0)
+        patch.setattr(ceilings, "_CALL_FLOPS", 0.0)
+        patch.setattr(ceilings_memory, "BYTES", 2 << 20)
+        patch.setattr(ceilings_disk, "BYTES", 16 << 20)
+        patch.setattr(ceilings_disk, "_TURN_S", 0.005)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def found(home: Path) -> Ceilings:
+    return ceilings.measure()
+
+
+def test_every_way_and_shape_has_a_rate(found: Ceilings) -> None:
+    assert set(found.gemm) == {"highest", "medium", "numpy", "bf16"}
+    for way in ("highest", "medium", "numpy"):
+        assert set(found.gemm[way]) == {"8x16x24", "8x16x16", "8x16x32"}
+    assert set(found.copy) == {"1 thread", "2 threads", "into cache"}
+    pieces = ["sequential", *map(str, ceilings_disk.PIECES)]
+    assert list(found.read) == [f"{t} {p}" for t in ("cold", "hot") for p in pieces]
+    assert len(found.read) == ceilings_disk.FIGURES
+    figures = [f for part in (*found.gemm.values(), found.copy, found.read) for f in part.values()]
+    assert all(f.value >= f.median >= f.worst > 0 and f.repeats >= 3 for f in figures)
+    assert any("Cold reads: " in note for note in found.notes)
+
+
+def test_the_ceiling_is_the_best_blocks_product(found: Ceilings) -> None:
+    way, shape, figure = found.best("fp32")
+    blocks = ("8x16x16", "8x16x32")
+    assert figure.value == max(
+        found.gemm[w][b].value for w in ("highest", "medium", "numpy") for b in blocks
+    )
+    assert found.gemm[way][shape] is figure
+    assert found.gemm_gflops("bf16") == found.best("bf16")[2].value
+    assert found.best("bf16")[0] == "bf16"
+
+
+def test_they_come_back_from_the_cache_as_they_were(home: Path, found: Ceilings) -> None:
+    file = ceilings.save(found)
+    assert file == ceilings.path() and file.is_relative_to(home)
+    assert ceilings.load() == found and not found.stale
+    assert json.loads(file.read_text())["best"]["bf16"]["gflops"] == found.gemm_gflops("bf16")
+
+
+def test_those_of_another_machine_are_stale(
+    found: Ceilings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "fingerprint", lambda: "another")
+    assert found.stale
+    assert ceilings.load() is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"gemm": 1}', '{"gemm": [], "copy": 2}'])
+def test_what_cannot_be_read_is_measured_anew(home: Path, text: str) -> None:
+    file = ceilings.path()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    assert ceilings.load() is None
+    file.unlink()
+    assert ceilings.load() is None
+
+
+def test_measuring_leaves_no_file_and_no_setting(home: Path) -> None:
+    before = torch.get_float32_matmul_precision(), torch.get_num_threads(), set(home.rglob("*"))
+    steps: list[tuple[int, int]] = []
+    ceilings.measure(lambda done, total: steps.append((done, total)), budget_s=0.0)
+    after = torch.get_float32_matmul_precision(), torch.get_num_threads(), set(home.rglob("*"))
+    assert after == before
+    assert steps == [(n + 1, len(steps)) for n in range(len(steps))]
+
+
+def test_a_disk_that_is_nearly_full_is_left_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(home)
+    monkeypatch.setattr(ceilings_disk, "FREE_BYTES", usage.total)
+    figures, (note,) = ceilings_disk.measure(lambda done, total: None)
+    assert figures == {} and "Reads were not measured" in note and "GiB to spare" in note
+
+
+def test_a_file_system_without_direct_reads_is_measured_and_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceilings_disk, "_direct", lambda name: None)
+    figures, (note,) = ceilings_disk.measure(lambda done, total: None)
+    assert len(figures) == ceilings_disk.FIGURES
+    assert "asked to forget the file" in note
+
+
+def test_the_best_of_several_repetitions_counts_and_the_spread_is_kept() -> None:
+    figure = figure_of([2.0, 5.0, 3.0], "GB/s")
+    assert (figure.value, figure.median, figure.worst, figure.repeats) == (5.0, 3.0, 2.0, 3)
+    assert str(figure) == "5 GB/s (median 3, n = 3)"
+    calls: list[int] = []
+    assert best_of(lambda: calls.append(1), 1.0, "GF/s", least=4, most=4).repeats == 4
+    assert len(calls) == 5
