@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "search": "The best documents for queries, from a trained run.",
     "mine": "A table of hard-negative candidates.",
     "doctor": "Is this machine, environment and configuration safe?",
+    "bench": "This machine's ceilings, and how near the program comes to them and its peers.",
     "bisect": "Which ingredient of a crashing configuration is the culprit?",
     "guard": "Watch over any command: when it dies, say why.",
     "monitor": "Memory, limit, step and speed of a run or of any process, live.",

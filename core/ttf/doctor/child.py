@@ -20,9 +20,11 @@ from ttf import lifeline
 from ttf.mining import frames
 
 Tell = Callable[[Mapping[str, Any]], None]
+Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]
 
 
-def main(life: int, results: int, parent: int) -> None:
+def main(life: int, results: int, parent: int, find: Callable[[str], Work] | None = None) -> None:
+    """`find`: the task of a name, where they are not the doctor's."""
     lifeline.die_with_parent(parent)
     for fd in (life, results):
         os.set_inheritable(fd, False)
@@ -36,16 +38,22 @@ def main(life: int, results: int, parent: int) -> None:
     def tell(news: Mapping[str, Any]) -> None:
         frames.write(results, news)
 
-    tell(_done(message["task"], message["request"], tell))
+    tell(_done(find or _doctors, message["task"], message["request"], tell))
 
 
-def _done(name: str, request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+def _doctors(name: str) -> Work:
     from ttf.doctor import run_tasks, tasks
+
+    return {**tasks.TASKS, **run_tasks.TASKS}[name]
+
+
+def _done(
+    find: Callable[[str], Work], name: str, request: Mapping[str, Any], tell: Tell
+) -> dict[str, Any]:
     from ttf.error_document import to_document
 
-    task = {**tasks.TASKS, **run_tasks.TASKS}[name]
     try:
-        return {"answer": task(request, tell)}
+        return {"answer": find(name)(request, tell)}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - told to the doctor
         return {"error": to_document(error)}
 

@@ -1,4 +1,4 @@
-"""Throw-away processes: each does one task of `ttf.doctor.child`, and however it ends is an answer.
+"""Throw-away processes: each does one task of a child module, and however it ends is an answer.
 
 Each has its own session, a deadline, its stderr kept, and no KMP_DUPLICATE_LIB_OK, which would
 hide what is looked for. Nothing of it is left when it is over.
@@ -11,7 +11,7 @@ import select
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from ttf.mining.output import BoundedOutput
 from ttf.supervise.child import Child
 
 AT_ONCE: Final = 2
-_WORDS: Final = ("-X", "faulthandler", "-m", "ttf.doctor.child")
+_WORDS: Final = ("-X", "faulthandler", "-m")
 _WAKE_S: Final = 0.1
 _STACKS_S: Final = 0.5
 _PIPE_BYTES: Final = 1 << 16
@@ -35,11 +35,15 @@ class Task:
     """One thing to be done where it can do no harm."""
 
     name: str
-    """As `ttf.doctor.child` calls it."""
+    """As its module calls it."""
     request: Mapping[str, Any] = field(default_factory=dict)
     deadline_s: float = 60.0
     process: ProcessName = "command"
     """What the explanation of its death calls it."""
+    module: str = "ttf.doctor.child"
+    """Run with `python -m`; knows the task by its name."""
+    heard: Callable[[Mapping[str, Any]], None] | None = None
+    """Called with what it tells, as it tells it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +120,7 @@ class _Running:
 
     def __init__(self, task: Task, scratch: Path) -> None:
         self._task = task
-        self._child = Child(_WORDS, None)
+        self._child = Child((*_WORDS, task.module), None)
         self._witness = Witness(task.process, self._child.pid)
         self._started = time.monotonic()
         self._frames, self._output = frames.Reader(), BoundedOutput()
@@ -197,7 +201,10 @@ class _Running:
             self._output.add(data)
             return
         try:
-            self._messages.extend(self._frames.feed(data))
+            for message in self._frames.feed(data):
+                self._messages.append(message)
+                if self._task.heard is not None:
+                    self._task.heard(message)
         except frames.BrokenFrame as error:
             self._kill("garbage", f"it sent what is no message: {error}")
 

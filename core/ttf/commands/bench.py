@@ -1,0 +1,235 @@
+"""`ttf bench`: this machine's ceilings, and the program's speed as ratios to them and to peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ttf.commands._common import (
+    Suggesting,
+    emit_json,
+    json_option,
+    next_command,
+    quoted,
+    say,
+    show,
+    table,
+)
+from ttf.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from ttf.bench.catalogue import Bench
+    from ttf.bench.running import Outcome
+    from ttf.bench.telling import Progress
+
+
+def _names() -> list[str]:
+    from ttf.bench.catalogue import BENCHES
+
+    return list(BENCHES)
+
+
+@click.command(
+    short_help="This machine's ceilings, and how near the program comes to them and its peers.",
+    epilog="""\b
+Examples:
+  ttf bench                     everything, about three minutes
+  ttf bench train-last --quick  one bench, smaller shapes, fewer repetitions
+  ttf bench --list              what there is, and which peers are installed
+  ttf bench --tune              choose the fastest exact float32 product for this machine
+  ttf bench --json > bench.json
+\b
+Ours and every peer take turns within one process; ratios are medians of neighbouring turns with
+their 95% bounds. Peers come with: pip install 'twotower[peers]'. Exit codes: 0 every bench gave its
+figures; 6 one of them died; else that of the first error.
+""",
+)
+@click.argument("names", nargs=-1, type=Suggesting("bench", _names), metavar="[NAME]...")
+@click.option(
+    "--list", "list_only", is_flag=True, help="What there is to measure; measures nothing."
+)
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Measure which float32 product is fastest here and exact enough, and keep that for runs.",
+)
+@click.option("--fresh", is_flag=True, help="Measure this machine's ceilings anew.")
+@click.option("--quick", is_flag=True, help="Smaller shapes, fewer repetitions: a first look.")
+@click.option("--size", hidden=True, type=click.Choice(["reference", "quick", "tiny"]))
+@json_option
+def command(
+    names: tuple[str, ...],
+    list_only: bool,
+    tune: bool,
+    fresh: bool,
+    quick: bool,
+    size: str | None,
+    as_json: bool,
+) -> int:
+    """This machine's ceilings, and how near the program comes to them and to its peers.
+
+    The ceilings (products of matrices, memory) are measured once per machine and kept; then
+    training, mining and storage are measured beside what others offer, in this order or as NAMEs
+    say. A bench runs in a process of its own: one that dies is reported, the others go on.
+
+    With --json: {"machine": {...}, "results": [{"name", "value", "unit", "peer", "peer_value",
+    "ratio", "ratio_low", "ratio_high", "repeats", "ceiling_ratio", ...}], "findings": [...]}.
+    """
+    from ttf.bench.catalogue import BENCHES
+
+    chosen = [BENCHES[name] for name in dict.fromkeys(names)] or list(BENCHES.values())
+    if list_only:
+        _list(chosen, as_json)
+        return int(ExitCode.DONE)
+    from ttf.bench.telling import Progress
+
+    progress = Progress()
+    if tune:
+        if names:
+            raise ConfigError(
+                "--tune measures products alone; it takes no names.", hint="ttf bench --tune"
+            )
+        return _tune(progress, as_json)
+    ceilings = _ceilings(fresh, progress)
+    if not as_json:
+        _show_machine(ceilings)
+    found = [
+        _measured(bench, size or ("quick" if quick else "reference"), ceilings, progress, as_json)
+        for bench in chosen
+    ]
+    if as_json:
+        emit_json(
+            {
+                "machine": ceilings,
+                "results": [line.to_json() for one in found for line in one.lines],
+                "findings": [finding.to_json() for one in found for finding in one.findings],
+            }
+        )
+    else:
+        _what_next(found, quick)
+    return _exit_code(found)
+
+
+def _list(benches: Sequence[Bench], as_json: bool) -> None:
+    from ttf.bench.peers import INSTALL, PEERS
+
+    if as_json:
+        emit_json(
+            [
+                {
+                    "name": bench.name,
+                    "title": bench.title,
+                    "peers": [
+                        {"name": name, "version": PEERS[name].version or None}
+                        for name in bench.peers
+                    ],
+                }
+                for bench in benches
+            ]
+        )
+        return
+    show(table([[b.name, b.title] for b in benches], ["bench", "what it measures"]))
+    show()
+    peers = dict.fromkeys(name for bench in benches for name in bench.peers)
+    rows = [[name, PEERS[name].version or INSTALL, PEERS[name].title] for name in peers]
+    show(table(rows, ["peer", "version", "what it is"]))
+    next_command(f"ttf bench {benches[0].name if len(benches) == 1 else ''}".rstrip())
+
+
+def _tune(progress: Progress, as_json: bool) -> int:
+    from ttf.bench import tune
+    from ttf.bench.catalogue import TUNE
+
+    row = _answer(TUNE, {}, progress)["tuned"]
+    if as_json:
+        emit_json({"machine": row, "results": [], "findings": []})
+    else:
+        taken = row["float32"] or "as the table of the device says"
+        show(f"float32 products: {click.style(str(taken), bold=True)}")
+        show(row["why"])
+        gain = row["bf16_gain"]
+        if gain is not None:
+            show(f"bf16 products are {gain:.3g} times as fast as those.")
+        show(f"Kept in {quoted(tune.path())}; runs that begin from now on follow it.")
+        next_command("ttf bench")
+    return int(ExitCode.DONE)
+
+
+def _ceilings(fresh: bool, progress: Progress) -> Mapping[str, Any]:
+    """Of this machine, from the cache or measured now."""
+    from ttf.bench import ceilings
+    from ttf.bench.catalogue import CEILINGS
+
+    kept = None if fresh else ceilings.load()
+    if kept is not None:
+        return kept.to_json()
+    found: Mapping[str, Any] = _answer(CEILINGS, {}, progress)["ceilings"]
+    return found
+
+
+def _answer(bench: Bench, ceilings: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
+    """Of a process that measures the machine itself. Raises what it raised."""
+    from ttf.bench.running import MeasurerDied, outcome_of
+    from ttf.error_document import from_document
+
+    outcome = outcome_of(bench, "reference", ceilings, progress)
+    progress.clear()
+    if outcome.well:
+        return outcome.answer
+    if outcome.error is not None:
+        raise from_document(dict(outcome.error))
+    (finding,) = outcome.findings
+    raise MeasurerDied(
+        f"The process that measures {bench.title} died: {finding.what}.",
+        hint="See what of this environment is at fault: ttf doctor",
+    )
+
+
+def _show_machine(ceilings: Mapping[str, Any]) -> None:
+    from ttf.bench.near import words
+
+    show(table(list(words(ceilings))))
+
+
+def _measured(
+    bench: Bench, size: str, ceilings: Mapping[str, Any], progress: Progress, as_json: bool
+) -> Outcome:
+    """Shown as soon as it is there."""
+    from ttf.bench import telling
+    from ttf.bench.running import outcome_of
+
+    outcome = outcome_of(bench, size, ceilings, progress)
+    progress.clear()
+    out = say if as_json else show
+    for finding in outcome.findings:
+        for line in telling.finding_lines(finding):
+            out(line)
+    if not as_json:
+        show()
+        for line in telling.lines_of(outcome.lines) if outcome.lines else ():
+            show(line)
+    return outcome
+
+
+def _what_next(found: Sequence[Outcome], quick: bool) -> None:
+    from ttf.bench.peers import INSTALL
+
+    missing = any(line.note == INSTALL for one in found for line in one.lines)
+    show()
+    if not all(one.well for one in found):
+        next_command("ttf doctor")
+    elif missing:
+        next_command("pip install 'twotower[peers]'")
+    elif quick:
+        next_command("ttf bench")
+    else:
+        next_command("ttf bench --json > bench.json")
+
+
+def _exit_code(found: Sequence[Outcome]) -> int:
+    for one in found:
+        if one.error is not None:
+            return int(one.error["exit_code"])
+    return int(ExitCode.DONE if all(one.well for one in found) else ExitCode.UNSAFE)
