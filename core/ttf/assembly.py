@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from ttf.bank import MemoryBank
+from ttf.cache import cache_dir
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.deciding import Decided, Specs
@@ -35,6 +37,7 @@ def assemble(
     data: Dataset,
     policy: DevicePolicy,
     flight: FlightRecorder | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Parts:
     """Builds what is seeded; call after `policy.start()`."""
     config = decided.config
@@ -74,7 +77,7 @@ def assemble(
         ),
         micro_batch=decided.plan.micro_batch,
         flight=flight,
-        full_bank=FullBank(documents, config.negatives, config.evaluate.k)
+        full_bank=FullBank(documents, config.negatives, config.evaluate.k, cache_dir(), say)
         if config.loss.negatives == "bank"
         else None,
     )

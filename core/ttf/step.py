@@ -97,7 +97,6 @@ class StepGradients:
                 head,
                 scale=self.model.temperature.scale(),
                 precision=self.precision,
-                policy=self.policy,
                 beat=self.flight.beat,
             )
             found.append(seen)

@@ -99,7 +99,7 @@ def opened(
         decided = decide(resolved, data, policy, specs)
         for note in (*data.notes, *decided.notes):
             reporter.note(note)
-        parts = assemble(decided, specs, data, policy, link.flight)
+        parts = assemble(decided, specs, data, policy, link.flight, reporter.note)
         yield Trainer(folder, decided, specs, data, policy, parts, reporter, link)
 
 

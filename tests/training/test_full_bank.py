@@ -16,7 +16,6 @@ from tests.training.world import (
     MLP,
     POSITIVES,
     QUERIES,
-    SAMPLES,
     World,
     open_small,
 )
@@ -27,7 +26,7 @@ from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
 from ttf.data.loader import StepHead, head_of
 from ttf.errors import BadData
-from ttf.fullbank.blocks import StoredBlocks
+from ttf.fullbank.blocks import HalfBlocks, StoredBlocks
 from ttf.fullbank.whole import FullBank
 from ttf.step import StepResult
 
@@ -215,3 +214,19 @@ def test_a_row_of_zeros_and_rows_of_length_one_are_taken_as_they_are(tmp_path: P
             (block,) = [block for _, block in blocks(torch.device("cpu"))]
             assert np.allclose(block.numpy(), bank, atol=1e-6)
             assert not block[3].any()
+
+
+def test_a_kept_copy_in_bfloat16_is_the_same_as_one_made_while_reading(
+    data: Dataset, tmp_path: Path
+) -> None:
+    source = Whole(data).documents.source
+    said: list[str] = []
+    blame = Whole(data).documents.raise_if_inputs_not_finite
+    for cache in (tmp_path, tmp_path, None):
+        blocks = HalfBlocks(source, blame, cache, said.append, lambda: None)
+        for _ in range(2):
+            parts = [block.clone() for _, block in blocks(torch.device("cpu"))]
+            whole = torch.cat(parts)
+            assert whole.dtype == torch.bfloat16
+            assert torch.equal(whole, torch.from_numpy(source.read(0, DOCUMENTS)).bfloat16())
+    assert len(said) == 1 and "copy" in said[0], "it is made once"

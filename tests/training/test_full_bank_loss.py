@@ -207,8 +207,10 @@ def test_bfloat16_documents_give_nearly_the_same_and_the_target_is_exact() -> No
     loss = case.swept(q, torch.tensor(20.0), 0, blocks=half)
     torch.autograd.backward((loss * torch.linspace(0.5, 1.5, 64)).sum())
     assert q.grad is not None
-    assert float((loss.detach() - exact[0]).abs().max()) < 5e-3
-    assert float(F.cosine_similarity(q.grad, exact[1]).min()) > 0.9999
+    # products come back in bfloat16: a logit of 10 is off by 0.03 at most
+    assert float((loss.detach() - exact[0]).abs().max()) < 0.03
+    assert float((loss.detach() - exact[0]).mean().abs()) < 1e-3
+    assert float(F.cosine_similarity(q.grad, exact[1]).min()) > 0.999
     alone = Case(queries=2, documents=3)
     alone.known = np.tile(np.arange(3), (2, 1))
     halves = ((start, block.bfloat16()) for start, block in blocks_of(alone.docs, 2))

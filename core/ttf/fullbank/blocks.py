@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ttf.contracts import VectorSource
 from ttf.data.vectors import UnitRows, row_norms, to_float32
 from ttf.fullbank.sweep import Block
+from ttf.scan.half import HalfBank, open_half
 
 BLOCK_ROWS = 2048
 """Logits of 512 queries and a block of 768-wide documents stay in a shared cache together."""
@@ -32,13 +34,13 @@ class StoredBlocks:
     """Rows of a source in float32, scaled to length one where it is a view that does so.
 
     The first pass takes the rows' lengths and looks for numbers that are not finite; later ones
-    divide by what was found, and leave alone what has length one already.
+    divide by what was found, and leave alone what has length one already unless `always`.
     """
 
-    def __init__(self, source: VectorSource, blame: Blame) -> None:
+    def __init__(self, source: VectorSource, blame: Blame, *, always: bool = False) -> None:
         self._unit = isinstance(source, UnitRows)
         self._source = source.source if isinstance(source, UnitRows) else source
-        self._blame = blame
+        self._blame, self._always = blame, always
         self._lengths_M = np.empty(source.shape[0], np.float32)
         self._as_it_is: dict[int, bool] = {}
 
@@ -60,21 +62,39 @@ class StoredBlocks:
         lengths_N = row_norms(wide)
         if not np.isfinite(lengths_N).all():
             self._blame(np.arange(start, start + len(wide), dtype=np.int64), wide)
-        whole = bool((np.abs(lengths_N - 1) <= _UNIT).all())
+        whole = not self._always and bool((np.abs(lengths_N - 1) <= _UNIT).all())
         # a row of zeros stays one
         self._lengths_M[start : start + len(wide)] = np.where(lengths_N > 0, lengths_N, 1)
         self._as_it_is[start] = whole
 
 
 class HalfBlocks:
-    """The same rows rounded to bfloat16 as they are read."""
+    """The same rows rounded to bfloat16: from a copy kept in the cache, or as they are read."""
 
-    def __init__(self, source: VectorSource, blame: Blame) -> None:
-        self._stored = StoredBlocks(source, blame)
+    def __init__(
+        self,
+        source: VectorSource,
+        blame: Blame,
+        cache: Path | None,
+        say: Callable[[str], None],
+        beat: Callable[[], None],
+    ) -> None:
+        """Makes the copy where there is none yet; a disk that cannot hold it changes no number."""
+        self._rows = source.shape[0]
+        self._kept: HalfBank | None = None
+        if cache is not None:
+            bank = open_half(source, cache, say, progress=lambda done, total: beat())
+            self._kept = bank if bank.kept else None
+        self._stored = StoredBlocks(source, blame, always=True)
 
     def __call__(self, device: torch.device) -> Iterator[Block]:
-        for start, block_ND in self._stored(device):
-            yield start, block_ND.bfloat16()
+        if self._kept is None:
+            for start, block_ND in self._stored(device):
+                yield start, block_ND.bfloat16()
+            return
+        for start in range(0, self._rows, BLOCK_ROWS):
+            stop = min(start + BLOCK_ROWS, self._rows)
+            yield start, self._kept.half(start, stop).to(device)
 
 
 class _Alias:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ttf.config.schema import NegativesConfig
-from ttf.contracts import DevicePolicy, Precision
+from ttf.contracts import Precision
 from ttf.data.loader import StepHead
 from ttf.documents import Documents
 from ttf.fullbank.blocks import Blocks, HalfBlocks, StoredBlocks
@@ -33,10 +34,13 @@ class FullBank:
         documents: Documents,
         negatives: NegativesConfig,
         ks: Sequence[int],
+        cache: Path | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`ks` are those of evaluation; `say` hears of a copy that is made of the bank."""
-        self._documents, self._negatives, self._say = documents, negatives, say
+        """`ks` are those of evaluation. In bfloat16 a copy of the bank is kept in `cache`, of which
+        `say` hears."""
+        self._documents, self._negatives = documents, negatives
+        self._cache, self._say = cache, say
         self._ks = tuple(k for k in ks if k <= DEEPEST)
         self._opened: dict[str, Blocks] = {}
 
@@ -48,7 +52,6 @@ class FullBank:
         *,
         scale: Tensor,
         precision: Precision,
-        policy: DevicePolicy,
         beat: Callable[[], None] = lambda: None,
         hardest: int = 0,
     ) -> tuple[Tensor, Found]:
@@ -69,7 +72,7 @@ class FullBank:
             q_SD,
             scale,
             docs_KD[place],
-            _beating(self._blocks(precision)(device), beat),
+            _beating(self._blocks(precision, beat)(device), beat),
             Excluded(np.concatenate([head.targets[:, None], head.known], axis=1)),
             looking=looking,
         )
@@ -92,13 +95,15 @@ class FullBank:
             target_logit_S - (absolute or 0.0) * scale,
         )
 
-    def _blocks(self, precision: Precision) -> Blocks:
+    def _blocks(self, precision: Precision, beat: Callable[[], None]) -> Blocks:
         name = precision.name
         if name not in self._opened:
             documents = self._documents
             blame = documents.raise_if_inputs_not_finite
             if name == "bf16":
-                self._opened[name] = HalfBlocks(documents.source, blame)
+                self._opened[name] = HalfBlocks(
+                    documents.source, blame, self._cache, self._say, beat
+                )
             else:
                 self._opened[name] = StoredBlocks(documents.source, blame)
         return self._opened[name]
