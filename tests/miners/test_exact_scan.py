@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.miners.test_every_miner import MemorySource
 
 from ttf.contracts import MinerContext
-from ttf_miners import _exact_scan
-from ttf_miners._exact_scan import BANK_BLOCK, QUERY_TILE, ExactMiner, queries_per_pass
+from ttf.scan import float32
+from ttf.scan.first import BLOCK_ROWS
+from ttf_miners._exact_scan import ExactMiner
 from ttf_miners._faiss_scan import FlatScan
 
 
@@ -23,7 +23,7 @@ def context(budget_bytes: int = 64 << 20) -> MinerContext:
 
 @settings(max_examples=15, deadline=None)
 @given(
-    rows=st.integers(1, 3 * BANK_BLOCK + 7),
+    rows=st.integers(1, 3 * BLOCK_ROWS + 7),
     queries=st.integers(1, 40),
     k=st.integers(1, 400),
     levels=st.integers(1, 50),
@@ -49,8 +49,8 @@ def test_ids_equal_a_stable_sort_also_with_ties_and_rising_scores(
 
 def test_answers_do_not_depend_on_budget_threads_or_what_else_is_asked() -> None:
     rng = np.random.default_rng(0)
-    bank = rng.standard_normal((2 * BANK_BLOCK + 5, 32)).astype(np.float32)
-    asked = rng.standard_normal((2 * QUERY_TILE + 3, 32)).astype(np.float32)
+    bank = rng.standard_normal((2 * BLOCK_ROWS + 5, 32)).astype(np.float32)
+    asked = rng.standard_normal((BLOCK_ROWS // 2 + 3, 32)).astype(np.float32)
     whole = ExactMiner(context(1 << 30))
     whole.build(MemorySource(bank), Path())
     ids, scores = whole.search(asked, 20)
@@ -70,12 +70,6 @@ def test_answers_do_not_depend_on_budget_threads_or_what_else_is_asked() -> None
     assert (alone[1] == scores[700:703]).all()
 
 
-def test_a_larger_budget_reads_the_bank_less_often() -> None:
-    few, many = (queries_per_pass(768, 200, budget) for budget in (64 << 20, 1 << 30))
-    assert QUERY_TILE <= few < many
-    assert queries_per_pass(768, 200, 0) == QUERY_TILE
-
-
 def test_settings_of_torch_are_left_as_they_were() -> None:
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
     miner = ExactMiner(MinerContext(threads=1, seed=0, deterministic=True, budget_bytes=1 << 20))
@@ -85,11 +79,4 @@ def test_settings_of_torch_are_left_as_they_were() -> None:
 
 
 def test_the_product_chosen_is_a_float32_one() -> None:
-    assert _exact_scan._precision() in ("medium", "highest")
-    rng = np.random.default_rng(0)
-    bank = rng.standard_normal((100, 256)).astype(np.float32)
-    bank /= np.linalg.norm(bank, axis=1, keepdims=True)
-    miner = ExactMiner(context())
-    miner.build(MemorySource(bank), Path())
-    _, scores = miner.search(bank, 1)
-    assert scores[:, 0] == pytest.approx(np.ones(100), abs=1e-6)
+    assert float32.precision() in ("medium", "highest")

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import Progress, VectorSource
-from ttf.data.vectors import FLOATS
+from ttf.data.vectors import FLOATS, to_float32
 from ttf.errors import BadData
 from ttf.scan import kept_half
 from ttf.scan.rounding import Rounded, rounded
@@ -45,7 +45,7 @@ class HalfBank(Protocol):
         ...
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Some rows in float32."""
+        """Some rows in float32; not looked at, unlike those of the other methods."""
         ...
 
     def some(self, ids: NDArray[np.int64]) -> torch.Tensor:
@@ -98,7 +98,8 @@ class _Full:
         return torch.from_numpy(read_float32(self._source, start, stop))
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        return gather_float32(self._source, ids)
+        stored = self._source.gather(ids)
+        return np.ascontiguousarray(to_float32(stored, self._source.dtype))
 
 
 class KeptHalf(_Full):
@@ -144,7 +145,7 @@ class FlyingHalf(_Full):
         return rounded(self.full(start, stop))
 
     def some(self, ids: NDArray[np.int64]) -> torch.Tensor:
-        return rounded(torch.from_numpy(self.rows(ids))).half
+        return rounded(torch.from_numpy(gather_float32(self._source, ids))).half
 
     @property
     def norms(self) -> NDArray[np.float32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,12 @@ from ttf.scan.rows import gather_float32, read_float32
 
 __all__ = ["blocks", "gather_float32", "read_float32", "ready", "require_room", "scan"]
 
+_Bank = TypeVar("_Bank")
 _SCAN_ROWS = 4096
 _SCAN_QUERIES = 256
 
 
-def ready(source: VectorSource | None) -> VectorSource:
+def ready(source: _Bank | None) -> _Bank:
     """The bank of a miner; ConfigError before `build` or `load`, and after `close`."""
     if source is None:
         raise ConfigError(

@@ -1,0 +1,28 @@
+"""How exact scans went: how many answers the first pass could vouch for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Counts of one miner, added up over its searches."""
+
+    queries: int = 0
+    rescanned: int = 0
+    """Queries whose first scan could not certify the answer; they were scanned again."""
+    notes: list[str] = field(default_factory=list)
+    """What the user should hear of the bank's copy; whoever tells takes them out."""
+
+    def told(self) -> list[str]:
+        notes, self.notes = self.notes, []
+        return notes
+
+
+@runtime_checkable
+class Certifies(Protocol):
+    """A miner whose answers are certified, query by query."""
+
+    tally: Tally
