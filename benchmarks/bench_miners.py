@@ -298,7 +298,12 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("measured-miners"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data/wordnet-definitions"))
-    parser.add_argument("--rows", type=int, default=500_000, help="of the made bank")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=200_000,
+        help="of the made bank; graphs over 500000 x 768 take 5 minutes each to build",
+    )
     parser.add_argument("--dim", type=int, default=768, help="of the made bank")
     parser.add_argument(
         "--banks", nargs="+", choices=("small", "large"), default=["small", "large"]
