@@ -376,7 +376,8 @@ class Trainer:
             )
 
         self.reporter.stage("train", self.loop.total_steps)
-        return Loader(make_head, self.data.train, self.decided.plan.micro_batch, start, stop)
+        micro_batch, order = self.decided.plan.micro_batch, self.decided.order
+        return Loader(make_head, self.data.train, micro_batch, start, stop, order.rows)
 
     def _evaluation_due(self, step: int) -> bool:
         if step == self.selection.last_step:

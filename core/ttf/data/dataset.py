@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
+from ttf.data.buffers import Buffers
 from ttf.data.queries import Queries, QueryBatch
 from ttf.data.refs import VectorRef
 from ttf.data.stacked import StackedRows
@@ -32,8 +33,12 @@ class Split:
     def __len__(self) -> int:
         return len(self.keep)
 
-    def batch(self, rows: NDArray[np.int64]) -> QueryBatch:
-        return self.queries.batch(self.keep[rows])
+    def batch(self, rows: NDArray[np.int64], buffers: Buffers | None = None) -> QueryBatch:
+        return self.queries.batch(self.keep[rows], buffers)
+
+    def will_need(self, rows: NDArray[np.int64]) -> None:
+        """Says which rows `batch` will be asked for soon."""
+        self.queries.will_need(self.keep[rows])
 
     def known(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bank rows of the known positives, (B, P), padded with -1."""

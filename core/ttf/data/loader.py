@@ -16,12 +16,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.data.buffers import Buffers
 from ttf.data.dataset import Split
 from ttf.data.order import Order
 from ttf.data.queries import QueryBatch
 from ttf.keyed import key, uniform
 
 QUEUE_LENGTH = 2
+_AHEAD_BYTES = 64 << 20
+_AHEAD_STEPS = 8
 
 DrawNegatives = Callable[[int, NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 """(step, rows, known positives) -> mined bank rows (S, n), padded with -1."""
@@ -104,8 +107,13 @@ class Loader:
         micro_batch: int,
         start: int,
         stop: int,
+        rows_of: Callable[[int], NDArray[np.int64]] | None = None,
     ) -> None:
+        """`rows_of`: the rows of any step; given it, steps to come are read ahead from a disk."""
         self._make_head = make_head
+        self._rows_of = rows_of
+        self._told = start
+        self._buffers = Buffers()
         self._split = split
         self._micro_batch = micro_batch
         self._steps = range(start, stop)
@@ -141,14 +149,27 @@ class Loader:
             for step in self._steps:
                 head = self._make_head(step)
                 self._put(head)
+                self._read_ahead(step, len(head.rows))
                 for start in range(0, len(head.rows), self._micro_batch):
                     stop = min(start + self._micro_batch, len(head.rows))
-                    queries = self._split.batch(head.rows[start:stop])
+                    queries = self._split.batch(head.rows[start:stop], self._buffers)
                     self._put(MicroBatch(start=start, stop=stop, queries=queries))
                     if self._closing.is_set():
                         return
         except BaseException as error:  # noqa: BLE001 - raised again by whoever iterates
             self._put(error)
+
+    def _read_ahead(self, step: int, samples: int) -> None:
+        """Starts reading the next steps' queries, where recent ones had to wait for a disk."""
+        queries = self._split.queries
+        if self._rows_of is None or not queries.on_disk:
+            return
+        step_bytes = samples * queries.length * queries.dim * 4
+        steps = min(max(1, _AHEAD_BYTES // step_bytes), _AHEAD_STEPS)
+        self._told = max(self._told, step)
+        while self._told < min(step + steps, self._steps.stop - 1):
+            self._told += 1
+            self._split.will_need(self._rows_of(self._told))
 
     def _put(self, item: Any) -> None:
         while not self._closing.is_set():

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
-from ttf.data.vectors import to_float32
+from ttf.data.buffers import Buffers
+from ttf.data.vectors import on_disk, to_float32, will_need
 from ttf.errors import BadData
 
 
@@ -44,13 +45,14 @@ class Queries:
         """Steps of all queries together."""
         return len(self) * self.length
 
-    def batch(self, rows: NDArray[np.int64]) -> QueryBatch:
+    def batch(self, rows: NDArray[np.int64], buffers: Buffers | None = None) -> QueryBatch:
+        """The inputs of some rows; their memory is from `buffers` where those are given."""
         lengths = None if self.lengths is None else self.lengths[rows]
         if self.context is None:
-            x = to_float32(self.source.gather(rows), self.source.dtype)
+            x = _gathered(self.source, rows, buffers)
         else:
             steps, lengths = self._steps(rows, lengths)
-            flat = to_float32(self.context.gather(steps.reshape(-1)), self.context.dtype)
+            flat = _gathered(self.context, steps.reshape(-1), buffers)
             x = flat.reshape(len(rows), self.length, self.dim)
         if lengths is not None and bool((lengths == self.length).all()):
             lengths = None
@@ -58,6 +60,19 @@ class Queries:
             # Whatever lies in the padding: it must not reach a tower, nor be called bad data.
             x[np.arange(self.length) >= lengths[:, None]] = 0.0
         return QueryBatch(x=x, lengths=lengths)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether recent batches had to wait for a disk, so that `will_need` helps."""
+        return on_disk(self.source if self.context is None else self.context)
+
+    def will_need(self, rows: NDArray[np.int64]) -> None:
+        """Says which rows `batch` will be asked for soon."""
+        if self.context is None:
+            will_need(self.source, rows)
+            return
+        lengths = None if self.lengths is None else self.lengths[rows]
+        will_need(self.context, self._steps(rows, lengths)[0].reshape(-1))
 
     def check_steps(self, rows: NDArray[np.int64]) -> None:
         """Raises BadData naming the first row with a step outside the context."""
@@ -94,3 +109,15 @@ class Queries:
             order = np.argsort(~valid, axis=1, kind="stable")
             steps = np.maximum(np.take_along_axis(steps, order, axis=1), 0)
         return steps, counts
+
+
+def _gathered(
+    source: VectorSource, rows: NDArray[np.int64], buffers: Buffers | None
+) -> NDArray[np.float32]:
+    if buffers is None:
+        return to_float32(source.gather(rows), source.dtype)
+    shape = (len(rows), *source.shape[1:])
+    out = buffers.rows(shape)
+    if source.dtype == "float32":
+        return source.gather(rows, out)
+    return to_float32(source.gather(rows, buffers.rows(shape, source.dtype)), source.dtype, out)

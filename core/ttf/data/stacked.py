@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, VectorSource
-from ttf.data.vectors import checked_ids, checked_out, checked_span, will_need
+from ttf.data.vectors import checked_ids, checked_out, checked_span, on_disk, will_need
 
 
 class StackedRows:
@@ -41,6 +41,10 @@ class StackedRows:
             here = np.flatnonzero(owner == index)
             if here.size:
                 will_need(part, rows[here] - self._starts[index])
+
+    @property
+    def on_disk(self) -> bool:
+        return any(on_disk(part) for part in self.parts)
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         checked_span(start, stop, self.shape[0], self.name)

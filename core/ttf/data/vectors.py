@@ -43,8 +43,17 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
 
 
-def to_float32(rows: NDArray[Any], dtype: DType) -> NDArray[np.float32]:
-    """Stored rows as float32, exactly; the array itself where it already is."""
+def to_float32(
+    rows: NDArray[Any], dtype: DType, out: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
+    """Stored rows as float32, exactly, in `out` if given; else the array itself where it already
+    is."""
+    if out is not None:
+        if dtype == "bfloat16":
+            np.left_shift(rows, np.uint32(16), out=out.view(np.uint32), dtype=np.uint32)
+        else:
+            np.copyto(out, rows)
+        return out
     if dtype == "bfloat16":
         bits = rows.astype(np.uint32)
         bits <<= np.uint32(16)
@@ -147,9 +156,19 @@ def will_need(source: VectorSource, ids: NDArray[np.int64]) -> None:
         source.will_need(ids)
 
 
+def on_disk(source: VectorSource) -> bool:
+    """Whether recent gathers of a source had to wait for a disk, so that `will_need` helps."""
+    return isinstance(source, ReadsAhead) and source.on_disk
+
+
 @runtime_checkable
 class ReadsAhead(Protocol):
     """What a `VectorSource` may offer besides: being told of rows before they are gathered."""
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether recent gathers had to wait for a disk; a guess, and never more than a hint."""
+        ...
 
     def will_need(self, ids: NDArray[np.int64]) -> None:
         """Returns at once; costs nothing worth mentioning where the rows are in memory."""
@@ -176,6 +195,10 @@ class RowView:
 
     def will_need(self, ids: NDArray[np.int64]) -> None:
         will_need(self.source, self.rows[checked_ids(ids, len(self.rows), self.name)])
+
+    @property
+    def on_disk(self) -> bool:
+        return on_disk(self.source)
 
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(self.source.fingerprint().encode(), digest_size=16)
@@ -207,6 +230,10 @@ class UnitRows:
 
     def will_need(self, ids: NDArray[np.int64]) -> None:
         will_need(self.source, ids)
+
+    @property
+    def on_disk(self) -> bool:
+        return on_disk(self.source)
 
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(f"unit:{self.source.fingerprint()}".encode(), digest_size=16)

@@ -166,6 +166,10 @@ class MappedRows:
     def will_need(self, ids: NDArray[np.int64]) -> None:
         self._rows.will_need(checked_ids(ids, self.shape[0], self.name))
 
+    @property
+    def on_disk(self) -> bool:
+        return self._rows.on_disk
+
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         checked_span(start, stop, self.shape[0], self.name)
         if out is None and self._array is not None:

@@ -6,14 +6,15 @@ kernel reads around it. Telling it of all rows first makes that one queue of exa
 (826 / 1,520 MB read), 3.8 / 60 ms after MADV_WILLNEED (3 / 150 MB). MADV_RANDOM helps short rows
 less (30 ms) and ruins long ones and scans (2,060 ms; 4 to 5 s for 0.4 GB instead of 0.1 to 0.4);
 MADV_SEQUENTIAL made scans from 1.2 times faster to 2 times slower. So only WILLNEED is used, row by
-row. It costs 0.4 to 2.5 ms where everything is in memory, so it is not asked for there: a thread's
-major faults tell which it is.
+row. It costs 0.4 to 2.5 ms where everything is in memory, so it is not asked for there: after a slow
+gather, a thread's major faults tell which it is.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import mmap
+import time
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,9 @@ from numpy.typing import NDArray
 _MOST_HINTED: Final = 256
 """Gathers that are hinted after one that waited for the disk; then the next one is a trial. Twice as
 many each time, from 1 on; back to 1 after as many that did not wait."""
+_SLOW_S: Final = 2e-4
+_SLOW_RATE: Final = 1e9
+"""A gather slower than this, bytes a second, may have waited for a disk."""
 _TRIAL_ROWS: Final = 8
 """Of a gather, taken without a hint to see whether they are in memory."""
 
@@ -42,9 +46,10 @@ class PagedRows:
         if self._hints_left > 0:
             self._take_hinted(rows, out)
             return
-        before = _major_faults()
+        began = time.perf_counter()
         self._take(rows, out)
-        if self._waited(before):
+        if time.perf_counter() - began > _SLOW_S + out.nbytes / _SLOW_RATE:
+            self._hints_left = 1  # perhaps for another reason: the next one's trial will tell
             return
         self._unhinted += 1
         if self._unhinted == _MOST_HINTED:
@@ -55,19 +60,20 @@ class PagedRows:
         if self._hints_left <= 0:
             before = _major_faults()
             self._take(rows[:_TRIAL_ROWS], out[:_TRIAL_ROWS])
-            self._waited(before)
+            if _major_faults() > before:
+                self._waited()
             rows, out = rows[_TRIAL_ROWS:], out[_TRIAL_ROWS:]
         self.will_need(rows)
         self._take(rows, out)
 
-    def _waited(self, before: int) -> bool:
-        """Whether rows came from the disk since; the next gathers are hinted then."""
-        if not _CAN_HINT or _major_faults() == before:
-            return False
+    def _waited(self) -> None:
         self._unhinted = 0
         self._hints_left = self._spell + 1
         self._spell = min(2 * self._spell, _MOST_HINTED)
-        return True
+
+    @property
+    def on_disk(self) -> bool:
+        return self._hints_left > 0
 
     def will_need(self, rows: NDArray[np.int64]) -> None:
         """Starts reading these rows, in the order of the file; does nothing while rows turn out to

@@ -110,6 +110,10 @@ class Region:
     def will_need(self, rows: NDArray[np.int64]) -> None:
         self._rows.will_need(self._lines(rows))
 
+    @property
+    def on_disk(self) -> bool:
+        return self._rows.on_disk
+
     def contiguous(self, start: int, stop: int, itemsize: int) -> NDArray[np.uint8] | None:
         """Rows start..stop as a view, None where they do not lie in one piece, aligned."""
         if self._rows.matrix.__array_interface__["data"][0] % itemsize or stop == start:

@@ -54,6 +54,8 @@ class MappedChunks:
             self._take_of(number, within, rows_of_file)
             out[part] = rows_of_file
 
+    on_disk = False
+
     def will_need(self, rows: NDArray[np.int64]) -> None:
         """Not passed on: maps come and go here."""
 
@@ -157,6 +159,10 @@ class DirectRows:
     def will_need(self, ids: NDArray[np.int64]) -> None:
         if 0 not in self.shape:
             self._rows.will_need(checked_ids(ids, self.shape[0], self.name))
+
+    @property
+    def on_disk(self) -> bool:
+        return self._rows.on_disk
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         checked_span(start, stop, self.shape[0], self.name)
