@@ -26,7 +26,7 @@ def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tup
     notes: list[str] = []
     for name, here in policy.settled().items():
         key = f"device.{policy.name}.{name}"
-        if options.get(name) == AUTO:
+        if options.get(name, AUTO) == AUTO:
             options[name], origins[key] = here.value, f"{_SETTLED}{here.reason}"
             notes += [here.note] if here.note else []
         elif origins.get(key, "").startswith(_SETTLED) and options.get(name) != here.value:

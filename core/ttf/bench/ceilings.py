@@ -30,7 +30,7 @@ SHAPES: Final = ((3200, 768, 3072), (32, 512, 1536), (128, 512, 1536))
 """Of a training step: the input product of all steps, and one recurrent step, alone and fused."""
 _LEAST, _MOST = 3, 20
 _FIGURE_S: Final = 0.08
-_CALL_FLOPS: Final = 1e9
+_CALL_FLOPS, _MOST_CALLS = 1e9, 1000
 """What a timed call computes at least: some milliseconds."""
 
 PrecisionName = Literal["fp32", "bf16"]
@@ -227,7 +227,7 @@ def _gemm_parts() -> Iterator[tuple[str, str, float, str, Make]]:
         shapes = [*SHAPES, *((QUERIES, DIM, block) for block in blocks)]
         for rows, inner, columns in shapes:
             flops = 2 * rows * inner * columns
-            calls = max(1, round(_CALL_FLOPS / flops))
+            calls = min(_MOST_CALLS, max(1, round(_CALL_FLOPS / flops)))
 
             def make(
                 way: str = way,

@@ -27,7 +27,7 @@ PATHS: Final[tuple[Path32, ...]] = get_args(Path32)
 MOST_ERROR: Final = 2e-6
 LEAST_GAIN: Final = 1.05
 REPEATS: Final = 9
-_CALL_FLOPS: Final = 2e9
+_CALL_FLOPS, _MOST_CALLS = 2e9, 1000
 """What a timed call computes at least: 10 ms or so."""
 FILE: Final = "gemm.json"
 
@@ -204,7 +204,7 @@ def _measure(
     from ttf.bench.paired import in_turns
 
     a_RI, b_CI = factors(shape.rows, shape.inner, shape.columns)
-    calls = max(1, round(_CALL_FLOPS / shape.flops))
+    calls = min(_MOST_CALLS, max(1, round(_CALL_FLOPS / shape.flops)))
     arms = {way: repeated(product(way, a_RI, b_CI), calls) for way in ways}
     error = errors(ways, a_RI, b_CI)
     taken = in_turns(arms, repeats, progress=progress)

@@ -41,9 +41,9 @@ TABLE: Final = (
         name="AMD Zen 5",
         fits=lambda p: p.vendor == "AuthenticAMD" and p.family == 26 and "avx512f" in p.flags,
         float32="medium",
-        why="oneDNN's float32 products ran 1.8 times as fast as MKL's on AMD Zen 5, as exactly "
-        "(7e-7)",
-        bf16="about twice the rate of float32 on AMD Zen 5",
+        why="oneDNN's float32 products ran 1.8 to 2 times as fast as MKL's on AMD Zen 5, at an "
+        "error of 9e-7",
+        bf16="1.7 to 1.9 times the rate of float32 on AMD Zen 5",
     ),
     Row(
         name="AMD with AVX-512",
