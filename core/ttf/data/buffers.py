@@ -6,6 +6,7 @@ anybody likes. Only when the last of them is gone does its memory serve another 
 
 from __future__ import annotations
 
+import itertools
 import math
 import mmap
 import weakref
@@ -27,7 +28,8 @@ class Buffers:
 
     def __init__(self) -> None:
         self._free: dict[int, deque[mmap.mmap]] = {}
-        self._lent: set[weakref.ref[NDArray[Any]]] = set()
+        self._lent: dict[int, weakref.ref[NDArray[Any]]] = {}
+        self._numbers = itertools.count()
 
     def rows(self, shape: tuple[int, ...], dtype: DType = "float32") -> NDArray[Any]:
         """Rows to be filled: what is in them is left over from before."""
@@ -41,14 +43,14 @@ class Buffers:
         except IndexError:
             memory = _memory(size)
         array: NDArray[Any] = np.ndarray(shape, held, buffer=memory)
-        lent = self._lent
+        lent, number = self._lent, next(self._numbers)
 
-        def back(ref: weakref.ref[NDArray[Any]]) -> None:
-            lent.discard(ref)
+        def back(_: weakref.ref[NDArray[Any]]) -> None:
+            lent.pop(number, None)
             free.append(memory)
 
         # Views and tensors refer to `array`, which refers to `memory`: while one lives, all do.
-        lent.add(weakref.ref(array, back))
+        lent[number] = weakref.ref(array, back)
         return array
 
 
