@@ -116,7 +116,7 @@ def test_each_gradient_is_the_same_when_it_alone_is_wanted(wanted: str) -> None:
         assert grad is not None
         return grad
 
-    assert torch.equal(gradient((wanted,)), gradient(("q", "cand", "scale")))
+    torch.testing.assert_close(gradient((wanted,)), gradient(("q", "cand", "scale")))
 
 
 def test_a_query_whose_other_candidates_are_all_masked_has_loss_and_gradient_zero() -> None:
@@ -218,8 +218,12 @@ def test_autocast_and_half_precision_vectors_still_give_a_float32_loss() -> None
     assert half["q"].grad.dtype == torch.bfloat16
 
 
-def test_only_one_buffer_of_queries_times_candidates_is_kept_for_backward() -> None:
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_buffer_of_queries_times_candidates_is_kept_only_for_candidates_that_train(
+    trained: bool,
+) -> None:
     c = case(batch=16, n=400)
+    c["cand"].requires_grad_(trained)
     sizes: list[int] = []
 
     def note(tensor: Tensor) -> Tensor:
@@ -228,7 +232,34 @@ def test_only_one_buffer_of_queries_times_candidates_is_kept_for_backward() -> N
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
         ours({**c, "q": c["q"].requires_grad_()}, 20.0)
-    assert sum(size >= 16 * 400 for size in sizes) == 1
+    assert sum(size >= 16 * 400 for size in sizes) == trained
+
+
+@pytest.mark.parametrize("columns", [1, 7, 23, 64])
+def test_candidates_in_blocks_give_the_naive_loss(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ttf.loss.COLUMNS_AT_ONCE", columns)
+    c = case()
+    c["q"].requires_grad_()
+    loss = ours(c, 20.0)
+    torch.testing.assert_close(loss, naive(**c, scale=20.0), rtol=1e-6, atol=1e-5)
+    (grad,) = torch.autograd.grad(loss.mean(), c["q"])
+    (wanted,) = torch.autograd.grad(naive(**c, scale=20.0).mean(), c["q"])
+    torch.testing.assert_close(grad, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_candidates_in_half_precision_leave_the_target_exact_and_the_rest_close() -> None:
+    c = case(batch=64, n=3000)
+    arguments = {k: c[v] for k, v in (("q_BD", "q"), ("cand_ND", "cand"), ("target_B", "target"))}
+    arguments |= {"known_BP": c["known"], "scale": 20.0}
+    exact = info_nce(**arguments)
+    loss = info_nce(**arguments, half_ND=c["cand"].bfloat16())
+    assert loss.dtype == torch.float32
+    assert 0 < float((loss - exact).abs().max()) < 0.0625
+    nobody = torch.arange(3000).expand(64, 3000)
+    alone = info_nce(**{**arguments, "known_BP": nobody}, half_ND=c["cand"].bfloat16())
+    assert torch.equal(alone, torch.zeros(64))
 
 
 def test_a_fixed_temperature_has_no_parameters_but_has_state() -> None:

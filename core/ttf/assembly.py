@@ -60,6 +60,8 @@ def assemble(
         room=decided.plan.samples * (1 + config.miner.negatives),
         device=policy.torch_device(),
         constant_shape=policy.constant_shapes,
+        half=decided.precision.name == "bf16"
+        and (model.documents_as_stored or model.documents_frozen),
     )
     stepper = Stepper(
         model=model,

@@ -24,6 +24,8 @@ class Columns:
     """Where a step's documents are among its candidates."""
 
     cand_ND: torch.Tensor
+    half_ND: torch.Tensor | None
+    """The same in bfloat16, where the bank keeps it and they need no gradient."""
     target_S: torch.Tensor
     known_SP: torch.Tensor
     dead_K: torch.Tensor | None
@@ -45,11 +47,16 @@ class MemoryBank:
         room: int,
         device: torch.device,
         constant_shape: bool = False,
+        half: bool = False,
     ) -> None:
+        """`half` keeps a second buffer in bfloat16, for runs that compute in it."""
         self.capacity = capacity
         self._room = room
         self._constant_shape = constant_shape
         self._buffer_ND = torch.zeros(room + capacity, dim, device=device)
+        self._half_ND = (
+            torch.zeros(room + capacity, dim, dtype=torch.bfloat16, device=device) if half else None
+        )
         self._slot_of = np.full(num_documents, NOT_IN_BANK, dtype=np.int32)
         self.ids = np.full(capacity, NOT_IN_BANK, dtype=np.int64)
         self.filled = 0
@@ -70,6 +77,7 @@ class MemoryBank:
         """
         count = len(doc_ids)
         filled = self.filled if use_bank else 0
+        half_ND = None
         if docs_KD.requires_grad:
             bank_MD = self._buffer_ND[self._room : self._room + filled]
             cand_ND = torch.cat([docs_KD, bank_MD]) if filled else docs_KD
@@ -78,8 +86,9 @@ class MemoryBank:
             first = 0 if self._constant_shape else self._room - count
             front = self._room if self._constant_shape else count
             last = self._room + (self.capacity if self._constant_shape else filled)
-            self._buffer_ND[first : first + count].copy_(docs_KD)
+            self._write(slice(first, first + count), docs_KD)
             cand_ND = self._buffer_ND[first:last]
+            half_ND = None if self._half_ND is None else self._half_ND[first:last]
         dead = self._slot_of[doc_ids]
         dead_columns = [front + dead[dead >= 0].astype(np.int64)] if filled else []
         if len(cand_ND) > front + filled:
@@ -88,6 +97,7 @@ class MemoryBank:
             dead_columns.append(np.arange(count, front, dtype=np.int64))
         return Columns(
             cand_ND=cand_ND,
+            half_ND=half_ND,
             target_S=self._tensor(np.searchsorted(doc_ids, targets)),
             known_SP=self._tensor(self._known_columns(doc_ids, known, front, filled)),
             dead_K=self._tensor(np.concatenate(dead_columns)) if dead_columns else None,
@@ -115,7 +125,9 @@ class MemoryBank:
         slots = self._slot_of[ids]
         if refresh and (slots >= 0).any():
             present = np.flatnonzero(slots >= 0)
-            self._bank_ND[self._tensor(slots[present])] = vectors_KD[self._tensor(present)]
+            self._write(
+                self._room + self._tensor(slots[present]), vectors_KD[self._tensor(present)]
+            )
         new = np.flatnonzero(slots < 0)[-self.capacity :]
         into = (self._next + np.arange(len(new))) % self.capacity
         out = self.ids[into]
@@ -123,9 +135,14 @@ class MemoryBank:
         self.ids[into] = ids[new]
         self._slot_of[ids[new]] = into
         if len(new):
-            self._bank_ND[self._tensor(into)] = vectors_KD[self._tensor(new)]
+            self._write(self._room + self._tensor(into), vectors_KD[self._tensor(new)])
         self._next = int((self._next + len(new)) % self.capacity)
         self.filled = min(self.capacity, self.filled + len(new))
+
+    def _write(self, where: slice | torch.Tensor, vectors_KD: torch.Tensor) -> None:
+        self._buffer_ND[where] = vectors_KD
+        if self._half_ND is not None:
+            self._half_ND[where] = vectors_KD.to(self._half_ND)
 
     @property
     def _bank_ND(self) -> torch.Tensor:
@@ -146,5 +163,5 @@ class MemoryBank:
         self.ids.fill(NOT_IN_BANK)
         self.ids[: len(ids)] = ids
         self._slot_of[ids] = np.arange(len(ids), dtype=np.int32)
-        self._bank_ND[: len(ids)] = vectors_ND
+        self._write(slice(self._room, self._room + len(ids)), vectors_ND)
         self.filled, self._next = len(ids), position

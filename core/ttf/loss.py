@@ -7,15 +7,20 @@ query, K columns that count for nobody (P and K padded with -1).
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
 
 from ttf.errors import ConfigError
+from ttf.fullbank.loss import swept_loss
+from ttf.fullbank.sweep import Block, Excluded
 
 MIN_TEMPERATURE = 0.01
 MAX_TEMPERATURE = 1.0
+COLUMNS_AT_ONCE: Final = 2048
+"""Their logits, candidates and gradients meet in a processor's cache."""
 
 
 def info_nce(
@@ -27,24 +32,46 @@ def info_nce(
     known_BP: Tensor,
     dead_K: Tensor | None = None,
     symmetric: bool = False,
+    half_ND: Tensor | None = None,
 ) -> Tensor:
     """The loss (B,) of each query: -log softmax of its target among the candidates that count.
 
     Known positives of a query and dead columns do not count; the target of a query always does,
     for that query. `scale` is 1 / temperature. All candidates must be finite, dead ones too: a
     number that is not makes the loss of every query non-finite. Computed in float32 at least,
-    whatever autocast says.
+    whatever autocast says; only where `half_ND`, the candidates in bfloat16, is given are products
+    with candidates that need no gradient computed in it (a logit of 20 is then off by 0.06 at
+    most, the target's own stays exact).
     """
     dtype = torch.promote_types(q_BD.dtype, torch.float32)
     q_BD, cand_ND = q_BD.to(dtype), cand_ND.to(dtype)
     scale = torch.as_tensor(scale, device=q_BD.device).to(dtype)
-    forward_B = _contrast(q_BD, cand_ND, scale, target_B, known_BP, dead_K)
+    if cand_ND.requires_grad or cand_ND.device.type != "cpu":
+        forward_B = _contrast(q_BD, cand_ND, scale, target_B, known_BP, dead_K)
+    else:
+        columns_ND = cand_ND if half_ND is None else half_ND
+        forward_B = swept_loss(
+            q_BD,
+            scale,
+            cand_ND[target_B],
+            _blocks(columns_ND),
+            Excluded(
+                torch.cat([target_B[:, None], known_BP], dim=1).numpy(),
+                None if dead_K is None else dead_K.numpy(),
+            ),
+            checked=False,
+        )
     if not symmetric:
         return forward_B
     self_B = torch.arange(len(q_BD), device=q_BD.device)
     siblings_BB = _siblings(target_B, known_BP)
     reverse_B = _contrast(cand_ND[target_B], q_BD, scale, self_B, siblings_BB, None)
     return (forward_B + reverse_B) / 2
+
+
+def _blocks(cand_ND: Tensor) -> Iterator[Block]:
+    for start in range(0, len(cand_ND), COLUMNS_AT_ONCE):
+        yield start, cand_ND[start : start + COLUMNS_AT_ONCE]
 
 
 def _siblings(target_B: Tensor, known_BP: Tensor) -> Tensor:
@@ -60,7 +87,7 @@ def _contrast(*args: Tensor | None) -> Tensor:
 
 
 class _Contrast(torch.autograd.Function):
-    """Loss and gradients through a single (B, N) buffer.
+    """Loss and gradients through a single (B, N) buffer, for candidates that need theirs.
 
     It holds logits, then exp(logits - max), and is left holding what backward multiplies: the
     derivative by each logit times the row's total. Nothing is written to it in backward, so a

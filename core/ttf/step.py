@@ -31,6 +31,7 @@ from ttf.gradcache import cached_step
 from ttf.keyed import key
 from ttf.loss import info_nce
 from ttf.model import TwoTower
+from ttf.optimizer import PlainAdamW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +210,7 @@ class StepGradients:
             known_BP=columns.known_SP[start:stop],
             dead_K=columns.dead_K,
             symmetric=self.settings.loss.symmetric,
+            half_ND=columns.half_ND,
         )
 
 
@@ -311,7 +313,7 @@ def make_optimizer(model: TwoTower, lr: float, weight_decay: float) -> torch.opt
         {"params": [p for p in trained if p.dim() >= 2], "weight_decay": weight_decay},
         {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=lr, fused=True)
+    return PlainAdamW([g for g in groups if g["params"]], lr=lr, fused=True)
 
 
 def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: float) -> float:
