@@ -66,13 +66,13 @@ AXES = (
     Axis(
         name="pairs",
         sizes=(10_000, 50_000, 200_000, 1_000_000),
-        fixed=Size(bank=2_000),
+        fixed=Size(bank=512),
         probes={
             "opening": opening,
             "order of an epoch": order,
             "order of 100 steps": one_order,
             "step of 64": step("linear", steps=8),
-            "mining, all pairs, bank of 2,000": mining(0, k=20),
+            "mining, all pairs, bank of 512": mining(0, k=5),
         },
     ),
     Axis(

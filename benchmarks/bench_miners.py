@@ -38,7 +38,7 @@ from ttf.data.refs import VectorRef, open_ref
 K = 200
 SMALL, LARGE = 10_000, 100_000
 _JUDGED = 1000
-_FIRST = 64
+_FIRST = 256
 _ENOUGH_S = 6.0
 """A round of a cell that takes less is repeated five times, one that takes less than ten times as
 much three times, any other once."""
@@ -240,7 +240,11 @@ def machine_name(threads: int) -> str:
 def measure(given: argparse.Namespace, scratch: Path) -> tuple[list[Row], list[str]]:
     clock = Clock(given.budget_s)
     context = MinerContext(
-        threads=given.threads, seed=0, deterministic=given.deterministic, budget_bytes=12 << 30
+        threads=given.threads,
+        seed=0,
+        deterministic=given.deterministic,
+        budget_bytes=12 << 30,
+        cache=str(scratch / "cache"),
     )
     arms = [arm for arm in all_arms() if host.miner(arm.miner).availability().ok]
     arms = [

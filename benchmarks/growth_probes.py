@@ -103,7 +103,8 @@ def one_order(folder: Path, threads: int) -> Iterator[Call]:
 
 
 def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextManager[Call]]:
-    """The exact miner as a job: files in, a table out; 0 queries: every training pair."""
+    """A refresh of a frozen bank by the exact miner: files in, a table out; 0 queries: every
+    training pair. The bank's copy was kept by the call that warms up."""
 
     @contextlib.contextmanager
     def probe(folder: Path, threads: int) -> Iterator[Call]:
@@ -126,6 +127,7 @@ def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextM
                 miner="exact",
                 context=context,
                 out=str(folder / f"out-{next(number)}"),
+                cache=str(folder / "cache"),
             )
             do_job(job, print_nothing, count_nothing)
 

@@ -172,7 +172,7 @@ def report_check(rows: Sequence[Row]) -> str:
     lines = _table(["bank", "queries", "miner", *parts])
     for row in rows:
         cost = predicted(row)
-        build = f"{cost.build_s / row.build_s:.2f}" if _is_index(row) else "-"
+        build = f"{cost.build_s / row.build_s:.2f}" if cost.build_s else "-"
         lines.append(
             f"| {row.bank} | {row.queries:,} | {row.arm} | {build} | "
             f"{cost.search_s / row.search_s:.2f} | {cost.recall:.4f}, {row.recall:.4f} |"
@@ -191,8 +191,7 @@ def report_check(rows: Sequence[Row]) -> str:
 
 
 def _measured(row: Row) -> MinerCost:
-    build_s = row.build_s if _is_index(row) else 0.0
-    return replace(predicted(row), build_s=build_s, search_s=row.search_s, recall=row.recall)
+    return replace(predicted(row), build_s=row.build_s, search_s=row.search_s, recall=row.recall)
 
 
 def _is_index(row: Row) -> bool:
