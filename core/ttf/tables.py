@@ -53,6 +53,8 @@ class Round:
     encode_s: float = 0.0
     build_s: float = 0.0
     search_s: float = 0.0
+    certificate_rate: float | None = None
+    """Of an exact miner: the share of answers that its first pass vouched for."""
     reused: bool = False
     deaths: list[str] = field(default_factory=list)
 
@@ -233,6 +235,7 @@ class TableMaker:
         self._took_over(report.miner)
         self._round.deaths = list(report.deaths)
         self._round.build_s, self._round.search_s = report.build_s, report.search_s
+        self._round.certificate_rate = report.certificate_rate
         if report.index is not None:
             write_note(self._folder.index, report.index)
 

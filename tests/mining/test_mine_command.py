@@ -52,6 +52,7 @@ def test_the_table_holds_the_best_rows_and_nothing_else_is_left(
     report = done.json()
     assert (report["queries"], report["bank"], report["k"]) == (500, 3000, 20)
     assert (report["miner"], report["recall_vs_exact"], report["certified"]) == ("exact", 1.0, True)
+    assert report["certificate_rate"] == 1 - report["rescanned"] / report["queries"]
     assert {"build_s", "search_s", "wall_s"} <= report.keys()
     assert "Next:" in done.err
     assert sorted(p.name for p in files.glob("*found*")) == ["found.npz"]
@@ -72,6 +73,7 @@ def test_an_approximate_miner_tells_its_recall_and_reuses_its_index(
     found = np.load(files / "found.npz")["ids"]
     recall = np.mean([len(np.intersect1d(a, b)) / 20 for a, b in zip(found, truth(), strict=True)])
     assert not first["certified"]
+    assert first["certificate_rate"] is None
     assert first["recall_vs_exact"] == pytest.approx(recall, abs=0.05)
     assert (first["reused_index"], second["reused_index"]) == (False, True)
 

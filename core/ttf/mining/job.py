@@ -76,6 +76,10 @@ class MiningReport:
     scores_path: str
     deaths: tuple[str, ...] = ()
     """What was survived on the way, one message each."""
+    certificate_rate: float | None = None
+    """Of an exact miner: the share of queries whose first scan vouched for its answer."""
+    rescanned: int = 0
+    """Queries that were scanned again, to be certain."""
 
     @property
     def reused_index(self) -> bool:

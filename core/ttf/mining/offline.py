@@ -59,6 +59,10 @@ class Mined:
     """Share of the exact answers found, on a sample of queries; 1.0 where certified."""
     certified: bool
     """The miner is exact: nothing was sampled."""
+    certificate_rate: float | None
+    """Of an exact miner: the share of queries whose first scan vouched for its answer; the others
+    were scanned again. None: it gave none, or all was done by an earlier attempt."""
+    rescanned: int
     reused_index: bool
     continued_from: int
     deaths: tuple[str, ...]
@@ -176,6 +180,8 @@ def mine(
         wall_s=time.monotonic() - started,
         recall_vs_exact=recall,
         certified=exact,
+        certificate_rate=report.certificate_rate,
+        rescanned=report.rescanned,
         reused_index=report.reused_index,
         continued_from=report.continued_from,
         deaths=report.deaths,

@@ -28,6 +28,7 @@ from ttf.mining.choose import checked_options
 from ttf.mining.index_cache import IndexRecord, index_key, ready_index
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.mining.journal import IDS, SCORES, Journal
+from ttf.scan.tally import Certifies, Tally
 
 Say = Callable[[str], None]
 
@@ -79,11 +80,12 @@ class Searcher:
             key = index_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
             journal = Journal.open(Path(job.out), (len(queries), k), key)
             earlier = journal.done
-            index, build_s, search_s = None, 0.0, 0.0
+            index, build_s, search_s, tally = None, 0.0, 0.0, None
             if earlier < len(queries):
                 ready = self._make_ready(job, made_from, say)
                 index, build_s, ready.build_s = ready.index, ready.build_s, 0.0
                 search_s = _search(job, queries, k, rows, ready.miner, journal, progress)
+                tally = _tally(ready.miner, say)
                 ready.bank.store.check_unchanged()
             bank.store.check_unchanged()
         return MiningReport(
@@ -98,6 +100,8 @@ class Searcher:
             key=key,
             ids_path=str(journal.path(IDS)),
             scores_path=str(journal.path(SCORES)),
+            certificate_rate=None if tally is None else tally.rate,
+            rescanned=0 if tally is None else tally.rescanned,
         )
 
     def _make_ready(self, job: MiningJob, made_from: dict[str, Any], say: Say) -> _Ready:
@@ -110,7 +114,8 @@ class Searcher:
         with contextlib.ExitStack() as on_failure:
             bank = on_failure.enter_context(open_ref(job.bank))
             started = time.monotonic()
-            miner = host.miner(job.miner).create(_options(job), job.context)
+            context = replace(job.context, cache=job.cache)
+            miner = host.miner(job.miner).create(_options(job), context)
             on_failure.callback(miner.close)
             index = _built(job, miner, bank.source, made_from, say)
             on_failure.pop_all()
@@ -169,6 +174,16 @@ def _search(
         journal.append(*checked_search(miner, chunk, k, rows, name=job.miner))
         progress(journal.done, len(queries))
     return time.monotonic() - started
+
+
+def _tally(miner: Miner, say: Say) -> Tally | None:
+    """What the miner counted in this job; it counts the next one anew."""
+    if not isinstance(miner, Certifies):
+        return None
+    for note in miner.tally.told():
+        say(note)
+    tally, miner.tally = miner.tally, Tally()
+    return tally
 
 
 def _built(

@@ -16,6 +16,11 @@ class Tally:
     notes: list[str] = field(default_factory=list)
     """What the user should hear of the bank's copy; whoever tells takes them out."""
 
+    @property
+    def rate(self) -> float:
+        """The share of queries that the first scan certified."""
+        return 1 - self.rescanned / self.queries if self.queries else 1.0
+
     def told(self) -> list[str]:
         notes, self.notes = self.notes, []
         return notes
