@@ -4,7 +4,7 @@ Every index is built once, by all threads; then all arms search in turns. `build
 the first answers; `total` is that plus one search of all queries. Recall is against the exact answer
 of the first 1,000 queries. An arm that would not fit into --budget-s is left out and said so: nothing
 printed is extrapolated. `--check FILE` measures nothing: it sets a table's figures against what
-`MinerFactory.estimate` says, and what `miner = "auto"` picks against what the table says.
+`MinerFactory.estimate` says, and what `miner = "auto"` picks against what the table says, and plots.
 
     python benchmarks/bench_miners.py --out measured-here
     python benchmarks/bench_miners.py --check benchmarks/measured/miners.csv
@@ -319,10 +319,11 @@ def main() -> None:
     parser.add_argument("--budget-s", type=float, default=1140.0)
     parser.add_argument("--check", type=Path, help="a table measured before: compare, then end")
     given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
     if given.check is not None:
         print(report_check(rows_of(given.check)))
+        plot(rows_of(given.check), given.out)
         return
-    given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=given.out) as scratch:
         rows, left_out = measure(given, Path(scratch))
     write_rows(given.out / "miners.csv", rows)

@@ -10,10 +10,10 @@ from html import escape
 from pathlib import Path
 
 WIDTH, HEIGHT = 620, 340
-LEFT, RIGHT, TOP, BOTTOM = 70, 16, 64, 46
+LEFT, RIGHT, TOP, BOTTOM = 70, 16, 78, 46
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
-_COLUMN = 136
-"""Width of an entry of the legend; four stand in a row."""
+_COLUMN, _COLUMNS = 182, 3
+"""Width of an entry of the legend, and how many stand in a row."""
 
 Point = tuple[float, float]
 
@@ -49,7 +49,7 @@ def log_log(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) ->
     parts.append(
         f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 8}" text-anchor="end">{escape(x_label)}</text>'
     )
-    parts.append(f'<text x="6" y="{TOP - 6}">{escape(y_label)}</text>')
+    parts.append(f'<text x="6" y="{TOP - 8}">{escape(y_label)}</text>')
     for place, line in enumerate(drawn):
         colour = COLOURS[place % len(COLOURS)]
         spots = [(_across(x, x_range), _up(y, y_range)) for x, y in line.points]
@@ -133,8 +133,8 @@ def _line(spots: Sequence[Point], colour: str, faint: bool) -> str:
 
 
 def _legend(place: int, name: str, colour: str) -> str:
-    x, y = LEFT + _COLUMN * (place % 4), 30 + 14 * (place // 4)
+    x, y = LEFT + _COLUMN * (place % _COLUMNS), 30 + 13 * (place // _COLUMNS)
     return (
         f'<circle cx="{x + 4}" cy="{y - 4}" r="4" fill="{colour}"/>'
-        f'<text x="{x + 12}" y="{y}">{escape(name)}</text>'
+        f'<text x="{x + 12}" y="{y}" font-size="11">{escape(name)}</text>'
     )
