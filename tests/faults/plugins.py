@@ -97,11 +97,11 @@ def cut_before_gather(step, path):
 
     real, calls = Queries.batch, []
 
-    def batch(self, rows):
+    def batch(self, rows, buffers=None):
         calls.append(1)
         if len(calls) == 2 * int(step):  # two micro-batches a step
             os.truncate(path, 4096)
-        return real(self, rows)
+        return real(self, rows, buffers)
 
     Queries.batch = batch
 
