@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from ttf import host
 from ttf.bank import MemoryBank
+from ttf.bench.machine_gemm import errors, factors
+from ttf.bench.tune import MOST_ERROR
 from ttf.config.schema import ProbeConfig
 from ttf.contracts import DevicePolicy, Precision
 from ttf.data.dataset import Dataset
@@ -181,7 +183,10 @@ class Probe:
             return self._config.tolerance
         if self._gradients.precision.name == "bf16":
             return TOLERANCES["medium"]
-        return TOLERANCES[torch.get_float32_matmul_precision()]
+        setting = torch.get_float32_matmul_precision()
+        if self._policy.torch_device().type == "cpu" and _exact_on_host(setting):
+            setting = "highest"
+        return TOLERANCES[setting]
 
     def _refuse(self, report: ProbeReport) -> None:
         text, hint = explain(report)
@@ -214,6 +219,11 @@ def _without_dropout(module: nn.Module) -> None:
     home = type(module).__module__
     if home == "torch.nn.modules.dropout" or not home.startswith("torch.nn."):
         module.training = False
+
+
+def _exact_on_host(setting: str) -> bool:
+    """Whether this processor computes full float32 under a setting that would allow it less."""
+    return errors([setting], *factors(64, 768, 64))[setting] < MOST_ERROR
 
 
 @contextlib.contextmanager

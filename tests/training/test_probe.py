@@ -386,7 +386,8 @@ def test_products_are_as_exact_afterwards_as_before(data: Dataset) -> None:
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision(before)
-    assert lines[0]["tolerance"] == 0.05
+    # bf16 products where the processor has AMX, float32 ones elsewhere.
+    assert lines[0]["tolerance"] in (0.05, 0.001)
     assert lines[0]["precision"] == FP32.name
 
 
