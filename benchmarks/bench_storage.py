@@ -217,7 +217,7 @@ def stalls(tower: str, repeats: int) -> None:
                 found = headspace(
                     functools.partial(_step, trainer),
                     iter(loader),
-                    steps_a_turn=1 if tower == "gru" else 100,
+                    steps_a_turn=4 if tower == "gru" else 100,
                     repeats=repeats,
                 )
             ms = 1e3 * statistics.median(found.cached_s)
