@@ -275,16 +275,17 @@ def measure(given: argparse.Namespace, scratch: Path) -> tuple[list[Row], list[s
 def plot(rows: Sequence[Row], folder: Path) -> None:
     """Total time against recall: a figure a cell, a line a miner."""
     figures = []
+    names = sorted({row.line for row in rows})
     for cell in dict.fromkeys((row.bank, row.queries) for row in rows):
         here = [row for row in rows if (row.bank, row.queries) == cell]
         lines = []
-        for name in dict.fromkeys(row.line for row in here):
+        for colour, name in enumerate(names):
             points = sorted(
                 (max(1 - row.recall, 1e-4), row.build_s + row.search_s, row.arm)
                 for row in here
                 if row.line == name
             )
-            lines.append(Line(name=name, points=[(x, y) for x, y, _ in points]))
+            lines.append(Line(name=name, points=[(x, y) for x, y, _ in points], colour=colour))
         figures.append(
             log_log(
                 f"{cell[0]}, {cell[1]:,} queries, k = {K}",

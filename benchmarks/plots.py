@@ -26,6 +26,8 @@ class Line:
     points: Sequence[Point]
     faint: bool = False
     """For a reference: dashed, no dots."""
+    colour: int | None = None
+    """Of `COLOURS`, where several figures show the same things; None: by place."""
 
 
 def log_log(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) -> str:
@@ -51,7 +53,7 @@ def log_log(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) ->
     )
     parts.append(f'<text x="6" y="{TOP - 8}">{escape(y_label)}</text>')
     for place, line in enumerate(drawn):
-        colour = COLOURS[place % len(COLOURS)]
+        colour = COLOURS[(place if line.colour is None else line.colour) % len(COLOURS)]
         spots = [(_across(x, x_range), _up(y, y_range)) for x, y in line.points]
         parts += [_line(spots, colour, line.faint), _legend(place, line.name, colour)]
     return "".join(parts)
