@@ -16,6 +16,7 @@ from ttf.contracts import EvalRecord
 from ttf.errors import GateNotMet
 from ttf.evaluation import check_gates, metrics_from_ranks
 from ttf.ranks import TIE, ranks_in_blocks
+from ttf.scan.capability import FirstPass
 
 
 def blocks(docs: torch.Tensor, size: int) -> Iterator[tuple[int, torch.Tensor]]:
@@ -24,12 +25,16 @@ def blocks(docs: torch.Tensor, size: int) -> Iterator[tuple[int, torch.Tensor]]:
 
 
 def ranked(
-    q: torch.Tensor, docs: torch.Tensor, positives: NDArray[np.int64], size: int
+    q: torch.Tensor,
+    docs: torch.Tensor,
+    positives: NDArray[np.int64],
+    size: int,
+    first: FirstPass = "fp32",
 ) -> NDArray[np.int64]:
     own = docs[torch.from_numpy(np.maximum(positives, 0))]
     scores = (q[:, None] * own).sum(-1)
     ties = TIE * q.norm(dim=-1)[:, None] * own.norm(dim=-1)
-    return ranks_in_blocks(q, scores, ties, positives, blocks(docs, size))
+    return ranks_in_blocks(q, scores, ties, positives, blocks(docs, size), first=first)
 
 
 def by_sorting(
@@ -95,6 +100,42 @@ def test_more_queries_than_a_tile() -> None:
     q, docs = integers(rng, 2100), integers(rng, 90)
     positives = rng.integers(0, 90, (2100, 1))
     assert (ranked(q, docs, positives, 50) == by_sorting(q, docs, positives)).all()
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0, 3.0, 100.0])
+@pytest.mark.parametrize("size", [100, 1000, 4096])
+def test_bfloat16_decides_nothing_it_cannot_know(noise: float, size: int) -> None:
+    """From documents at the top, which it tells apart, to ones anywhere, which it leaves open."""
+    rng = np.random.default_rng(6)
+    docs = rng.standard_normal((3000, 48)).astype(np.float32)
+    docs[1000:1100] = docs[:100] * (1 + 1e-4)
+    docs[2000:2100] = docs[:100]
+    docs[7] *= 1000
+    positives = rng.integers(0, 3000, (1200, 2))
+    positives[::5, 1] = -1
+    q = docs[positives[:, 0]] + noise * rng.standard_normal((1200, 48)).astype(np.float32)
+    asked, bank = torch.from_numpy(q), torch.from_numpy(docs)
+    plain = ranked(asked, bank, positives, size, "fp32")
+    assert (ranked(asked, bank, positives, size, "bf16") == plain).all()
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-18, 1.0, 1e17, 1e19])
+def test_so_it_is_with_lengths_of_any_size(scale: float) -> None:
+    rng = np.random.default_rng(7)
+    docs = torch.from_numpy((rng.standard_normal((500, 32)) * scale).astype(np.float32))
+    q = docs[rng.integers(0, 500, 200)]
+    positives = rng.integers(0, 500, (200, 1))
+    found = ranked(q, docs, positives, 500, "bf16")
+    assert (found == ranked(q, docs, positives, 500, "fp32")).all()
+
+
+@given(seed=st.integers(0, 10**6), size=st.sampled_from([1, 63, 100, 1000]))
+@settings(max_examples=15, deadline=None)
+def test_ties_are_counted_by_row_after_bfloat16_too(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    q, docs = integers(rng, 150), integers(rng, 200)
+    positives = rng.integers(-1, 200, (150, 2))
+    assert (ranked(q, docs, positives, size, "bf16") == by_sorting(q, docs, positives)).all()
 
 
 def test_metrics_of_one_positive_a_query_by_hand() -> None:

@@ -1,0 +1,229 @@
+"""The exact miner against FAISS IndexFlatIP and against the bare bfloat16 product.
+
+Arms take turns in one process. "product" is the bfloat16 product alone, in the best block found,
+with nothing selected: the ceiling. Memory is measured in a process of its own, beyond the mapped
+bank. Certificates: the share of queries whose first pass vouched for the answer, on random vectors
+and on the real sets in --data.
+
+    python benchmarks/bench_exact.py                                # small, a minute
+    python benchmarks/bench_exact.py --rows 500000 --queries 10000  # what the issue asks for
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.bench.paired import in_turns, ratio
+from ttf.contracts import MinerContext
+from ttf.data.refs import VectorRef, open_ref
+from ttf.data.stores import create_store, open_store
+from ttf.data.vectors import UnitRows
+from ttf.scan.tally import Tally
+from ttf_miners._exact_scan import ExactMiner
+
+BUDGET = 1 << 30
+BLOCKS = ((512, 2048), (512, 4096), (1024, 2048), (1024, 4096), (2048, 2048), (2048, 4096))
+
+
+def main() -> None:
+    args = _arguments()
+    torch.set_num_threads(args.threads)
+    faiss.omp_set_num_threads(args.threads)
+    with tempfile.TemporaryDirectory() as temp:
+        folder = Path(temp)
+        for dim in args.dims:
+            bank = write_bank(folder / f"bank-{dim}.npz", args.rows, dim)
+            if args.memory_only:
+                print(f"{peak_bytes(bank, args, dim) / 2**20:,.0f} MiB beyond the mapped bank")
+                continue
+            compare(bank, folder, args, dim)
+        for path in sorted(args.data.glob("*/bank.npz")) if args.data else []:
+            certificates(path, args)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--queries", type=int, default=2_000)
+    parser.add_argument("--dims", type=int, nargs="+", default=[384, 768])
+    parser.add_argument("-k", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--data", type=Path, help="folder of real sets, each with a bank.npz")
+    parser.add_argument("--memory-only", action="store_true")
+    return parser.parse_args()
+
+
+def unit_vectors(rows: int, dim: int, seed: int) -> NDArray[np.float32]:
+    found = np.random.default_rng(seed).standard_normal((rows, dim), dtype=np.float32)
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    return found
+
+
+def write_bank(path: Path, rows: int, dim: int) -> Path:
+    writer = create_store(str(path))
+    array = writer.array("vectors", (rows, dim), "float32")
+    for start in range(0, rows, 50_000):
+        array.append(unit_vectors(min(50_000, rows - start), dim, start))
+    writer.commit()
+    return path
+
+
+def miner(threads: int, cache: Path | None) -> ExactMiner:
+    return ExactMiner(
+        MinerContext(
+            threads=threads,
+            seed=0,
+            deterministic=True,
+            budget_bytes=BUDGET,
+            cache=None if cache is None else str(cache),
+        )
+    )
+
+
+def compare(path: Path, folder: Path, args: argparse.Namespace, dim: int) -> None:
+    queries = unit_vectors(args.queries, dim, 1)
+    ref = VectorRef(uri=str(path), array="vectors", storage="npz")
+    with open_ref(ref) as bank:
+        kept, flying = miner(args.threads, folder), miner(args.threads, None)
+        for one in (kept, flying):
+            one.build(bank.source, folder)
+        flat = faiss.IndexFlatIP(dim)
+        flat.add(bank.source.read(0, args.rows))
+        block = best_block(dim, args.threads)
+        product = Product(bank.source.read(0, args.rows), queries, block, args.threads)
+        arms: dict[str, Callable[[], object]] = {
+            "faiss": lambda: flat.search(queries, args.k),
+            "kept copy": lambda: kept.search(queries, args.k),
+            "on the fly": lambda: flying.search(queries, args.k),
+            "product": product,
+        }
+        seconds = in_turns(arms, args.repeats)
+        flops = 2.0 * args.rows * args.queries * dim
+        print(f"\n{args.queries:,} queries x {args.rows:,} x {dim}, k = {args.k}")
+        print("| arm | s | GF/s | times faiss | of the product |\n|---|---|---|---|---|")
+        for name, taken in seconds.items():
+            rate = flops / float(np.median(taken)) / 1e9
+            print(
+                f"| {name} | {np.median(taken):.2f} | {rate:.0f} | {ratio(seconds['faiss'], taken)}"
+                f" | {ratio(seconds['product'], taken)} |"
+            )
+        print(f"best block of the product: {block[0]} queries x {block[1]} rows")
+        print(f"certified by the first pass: {kept.tally.rate:.4f}")
+        print(f"same top k as faiss: {same(kept, flat, queries, args.k)}")
+        for one in (kept, flying):
+            one.close()
+    print(f"peak beyond the mapped bank: {measured_apart(path, args, dim) / 2**20:,.0f} MiB")
+
+
+class Product:
+    """The bfloat16 product alone, a tile of queries a thread, rows converted beforehand."""
+
+    def __init__(
+        self,
+        rows: NDArray[np.float32],
+        queries: NDArray[np.float32],
+        block: tuple[int, int],
+        threads: int,
+    ) -> None:
+        self._rows = torch.from_numpy(np.array(rows)).bfloat16()
+        self._tiles = torch.from_numpy(queries).bfloat16().split(block[0])
+        self._block, self._threads = block[1], threads
+
+    def __call__(self) -> None:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(self._share, range(self._threads)))
+        torch.set_num_threads(before)
+
+    def _share(self, thread: int) -> None:
+        for rows in self._rows.split(self._block):
+            for tile in self._tiles[thread :: self._threads]:
+                torch.mm(tile, rows.T)
+
+
+def best_block(dim: int, threads: int) -> tuple[int, int]:
+    rows, queries = unit_vectors(16_384, dim, 2), unit_vectors(4096, dim, 3)
+    arms = {block: Product(rows, queries, block, threads) for block in BLOCKS}
+    taken = in_turns({str(block): arm for block, arm in arms.items()}, 5)
+    return min(BLOCKS, key=lambda block: float(np.median(taken[str(block)])))
+
+
+def same(ours: ExactMiner, flat: faiss.IndexFlatIP, queries: NDArray[np.float32], k: int) -> bool:
+    """Row by row the same set; where two differ, their scores are equal to rounding."""
+    scores, ids = flat.search(queries, k)
+    own_ids, own_scores = ours.search(queries, k)
+    differs = (np.sort(ids, axis=1) != np.sort(own_ids, axis=1)).any(axis=1)
+    return bool(np.allclose(scores[differs], own_scores[differs], rtol=0, atol=2e-6))
+
+
+def measured_apart(path: Path, args: argparse.Namespace, dim: int) -> int:
+    command = [sys.executable, __file__, "--memory-only", "--dims", str(dim)]
+    for name in ("rows", "queries", "threads"):
+        command += [f"--{name}", str(getattr(args, name))]
+    done = subprocess.run([*command, "-k", str(args.k)], capture_output=True, text=True, check=True)
+    return int(float(done.stdout.split(" MiB")[0].replace(",", "")) * 2**20)
+
+
+def peak_bytes(path: Path, args: argparse.Namespace, dim: int) -> int:
+    """Anonymous memory at its highest during a search, less what was there before it; the queries
+    themselves and the answers are counted."""
+    with open_ref(VectorRef(uri=str(path), array="vectors", storage="npz")) as bank:
+        one = miner(args.threads, path.parent)
+        one.build(bank.source, path.parent)
+        one.search(unit_vectors(200, dim, 5), args.k)
+        before, highest, over = anonymous(), [0], threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.005):
+                highest[0] = max(highest[0], anonymous())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        one.search(unit_vectors(args.queries, dim, 1), args.k)
+        over.set()
+        watcher.join()
+        one.close()
+    return highest[0] - before
+
+
+def anonymous() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit("this system does not say how much memory is anonymous")
+
+
+def certificates(path: Path, args: argparse.Namespace) -> None:
+    store = open_store(str(path), "npz")
+    try:
+        source = UnitRows(store.source("vectors"))
+        one = miner(args.threads, None)
+        one.build(source, path.parent)
+        rows = np.random.default_rng(0).choice(source.shape[0], 2000, replace=False)
+        queries = source.gather(np.sort(rows))
+        noisy = queries + 0.3 * unit_vectors(len(queries), source.shape[1], 7)
+        print(f"\n{path.parent.name}, {source.shape[0]:,} x {source.shape[1]}, k = {args.k}:")
+        for name, asked in (("rows of the bank", queries), ("rows with noise", noisy)):
+            one.tally = Tally()
+            one.search(asked, args.k)
+            print(f"  {name}: {one.tally.rate:.4f} certified by the first pass")
+    finally:
+        store.close()
+
+
+if __name__ == "__main__":
+    main()
