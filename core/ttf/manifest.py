@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ttf import __version__, host
+from ttf.bench import ceilings, machine, near
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.data.sameness import noted
+from ttf.deciding import specify
 from ttf.settling import recorded
 
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
@@ -94,9 +96,24 @@ def build(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> dict[str, 
             "left_out": {"train": data.train.left_out, "val": data.val.left_out},
             "files": noted(data.stores),
         },
+        "work": _work(config, data),
         "seed": config.train.seed,
         "git": _git(),
         "command": sys.argv,
+    }
+
+
+def _work(config: RunConfig, data: Dataset) -> dict[str, Any]:
+    """The least that training computes per sample, and what this machine can do where that was
+    ever measured: for report.html, never for a decision."""
+    specs = specify(config, data)
+    kept = ceilings.load()
+    bank = config.loss.memory_bank
+    return {
+        "tower_flops": 2 * (specs.query.cost().forward_flops + specs.doc.cost().forward_flops),
+        "loss_flops": 4 * data.bank.shape[1] * (bank if isinstance(bank, int) else 0),
+        "machine": machine.fingerprint(),
+        "ceilings": None if kept is None else near.summary(kept.to_json()),
     }
 
 

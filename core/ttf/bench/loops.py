@@ -48,13 +48,15 @@ class PlainTower(nn.Module):
 class Contrast(nn.Module):
     """Cross entropy over the documents of the micro-batch and the last M before them."""
 
-    def __init__(self, bank_MD: Tensor) -> None:
+    def __init__(self, bank_MD: Tensor, capacity: int | None = None) -> None:
+        """`capacity`: M, where the bank begins with fewer."""
         super().__init__()
         self.bank_MD = bank_MD.clone()
+        self.capacity = len(bank_MD) if capacity is None else capacity
 
     def forward(self, q_BD: Tensor, doc_BD: Tensor) -> Tensor:
         cand_ND = torch.cat([doc_BD, self.bank_MD])
-        self.bank_MD = cand_ND[: len(self.bank_MD)]
+        self.bank_MD = cand_ND[: self.capacity]
         logits = q_BD @ cand_ND.T / TEMPERATURE
         return functional.cross_entropy(logits, torch.arange(len(q_BD)))
 

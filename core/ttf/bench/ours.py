@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,9 @@ class Course:
     """What is trained."""
 
     pool: str
-    length: int
     precision: str
+    sets: tuple[str, ...] = ()
+    """Further keys of the configuration."""
 
 
 class TorchSettings:
@@ -62,7 +63,6 @@ class OurLoop:
         self.samples = trainer.decided.plan.samples
         self._steps = _steps_of(trainer)
         self._kept: list[tuple[StepHead, list[MicroBatch]]] = []
-        self._fill_bank()
 
     def step(self) -> float:
         """One step from the files; its loss."""
@@ -73,7 +73,7 @@ class OurLoop:
         """Reads some steps into memory, for `replay`."""
         for _ in range(steps):
             head, micro_batches = next(self._steps)
-            self._kept.append((head, list(micro_batches)))
+            self._kept.append((head, [_copied(micro) for micro in micro_batches]))
 
     def replay(self) -> float:
         """The next of the steps that are in memory."""
@@ -81,7 +81,7 @@ class OurLoop:
         self._kept.append((head, micro_batches))
         return self.trainer.parts.stepper(head, iter(micro_batches), LR).loss
 
-    def _fill_bank(self) -> None:
+    def fill_bank(self) -> None:
         """As it is after the first steps of a run: every slot taken."""
         parts = self.trainer.parts
         ids = np.arange(min(parts.bank.capacity, parts.documents.rows), dtype=np.int64)
@@ -91,6 +91,12 @@ class OurLoop:
             parts.bank.commit(part, vectors.detach(), refresh=False)
 
 
+def _copied(micro: MicroBatch) -> MicroBatch:
+    """Out of the loader's buffers, which it fills again."""
+    queries = replace(micro.queries, x=micro.queries.x.copy())
+    return replace(micro, queries=queries)
+
+
 def _steps_of(trainer: Trainer) -> Iterator[Any]:
     with trainer.loop.load(0, trainer.loop.total_steps, None) as loader:
         yield from loader
@@ -98,7 +104,12 @@ def _steps_of(trainer: Trainer) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def opened(
-    folder: Path, size: Size, courses: Sequence[Course], paths: dict[str, Path]
+    folder: Path,
+    size: Size,
+    courses: Sequence[Course],
+    paths: Mapping[str, Path | str],
+    *,
+    filled: bool = True,
 ) -> Iterator[list[OurLoop]]:
     """A loop for each course, all of them on the same files, in this process."""
     from ttf.config.resolve import resolve
@@ -110,14 +121,16 @@ def opened(
         loops = []
         for number, course in enumerate(courses):
             resolved = resolve(
-                sets=_sets(size, course),
-                flags={"pairs": str(paths["pairs"]), "bank": str(paths["bank"])},
+                sets=[*_sets(size, course), *course.sets],
+                flags={name: str(path) for name, path in paths.items()},
             )
             policy = policy_of(resolved.config)
             run = RunFolder.new(folder / f"run-{number}")
             stack.callback(run.close)
             trainer = stack.enter_context(open_trainer(resolved, run, policy, Reporter()))
             loop = OurLoop(trainer)
+            if filled:
+                loop.fill_bank()
             stack.callback(loop._steps.close)  # type: ignore[attr-defined]
             loops.append(loop)
         yield loops

@@ -6,7 +6,7 @@ figures do not depend on anybody's crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,14 +51,12 @@ def outcome_of(
     size: str,
     ceilings: Mapping[str, Any],
     show: Show,
-    *,
-    watch: Callable[[Mapping[str, Any]], None] = lambda news: None,
 ) -> Outcome:
     """One bench to its end, with every peer that is installed. From the main thread."""
     peers = [name for name in bench.peers if PEERS[name].installed]
     findings: list[Finding] = []
     while True:
-        ended = _ended(bench, size, ceilings, peers, show, watch)
+        ended = _ended(bench, size, ceilings, peers, show)
         if ended.answer is not None and ended.death is None:
             lines = tuple(Line.from_json(line) for line in ended.answer.get("lines", ()))
             return Outcome(
@@ -87,13 +85,11 @@ def _ended(
     ceilings: Mapping[str, Any],
     peers: list[str],
     show: Show,
-    watch: Callable[[Mapping[str, Any]], None],
 ) -> throwaway.Ended:
     seen: dict[str, Any] = {"at": "starting", "done": 0, "total": 0}
 
     def heard(news: Mapping[str, Any]) -> None:
         seen.update(news)
-        watch(news)
         show(bench.name, str(seen["at"]), int(seen["done"]), int(seen["total"]))
 
     show(bench.name, "starting", 0, 0)
@@ -114,6 +110,6 @@ def _not_measured(bench: Bench, lines: tuple[Line, ...], findings: list[Finding]
     unit = lines[0].unit if lines else ""
     for name in bench.peers:
         if name in died:
-            yield Line(name=bench.name, unit=unit, peer=name, note=f"died: {died[name]}")
+            yield Line(name=bench.name, unit=unit, peer=name, note=f"it ended with {died[name]}")
         elif not PEERS[name].installed:
             yield Line(name=bench.name, unit=unit, peer=name, note=INSTALL)

@@ -78,7 +78,7 @@ def _below(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _warned(text: str) -> str:
-    return click.style(text, fg="red" if ": died: " in text else "yellow")
+    return click.style(text, fg="red" if ": it ended with " in text else "yellow")
 
 
 def _shapes(lines: Sequence[Line]) -> list[tuple[str, list[str]]]:
@@ -92,7 +92,7 @@ def _shapes(lines: Sequence[Line]) -> list[tuple[str, list[str]]]:
 def finding_lines(finding: Finding) -> Iterator[str]:
     """What did not come to its end."""
     who = f" while {finding.peer} had its turn" if finding.peer else ""
-    yield click.style(f"[x] {finding.name} died{who}: {finding.what}", fg="red", bold=True)
+    yield click.style(f"[x] {finding.name} did not end{who}: {finding.what}", fg="red", bold=True)
     yield from (f"    - {text}" for text in finding.evidence[:6])
 
 

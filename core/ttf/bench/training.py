@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from ttf.bench.arms import Arm, Ours, compared, wanted
+from ttf.bench.arms import Arm, Ours, compared
 from ttf.bench.catalogue import Tell
 from ttf.bench.near import gemm_flops
 from ttf.bench.results import Line
@@ -16,6 +16,7 @@ from ttf.bench.sizes import SIZES, Size
 from ttf.bench.work import GruWork, contrast_flops
 
 Pool = Literal["mean", "last"]
+PRECISIONS: Final = ("fp32", "bf16")
 
 
 def train_mean(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
@@ -32,10 +33,11 @@ def train_l1(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def loader(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """The fastest step there is waits for data most."""
+    prepare()
     from ttf.bench.ours import Course, opened
 
     size = SIZES[request["size"]]
-    course = Course(pool="last", length=size.length, precision="bf16")
+    course = Course(pool="last", precision="bf16")
     with _folder() as folder:
         tell({"at": "making data"})
         paths = make_data(folder, size, size.length)
@@ -49,7 +51,7 @@ def loader(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
                 shape=shape,
             )
             peers = []
-            if wanted(request, "cached-batches"):
+            if "cached-batches" in request["peers"]:
                 note = "1 is a loader that is never waited for"
                 peers = [Arm(name="cached-batches", turn=loop.replay, work=loop.samples, note=note)]
             lines = compared([ours], peers, size.repeats, tell)
@@ -59,14 +61,30 @@ def loader(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 def _trained(
     name: str, pool: Pool, request: Mapping[str, Any], tell: Tell, length: int | None = None
 ) -> dict[str, Any]:
-    from ttf.bench.ours import Course, OurLoop, TorchSettings, opened
-
     size = SIZES[request["size"]]
     steps = size.length if length is None else length
-    courses = [Course(pool=pool, length=steps, precision=p) for p in ("fp32", "bf16")]
+    lines = measured(pool, steps, size, request["peers"], request["ceilings"], name=name, tell=tell)
+    return {"lines": [line.to_json() for line in lines]}
+
+
+def measured(
+    pool: Pool,
+    length: int,
+    size: Size,
+    wanted: Collection[str],
+    ceilings: Mapping[str, Any],
+    *,
+    name: str = "train",
+    tell: Tell = lambda news: None,
+) -> list[Line]:
+    """Ours in fp32 and bf16 beside those peers, all in this process, which loads torch only now."""
+    prepare()
+    from ttf.bench.ours import Course, OurLoop, TorchSettings, opened
+
+    courses = [Course(pool=pool, precision=precision) for precision in PRECISIONS]
     with _folder() as folder, contextlib.ExitStack() as stack:
         tell({"at": "making data"})
-        paths = make_data(folder, size, steps)
+        paths = make_data(folder, size, length)
         by_hand = TorchSettings()  # as torch comes
         tell({"at": name})
         loops: list[OurLoop] = stack.enter_context(opened(folder, size, courses, paths))
@@ -79,15 +97,21 @@ def _trained(
                     work=loop.samples,
                 ),
                 unit="samples/s",
-                shape=f"{_shape(size, steps)}, {course.precision}",
-                ideal_s=_ideal_s(size, steps, pool, course.precision, request["ceilings"]),
+                shape=f"{_shape(size, length)}, {course.precision}",
+                ideal_s=_ideal_s(size, length, pool, course.precision, ceilings),
                 ceiling=f"products at {course.precision}",
             )
             for course, loop in zip(courses, loops, strict=True)
         ]
-        peers = list(_peers(stack, size, pool, paths, by_hand, loops[0], request, tell))
-        lines: list[Line] = compared(ours, peers, size.repeats, tell)
-    return {"lines": [line.to_json() for line in lines]}
+        peers = list(_peers(stack, size, pool, paths, by_hand, wanted, tell))
+        return compared(ours, peers, size.repeats, tell)
+
+
+def prepare() -> None:
+    """The environment of the device that runs are made on; before torch is loaded."""
+    from ttf import devices
+
+    devices.prepare(devices.choose("cpu"))
 
 
 def _peers(
@@ -96,8 +120,7 @@ def _peers(
     pool: Pool,
     paths: Mapping[str, Path],
     by_hand: Any,
-    ours: Any,
-    request: Mapping[str, Any],
+    wanted: Collection[str],
     tell: Tell,
 ) -> Iterator[Arm]:
     import torch
@@ -119,14 +142,14 @@ def _peers(
         return loops.PlainTower(size.dim, size.hidden, size.dim, pool)
 
     cut = {"micro_batch": size.micro_batch, "accumulate": size.accumulate}
-    if wanted(request, "plain-torch"):
+    if "plain-torch" in wanted:
         contrast: torch.nn.Module = loops.Contrast(rows.bank_MD)
         yield arm("plain-torch", loops.HandLoop(tower(), contrast, rows, **cut))
-    if wanted(request, "pytorch-metric-learning"):
+    if "pytorch-metric-learning" in wanted:
         tell({"at": "pytorch-metric-learning"})
         contrast = loops.LibraryContrast(rows.bank_MD)
         yield arm("pytorch-metric-learning", loops.HandLoop(tower(), contrast, rows, **cut))
-    if wanted(request, "lightning"):
+    if "lightning" in wanted:
         tell({"at": "lightning"})
         by_hand()
         contrast = loops.Contrast(rows.bank_MD)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ttf.errors import ExitCode
 from ttf.page._charts import charts
 from ttf.page._incidents import incidents
+from ttf.page._near import how_near
 from ttf.page._read import RunFiles
 from ttf.page._story import is_number, status_of, story
 from ttf.page._style import STYLE
@@ -48,6 +49,7 @@ def _rendered(run: RunFiles, cards: int) -> str:
         _metrics(run),
         f"<div class='charts'>{charts(run)}</div>",
         time_spent(run),
+        how_near(run),
         incidents(run, cards),
         _config(run),
         _environment(run),
