@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf import host
+from ttf.cache import cache_dir
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
 from ttf.data.dataset import Split
@@ -32,6 +33,7 @@ from ttf.model import CONFIG, TwoTower, load_model
 from ttf.options import NoOptions
 from ttf.reporting import Reporter
 from ttf.runfolder import RunFolder
+from ttf.scan.tally import Certifies
 
 _MICRO_BATCH = 256
 
@@ -83,6 +85,8 @@ class Model:
         policy: DevicePolicy,
     ) -> None:
         self.towers, self.config = towers, config
+        self.notes: list[str] = []
+        """What searching had to say, e.g. what it kept in the cache."""
         self._opening, self._shape, self._policy = opening, shape, policy
         self._precision = policy.precision(config.device.precision)
         bank = opening.bank
@@ -165,6 +169,8 @@ class Model:
 
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
         ids, scores = self._searcher.search(vectors, k)
+        if isinstance(self._searcher, Certifies):
+            self.notes += self._searcher.tally.told()
         bank = self._opening.bank
         if bank.bank_ids is not None:
             return Found(ids=bank.bank_ids[ids], scores=scores, ids_are="the ids of the bank")
@@ -181,6 +187,7 @@ class Model:
             seed=0,
             deterministic=True,
             budget_bytes=self.config.memory.budget_bytes,
+            cache=str(cache_dir()) if self.documents.fixed else None,
         )
         miner = host.miner("exact").create(NoOptions(), context)
         miner.build(self._finished_documents, self._scratch)

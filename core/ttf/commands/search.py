@@ -66,6 +66,8 @@ def command(
         check_output(str(out), overwrite=overwrite)
     with api.load(run_dir) as model:
         found = model.search_file(queries, k, out, overwrite=overwrite)
+        for note in model.notes:
+            say(note)
     say(f"Ids are {found.ids_are}.")
     if out is not None:
         say(f"Wrote ids and scores of {len(found.ids)} queries to {out}.")

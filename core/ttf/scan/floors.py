@@ -47,7 +47,7 @@ def sampled(bank: HalfBank, k: int, *, half: bool) -> Sample | None:
         runs = wanted // _RUN
         begins = np.arange(runs) * (num_rows - _RUN) // max(runs - 1, 1)
         ids = (begins[:, None] + np.arange(_RUN)).ravel()
-    rank = int(np.ceil(2 * k * len(ids) / num_rows)) + 6
+    rank = int(np.ceil(1.5 * k * len(ids) / num_rows)) + 6
     if rank >= len(ids):
         return None
     rows = bank.some(ids) if half else torch.from_numpy(bank.rows(ids))
