@@ -77,7 +77,8 @@ class RecurrentFactory:
         head = linear_parameters(options.width, shape.out_dim)
         if not options.project:
             head = 1 if skip != "none" else 0
-        kept = options.directions * sum(self._kept(w, options.hidden, shape.length) for w in widths)
+        work = _gru_work if self._cell == "gru" else _lstm_work
+        flops, kept = work(shape, options, widths)
         return TowerCost(
             parameters=cells
             + biases
@@ -85,15 +86,8 @@ class RecurrentFactory:
             + pool_parameters(options.pool, options.width, shape.length)
             + pool_parameters(skip, shape.in_dim, shape.length),
             activation_bytes=FLOAT_BYTES * (2 * shape.length * shape.in_dim + kept),
-            forward_flops=2 * shape.length * cells + 2 * head,
+            forward_flops=2 * flops + 2 * head,
         )
-
-    def _kept(self, width_in: int, hidden: int, steps: int) -> int:
-        """Values a layer keeps per direction and sample, as measured with torch 2.13: its LSTM
-        runs in oneDNN, whose workspace has room for gradients and one step more."""
-        if self._cell == "gru":
-            return 8 * hidden * steps
-        return 10 * hidden * steps + 7 * max(width_in, hidden) * (steps + 1)
 
     def create(self, shape: TowerShape, options: RecurrentOptions) -> RecurrentTower:
         from ttf_towers._modules.recurrent import RecurrentTower
@@ -109,6 +103,36 @@ class RecurrentFactory:
                 hint="Set project = true, or a hidden width that fits.",
             )
         return resolve_skip(self.name, options.residual, shape)
+
+
+def _gru_work(shape: TowerShape, options: RecurrentOptions, widths: list[int]) -> tuple[int, int]:
+    """Multiplications of a forward and values kept per sample, by our own GRU on the CPU: the
+    state's product is needed from the second step on; four gates and the state are kept."""
+    flops = kept = 0
+    gates = GATES["gru"] * options.hidden
+    for layer, width in enumerate(widths):
+        top = layer == options.layers - 1
+        for direction in range(options.directions):
+            one = top and direction == 1 and options.pool == "last"
+            steps = 1 if one else shape.length
+            flops += gates * (steps * width + (steps - 1) * options.hidden)
+            kept += 5 * options.hidden * steps
+        if not top:  # its output is the next layer's input, and has its dropout's mask
+            kept += (2 if options.dropout else 1) * options.width * shape.length
+    if options.pool in ("max", "attention"):
+        kept += options.width * shape.length
+    return flops, kept
+
+
+def _lstm_work(shape: TowerShape, options: RecurrentOptions, widths: list[int]) -> tuple[int, int]:
+    """The same of torch's LSTM, as measured with torch 2.13: it runs in oneDNN, whose workspace
+    has room for gradients and one step more."""
+    gates, steps = GATES["lstm"] * options.hidden, shape.length
+    flops = sum(options.directions * gates * steps * (w + options.hidden) for w in widths)
+    kept = sum(
+        10 * options.hidden * steps + 7 * max(w, options.hidden) * (steps + 1) for w in widths
+    )
+    return flops, options.directions * kept
 
 
 @hookimpl

@@ -7,14 +7,14 @@ Shapes: B samples, L steps, R rows (valid steps of all samples), D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from ttf_towers._modules.gru_rows import Rows
-from ttf_towers._modules.gru_steps import GruDirection
+from ttf_towers._modules.gru_steps import Buffers, GruDirection
 from ttf_towers._modules.gru_weights import WeightCache
 
 Need = Literal["all", "final", "last"]
@@ -38,6 +38,11 @@ class NativeGru:
 
     def __init__(self) -> None:
         self._cache = WeightCache()
+        self._buffers: defaultdict[int, Buffers] = defaultdict(Buffers)
+
+    def __reduce__(self) -> tuple[type[NativeGru], tuple[()]]:
+        """Copies and pickles start empty: what it holds follows from parameters and calls."""
+        return NativeGru, ()
 
     def __call__(self, rnn: nn.GRU, x_BLD: Tensor, lengths_B: Tensor | None, need: Need) -> Tensor:
         """(B, L, directions * hidden) for "all", else (B, directions * hidden)."""
@@ -53,32 +58,37 @@ class NativeGru:
         return rows.unpack(out) if need == "all" else rows.unsort(out)
 
     def _layer(self, rnn: nn.GRU, layer: int, rows: Rows, x_RD: Tensor, need: Need) -> list[Tensor]:
-        run = _runner(self._cache, rnn, layer, x_RD.dtype)
         pick = 0 if need == "all" else 1
-        found = [run(0, x_RD, rows.sizes, rows.last_B)[pick]]
+        found = [self._run(rnn, layer, 0, x_RD, rows.sizes, rows.last_B)[pick]]
         if rnn.bidirectional and need == "last":
             last_BD = rows.last(x_RD)
-            found.append(run(1, last_BD, (len(last_BD),), rows.last_B)[1])
+            one_step = (len(last_BD),)
+            found.append(self._run(rnn, layer, 1, last_BD, one_step, rows.last_B)[1])
         elif rnn.bidirectional:
-            found.append(run(1, x_RD, rows.sizes, rows.last_B)[pick])
+            found.append(self._run(rnn, layer, 1, x_RD, rows.sizes, rows.last_B)[pick])
         return found
 
-
-def _runner(
-    cache: WeightCache, rnn: nn.GRU, layer: int, dtype: torch.dtype
-) -> Callable[[int, Tensor, tuple[int, ...], Tensor], tuple[Tensor, Tensor]]:
-    def run(
-        direction: int, x_RD: Tensor, sizes: tuple[int, ...], last_B: Tensor
+    def _run(
+        self,
+        rnn: nn.GRU,
+        layer: int,
+        direction: int,
+        x_RD: Tensor,
+        sizes: tuple[int, ...],
+        last_B: Tensor,
     ) -> tuple[Tensor, Tensor]:
+        """One direction's states and final states."""
+        place = 2 * layer + direction
         parameters = direction_parameters(rnn, layer, direction)
-        weights = cache.get(2 * layer + direction, parameters, dtype)
-        keep = torch.is_grad_enabled() and any(t.requires_grad for t in (x_RD, *parameters))
+        weights = self._cache.get(place, parameters, x_RD.dtype)
+        buffers: Buffers | None = self._buffers[place]
+        if not (torch.is_grad_enabled() and any(t.requires_grad for t in (x_RD, *parameters))):
+            self._buffers.clear()  # evaluation or mining: they need memory of their own
+            buffers = None
         found: tuple[Tensor, Tensor] = GruDirection.apply(  # type: ignore[no-untyped-call]
-            x_RD, *parameters, weights, sizes, direction == 1, last_B, keep
+            x_RD, *parameters, weights, sizes, direction == 1, last_B, buffers
         )
         return found
-
-    return run
 
 
 def direction_parameters(rnn: nn.GRU, layer: int, direction: int) -> list[Tensor]:

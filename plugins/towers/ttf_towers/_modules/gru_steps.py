@@ -21,6 +21,24 @@ CHUNK_ROWS = 1024
 """Rows done at a time: enough for the products, few enough for the cache."""
 
 
+class Buffers:
+    """Gates given back by backward, for the next forward: fresh memory costs a page fault every
+    4 KB, which took a quarter of the time. Autograd refuses a graph whose gates were reused."""
+
+    def __init__(self) -> None:
+        self._free: list[Tensor] = []
+
+    def take(self, rows: int, width: int, like: Tensor) -> Tensor:
+        while self._free:
+            found = self._free.pop()
+            if found.shape == (rows, width) and found.dtype == like.dtype:
+                return found
+        return like.new_empty(rows, width)
+
+    def give(self, gates: Tensor) -> None:
+        self._free.append(gates)
+
+
 class GruDirection(torch.autograd.Function):
     """(rows of x, parameters) to (every state, the state at which each sequence ends)."""
 
@@ -36,15 +54,16 @@ class GruDirection(torch.autograd.Function):
         sizes: tuple[int, ...],
         reverse: bool,
         last_B: Tensor,
-        keep: bool,
+        buffers: Buffers | None,
     ) -> tuple[Tensor, Tensor]:
+        """With `buffers`: for a backward, which gives what it takes of them back."""
         work = chunks(sizes, reverse, CHUNK_ROWS)
         with torch.autocast("cpu", enabled=False):
-            h_RH, gates_RG = _forward(x_RD, weights, work, keep)
+            h_RH, gates_RG = _forward(x_RD, weights, work, buffers)
         final_BH = h_RH[: sizes[0]].clone() if reverse else h_RH.index_select(0, last_B)
         ctx.set_materialize_grads(False)
-        if keep:
-            ctx.weights, ctx.work, ctx.reverse = weights, work, reverse
+        if buffers is not None:
+            ctx.weights, ctx.work, ctx.buffers = weights, work, buffers
             # the parameters are saved so that autograd refuses a backward after they changed
             ctx.save_for_backward(x_RD, h_RH, gates_RG, w_ih, w_hh)
         return h_RH, final_BH
@@ -58,23 +77,28 @@ class GruDirection(torch.autograd.Function):
         with torch.autocast("cpu", enabled=False):
             back = _Backward(x_RD, h_RH, gates_RG, ctx.weights, ctx.needs_input_grad)
             back.run(ctx.work, grad_RH, grad_final_BH)
+            ctx.buffers.give(gates_RG)
             return (*back.gradients(), *[None] * 5)
 
 
 def _forward(
-    x_RD: Tensor, weights: DirectionWeights, work: Sequence[Chunk], keep: bool
+    x_RD: Tensor, weights: DirectionWeights, work: Sequence[Chunk], buffers: Buffers | None
 ) -> tuple[Tensor, Tensor | None]:
     hidden, bias_G = weights.hidden, weights.bias_G
     h_RH = bias_G.new_empty(len(x_RD), hidden)
-    rows = len(x_RD) if keep else max(chunk.stop - chunk.first for chunk in work)
-    gates_RG = bias_G.new_empty(rows, 4 * hidden)
+    if buffers is not None:
+        gates_RG = buffers.take(len(x_RD), 4 * hidden, bias_G)
+    else:
+        gates_RG = bias_G.new_empty(max(c.stop - c.first for c in work), 4 * hidden)
     for chunk in work:
-        start, stop = (chunk.first, chunk.stop) if keep else (0, chunk.stop - chunk.first)
+        start = 0 if buffers is None else chunk.first
+        stop = start + chunk.stop - chunk.first
         gates = gates_RG[start:stop]
-        gates.copy_(bias_G.expand_as(gates))
-        weights.input.add_(gates[:, : 3 * hidden], x_RD[chunk.first : chunk.stop])
+        x = x_RD[chunk.first : chunk.stop]
+        weights.input.into(gates[:, : 3 * hidden], x, bias_G[: 3 * hidden])
+        gates[:, 3 * hidden :] = bias_G[3 * hidden :]
         _steps_forward(chunk, gates, h_RH, weights)
-    return h_RH, gates_RG if keep else None
+    return h_RH, None if buffers is None else gates_RG
 
 
 def _steps_forward(chunk: Chunk, gates_RG: Tensor, h_RH: Tensor, weights: DirectionWeights) -> None:
@@ -171,7 +195,7 @@ class _Backward:
             add_product_(self.dw_hh, d_RG[:, hidden:].t(), before_RH)
         if self.dx_RD is not None:
             dx = self.dx_RD[chunk.first : chunk.stop]
-            self.weights.input_back.add_(dx.zero_(), d_RG[:, : 3 * hidden])
+            self.weights.input_back.into(dx, d_RG[:, : 3 * hidden], None)
 
     def gradients(self) -> tuple[Tensor | None, ...]:
         """Of x, w_ih, w_hh, b_ih, b_hh, gates in torch's order r, z, n."""

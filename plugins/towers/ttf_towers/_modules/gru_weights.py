@@ -13,27 +13,44 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 _PACKED_FOR = 128
 """Rows the packed layout is chosen for; a constant, so that results follow from shapes alone."""
 
 
 class Product:
-    """out += a @ w, with `w` cast and packed beforehand where oneDNN multiplies."""
+    """Products with one `w`, cast and packed beforehand where oneDNN multiplies."""
 
     def __init__(self, w_KN: Tensor, dtype: torch.dtype) -> None:
         self.dtype = dtype
-        w_KN = w_KN.to(dtype)
-        self._packed = _pack(w_KN.t()) if _packable(w_KN) else None
-        self._w_KN = None if self._packed is not None else w_KN.contiguous()
+        self._w_KN = w_KN.to(dtype).contiguous()
+        self._packed = _pack(self._w_KN.t()) if _packable(self._w_KN) else None
+        if self._packed is not None:
+            self._w_KN = self._w_KN.new_empty(0)
 
     def add_(self, out_MN: Tensor, a_MK: Tensor) -> None:
-        if self._packed is not None:
-            out_MN.add_(
-                torch.ops.mkldnn._linear_pointwise(a_MK, self._packed, None, "none", [], "")
-            )
-        elif self._w_KN is not None:
+        """out += a @ w"""
+        if self._packed is None:
             add_product_(out_MN, a_MK, self._w_KN)
+        else:
+            out_MN.add_(_packed_product(a_MK, self._packed))
+
+    def into(self, out_MN: Tensor, a_MK: Tensor, bias_N: Tensor | None) -> None:
+        """out = a @ w + bias"""
+        if self._packed is not None:
+            product_MN = _packed_product(a_MK, self._packed)
+        else:
+            product_MN = torch.mm(a_MK, self._w_KN)
+        if bias_N is None:
+            out_MN.copy_(product_MN)
+        else:
+            torch.add(product_MN, bias_N, out=out_MN)
+
+
+def _packed_product(a_MK: Tensor, packed: Tensor) -> Tensor:
+    product_MN: Tensor = torch.ops.mkldnn._linear_pointwise(a_MK, packed, None, "none", [], "")
+    return product_MN
 
 
 def add_product_(out_MN: Tensor, a_MK: Tensor, b_KN: Tensor) -> None:
@@ -89,12 +106,26 @@ class DirectionWeights:
         return self._back[name]
 
 
+class _Steps:
+    """How many steps the process's optimizers have taken."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __call__(self, *_: object) -> None:
+        self.taken += 1
+
+
+_steps = _Steps()
+register_optimizer_step_post_hook(_steps)
+
+
 class WeightCache:
     """Ready weights by place, for as long as the parameters stay what they were.
 
-    A change is seen by the tensor, its memory and its version, which every operation in place
-    raises (optimizers and load_state_dict included; writing through `.data` does not). Copies and
-    pickles of it are empty.
+    A change is seen by the tensor, its memory, its version, which operations in place raise
+    (load_state_dict included; writing through `.data` does not), and the number of steps that
+    optimizers took: fused ones leave versions alone.
     """
 
     def __init__(self) -> None:
@@ -106,6 +137,7 @@ class WeightCache:
         state = (
             dtype,
             torch.get_float32_matmul_precision(),
+            _steps.taken,
             *((id(p), p.data_ptr(), p._version) for p in parameters),
         )
         known = self._ready.get(place)
@@ -114,9 +146,3 @@ class WeightCache:
             held = [*parameters, *(p.detach() for p in parameters)]
             known = self._ready[place] = (state, held, DirectionWeights(parameters, dtype))
         return known[2]
-
-    def __reduce__(self) -> tuple[type[WeightCache], tuple[()]]:
-        return WeightCache, ()
-
-    def __deepcopy__(self, memo: object) -> WeightCache:
-        return WeightCache()
