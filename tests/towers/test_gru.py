@@ -190,6 +190,16 @@ def test_nothing_is_kept_where_no_gradient_is_wanted(need: Need, lengths: Tensor
     assert native(rnn, batch(), lengths, need).grad_fn is None
 
 
+@pytest.mark.usefixtures("float32_matmul")
+def test_weights_made_ready_in_inference_mode_serve_training_as_well() -> None:
+    rnn, native = make(2), NativeGru()
+    with torch.inference_mode():
+        native(rnn, batch(), RAGGED, "all")
+    found = gradients(native(rnn, batch(), RAGGED, "all"), rnn, batch())
+    right = gradients(NativeGru()(rnn, batch(), RAGGED, "all"), rnn, batch())
+    assert all(torch.equal(a, b) for a, b in zip(found, right, strict=True))
+
+
 def test_frozen_weights_get_no_gradient_and_the_others_the_same() -> None:
     rnn = make()
     whole = gradients(NativeGru()(rnn, batch(), None, "all"), rnn, batch())

@@ -83,27 +83,37 @@ class DirectionWeights:
         self.hidden = h = w_hh.shape[1]
         self.dtype = dtype
         self._w_ih, self._w_hh = w_ih, w_hh
-        self.input = Product(torch.cat([2 * w_ih[2 * h :], w_ih[: 2 * h]]).t(), dtype)
-        self.state = Product(torch.cat([w_hh[: 2 * h], 2 * w_hh[2 * h :]]).t(), dtype)
         both = b_ih[: 2 * h] + b_hh[: 2 * h]
         self.bias_G = torch.cat([2 * b_ih[2 * h :], both, 2 * b_hh[2 * h :]])
-        self._back: dict[str, Product] = {}
+        self._made: dict[str, Product] = {}
+
+    @property
+    def input(self) -> Product:
+        """From the input to n, r, z."""
+        h, w = self.hidden, self._w_ih
+        return self._once("input", lambda: torch.cat([2 * w[2 * h :], w[: 2 * h]]).t())
+
+    @property
+    def state(self) -> Product:
+        """From the state to r, z, hn; never asked for where sequences have one step."""
+        h, w = self.hidden, self._w_hh
+        return self._once("state", lambda: torch.cat([w[: 2 * h], 2 * w[2 * h :]]).t())
 
     @property
     def state_back(self) -> Product:
         """From gradients of r, z, hn to that of the state."""
-        return self._once("state", lambda: self._w_hh)
+        return self._once("state back", lambda: self._w_hh)
 
     @property
     def input_back(self) -> Product:
         """From gradients of n, r, z to that of the input."""
-        h = self.hidden
-        return self._once("input", lambda: torch.cat([self._w_ih[2 * h :], self._w_ih[: 2 * h]]))
+        h, w = self.hidden, self._w_ih
+        return self._once("input back", lambda: torch.cat([w[2 * h :], w[: 2 * h]]))
 
     def _once(self, name: str, make: Callable[[], Tensor]) -> Product:
-        if name not in self._back:
-            self._back[name] = Product(make(), self.dtype)
-        return self._back[name]
+        if name not in self._made:
+            self._made[name] = Product(make(), self.dtype)
+        return self._made[name]
 
 
 class _Steps:
