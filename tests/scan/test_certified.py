@@ -166,7 +166,7 @@ def test_ties_go_to_the_smaller_row(rows: int, levels: int, k: int, seed: int) -
     rng = np.random.default_rng(seed)
     bank = rng.integers(-levels, levels + 1, (rows, 4)).astype(np.float32)
     for first in ("bf16", "fp32"):
-        check(bank, rng.integers(-3, 4, (20, 4)).astype(np.float32), k, first)  # type: ignore[arg-type]
+        check(bank, rng.integers(-3, 4, (20, 4)).astype(np.float32), k, first)
 
 
 def test_answers_do_not_depend_on_how_the_work_is_cut() -> None:

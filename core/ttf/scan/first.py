@@ -45,7 +45,7 @@ def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> 
     score_TN[:, block.count :] = -torch.inf
     score_TMG = score_TN.view(num, -1, GROUPS)
     low_TG = _thresholds(found, block).to(score_TN.dtype)
-    query_H, group_H = (score_TMG.amax(1) >= low_TG).nonzero(as_tuple=True)
+    query_H, group_H = _groups_that_reach(score_TMG, low_TG)
     if not len(query_H):
         return
     value_HM = score_TMG.transpose(1, 2)[query_H, group_H]
@@ -57,6 +57,17 @@ def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> 
     at_C, member_C = place_C // value_HM.shape[1], place_C % value_HM.shape[1]
     row_C = block.first + member_C * GROUPS + group_H[at_C]
     found.add(query_H[at_C], row_C, value_HM.view(-1)[place_C], bounds)
+
+
+def _groups_that_reach(
+    score_TMG: torch.Tensor, low_TG: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Positive bfloat16 numbers are in the order of their bits, and maxima of whole numbers take a
+    third of the time; a group without a positive number has a negative one as its maximum."""
+    if score_TMG.dtype == torch.bfloat16 and bool((low_TG > 0).all()):
+        score_TMG, low_TG = score_TMG.view(torch.int16), low_TG.view(torch.int16)
+    query_H, group_H = (score_TMG.amax(1) >= low_TG).nonzero(as_tuple=True)
+    return query_H, group_H
 
 
 def _thresholds(found: Found, block: Block) -> torch.Tensor:

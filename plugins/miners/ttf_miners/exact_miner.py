@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
 from ttf.hookspecs import hookimpl
 from ttf.options import NoOptions
+from ttf.scan.capability import FirstPass, has_bf16_units
 
 if TYPE_CHECKING:
     from ttf.contracts import Miner, MinerFactory
 
-# Processor time per thread: the products, and the selection per query, which grew with the root of
-# the rows. 2 x Zen 5, AVX512, torch 2.13.0, 10,000 and 50,000 rows of 64 to 768, 4,096 queries,
-# k = 200, 2026-11-18, on a loaded machine.
-FLOPS_PER_S = 2.0e11
-SELECTION_S = 1.9e-6
+# Processor time per thread: the product, the maxima of groups, and per query and answer the sorting
+# and scoring of what is left. 2 x Zen 5, AVX512-BF16, torch 2.13.0, 50,000 to 300,000 rows of 64 to
+# 768, 2,048 queries, k = 20 and 200, 2026-11-18: within 15% of every figure.
+FLOPS_PER_S = {"bf16": 4.9e11, "fp32": 2.1e11}
+PER_SCORE_S = {"bf16": 0.3e-9, "fp32": 0.5e-9}
+PER_QUERY_S = 90e-6
+PER_ANSWER_S = 0.8e-6
 
 
 class ExactFactory:
@@ -34,11 +37,14 @@ class ExactFactory:
     def estimate(
         self, rows: int, dim: int, queries: int, k: int, options: NoOptions, context: MinerContext
     ) -> MinerCost:
-        per_query_s = 2.0 * rows * dim / FLOPS_PER_S + SELECTION_S * rows**0.5
+        first: FirstPass = "bf16" if has_bf16_units() else "fp32"
+        per_row_s = 2.0 * dim / FLOPS_PER_S[first] + PER_SCORE_S[first]
+        per_query_s = rows * per_row_s + PER_QUERY_S + PER_ANSWER_S * min(k, rows)
+        held = queries * (8 * dim + 16 * max(4 * k, 1024) + 12 * k) + rows * (dim // 16 + 8)
         return MinerCost(
             build_s=0.0,
             search_s=queries * per_query_s / context.threads,
-            anon_bytes=min(context.budget_bytes, (32 << 20) + queries * (4 * dim + 24 * k)),
+            anon_bytes=min(context.budget_bytes, (128 << 20) + held),
             disk_bytes=0,
         )
 
