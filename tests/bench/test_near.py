@@ -56,7 +56,7 @@ def test_the_report_says_how_near_the_run_came(tmp_path: Path) -> None:
     html = page(tmp_path, work)
     assert "How near to this machine" in html
     assert "125 GF/s" in html  # 500 samples/s of 2.5e8
-    assert "1,000 samples/s" in html and "50%" in html  # 2e8 / 4e11 + 5e7 / 1e11
+    assert "1,600 samples/s" in html and "31%" in html  # of 4e11 / 2.5e8
     assert "10.0% of a step" in html
     assert "20 GF/s" in html and "5%" in html
     assert "Measured 2026-01-02" in html

@@ -205,15 +205,13 @@ def work_of(size: Size, length: int, pool: str) -> GruWork:
 def _ideal_s(
     size: Size, length: int, pool: str, precision: str, ceilings: Mapping[str, Any]
 ) -> float | None:
-    """Seconds a sample's products take at the ceilings; the loss is float32 whatever the tower is."""
-    tower = gemm_flops(ceilings, precision)
-    loss = gemm_flops(ceilings, "fp32")
-    if tower is None or loss is None:
+    """Seconds that a sample's products take at the ceiling of their precision."""
+    best = gemm_flops(ceilings, precision)
+    if best is None:
         return None
     candidates = size.memory_bank + size.micro_batch * size.accumulate
-    return (
-        work_of(size, length, pool).training / tower + contrast_flops(candidates, size.dim) / loss
-    )
+    needed = work_of(size, length, pool).training + contrast_flops(candidates, size.dim)
+    return needed / best
 
 
 def _shape(size: Size, length: int) -> str:

@@ -57,10 +57,10 @@ def _training(
         return
     speed = statistics.median(speeds)
     precision = run.setting("device.precision")[0] or "fp32"
-    tower_best, loss_best = near.gemm_flops(known, precision), near.gemm_flops(known, "fp32")
+    products = near.gemm_flops(known, precision)
     machine_has = share = ""
-    if tower_best and loss_best:
-        best = 1 / (tower / tower_best + loss / loss_best)
+    if products and tower + loss > 0:
+        best = products / (tower + loss)
         machine_has, share = f"{best:,.0f} samples/s", f"{speed / best:.0%}"
     figure = f"{speed:,.0f} samples/s, {speed * (tower + loss) / 1e9:,.0f} GF/s"
     yield f"training in {precision}", figure, machine_has, share
