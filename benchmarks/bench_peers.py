@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
+import click
+
 from ttf.bench.near import of_this_machine
 from ttf.bench.peers import INSTALL, PEERS
 from ttf.bench.sizes import QUICK, REFERENCE
@@ -29,7 +31,7 @@ def main() -> None:
         print(f"{name} {PEERS[name].version or INSTALL}")
     here = [name for name in names if PEERS[name].installed]
     for line in lines_of(measured("mean", size.length, size, here, of_this_machine())):
-        print(line)
+        click.echo(line)
 
 
 if __name__ == "__main__":

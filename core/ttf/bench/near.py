@@ -55,10 +55,12 @@ def words(ceilings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for name, figure in ceilings["copy"].items()
     )
     yield "memory copy", copies
-    reads = ", ".join(
-        f"{name} {figure['value']:.3g} {figure['unit']}"
-        for name, figure in ceilings["read"].items()
-    )
-    if reads:
-        yield "file reads", reads
+    for kind, of in (("cold", "a disk"), ("hot", "the page cache")):
+        reads = ", ".join(
+            f"{name.removeprefix(kind).strip()} {figure['value']:.3g}"
+            for name, figure in ceilings["read"].items()
+            if name.startswith(kind)
+        )
+        if reads:
+            yield f"reads from {of}", f"{reads} GB/s"
     yield "measured", f"{ceilings['date']} with torch {about['torch']}; anew: ttf bench --fresh"
