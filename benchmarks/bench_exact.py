@@ -138,9 +138,9 @@ class Product:
         block: tuple[int, int],
         threads: int,
     ) -> None:
-        self._rows = torch.from_numpy(np.array(rows)).bfloat16()
-        self._tiles = torch.from_numpy(queries).bfloat16().split(block[0])
-        self._block, self._threads = block[1], threads
+        self._blocks = _cut(torch.from_numpy(np.array(rows)).bfloat16(), block[1])
+        self._tiles = _cut(torch.from_numpy(queries).bfloat16(), block[0])
+        self._threads = threads
 
     def __call__(self) -> None:
         before = torch.get_num_threads()
@@ -150,9 +150,13 @@ class Product:
         torch.set_num_threads(before)
 
     def _share(self, thread: int) -> None:
-        for rows in self._rows.split(self._block):
+        for rows in self._blocks:
             for tile in self._tiles[thread :: self._threads]:
                 torch.mm(tile, rows.T)
+
+
+def _cut(rows: torch.Tensor, size: int) -> list[torch.Tensor]:
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
 
 
 def best_block(dim: int, threads: int) -> tuple[int, int]:

@@ -131,7 +131,8 @@ class _Pass:
         tile: int,
         threads: int,
     ) -> None:
-        size = max(1, min(tile, -(-len(part) // threads)))
+        rounds = -(-len(part) // (tile * threads))  # so that all threads have as many
+        size = max(1, -(-len(part) // (rounds * threads)))
         self._bank, self._found, self._how = bank, found, how
         self._tiles = [part[at : at + size] for at in range(0, len(part), size)]
         self._threads, self._workers = threads, min(threads, len(self._tiles))
