@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from ttf.keyed import Permutation, key
 
+_AT_ONCE = 8192
+
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
@@ -35,8 +37,10 @@ class Order:
         """The rows of an optimizer step; an epoch leaves out size % samples_per_step of them,
         others each time."""
         epoch, batch = divmod(step, self.steps_per_epoch)
-        start = batch * self.samples_per_step
-        return self._rows_of(epoch, start, start + self.samples_per_step)
+        together = max(1, _AT_ONCE // self.samples_per_step)
+        first = batch - batch % together
+        start = (batch - first) * self.samples_per_step
+        return _rows_of_steps(self, epoch, first, together)[start : start + self.samples_per_step]
 
     def rows_between(self, start: int, stop: int) -> NDArray[np.int64]:
         """The distinct rows that steps start..stop visit, sorted: what a mining round covers."""
@@ -53,6 +57,16 @@ class Order:
     def _rows_of(self, epoch: int, start: int, stop: int) -> NDArray[np.int64]:
         positions = np.arange(start, stop, dtype=np.int64)
         return _permutation(self.size, self.seed, epoch, self.fingerprint)(positions)
+
+
+@lru_cache(maxsize=4)
+def _rows_of_steps(order: Order, epoch: int, first: int, count: int) -> NDArray[np.int64]:
+    """Of some steps of an epoch at once: for one small step, calling numpy is what takes time."""
+    last = min(first + count, order.steps_per_epoch)
+    size = order.samples_per_step
+    rows = order._rows_of(epoch, first * size, last * size)
+    rows.flags.writeable = False
+    return rows
 
 
 @lru_cache(maxsize=4)
