@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ttf import host
 from ttf.contracts import TowerShape
+from ttf.optimizer import PlainAdamW
 from ttf_towers._modules.gru import NativeGru, Need, supported
 
 DIM, HIDDEN, BATCH, STEPS = 6, 4, 5, 7
@@ -146,7 +147,27 @@ def replaced(rnn: nn.GRU) -> None:
     rnn.weight_hh_l0 = nn.Parameter(weight.detach() + 1)
 
 
-@pytest.mark.parametrize("change", [other_weights, optimizer_step, there_and_back, replaced])
+def own_optimizer_step(rnn: nn.GRU) -> None:
+    optimizer = PlainAdamW(rnn.parameters(), lr=0.1, fused=True)
+    torch.autograd.backward(rnn(batch())[0].sum())
+    optimizer.step()
+
+
+def written_through_data(rnn: nn.GRU) -> None:
+    rnn.get_parameter("weight_hh_l0").data.mul_(1.5)
+
+
+CHANGES = [
+    other_weights,
+    optimizer_step,
+    own_optimizer_step,
+    there_and_back,
+    replaced,
+    written_through_data,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.usefixtures("float32_matmul")
 def test_weights_made_ready_follow_every_change(change: Callable[[nn.GRU], None]) -> None:
     rnn, native = make(), NativeGru()

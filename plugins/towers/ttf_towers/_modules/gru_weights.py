@@ -9,12 +9,14 @@ Shapes: D width in, H width of the state; weights are (rows of the left side, co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+_PACKED_OPERATIONS = ("_reorder_linear_weight", "_linear_pointwise")
+_SAMPLE = 16
 _PACKED_FOR = 128
 """Rows the packed layout is chosen for; a constant, so that results follow from shapes alone."""
 
@@ -62,8 +64,13 @@ def add_product_(out_MN: Tensor, a_MK: Tensor, b_KN: Tensor) -> None:
 
 
 def _packable(w_KN: Tensor) -> bool:
-    """Where torch itself would ask oneDNN: bf16 always, float32 when set to "medium"."""
+    """Where torch itself would ask oneDNN: bf16 always, float32 when set to "medium".
+
+    The packed product is not among torch's public operations: without it torch.mm does the same.
+    """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    if not all(hasattr(torch.ops.mkldnn, name) for name in _PACKED_OPERATIONS):
         return False
     if w_KN.dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -130,16 +137,23 @@ _steps = _Steps()
 register_optimizer_step_post_hook(_steps)
 
 
+class _Ready(NamedTuple):
+    state: tuple[Any, ...]
+    values: Tensor
+    held: Sequence[Tensor]
+    weights: DirectionWeights
+
+
 class WeightCache:
     """Ready weights by place, for as long as the parameters stay what they were.
 
     A change is seen by the tensor, its memory, its version, which operations in place raise
-    (load_state_dict included; writing through `.data` does not), and the number of steps that
-    optimizers took: fused ones leave versions alone.
+    (load_state_dict included), the number of steps that optimizers took (fused ones leave versions
+    alone), and some of its values: who writes through `.data` changes nothing else.
     """
 
     def __init__(self) -> None:
-        self._ready: dict[int, tuple[tuple[Any, ...], Sequence[Tensor], DirectionWeights]] = {}
+        self._ready: dict[int, _Ready] = {}
 
     def get(self, place: int, parameters: Sequence[Tensor], dtype: torch.dtype) -> DirectionWeights:
         if any(p.is_inference() for p in parameters):  # these have no version
@@ -150,9 +164,17 @@ class WeightCache:
             _steps.taken,
             *((id(p), p.data_ptr(), p._version) for p in parameters),
         )
+        values = _some_values(parameters)
         known = self._ready.get(place)
-        if known is None or known[0] != state:
+        if known is None or known.state != state or not torch.equal(known.values, values):
             # the tensors are held, so that no other can come to lie at their addresses
             held = [*parameters, *(p.detach() for p in parameters)]
-            known = self._ready[place] = (state, held, DirectionWeights(parameters, dtype))
-        return known[2]
+            known = _Ready(state, values, held, DirectionWeights(parameters, dtype))
+            self._ready[place] = known
+        return known.weights
+
+
+def _some_values(parameters: Sequence[Tensor]) -> Tensor:
+    """A few of each, from all over it."""
+    flat = (p.detach().view(-1) for p in parameters)
+    return torch.cat([p[:: max(1, len(p) // _SAMPLE)] for p in flat])
