@@ -6,6 +6,8 @@ it. Light: nothing is imported.
 
 from __future__ import annotations
 
+import math
+
 # Per candidate, float and fourth root of the rows, with 32 links a row: a candidate's links are
 # followed, and the larger the bank, the fewer of them are in a cache. 2 x Zen 5 with 32 MB of L3,
 # faiss-cpu 1.15.1 and hnswlib 0.8.0, 52,000 x 384 and 100,000 x 768, 2026-11-18.
@@ -44,5 +46,5 @@ def recall(rows: int, k: int, links: int, width: int) -> float:
 
 
 def _walk_s(rows: int, dim: int, links: int, width: int) -> float:
-    follow_s = CANDIDATE_S * max(dim, 64) * max(rows, 1000) ** 0.25 * links / _LINKS
+    follow_s = CANDIDATE_S * max(dim, 64) * math.sqrt(math.sqrt(max(rows, 1000))) * links / _LINKS
     return follow_s * (width + _ENTRY)
