@@ -41,8 +41,8 @@ def recall(rows: int, k: int, links: int, width: int) -> float:
     >>> round(recall(52_000, 200, 32, 256), 3), round(recall(52_000, 200, 32, 512), 3)
     (0.987, 0.998)
     """
-    missed = _MISSED * (k / max(width, k)) ** _FURTHER
-    return max(0.0, 1.0 - missed * (rows / _MEASURED_ROWS) ** 0.5 * _LINKS / links)
+    missed = _MISSED * math.pow(k / max(width, k), _FURTHER)
+    return max(0.0, 1.0 - missed * math.sqrt(rows / _MEASURED_ROWS) * _LINKS / links)
 
 
 def _walk_s(rows: int, dim: int, links: int, width: int) -> float:
