@@ -25,13 +25,15 @@ from ttf.scan.floors import Sample, sampled
 from ttf.scan.found import PAIR_BYTES, Bounds, Found
 from ttf.scan.half import HalfBank
 from ttf.scan.one_by_one import scan_one_by_one
+from ttf.scan.order import rows_and_scores
 from ttf.scan.rounding import upper_norms
-from ttf.scan.scores import pair_scores
+from ttf.scan.second import Scored, by_row, scored
 from ttf.scan.tally import Tally
 
 _TILE = 1024
 _LATER_TILE = 128
 _LATER_ROOM = 16
+_SHARES = 4
 _EVERYTHING = 64
 """Queries of a tile without floors: at first every row of a block is news to each of them."""
 
@@ -64,10 +66,9 @@ class _Answers:
         self.floors = np.full(num, -np.inf, np.float32)
         self.done, self.crowded = np.zeros(num, np.bool_), np.zeros(num, np.bool_)
 
-    def take(self, query: int, rows: NDArray[np.int64], score: NDArray[np.float32]) -> None:
-        """The k best of some rows in ascending order."""
-        best = np.argsort(-score, kind="stable")[: self.k]
-        self.ids[query], self.scores[query] = rows[best], score[best]
+    def take(self, tile: NDArray[np.int64], keys_TK: NDArray[np.int64]) -> None:
+        self.ids[tile], self.scores[tile] = rows_and_scores(keys_TK)
+        self.floors[tile] = np.maximum(self.floors[tile], self.scores[tile, -1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +149,7 @@ class _Pass:
         ):
             self._pairs = list(pool.map(lambda tile: self._begun(tile, sample), self._tiles))
             self._read(pool)
-            for _ in pool.map(self._rank, self._tiles, self._pairs):
-                pass
+            self._rank(pool)
 
     @torch.inference_mode()
     def _begun(self, tile: NDArray[np.int64], sample: Sample | None) -> Found:
@@ -157,7 +157,7 @@ class _Pass:
         floors = torch.from_numpy(self._found.floors[tile])
         if sample is not None:
             floors = torch.maximum(floors, sample.floors(queries.vectors))
-        return Found(queries, floors, self._found.k, self._how.room)
+        return Found(queries, floors, self._found.k, self._how.room, half=self._half)
 
     def _read(self, pool: ThreadPoolExecutor) -> None:
         """The next block is read while the threads are at this one."""
@@ -193,20 +193,30 @@ class _Pass:
         for pairs in self._pairs[worker :: self._workers]:
             offer(pairs, block, scratch, self._bounds)
 
+    def _rank(self, pool: ThreadPoolExecutor) -> None:
+        """Pairs carry the place of their query in this pass."""
+        begins = np.cumsum([0, *(len(tile) for tile in self._tiles)])
+        pairs = list(pool.map(self._settled, self._pairs, begins))
+        every = np.concatenate(self._tiles)
+        queries = self._found.queries[every]
+        scores = scored(self._bank, queries, pairs, pool, _SHARES * self._workers)
+        for _ in pool.map(lambda at: self._take(at, scores, begins), range(len(self._tiles))):
+            pass
+
     @torch.inference_mode()
-    def _rank(self, tile: NDArray[np.int64], pairs: Found) -> None:
-        found, k = self._found, self._found.k
-        rows, begins = pairs.settled(self._bounds)
-        floors, crowded = pairs.floors.numpy(), pairs.given_up.numpy()
-        found.crowded[tile] = crowded
-        for at, query in enumerate(tile):
-            own = np.sort(rows[begins[at] : begins[at + 1]])
-            if crowded[at] or len(own) < k:
-                continue
-            found.take(query, own, pair_scores(self._bank.rows(own), found.queries[query]))
-            worst = found.scores[query, -1]
-            found.floors[query] = max(found.floors[query], worst)
-            found.done[query] = worst >= floors[at]
+    def _settled(self, pairs: Found, begin: int) -> NDArray[np.int64]:
+        query_C, row_C = pairs.settled(self._bounds)
+        return by_row(row_C, query_C.astype(np.int64) + begin)
+
+    def _take(self, at: int, scores: Scored, begins: NDArray[np.int64]) -> None:
+        found, tile, pairs = self._found, self._tiles[at], self._pairs[at]
+        counts_T, keys_TK = scores.best(int(begins[at]), int(begins[at + 1]), found.k)
+        crowded_T = pairs.given_up.numpy()
+        found.crowded[tile] = crowded_T
+        whole_T = ~crowded_T & (counts_T >= found.k)
+        found.take(tile[whole_T], keys_TK[whole_T])
+        reached_T = found.scores[tile[whole_T], -1] >= pairs.floors.numpy()[whole_T]
+        found.done[tile[whole_T]] = reached_T
 
 
 def room_of(k: int) -> int:

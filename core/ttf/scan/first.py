@@ -1,22 +1,28 @@
 """The first pass: products of a block of the bank with tiles of queries, reduced to group maxima.
 
-A group is every 64th row of a block: its maximum is then taken over whole vectors of neighbours,
-which costs a tenth of the product. Only groups that reach a query's floor are looked into.
+A group is every 64th of 1,024 rows: its maximum is then taken over whole vectors of neighbours,
+which costs a fiftieth of the product. Only groups that reach a query's floor are looked into.
 
-Shapes: T queries of a tile, N rows of a block, M rows of a group, G groups, H groups looked into,
-C pairs found.
+Shapes: T queries of a tile, N rows of a block, S spans of it, G groups of a span, M rows of a
+group, H groups looked into, C pairs found.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ttf.scan.bounds import SAFE
 from ttf.scan.found import Bounds, Found
 
 BLOCK_ROWS = 4096
 GROUPS = 64
+MEMBERS = 16
+_MAGNITUDE = 0x7FFF
 
 
 class Block:
@@ -42,32 +48,61 @@ def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> 
     num, width = len(found.floors), len(block.rows)
     score_TN = scratch[: num * width].view(num, width)
     torch.mm(found.asked.vectors, block.rows.T, out=score_TN)
-    score_TN[:, block.count :] = -torch.inf
-    score_TMG = score_TN.view(num, -1, GROUPS)
     low_TG = _thresholds(found, block).to(score_TN.dtype)
-    query_H, group_H = _groups_that_reach(score_TMG, low_TG)
-    if not len(query_H):
-        return
-    value_HM = score_TMG.transpose(1, 2)[query_H, group_H]
-    reaches_HM = value_HM >= low_TG[query_H, group_H, None]
-    if block.count < width:  # a floor may be -inf, too
-        reaches_HM &= value_HM > -torch.inf
+    turned = score_TN.dtype == torch.bfloat16 and not bool((low_TG > 0).all())
+    whole_TN, least_TG = _whole_numbers(score_TN, low_TG, turned)
+    least_TG[found.given_up] = _never(least_TG.dtype)
+    place_C = _places(whole_TN, least_TG)
+    query_C, column_C = place_C // width, place_C % width
+    if block.count < width:
+        held = column_C < block.count
+        place_C, query_C, column_C = place_C[held], query_C[held], column_C[held]
+    if len(place_C):
+        score_C = _as_scores(whole_TN.numpy().ravel().take(place_C), turned)
+        found.add(query_C, block.first + column_C, score_C, bounds)
+
+
+def _places(score_TN: torch.Tensor, low_TG: torch.Tensor) -> NDArray[np.int64]:
+    """Where, counted through (T, N), scores reach what their group must."""
+    span = score_TN.shape[1] // GROUPS
+    members = math.gcd(span, MEMBERS)
+    best_TSG = score_TN.view(-1, span // members, members, GROUPS).amax(2)
     # torch's nonzero took as long as everything else here together
-    place_C = torch.from_numpy(np.flatnonzero(reaches_HM.numpy()))
-    at_C, member_C = place_C // value_HM.shape[1], place_C % value_HM.shape[1]
-    row_C = block.first + member_C * GROUPS + group_H[at_C]
-    found.add(query_H[at_C], row_C, value_HM.view(-1)[place_C], bounds)
+    group_H = np.flatnonzero((best_TSG >= low_TG[:, None]).numpy())
+    part_H, group_of_H = group_H // GROUPS, group_H % GROUPS
+    first_H = part_H * (members * GROUPS) + group_of_H
+    place_HM = first_H[:, None] + np.arange(members) * GROUPS
+    low_H = low_TG.numpy().ravel().take(part_H // (span // members) * GROUPS + group_of_H)
+    reaches = score_TN.numpy().ravel().take(place_HM) >= low_H[:, None]
+    return place_HM.ravel()[np.flatnonzero(reaches)]
 
 
-def _groups_that_reach(
-    score_TMG: torch.Tensor, low_TG: torch.Tensor
+def _whole_numbers(
+    score_TN: torch.Tensor, low_TG: torch.Tensor, turned: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Positive bfloat16 numbers are in the order of their bits, and maxima of whole numbers take a
-    third of the time; a group without a positive number has a negative one as its maximum."""
-    if score_TMG.dtype == torch.bfloat16 and bool((low_TG > 0).all()):
-        score_TMG, low_TG = score_TMG.view(torch.int16), low_TG.view(torch.int16)
-    query_H, group_H = (score_TMG.amax(1) >= low_TG).nonzero(as_tuple=True)
-    return query_H, group_H
+    """bfloat16 numbers as whole numbers, which are compared in a third of the time: positive ones
+    are in the order of their bits; negative ones are `turned` into it where they matter."""
+    if score_TN.dtype != torch.bfloat16:
+        return score_TN, low_TG
+    if not turned:
+        return score_TN.view(torch.int16), low_TG.view(torch.int16)
+    low_TG[low_TG == 0] = -0.0  # which is below the positive zero now
+    score, low = score_TN.view(torch.int16), low_TG.view(torch.int16)
+    score ^= (score >> 15) & _MAGNITUDE
+    low ^= (low >> 15) & _MAGNITUDE
+    return score, low
+
+
+def _as_scores(taken_C: NDArray[Any], turned: bool) -> NDArray[np.float32]:
+    if taken_C.dtype == np.float32:
+        return taken_C
+    bits_C = taken_C ^ ((taken_C >> 15) & np.int16(_MAGNITUDE)) if turned else taken_C
+    return (bits_C.astype(np.int32) << 16).view(np.float32)
+
+
+def _never(dtype: torch.dtype) -> float:
+    """What no score reaches, infinite ones neither."""
+    return torch.nan if dtype.is_floating_point else _MAGNITUDE
 
 
 def _thresholds(found: Found, block: Block) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """What the first pass found for a tile of queries: rows that may be among the best.
 
-Shapes: T queries of the tile, C found pairs of a query and a row, W pairs of the query with most.
+Shapes: T queries of the tile, C found pairs of a query and a row.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.scan.bounds import Asked
+from ttf.scan.order import kth_largest
 
 _ROUNDING = 2.0**-8
-PAIR_BYTES = 8
+PAIR_BYTES = 10
+_NO_SCORE = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +29,14 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pairs:
-    query: torch.Tensor
-    row: torch.Tensor
-    score: torch.Tensor
+    query: NDArray[np.int16]
+    row: NDArray[np.int32]
+    score: NDArray[np.float32]
 
-    def at(self, which: torch.Tensor) -> _Pairs:
-        return _Pairs(query=self.query[which], row=self.row[which], score=self.score[which])
+    def at(self, which: NDArray[np.int64]) -> _Pairs:
+        return _Pairs(
+            query=self.query.take(which), row=self.row.take(which), score=self.score.take(which)
+        )
 
 
 class Found:
@@ -42,20 +46,27 @@ class Found:
     infinite, and it is left to a finer pass.
     """
 
-    def __init__(self, asked: Asked, floors: torch.Tensor, k: int, room: int) -> None:
+    def __init__(
+        self, asked: Asked, floors: torch.Tensor, k: int, room: int, *, half: bool
+    ) -> None:
         self.asked = asked
         self.floors = floors
         self.given_up = torch.zeros(len(floors), dtype=torch.bool)
         self._k = k
         self._room = room * len(floors)
+        self._half = half
         self._parts: list[_Pairs] = []
         self._count = 0
 
     def add(
-        self, query_C: torch.Tensor, row_C: torch.Tensor, score_C: torch.Tensor, bounds: Bounds
+        self,
+        query_C: NDArray[np.int64],
+        row_C: NDArray[np.int64],
+        score_C: NDArray[np.float32],
+        bounds: Bounds,
     ) -> None:
         """The scores are those of the first pass; `bounds` must know these rows."""
-        pairs = _Pairs(query=query_C.to(torch.int16), row=row_C.to(torch.int32), score=score_C)
+        pairs = _Pairs(query=query_C.astype(np.int16), row=row_C.astype(np.int32), score=score_C)
         self._parts.append(pairs)
         self._count += len(query_C)
         if self._count > 2 * self._room:
@@ -66,73 +77,55 @@ class Found:
         self.given_up |= queries
         self.floors[queries] = torch.inf
 
-    def settled(self, bounds: Bounds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows that can still be among the k best, one query after another, and (T + 1,) where
-        each query's begin. Gives the memory back."""
+    def settled(self, bounds: Bounds) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
+        """The pairs of a query's place and a row that can still be among its k best. Gives the
+        memory back."""
         best, _ = self._best(bounds)
         self._parts = []
-        counts_T = torch.bincount(best.query, minlength=len(self.floors)).numpy()
-        return best.row.long().numpy(), np.concatenate([[0], np.cumsum(counts_T)])
+        return best.query, best.row
 
     def _make_room(self, bounds: Bounds) -> None:
         best, floors_T = self._best(bounds)
         self.floors = torch.maximum(self.floors, floors_T)
         if len(best.query) > self._room:
             crowded_T = _crowded(best.query, len(floors_T), self._room // 2)
-            self.give_up(crowded_T)
-            best = best.at(~crowded_T[best.query.int()])
+            self.give_up(torch.from_numpy(crowded_T))
+            best = best.at(np.flatnonzero(~crowded_T[best.query]))
         self._parts = [best]
         self._count = len(best.query)
 
     def _best(self, bounds: Bounds) -> tuple[_Pairs, torch.Tensor]:
-        """Pairs by query, without those that cannot be among the k best; and what the k-th best
-        of each query is at least."""
+        """The pairs without those that cannot be among the k best; and what the k-th best of each
+        query is at least."""
         pairs = _joined(self._parts)
-        at_C, row_C = pairs.query.int(), pairs.row.long()
+        at_C, row_C = torch.from_numpy(pairs.query).int(), torch.from_numpy(pairs.row)
         error_C = self.asked.error_of(at_C, bounds.norms[row_C], bounds.residuals[row_C])
-        score_C = pairs.score.float()
-        if pairs.score.dtype == torch.bfloat16:
+        score_C = torch.from_numpy(pairs.score)
+        if self._half:
             error_C += score_C.abs() * _ROUNDING
-        least_T = self._kth(at_C, score_C - error_C)
+        lows_C = (score_C - error_C).numpy()
+        least_T = torch.from_numpy(kth_largest(pairs.query, lows_C, len(self.floors), self._k))
         least_T -= least_T.abs() * 2.0**-21  # the subtraction was rounded
         floors_T = torch.maximum(least_T, self.floors)
         may_C = score_C + error_C >= (floors_T - floors_T.abs() * 2.0**-21)[at_C]
         may_C &= ~self.given_up[at_C]
-        return pairs.at(may_C), least_T
-
-    def _kth(self, query_C: torch.Tensor, least_C: torch.Tensor) -> torch.Tensor:
-        """The k-th largest of each query, -inf where there are fewer."""
-        num = len(self.floors)
-        counts_T = torch.bincount(query_C, minlength=num)
-        width = int(counts_T.max())
-        if width < self._k:
-            return torch.full((num,), -torch.inf)
-        begins_T = counts_T.cumsum(0) - counts_T
-        table_TW = np.full((num, width), -np.inf, np.float32)
-        places_C = torch.arange(len(query_C)) - begins_T[query_C]
-        table_TW[query_C.numpy(), places_C.numpy()] = least_C.numpy()
-        table_TW.partition(width - self._k, axis=1)  # several times faster than topk
-        return torch.from_numpy(table_TW[:, width - self._k].copy())
+        return pairs.at(np.flatnonzero(may_C.numpy())), least_T
 
 
 def _joined(parts: list[_Pairs]) -> _Pairs:
-    """All pairs, by query; a stable sort of 16 bits is a radix sort."""
-    if not parts:
-        none = torch.zeros(0)
-        return _Pairs(query=none.to(torch.int16), row=none.to(torch.int32), score=none)
-    together = _Pairs(
-        query=torch.cat([part.query for part in parts]),
-        row=torch.cat([part.row for part in parts]),
-        score=torch.cat([part.score for part in parts]),
+    none = [_Pairs(query=np.zeros(0, np.int16), row=np.zeros(0, np.int32), score=_NO_SCORE)]
+    return _Pairs(
+        query=np.concatenate([part.query for part in parts or none]),
+        row=np.concatenate([part.row for part in parts or none]),
+        score=np.concatenate([part.score for part in parts or none]),
     )
-    return together.at(torch.from_numpy(np.argsort(together.query.numpy(), kind="stable")))
 
 
-def _crowded(query_C: torch.Tensor, num: int, room: int) -> torch.Tensor:
+def _crowded(query_C: NDArray[np.int16], num: int, room: int) -> NDArray[np.bool_]:
     """A mask (num,) of the queries with most pairs, so many that the others' fit into `room`."""
-    counts_T = torch.bincount(query_C, minlength=num)
-    fewest = counts_T.argsort(stable=True)
-    fit_T = counts_T[fewest].cumsum(0) <= room
-    out_T = torch.ones(num, dtype=torch.bool)
+    counts_T = np.bincount(query_C, minlength=num)
+    fewest = np.argsort(counts_T, kind="stable")
+    fit_T = np.cumsum(counts_T[fewest]) <= room
+    out_T = np.ones(num, np.bool_)
     out_T[fewest[fit_T]] = False
     return out_T
