@@ -107,8 +107,14 @@ def _never(dtype: torch.dtype) -> float:
 
 def _thresholds(found: Found, block: Block) -> torch.Tensor:
     """What the product must reach, (T, G), for the score to reach the floor."""
+    asked = found.asked
     floors_T = torch.where(
         found.floors.isinf(), found.floors, found.floors - found.floors.abs() * 2.0**-21
     )
-    low_TG = floors_T[:, None] - found.asked.error(block.norms_G, block.residuals_G)
-    return torch.where(found.given_up[:, None], torch.inf, low_TG)
+    low_TG = torch.addcmul(
+        (floors_T - asked.constant)[:, None],
+        asked.of_norm[:, None],
+        block.norms_G,
+        value=-1,
+    )
+    return low_TG.addcmul_(asked.of_residual[:, None], block.residuals_G, value=-1)

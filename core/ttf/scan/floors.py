@@ -6,9 +6,11 @@ A guess: a floor that is too high is met by the certificate, one that is too low
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ttf.scan.half import HalfBank
 
@@ -33,8 +35,20 @@ class Sample:
             group *= 2
         whole = len(self.rows) // group * group
         score_TS = q_TD @ self.rows[:whole].T
-        best_TS = score_TS.view(len(q_TD), group, -1).amax(1).float()
-        return best_TS.topk(self.rank, dim=1).values[:, -1].contiguous()
+        if score_TS.dtype == torch.bfloat16:
+            best_TS = score_TS.view(torch.int16).view(len(q_TD), group, -1).amax(1).numpy()
+            floors_T = _ranked(best_TS, self.rank)
+            if (floors_T > 0).all():  # positive numbers are in the order of their bits
+                return torch.from_numpy(floors_T).view(torch.bfloat16).float()
+        best_TS = score_TS.view(len(q_TD), group, -1).amax(1).float().numpy()
+        return torch.from_numpy(_ranked(best_TS, self.rank))
+
+
+def _ranked(table_TS: NDArray[Any], rank: int) -> NDArray[Any]:
+    """The rank-th largest of each line; several times as fast as topk."""
+    place = table_TS.shape[1] - rank
+    table_TS.partition(place, axis=1)
+    return table_TS[:, place].copy()
 
 
 def sampled(bank: HalfBank, k: int, *, half: bool) -> Sample | None:

@@ -18,8 +18,9 @@ from ttf.scan.half import HalfBank
 from ttf.scan.order import best_first
 from ttf.scan.scores import pair_scores
 
-_AT_ONCE = 1 << 19
-"""Bytes of rows taken together: with their queries they stay in a core's own cache."""
+_AT_ONCE = 1 << 21
+"""Bytes of rows taken together: with less, the threads wait for one another between the calls."""
+_OFTEN = 4
 _QUERY_BITS = 32
 _QUERY_MASK = np.int64(2**_QUERY_BITS - 1)
 
@@ -86,27 +87,28 @@ def _scores(
     dim = queries.shape[1]
     step = max(16, _AT_ONCE // (4 * dim))
     score_C = np.empty(len(pairs_C), np.float32)
-    asked_CD = np.empty((step, dim), np.float32)
-    rows_CD = np.empty((step, dim), np.float32)
+    asked_CD, rows_CD, read_UD = (np.empty((step, dim), np.float32) for _ in range(3))
     for start in range(0, len(pairs_C), step):
         here = slice(start, min(start + step, len(pairs_C)))
         num = here.stop - start
         queries.take(query_C[here], axis=0, out=asked_CD[:num], mode="clip")
-        taken_CD = _rows(bank, row_C[here], rows_CD[:num])
+        taken_CD = _read(bank, row_C[here], rows_CD[:num], read_UD)
         score_C[here] = pair_scores(taken_CD, asked_CD[:num])
     return score_C
 
 
-def _rows(
-    bank: HalfBank, row_C: NDArray[np.int64], into_CD: NDArray[np.float32]
+def _read(
+    bank: HalfBank,
+    row_C: NDArray[np.int64],
+    into_CD: NDArray[np.float32],
+    read_UD: NDArray[np.float32],
 ) -> NDArray[np.float32]:
-    """The rows of pairs; where most are asked for several times, each is read once."""
+    """The rows of pairs in ascending order; each is read once where most are asked for often."""
     new_C = np.empty(len(row_C), np.bool_)
     new_C[0] = True
     np.not_equal(row_C[1:], row_C[:-1], out=new_C[1:])
     first_U = np.flatnonzero(new_C)
-    if 2 * len(first_U) > len(row_C):
-        return bank.rows(row_C)
-    place_C = np.cumsum(new_C) - 1
-    bank.rows(row_C[first_U]).take(place_C, axis=0, out=into_CD, mode="clip")
-    return into_CD
+    if _OFTEN * len(first_U) > len(row_C):
+        return bank.rows(row_C, into_CD)
+    once_UD = bank.rows(row_C[first_U], read_UD[: len(first_U)])
+    return once_UD.take(np.cumsum(new_C) - 1, axis=0, out=into_CD, mode="clip")
