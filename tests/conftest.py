@@ -51,6 +51,8 @@ def _leaves_no_trace(_own_home: None) -> Iterator[None]:
     changed = _changed(environment)
     moved = Path.cwd() != folder
     os.chdir(folder)
+    if "torch" in sys.modules:  # a trainer in this process says how it multiplies
+        sys.modules["torch"].set_float32_matmul_precision("highest")
     left = _still_alive(_children() - children)
     assert not changed, f"the test changed the environment: {sorted(changed)}"
     assert not moved, "the test left another working directory"

@@ -211,6 +211,7 @@ memory_bank = 64
 [train]
 batch_size = 16
 accumulate = 6
+fuse = 1
 steps = 3
 [device]
 name = "cpu"

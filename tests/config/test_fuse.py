@@ -82,4 +82,4 @@ def test_where_memory_runs_short_it_is_the_first_thing_given_up() -> None:
     settings = {"train.batch_size": 32, "train.accumulate": 16, "train.fuse": 4}
     sets = [dict(r.set) for r in remedies_for("memory-limit", settings)]
     assert sets[0] == {"train.fuse": 1}
-    assert sets[1] == {"train.batch_size": 16, "train.accumulate": 32}
+    assert sets[1] == {"train.batch_size": 16, "train.accumulate": 32, "train.fuse": 1}

@@ -12,7 +12,13 @@ from ttf.config.resolve import resolve
 from ttf.config.toml import dump, load_run_toml
 from ttf.errors import ConfigError
 
-KEYS = ("miner.isolation", "miner.threads", "miner.deterministic", "device.precision")
+KEYS = (
+    "miner.isolation",
+    "miner.threads",
+    "miner.deterministic",
+    "device.precision",
+    "train.fuse",
+)
 
 
 def problems_of(*args: Any, **kwargs: Any) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ LARGE = {
     "loss.memory_bank": 0,
     "tower.query.dropout": 0,
 }
-"""A step that needs 900 MB at once, and 650 MB in two halves."""
+"""A step that needs 640 MB at once, and 430 MB in two halves."""
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def assert_cut(done: Ended, reference: Ended) -> None:
     assert train["batch_size"] * train["accumulate"] == 4096
     assert done.origin("train.batch_size") == f"remedy of incident {last['id']} ({last['class']})"
     remedy = f"train.batch_size={train['batch_size']}, train.accumulate={train['accumulate']}"
-    assert done.summary["incidents"][-1]["remedy"] == remedy
+    assert done.summary["incidents"][-1]["remedy"] == f"{remedy}, train.fuse=1"
     assert done.summary["samples"] == reference.summary["samples"]
     assert not done.summary["exact"]
     assert done.summary["deviations"] == [
@@ -61,7 +61,7 @@ def test_a_batch_that_does_not_fit_a_cgroup_is_cut_into_smaller_ones(
 ) -> None:
     place.data = long_data
     reference = place.train(out="reference", settings=LARGE).ended()
-    group.limit(790)
+    group.limit(540)
     done = place.train(settings=LARGE, before=group.enter).ended()
     done.assert_clean()
     assert done.code == 0
@@ -160,7 +160,9 @@ def test_memory_that_a_process_may_not_allocate_is_answered_with_smaller_batches
     (incident,) = done.incidents
     assert (incident["class"], incident["process"]) == ("alloc-failure", "trainer")
     assert incident["phase"] == "forward"
-    assert done.summary["incidents"][0]["remedy"] == "train.batch_size=32, train.accumulate=2"
+    assert done.summary["incidents"][0]["remedy"] == (
+        "train.batch_size=32, train.accumulate=2, train.fuse=1"
+    )
     assert not done.summary["exact"] and done.summary["samples"] == 40 * 64
 
 

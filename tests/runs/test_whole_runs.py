@@ -200,7 +200,7 @@ def test_run_toml_states_every_option_of_the_chosen_plugins(
     ("toml", "says"),
     [
         ('[[gates]]\nat = "epoch 50"\nneed = "recall@10 >= 0"\n', "at = 'epoch 50'"),
-        ("[loss]\nsymmetric = true\n[train]\ngrad_cache = false\n", "symmetric loss"),
+        ("[loss]\nsymmetric = true\n[train]\ngrad_cache = false\nfuse = 1\n", "symmetric loss"),
     ],
     ids=["a gate behind the end", "symmetric without GradCache"],
 )

@@ -219,7 +219,7 @@ def test_gradients_one_percent_off_are_caught_whatever_is_trained(
     probe, lines = probe_of(World(data, **settings), fault="scaled")
     with pytest.raises(NumericFailure):
         probe(0)
-    assert lines[0]["loss_error"] == 0, "the loss alone would have told nothing"
+    assert lines[0]["loss_error"] < 1e-6, "the loss alone would have told nothing"
     assert 0.009 < lines[0]["grad_error"] < 0.04
 
 

@@ -14,6 +14,7 @@ EDITS: Final[dict[Keys, Any]] = {
     ("miner", "threads"): 1,
     ("miner", "deterministic"): True,
     ("device", "precision"): "fp32",
+    ("train", "fuse"): 1,
 }
 _ACCUMULATE: Final = ("train", "accumulate")
 _BATCH: Final = ("train", "batch_size")

@@ -134,10 +134,10 @@ def _smaller_micro_batch(now: Situation) -> Remedy | None:
         return None
     factor = next(n for n in range(2, batch + 1) if batch % n == 0)
     smaller, more = batch // factor, parts * factor
-    return _remedy(
-        {"train.batch_size": smaller, "train.accumulate": more},
-        _of_cutting(now, smaller, parts, more, batch),
-    )
+    edits = {"train.batch_size": smaller, "train.accumulate": more}
+    if "train.fuse" in now.settings:
+        edits["train.fuse"] = 1  # else the parts would be put together again
+    return _remedy(edits, _of_cutting(now, smaller, parts, more, batch))
 
 
 def _of_cutting(now: Situation, smaller: int, parts: int, more: int, batch: int) -> str:

@@ -71,6 +71,8 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
         report = MiningReport.from_json(values)
         took = float(report.build_s), float(report.search_s)
         continued = int(report.continued_from)
+        rescanned = int(report.rescanned)
+        certified = float(report.certificate_rate or 0.0)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadAnswer(
             job.miner,
@@ -81,6 +83,7 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
     sizes = report.bank_rows, report.queries, report.k
     found = (report.miner, *sizes, report.ids_path, report.scores_path, type(report.key))
     whole = np.isfinite(took).all() and min(took) >= 0 and 0 <= continued <= shape[0]
+    whole = whole and 0 <= rescanned <= shape[0] and 0.0 <= certified <= 1.0
     if found != expected or not whole:
         raise BadAnswer(
             job.miner,
