@@ -10,8 +10,11 @@ all of them return the scores of `ttf.scan.scores`.
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import torch
@@ -34,6 +37,7 @@ _TILE = 1024
 _LATER_TILE = 128
 _LATER_ROOM = 16
 _SHARES = 4
+_AHEAD = 2
 _EVERYTHING = 64
 """Queries of a tile without floors: at first every row of a block is news to each of them."""
 
@@ -148,7 +152,7 @@ class _Pass:
             ThreadPoolExecutor(self._workers) as pool,
         ):
             self._pairs = list(pool.map(lambda tile: self._begun(tile, sample), self._tiles))
-            self._read(pool)
+            self._read()
             self._rank(pool)
 
     @torch.inference_mode()
@@ -159,22 +163,27 @@ class _Pass:
             floors = torch.maximum(floors, sample.floors(queries.vectors))
         return Found(queries, floors, self._found.k, self._how.room, half=self._half)
 
-    def _read(self, pool: ThreadPoolExecutor) -> None:
-        """The next block is read while the threads are at this one."""
+    def _read(self) -> None:
+        """The next blocks are read while the threads are at theirs, none waiting for another."""
         rows, largest = self._bank.shape[0], len(self._tiles[0])
         dtype = torch.bfloat16 if self._half else torch.float32
         scratch = [torch.empty(largest * BLOCK_ROWS, dtype=dtype) for _ in range(self._workers)]
-        shares: list[Future[None]] = []
-        for start in range(0, rows, BLOCK_ROWS):
-            block = self._block(start, min(start + BLOCK_ROWS, rows))
-            for share in shares:
+        with contextlib.ExitStack() as stack:
+            lines = [stack.enter_context(ThreadPoolExecutor(1)) for _ in scratch]
+            under_way: deque[list[Future[None]]] = deque()
+            for start in range(0, rows, BLOCK_ROWS):
+                block = self._block(start, min(start + BLOCK_ROWS, rows))
+                while len(under_way) >= _AHEAD:
+                    for share in under_way.popleft():
+                        share.result()
+                under_way.append(
+                    [
+                        line.submit(self._offer, worker, block, scratch[worker])
+                        for worker, line in enumerate(lines)
+                    ]
+                )
+            for share in chain.from_iterable(under_way):
                 share.result()
-            shares = [
-                pool.submit(self._offer, worker, block, scratch[worker])
-                for worker in range(self._workers)
-            ]
-        for share in shares:
-            share.result()
 
     @torch.inference_mode()
     def _block(self, start: int, stop: int) -> Block:
@@ -231,7 +240,7 @@ def queries_per_pass(dim: int, how: _Round, threads: int, budget_bytes: int) -> 
     """
     per_query = 8 * dim + 2 * how.room * PAIR_BYTES
     of_tile = 4 * BLOCK_ROWS + 6 * PAIR_BYTES * how.room
-    of_blocks = 3 * 4 * BLOCK_ROWS * dim
+    of_blocks = (2 + _AHEAD) * 4 * BLOCK_ROWS * dim
     for tile in (how.tile, how.tile // 4, how.tile // 16):
         room = budget_bytes - of_blocks - threads * tile * of_tile
         if room >= threads * tile * per_query:

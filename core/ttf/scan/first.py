@@ -23,6 +23,7 @@ BLOCK_ROWS = 4096
 GROUPS = 64
 MEMBERS = 16
 _MAGNITUDE = 0x7FFF
+_TINY = 1e-30
 
 
 class Block:
@@ -48,10 +49,11 @@ def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> 
     num, width = len(found.floors), len(block.rows)
     score_TN = scratch[: num * width].view(num, width)
     torch.mm(found.asked.vectors, block.rows.T, out=score_TN)
-    low_TG = _thresholds(found, block).to(score_TN.dtype)
-    turned = score_TN.dtype == torch.bfloat16 and not bool((low_TG > 0).all())
-    whole_TN, least_TG = _whole_numbers(score_TN, low_TG, turned)
-    least_TG[found.given_up] = _never(least_TG.dtype)
+    low_TG = _thresholds(found, block)
+    turned = score_TN.dtype == torch.bfloat16 and not float(low_TG.amin()) > _TINY
+    whole_TN, least_TG = _whole_numbers(score_TN, low_TG.to(score_TN.dtype), turned)
+    if bool(found.given_up.any()):
+        least_TG[found.given_up] = _never(least_TG.dtype)
     place_C = _places(whole_TN, least_TG)
     query_C, column_C = place_C // width, place_C % width
     if block.count < width:
