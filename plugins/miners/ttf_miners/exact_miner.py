@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 # Processor time per thread: the product, the maxima of groups, and per query and answer the sorting
 # and scoring of what is left. 2 x Zen 5, AVX512-BF16, torch 2.13.0, 50,000 to 300,000 rows of 64 to
-# 768, 2,048 queries, k = 20 and 200, 2026-11-18: within 15% of every figure.
+# 768, 2,048 queries, k = 20 and 200, 2026-11-18: the bf16 figures within about 25%.
 FLOPS_PER_S = {"bf16": 4.9e11, "fp32": 2.1e11}
 PER_SCORE_S = {"bf16": 0.3e-9, "fp32": 0.5e-9}
-PER_QUERY_S = 90e-6
-PER_ANSWER_S = 0.8e-6
+PER_QUERY_S = 20e-6
+PER_ANSWER_S = 0.55e-6
 
 
 class ExactFactory:
@@ -40,7 +40,7 @@ class ExactFactory:
         first: FirstPass = "bf16" if has_bf16_units() else "fp32"
         per_row_s = 2.0 * dim / FLOPS_PER_S[first] + PER_SCORE_S[first]
         per_query_s = rows * per_row_s + PER_QUERY_S + PER_ANSWER_S * min(k, rows)
-        held = queries * (8 * dim + 16 * max(4 * k, 1024) + 12 * k) + rows * (dim // 16 + 8)
+        held = queries * (8 * dim + 18 * max(4 * k, 1024) + 12 * k) + rows * (dim // 16 + 8)
         return MinerCost(
             build_s=0.0,
             search_s=queries * per_query_s / context.threads,
