@@ -411,6 +411,7 @@ class Trainer:
             self.config.evaluate.k,
             progress=self._advance,
         )
+        give_back()
         epoch = self.decided.order.epoch_of(step - 1) if step else 0
         return EvalRecord(
             step=step, epoch=epoch, metrics=metrics, seconds=time.perf_counter() - began

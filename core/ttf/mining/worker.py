@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf import lifeline
+from ttf.memory.allocator import give_back
 from ttf.mining import frames, keeper
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def _serve(requests: queue.SimpleQueue[dict[str, Any]], results: int) -> None:
             frames.write(results, {"request": number, **news})
 
         tell(_answer(searcher, message["job"], tell))
+        give_back()  # until the next round, which may be long in coming
 
 
 def _answer(searcher: Searcher, job: dict[str, Any], tell: Any) -> dict[str, Any]:
