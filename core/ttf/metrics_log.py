@@ -18,7 +18,6 @@ from ttf.errors import StorageError, storage_error
 from ttf.fsio import file_written_whole, finite
 from ttf.patience import Patience
 
-_AREA: Final = "metrics"
 _SYNC_AT_BYTES: Final = 4 << 20
 _MOST_BYTES: Final = 64 << 20
 """Held back while the disk takes nothing; a run writes some 200 bytes a step."""
@@ -35,10 +34,11 @@ class MetricsLog:
         *,
         retry_s: float = 0.0,
         say: Callable[[str], None] | None = None,
+        area: str = "metrics",
     ) -> None:
         """`resume_step` None starts the file anew; otherwise later lines are dropped first. A disk
-        that fails is put up with for `retry_s`; `say` hears of it."""
-        self._path, self._say = path, say or (lambda _: None)
+        that fails is put up with for `retry_s`; `say` hears of it. `area`: see `ttf.fsio`."""
+        self._path, self._say, self._area = path, say or (lambda _: None), area
         self._patience = Patience(retry_s)
         self._state = threading.Lock()
         self._syncing = threading.Lock()
@@ -46,7 +46,7 @@ class MetricsLog:
         """What no fsync has taken in yet; begins at `_durable`."""
         self._fsync_failed = self._closed = False
         kept: Iterator[bytes] = iter(()) if resume_step is None else _lines_until(path, resume_step)
-        with file_written_whole(path, _AREA) as self._file:
+        with file_written_whole(path, area) as self._file:
             for block in _blocks(kept):
                 self._file.write(block)
         self._durable = self._file.size
@@ -126,7 +126,7 @@ class MetricsLog:
         kernel counts the pages of a failed fsync as written."""
         with self._state:
             since = bytes(self._tail)
-        with file_written_whole(self._path, _AREA) as file:
+        with file_written_whole(self._path, self._area) as file:
             for block in _first_bytes(self._path, self._durable):
                 file.write(block)
             file.write(since)
