@@ -19,93 +19,192 @@ if TYPE_CHECKING:
     from ttf.api import plan as plan
     from ttf.api import resume as resume
     from ttf.api import train as train
+    from ttf.bench.machine import usable_threads as usable_threads
+    from ttf.contracts import ArrayWriter as ArrayWriter
     from ttf.contracts import Availability as Availability
     from ttf.contracts import BatchPlan as BatchPlan
+    from ttf.contracts import DeviceFactory as DeviceFactory
+    from ttf.contracts import DevicePolicy as DevicePolicy
+    from ttf.contracts import DType as DType
     from ttf.contracts import EvalRecord as EvalRecord
+    from ttf.contracts import Miner as Miner
     from ttf.contracts import MinerContext as MinerContext
     from ttf.contracts import MinerCost as MinerCost
+    from ttf.contracts import MinerFactory as MinerFactory
     from ttf.contracts import MinerTraits as MinerTraits
     from ttf.contracts import Precision as Precision
+    from ttf.contracts import Settled as Settled
     from ttf.contracts import StepRecord as StepRecord
+    from ttf.contracts import StorageFactory as StorageFactory
+    from ttf.contracts import Store as Store
+    from ttf.contracts import StoreWriter as StoreWriter
+    from ttf.contracts import Tower as Tower
     from ttf.contracts import TowerCost as TowerCost
+    from ttf.contracts import TowerFactory as TowerFactory
     from ttf.contracts import TowerShape as TowerShape
+    from ttf.contracts import VectorSource as VectorSource
+    from ttf.data.vectors import checked_ids as checked_ids
+    from ttf.data.vectors import checked_out as checked_out
+    from ttf.data.vectors import checked_span as checked_span
+    from ttf.data.vectors import numpy_dtype as numpy_dtype
+    from ttf.data.vectors import to_float32 as to_float32
+    from ttf.deprecation import PluginDeprecationWarning as PluginDeprecationWarning
     from ttf.doctor.check import CheckContext as CheckContext
     from ttf.doctor.check import Verdict as Verdict
+    from ttf.errors import ArrayMissing as ArrayMissing
+    from ttf.errors import ArtifactDamaged as ArtifactDamaged
     from ttf.errors import BadData as BadData
     from ttf.errors import ConfigError as ConfigError
+    from ttf.errors import DataChanged as DataChanged
+    from ttf.errors import DataMissing as DataMissing
     from ttf.errors import ExitCode as ExitCode
     from ttf.errors import PluginUnavailable as PluginUnavailable
+    from ttf.errors import StorageError as StorageError
     from ttf.errors import TtfError as TtfError
+    from ttf.errors import storage_error as storage_error
+    from ttf.fsio import fsync_dir as fsync_dir
+    from ttf.fsio import fsync_file as fsync_file
     from ttf.hookspecs import hookimpl as hookimpl
     from ttf.inference import Model as Model
     from ttf.options import NoOptions as NoOptions
     from ttf.options import option as option
+    from ttf.rows import exact_search as exact_search
+    from ttf.rows import float32_blocks as float32_blocks
+    from ttf.rows import require_bank as require_bank
+    from ttf.rows import require_memory as require_memory
+    from ttf.threads import thread_environment as thread_environment
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ArrayMissing": "ttf.errors",
+    "ArrayWriter": "ttf.contracts",
+    "ArtifactDamaged": "ttf.errors",
     "Availability": "ttf.contracts",
     "BadData": "ttf.errors",
     "BatchPlan": "ttf.contracts",
     "CheckContext": "ttf.doctor.check",
     "ConfigError": "ttf.errors",
+    "DType": "ttf.contracts",
+    "DataChanged": "ttf.errors",
+    "DataMissing": "ttf.errors",
+    "DeviceFactory": "ttf.contracts",
+    "DevicePolicy": "ttf.contracts",
     "EvalRecord": "ttf.contracts",
     "ExitCode": "ttf.errors",
+    "Miner": "ttf.contracts",
     "MinerContext": "ttf.contracts",
     "MinerCost": "ttf.contracts",
+    "MinerFactory": "ttf.contracts",
     "MinerTraits": "ttf.contracts",
     "Model": "ttf.inference",
     "NoOptions": "ttf.options",
+    "PluginDeprecationWarning": "ttf.deprecation",
     "PluginUnavailable": "ttf.errors",
     "Precision": "ttf.contracts",
     "Run": "ttf.api",
+    "Settled": "ttf.contracts",
     "StepRecord": "ttf.contracts",
+    "StorageError": "ttf.errors",
+    "StorageFactory": "ttf.contracts",
+    "Store": "ttf.contracts",
+    "StoreWriter": "ttf.contracts",
+    "Tower": "ttf.contracts",
     "TowerCost": "ttf.contracts",
+    "TowerFactory": "ttf.contracts",
     "TowerShape": "ttf.contracts",
     "TtfError": "ttf.errors",
+    "VectorSource": "ttf.contracts",
     "Verdict": "ttf.doctor.check",
+    "checked_ids": "ttf.data.vectors",
+    "checked_out": "ttf.data.vectors",
+    "checked_span": "ttf.data.vectors",
     "evaluate": "ttf.api",
+    "exact_search": "ttf.rows",
+    "float32_blocks": "ttf.rows",
+    "fsync_dir": "ttf.fsio",
+    "fsync_file": "ttf.fsio",
     "hookimpl": "ttf.hookspecs",
     "load": "ttf.api",
     "mine": "ttf.api",
+    "numpy_dtype": "ttf.data.vectors",
     "open_vectors": "ttf.api",
     "option": "ttf.options",
     "plan": "ttf.api",
+    "require_bank": "ttf.rows",
+    "require_memory": "ttf.rows",
     "resume": "ttf.api",
+    "storage_error": "ttf.errors",
+    "thread_environment": "ttf.threads",
+    "to_float32": "ttf.data.vectors",
     "train": "ttf.api",
+    "usable_threads": "ttf.bench.machine",
 }
 
 __all__ = [
+    "ArrayMissing",
+    "ArrayWriter",
+    "ArtifactDamaged",
     "Availability",
     "BadData",
     "BatchPlan",
     "CheckContext",
     "ConfigError",
+    "DType",
+    "DataChanged",
+    "DataMissing",
+    "DeviceFactory",
+    "DevicePolicy",
     "EvalRecord",
     "ExitCode",
+    "Miner",
     "MinerContext",
     "MinerCost",
+    "MinerFactory",
     "MinerTraits",
     "Model",
     "NoOptions",
+    "PluginDeprecationWarning",
     "PluginUnavailable",
     "Precision",
     "Run",
+    "Settled",
     "StepRecord",
+    "StorageError",
+    "StorageFactory",
+    "Store",
+    "StoreWriter",
+    "Tower",
     "TowerCost",
+    "TowerFactory",
     "TowerShape",
     "TtfError",
+    "VectorSource",
     "Verdict",
     "__version__",
+    "checked_ids",
+    "checked_out",
+    "checked_span",
     "evaluate",
+    "exact_search",
+    "float32_blocks",
+    "fsync_dir",
+    "fsync_file",
     "hookimpl",
     "load",
     "mine",
+    "numpy_dtype",
     "open_vectors",
     "option",
     "plan",
+    "require_bank",
+    "require_memory",
     "resume",
+    "storage_error",
+    "thread_environment",
+    "to_float32",
     "train",
+    "usable_threads",
 ]
 
 

@@ -1,19 +1,17 @@
 """Every plugin that is installed, usable or not, from metadata alone: what `ttf plugins list` says.
 
-`host` offers what can be chosen; this also names what was switched off, was made for another
+`installed` offers what can be chosen; this also names what was switched off, was made for another
 plugin API, or declares a kind nobody knows, each with the reason.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import Distribution, EntryPoint, distributions
 
-from ttf import host
+from ttf import installed
 from ttf.contracts import KINDS
 from ttf.errors import suggestion
+from ttf.installed import Declared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,49 +29,41 @@ class Entry:
 
 def entries() -> list[Entry]:
     """Sorted by kind and name; imports no plugin."""
-    found = {
-        (e.kind, e.name, e.distribution, e.api): e
-        for dist in distributions()
-        for entry in dist.entry_points
-        for e in _entry(dist, entry)
-    }
+    found = {(d.kind, d.name, d.distribution, d.api): _entry(d) for d in installed.declared()}
     return sorted(found.values(), key=lambda e: (_rank(e.kind), e.kind, e.name, e.distribution))
 
 
-def _entry(dist: Distribution, entry: EntryPoint) -> Iterator[Entry]:
-    group = re.fullmatch(r"ttf\.v(\d+)", entry.group)
-    if group is None:
-        return
-    kind, _, name = entry.name.partition(".")
-    api = int(group[1])
-    available, reason = _state(dist.name, kind, name, api)
-    yield Entry(
-        kind=kind,
-        name=name,
-        distribution=dist.name,
-        version=dist.version,
-        api=api,
+def _entry(one: Declared) -> Entry:
+    available, reason = _state(one)
+    return Entry(
+        kind=one.kind,
+        name=one.name,
+        distribution=one.distribution,
+        version=one.version,
+        api=one.api,
         available=available,
         reason=reason,
     )
 
 
-def _state(distribution: str, kind: str, name: str, api: int) -> tuple[bool | None, str]:
-    if api != host.API:
-        age, mend = ("older", distribution) if api < host.API else ("newer", host.OURS)
-        return False, (
-            f"made for the {age} plugin API {api}, this ttf has {host.API}: "
-            f"pip install --upgrade {mend}"
-        )
-    if distribution.lower() in host.disabled_distributions():
+def _state(one: Declared) -> tuple[bool | None, str]:
+    if one.mismatch:
+        return False, one.mismatch
+    if one.switched_off:
         return False, "switched off by TTF_DISABLE_PLUGINS"
     known = {str(k): k for k in KINDS}
-    if kind not in known or not name:
-        return False, f"its entry point names no kind of plugin.{suggestion(kind, known)}"
-    owners = host.claimed_twice(known[kind]).get(name, [])
-    if owners:
-        return None, f"claimed by {' and '.join(owners)}: choose {distribution}:{name}"
-    return None, ""
+    if one.kind not in known or not one.name:
+        return False, f"its entry point names no kind of plugin.{suggestion(one.kind, known)}"
+    owners = installed.claimed_twice(known[one.kind]).get(one.name, [])
+    if not owners:
+        return None, ""
+    typed = f"{one.distribution}:{one.name}"
+    bare = (
+        f", {one.name} alone is this one"
+        if installed.normal(one.distribution) == installed.OURS
+        else ""
+    )
+    return None, f"claimed by {' and '.join(owners)}: choose {typed}{bare}"
 
 
 def _rank(kind: str) -> int:

@@ -130,9 +130,12 @@ class StoreWriter(Protocol):
 
 class StorageFactory(Factory, Protocol):
     suffixes: tuple[str, ...]
-    """File endings this storage claims, e.g. (".npz",)."""
+    """File endings it reads, e.g. (".parquet",); the first is that of files made for it."""
 
-    def claims(self, uri: str) -> bool: ...
+    def claims(self, uri: str) -> bool:
+        """Whether it reads this. A plugin of yours is asked where its name is the file's ending:
+        `storage.parquet` for `bank.parquet`."""
+        ...
 
     def open(self, uri: str) -> Store: ...
 
@@ -369,7 +372,7 @@ class DevicePolicy(Protocol):
 
 class DeviceFactory(Factory, Protocol):
     preference: int
-    """`--device auto` takes the available device with the highest preference."""
+    """`--device auto` takes the available one of ttf's own devices with the highest."""
 
     def create(self, options: Any, threads: int | None) -> DevicePolicy:
         """`threads` None: the device chooses. Raises PluginUnavailable with the reason."""

@@ -32,7 +32,8 @@ class Prepared:
 def choose(
     name: str, options_by_name: Mapping[str, Any] | None = None, threads: int | None = None
 ) -> DevicePolicy:
-    """The policy of the device `name`; "auto" takes the best one here and says why in `reason`.
+    """The policy of the device `name`; "auto" takes the best of those that come with
+    ttf and says why in `reason`; one of somebody else has to be named.
 
     `options_by_name` holds, per device, its validated options or the raw table of them. Without
     `threads`, a number the user put into OMP_NUM_THREADS counts as asked for.
@@ -40,8 +41,7 @@ def choose(
     wanted = options_by_name or {}
     count = threads if threads is not None else _threads_of_user()
     if name != AUTO:
-        factory = host.device(name)
-        return factory.create(_options(factory, wanted), count)
+        return host.device(name).create(_options(name, wanted), count)
     return _best(wanted, count)
 
 
@@ -83,7 +83,7 @@ def prepare(policy: DevicePolicy) -> Prepared:
 def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
     usable: list[DeviceFactory] = []
     passed: list[str] = []
-    for name in host.names("device"):
+    for name in host.ours("device"):
         try:
             factory = host.device(name)
         except (PluginUnavailable, PluginBroken) as error:
@@ -92,7 +92,7 @@ def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
             usable.append(factory)
     usable.sort(key=lambda factory: (-factory.preference, factory.name))
     for position, factory in enumerate(usable):
-        options = _options(factory, wanted)
+        options = _options(factory.name, wanted)
         try:
             policy = factory.create(options, threads)
         except PluginUnavailable as error:
@@ -126,13 +126,13 @@ def _why_not(name: str, error: PluginUnavailable | PluginBroken) -> str:
     return host.load("device", name).availability().reason
 
 
-def _options(factory: DeviceFactory, wanted: Mapping[str, Any]) -> Any:
-    given = wanted.get(factory.name, {})
+def _options(name: str, wanted: Mapping[str, Any]) -> Any:
+    given = wanted.get(name, {})
     if not isinstance(given, Mapping):
         return given
     from ttf.options import checked
 
-    return checked(factory.options_type, given, f"device.{factory.name}")
+    return checked(host.load("device", name).options_type, given, f"device.{name}")
 
 
 def _threads_of_user() -> int | None:

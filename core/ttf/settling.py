@@ -21,11 +21,12 @@ def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tup
     its numbers must not change because it moved.
     """
     section = resolved.config.device
-    options = dict(section.options_of(policy.name))
+    table = _table(resolved, policy)
+    options = dict(section.options_of(table))
     origins = dict(resolved.origins)
     notes: list[str] = []
     for name, here in policy.settled().items():
-        key = f"device.{policy.name}.{name}"
+        key = f"device.{table}.{name}"
         if options.get(name, AUTO) == AUTO:
             options[name], origins[key] = here.value, f"{_SETTLED}{here.reason}"
             notes += [here.note] if here.note else []
@@ -33,9 +34,15 @@ def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tup
             notes.append(_kept(key, options.get(name), origins[key], here))
     if not options:
         return resolved, tuple(notes)
-    device = section.model_copy(update={policy.name: options})
+    device = section.model_copy(update={table: options})
     config = resolved.config.model_copy(update={"device": device})
     return replace(resolved, config=config, origins=origins), tuple(notes)
+
+
+def _table(resolved: Resolved, policy: DevicePolicy) -> str:
+    """Its options are in the table of the name it was chosen by, `distribution:name` perhaps."""
+    asked = resolved.config.device.name
+    return policy.name if asked == AUTO else asked
 
 
 def _kept(key: str, value: Any, origin: str, here: Settled) -> str:
@@ -47,10 +54,9 @@ def _kept(key: str, value: Any, origin: str, here: Settled) -> str:
 
 def recorded(resolved: Resolved, policy: DevicePolicy) -> Mapping[str, Any]:
     """For the manifest: each option of the device and its precision, with where it came from."""
-    section = resolved.config.device
+    section, table = resolved.config.device, _table(resolved, policy)
     chosen = {"device.precision": section.precision} | {
-        f"device.{policy.name}.{name}": value
-        for name, value in section.options_of(policy.name).items()
+        f"device.{table}.{name}": value for name, value in section.options_of(table).items()
     }
     return {
         key: {"value": value, "origin": resolved.origins.get(key, "default")}

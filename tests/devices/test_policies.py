@@ -16,6 +16,7 @@ from ttf import host
 from ttf.bench import machine
 from ttf.contracts import DevicePolicy
 from ttf.errors import ConfigError, PluginUnavailable
+from ttf.threads import THREAD_VARIABLES
 from ttf_devices import _host, cpu, cuda, mps
 
 
@@ -104,7 +105,7 @@ each_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.
 def test_the_environment_fixes_the_host_threads(policy: DevicePolicy) -> None:
     settings = policy.environment()
     assert policy.threads == 2
-    assert {settings[v] for v in _host.THREAD_VARIABLES} == {"2"}
+    assert {settings[v] for v in THREAD_VARIABLES} == {"2"}
 
 
 @each_policy

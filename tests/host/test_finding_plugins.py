@@ -40,7 +40,7 @@ def test_a_third_party_plugin_is_found_and_loaded_by_name(
 ) -> None:
     fake_plugins.add("ttf-foo", {"miner.foo": "ttf_foo_miner"})
     fake_plugins.module("ttf_foo_miner", GOOD)
-    assert "foo" in host.names("miner")
+    assert "foo" in host.choices("miner")
     assert host.load("miner", "foo").name == "foo"
     with pytest.raises(ConfigError, match="libfoo is missing") as caught:
         host.usable("miner", "foo")
@@ -103,7 +103,7 @@ def test_a_distribution_can_be_switched_off(
 ) -> None:
     fake_plugins.add("ttf-foo", {"miner.foo": "nowhere"})
     monkeypatch.setenv("TTF_DISABLE_PLUGINS", "something, TTF-Foo")
-    assert "foo" not in host.names("miner")
+    assert "foo" not in host.choices("miner")
     (entry,) = (e for e in catalogue.entries() if e.name == "foo")
     assert (entry.available, entry.reason) == (False, "switched off by TTF_DISABLE_PLUGINS")
 
@@ -116,7 +116,7 @@ def test_plugins_of_another_api_are_listed_with_the_reason_and_not_offered(
     fake_plugins: FakeDistribution, group: str, said: str
 ) -> None:
     fake_plugins.add("ttf-other", {"miner.other": "nowhere"}, group=group)
-    assert "other" not in host.names("miner")
+    assert "other" not in host.choices("miner")
     (entry,) = (e for e in catalogue.entries() if e.name == "other")
     assert entry.available is False
     assert said in entry.reason

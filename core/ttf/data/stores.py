@@ -1,4 +1,4 @@
-"""From a path or URL to an open container: asks the installed storage plugins whose it is."""
+"""From a path or URL to an open container: which storage plugin's it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from ttf import host
-from ttf.errors import ConfigError, DataMissing, PluginBroken
+from ttf.errors import ConfigError, DataMissing
 
 if TYPE_CHECKING:
     from ttf.contracts import StorageFactory, Store, StoreWriter
@@ -19,39 +19,36 @@ _OUTPUT_HINT: Final = (
 
 
 def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str:
-    """The name of the storage plugin for a uri; ConfigError where none or several claim it.
+    """The name of the storage plugin for a uri; ConfigError where none claims it.
 
-    `output`: the message is about a file to write, for which `--storage` is no help.
+    Ours are asked; one of somebody else is the uri's where its name is the ending (`parquet` for
+    `bank.parquet`): nothing is imported to find that out. `output`: the message is about a file to
+    write, for which `--storage` is no help.
     """
     if storage != "auto":
         host.find("storage", storage)
         return storage
-    endings: list[str] = []
-    claimed: list[str] = []
-    broken: list[str] = []
-    for name in host.names("storage"):
-        try:
-            factory = cast("StorageFactory", host.load("storage", name))
-        except PluginBroken as error:
-            broken.append(str(error))
-            continue
-        endings.extend(factory.suffixes)
+    factories = [_loaded(name) for name in host.ours("storage")]
+    for factory in factories:
         if factory.claims(uri):
-            claimed.append(name)
-    if len(claimed) == 1:
-        return claimed[0]
+            return factory.name
+    strangers = sorted({p.name for p in host.of_kind("storage") if not p.ours}, key=len)
+    file = uri.rstrip("/").lower()
+    for name in reversed(strangers):  # zarr.gz before gz
+        if file.endswith(f".{name}") and _loaded(name).claims(uri):
+            return name
+    endings = {ending for factory in factories for ending in factory.suffixes}
+    known = sorted(endings | {f".{name}" for name in strangers})
     verb = "write" if output else "read"
-    if claimed:
-        raise ConfigError(
-            f"{uri}: the storage plugins {', '.join(claimed)} all {verb} such files.",
-            hint=_OUTPUT_HINT if output else "Name one with --storage.",
-        )
     raise ConfigError(
         f"{uri}: no storage plugin {verb}s files with this ending; "
-        f"known endings: {', '.join(sorted(set(endings))) or 'none'}.",
-        problems=broken,
+        f"known endings: {', '.join(known) or 'none'}.",
         hint=_OUTPUT_HINT if output else "Name the plugin with --storage, or rename the file.",
     )
+
+
+def _loaded(name: str) -> StorageFactory:
+    return cast("StorageFactory", host.load("storage", name))
 
 
 def open_store(uri: str, storage: str = "auto") -> Store:

@@ -208,7 +208,7 @@ def _refused() -> list[catalogue.Entry]:
         entry
         for entry in catalogue.entries()
         if entry.available is False
-        and entry.distribution.lower() not in host.disabled_distributions()
+        and host.normal(entry.distribution) not in host.disabled_distributions()
     ]
 
 

@@ -55,7 +55,8 @@ def choose_miner(
 ) -> tuple[str, str]:
     """The miner's name, and a sentence with the figures; empty where it was asked for by name.
 
-    `auto` follows from static estimates alone, so that two runs choose alike.
+    `auto` weighs the miners that come with ttf by static estimates, so that two runs choose alike,
+    whatever else is installed.
     """
     if miner.name != AUTO:
         return miner.name, ""
@@ -65,7 +66,7 @@ def choose_miner(
     )
     exact = Offer(name=EXACT, cost=estimate(EXACT, miner.options_of(EXACT), work, context))
     offers = []
-    for other in host.choices("miner"):
+    for other in host.ours("miner"):
         cost = _if_approximate(other, miner.options_of(other), work, context)
         if cost is not None:
             offers.append(Offer(name=other, cost=cost))

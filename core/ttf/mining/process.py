@@ -19,13 +19,8 @@ from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.mining import family
 from ttf.mining.output import BoundedOutput
+from ttf.threads import thread_environment
 
-_THREAD_VARIABLES: Final = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 _REAP_S: Final = 5.0
 _STACKS_S: Final = 1.0
 _PIPE_BYTES: Final = 1 << 16
@@ -35,7 +30,7 @@ _MOST_DRAINED: Final = 1 << 22
 def environment(threads: int, mark: str) -> dict[str, str]:
     """Threads are fixed before the library loads; KMP_DUPLICATE_LIB_OK hides faults, so it goes."""
     kept = {k: v for k, v in os.environ.items() if k != "KMP_DUPLICATE_LIB_OK"}
-    return {**kept, **dict.fromkeys(_THREAD_VARIABLES, str(threads)), family.MARK: mark}
+    return {**kept, **thread_environment(threads), family.MARK: mark}
 
 
 class WorkerProcess:

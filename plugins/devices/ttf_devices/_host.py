@@ -12,21 +12,10 @@ from ttf.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
-
 
 def host_threads(requested: int | None, root: Path = Path("/")) -> int:
     """The threads asked for, else the processors this process may really use."""
     return requested if requested is not None else machine.usable_threads(root)
-
-
-def thread_environment(threads: int) -> dict[str, str]:
-    return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 def start_host(threads: int, deterministic: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ttf import hookimpl, option
 from ttf.bench import machine
 from ttf.contracts import Availability, BatchPlan, Precision, Settled
+from ttf.threads import thread_environment
 from ttf_devices import _gemm, _host
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class CpuPolicy:
         self.reason = ""
 
     def environment(self) -> Mapping[str, str]:
-        return _host.thread_environment(self.threads)
+        return thread_environment(self.threads)
 
     def start(self) -> None:
         import torch

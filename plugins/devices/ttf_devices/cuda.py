@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ttf import hookimpl, option
 from ttf.contracts import Availability, BatchPlan, Precision, Settled
 from ttf.errors import ConfigError, PluginUnavailable
+from ttf.threads import thread_environment
 from ttf_devices import _host
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class CudaPolicy:
 
     def environment(self) -> Mapping[str, str]:
         settings = {
-            **_host.thread_environment(self.threads),
+            **thread_environment(self.threads),
             # Otherwise indices follow speed, not nvidia-smi's order.
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ttf import hookimpl, option
 from ttf.contracts import Availability, BatchPlan, Precision, Settled
 from ttf.errors import ConfigError, PluginUnavailable
+from ttf.threads import thread_environment
 from ttf_devices import _host
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class MpsPolicy:
         # step quietly ten times slower.
         fallback = "1" if self.options.cpu_fallback else "0"
         return {
-            **_host.thread_environment(self.threads),
+            **thread_environment(self.threads),
             "PYTORCH_ENABLE_MPS_FALLBACK": fallback,
         }
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext, VectorSource
+from ttf.rows import require_bank
 from ttf.scan.searching import BankSearch
 from ttf.scan.tally import Tally
-from ttf_miners._rows import ready
 
 
 class ExactMiner:
@@ -34,7 +34,7 @@ class ExactMiner:
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        return ready(self._search).top_k(queries, k, self.tally)
+        return require_bank(self._search).top_k(queries, k, self.tally)
 
     def save(self, path: Path) -> None:
         """Nothing to save: the bank is the index."""

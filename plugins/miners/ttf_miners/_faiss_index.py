@@ -20,7 +20,8 @@ from ttf.contracts import MinerContext, VectorSource
 from ttf.errors import ArtifactDamaged, StorageError
 from ttf.fsio import fsync_file, sha256_file
 from ttf.keyed import Permutation, key
-from ttf_miners._rows import blocks, gather_float32, ready, require_room, scan
+from ttf.rows import exact_search, float32_blocks, require_bank, require_memory
+from ttf.scan.rows import gather_float32
 from ttf_miners.faiss_miner import (
     KMEANS_ROUNDS,
     TRAIN_ROWS_PER_LIST,
@@ -47,14 +48,14 @@ class _FaissIndex(ABC):
         self._source: VectorSource | None = None
 
     def build(self, source: VectorSource, workdir: Path) -> None:
-        require_room(self._size(source), self._context.budget_bytes, self._what(source))
+        require_memory(self._size(source), self._context.budget_bytes, self._what(source))
         self._index = self._filled(source)
         self._source = source
 
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        source = ready(self._source)
+        source = require_bank(self._source)
         faiss.omp_set_num_threads(self._context.threads)
         k = min(k, source.shape[0])
         ids = np.empty((len(queries), k), np.int64)
@@ -91,7 +92,7 @@ class _FaissIndex(ABC):
             )
 
     def load(self, path: Path, source: VectorSource) -> None:
-        require_room(self._size(source), self._context.budget_bytes, self._what(source))
+        require_memory(self._size(source), self._context.budget_bytes, self._what(source))
         file = path / FILE
         faiss.set_deserialization_vector_byte_limit(file.stat().st_size)
         try:
@@ -122,7 +123,7 @@ class _FaissIndex(ABC):
             short = np.flatnonzero((ids < 0).any(axis=1))
             if not short.size:
                 return ids, scores
-        ids[short], scores[short] = scan(source, queries[short], k)
+        ids[short], scores[short] = exact_search(source, queries[short], k)
         return ids, scores
 
     def _what(self, source: VectorSource) -> str:
@@ -153,7 +154,7 @@ class HnswIndex(_FaissIndex):
         index = faiss.IndexHNSWFlat(source.shape[1], self._options.M, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = self._options.ef_construction
         index.hnsw.rng = faiss.RandomGenerator(_seed(self._context))
-        for _, block_ND in blocks(source, _ADD_ROWS):
+        for _, block_ND in float32_blocks(source, _ADD_ROWS):
             index.add(block_ND)
         return index
 
@@ -179,7 +180,7 @@ class IvfIndex(_FaissIndex):
         index.cp.min_points_per_centroid = 1
         index.cp.max_points_per_centroid = TRAIN_ROWS_PER_LIST
         index.train(self._sample(source, TRAIN_ROWS_PER_LIST * lists))
-        for _, block_ND in blocks(source, _ADD_ROWS):
+        for _, block_ND in float32_blocks(source, _ADD_ROWS):
             index.add(block_ND)
         return index
 

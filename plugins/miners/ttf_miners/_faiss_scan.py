@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext, VectorSource
-from ttf_miners._rows import blocks, ready, scan
+from ttf.rows import exact_search, float32_blocks, require_bank
 
 # faiss breaks ties as they come; asking for a few more shows whether one was cut off at the end.
 _SPARE = 8
@@ -28,7 +28,7 @@ class FlatScan:
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        source = ready(self._source)
+        source = require_bank(self._source)
         faiss.omp_set_num_threads(self._context.threads)
         k = min(k, source.shape[0])
         ids = np.empty((len(queries), k), np.int64)
@@ -54,7 +54,7 @@ class FlatScan:
         ids = np.empty((len(queries), 0), np.int64)
         scores = np.empty((len(queries), 0), np.float32)
         cut = np.full(len(queries), -np.inf, np.float32)
-        for start, block_ND in blocks(source, self._block_rows(source.shape[1])):
+        for start, block_ND in float32_blocks(source, self._block_rows(source.shape[1])):
             wide = min(k + _SPARE, len(block_ND))
             found, rows = faiss.knn(queries, block_ND, wide, metric=faiss.METRIC_INNER_PRODUCT)
             if wide < len(block_ND):
@@ -67,7 +67,7 @@ class FlatScan:
         # Where a block's list ended at or above the final k-th score, equals may be missing.
         unsure = np.flatnonzero(cut >= scores[:, -1])
         if unsure.size:
-            ids[unsure], scores[unsure] = scan(source, queries[unsure], k)
+            ids[unsure], scores[unsure] = exact_search(source, queries[unsure], k)
         return ids, scores
 
     def _block_rows(self, dim: int) -> int:

@@ -18,7 +18,7 @@ from ttf.contracts import MinerContext, VectorSource
 from ttf.errors import ArtifactDamaged, MinerFailed, StorageError
 from ttf.fsio import fsync_file
 from ttf.keyed import key
-from ttf_miners._rows import blocks, ready, require_room, scan
+from ttf.rows import exact_search, float32_blocks, require_bank, require_memory
 from ttf_miners.hnswlib_miner import HnswlibOptions, index_bytes
 
 FILE: Final = "index.hnswlib"
@@ -46,7 +46,7 @@ class HnswlibMiner:
         )
         # Which of two threads links its row first decides the graph.
         threads = 1 if self._context.deterministic else self._context.threads
-        for start, block_ND in blocks(source, _ADD_ROWS):
+        for start, block_ND in float32_blocks(source, _ADD_ROWS):
             ids = np.arange(start, start + len(block_ND))
             index.add_items(block_ND, ids, num_threads=threads)
         self._index, self._source = index, source
@@ -54,7 +54,7 @@ class HnswlibMiner:
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        source = ready(self._source)
+        source = require_bank(self._source)
         k = min(k, source.shape[0])
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
@@ -128,7 +128,7 @@ class HnswlibMiner:
 
     def _require_room(self, source: VectorSource) -> None:
         rows, dim = source.shape
-        require_room(
+        require_memory(
             index_bytes(rows, dim, self._options.M),
             self._context.budget_bytes,
             f"The hnswlib index of {rows:,} x {dim} vectors",
@@ -169,7 +169,7 @@ class HnswlibMiner:
         """Halves the batch until the queries that stay short stand alone; those are scanned."""
         assert self._source is not None
         if len(queries) == 1:
-            ids[:], scores[:] = scan(self._source, queries, k)
+            ids[:], scores[:] = exact_search(self._source, queries, k)
             return
         half = len(queries) // 2
         for low, high in itertools.pairwise((0, half, len(queries))):

@@ -1,0 +1,208 @@
+"""Which plugins are installed, from metadata alone: nothing of them is imported here.
+
+A plugin is an entry point `<kind>.<name>` in the group `ttf.v<API>` of some distribution. A bare name
+that ttf itself has stays ttf's; any other name that several claim is chosen as `distribution:name`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, EntryPoint, distributions
+from typing import Final
+
+from ttf.contracts import KINDS, Kind
+from ttf.errors import ConfigError, PluginUnavailable, UnknownName
+
+API: Final = 1
+GROUP: Final = f"ttf.v{API}"
+OURS: Final = "twotower"
+_GROUPS: Final = re.compile(r"ttf\.v(\d+)")
+_KINDS: Final = {str(kind): kind for kind in KINDS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """An entry point in a group of ours, whatever its API and kind."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    api: int
+    entry_point: EntryPoint
+
+    @property
+    def mismatch(self) -> str:
+        """Which side is too old, and what to type; empty where the API is ours."""
+        if self.api == API:
+            return ""
+        age, mend = ("older", self.distribution) if self.api < API else ("newer", OURS)
+        return (
+            f"made for the {age} plugin API {self.api}, this ttf has {API}: "
+            f"pip install --upgrade {mend}"
+        )
+
+    @property
+    def switched_off(self) -> bool:
+        return normal(self.distribution) in disabled_distributions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginInfo:
+    """One installed plugin that can be asked for."""
+
+    kind: Kind
+    name: str
+    distribution: str
+    version: str
+    entry_point: EntryPoint
+
+    @property
+    def reference(self) -> str:
+        return f"{self.kind}.{self.name}"
+
+    @property
+    def ours(self) -> bool:
+        return normal(self.distribution) == OURS
+
+    def owned_by(self, owner: str) -> bool:
+        """Whether `owner` ("" for anybody) is its distribution, however it is spelt."""
+        return not owner or normal(owner) == normal(self.distribution)
+
+
+def normal(distribution: str) -> str:
+    """A distribution's name as packaging tools compare it.
+
+    >>> normal("TTF_Miner.Foo")
+    'ttf-miner-foo'
+    """
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def disabled_distributions() -> frozenset[str]:
+    names = os.environ.get("TTF_DISABLE_PLUGINS", "").split(",")
+    return frozenset(normal(n.strip()) for n in names if n.strip())
+
+
+def declared() -> Iterator[Declared]:
+    """Every entry point of every distribution in a group `ttf.v<number>`."""
+    for dist in distributions():
+        text = dist.read_text("entry_points.txt")
+        if text and "ttf.v" in text:  # most have none of ours: their metadata stays unread
+            yield from _declared_by(dist)
+
+
+def _declared_by(dist: Distribution) -> Iterator[Declared]:
+    name, version = dist.name, dist.version
+    for entry in dist.entry_points:
+        group = _GROUPS.fullmatch(entry.group)
+        if group is None:
+            continue
+        kind, _, plugin = entry.name.partition(".")
+        yield Declared(
+            kind=kind,
+            name=plugin,
+            distribution=name,
+            version=version,
+            api=int(group[1]),
+            entry_point=entry,
+        )
+
+
+@functools.cache
+def installed(disabled: frozenset[str] | None = None) -> tuple[PluginInfo, ...]:
+    """Every plugin that can be asked for, sorted."""
+    blocked = disabled_distributions() if disabled is None else disabled
+    found = [
+        PluginInfo(
+            kind=_KINDS[d.kind],
+            name=d.name,
+            distribution=d.distribution,
+            version=d.version,
+            entry_point=d.entry_point,
+        )
+        for d in declared()
+        if d.api == API and d.kind in _KINDS and d.name and normal(d.distribution) not in blocked
+    ]
+    unique = {(p.kind, p.name, normal(p.distribution)): p for p in found}
+    return tuple(sorted(unique.values(), key=lambda p: (p.kind, p.name, p.distribution)))
+
+
+def of_kind(kind: Kind) -> list[PluginInfo]:
+    return [p for p in installed() if p.kind == kind]
+
+
+def ours(kind: Kind) -> list[str]:
+    """The names that come with ttf: what `auto` weighs, so that installing a package changes no
+    run that does not name it."""
+    return sorted(p.name for p in of_kind(kind) if p.ours)
+
+
+def claimed_twice(kind: Kind) -> dict[str, list[str]]:
+    """Names that several distributions claim, with those distributions."""
+    claims: dict[str, list[str]] = {}
+    for plugin in of_kind(kind):
+        claims.setdefault(plugin.name, []).append(plugin.distribution)
+    return {name: owners for name, owners in claims.items() if len(owners) > 1}
+
+
+def choices(kind: Kind) -> list[str]:
+    """What can be typed for a kind."""
+    return sorted(choice_of(p) for p in of_kind(kind))
+
+
+def choice_of(info: PluginInfo) -> str:
+    """As a person chooses it: `distribution:name` where the name alone is not enough."""
+    alone = info.ours or info.name not in claimed_twice(info.kind)
+    return info.name if alone else f"{info.distribution}:{info.name}"
+
+
+def find(kind: Kind, name: str) -> PluginInfo:
+    """By `name` or `distribution:name`; raises UnknownName with the closest match, and
+    ConfigError where the name alone does not say whose plugin is meant."""
+    owner, _, bare = name.rpartition(":")
+    matches = [p for p in of_kind(kind) if p.name == bare and p.owned_by(owner)]
+    own = [p for p in matches if p.ours]
+    if own:
+        return own[0]
+    if not matches:
+        _refuse_what_is_known(kind, owner, bare)
+        raise UnknownName(kind, name, choices(kind))
+    if len(matches) > 1:
+        named = [f"{p.distribution}:{p.name}" for p in matches]
+        raise ConfigError(
+            f"The {kind} {bare!r} is claimed by {len(named)} distributions: "
+            f"{', '.join(p.distribution for p in matches)}.",
+            hint=f"Say whose you mean, {' or '.join(named)}, or switch one off with "
+            f"TTF_DISABLE_PLUGINS={matches[-1].distribution}.",
+        )
+    return matches[0]
+
+
+def _refuse_what_is_known(kind: Kind, owner: str, bare: str) -> None:
+    """A plugin that is there and not offered: the person is told why, before it is imported."""
+    for one in _named(declared(), kind, owner, bare):
+        if one.switched_off:
+            raise PluginUnavailable(
+                f"The {kind} {bare!r} of the distribution {one.distribution} is switched off by "
+                "TTF_DISABLE_PLUGINS.",
+                hint=f"Take {one.distribution} out of TTF_DISABLE_PLUGINS.",
+            )
+        if one.mismatch:
+            what, _, mend = one.mismatch.partition(": ")
+            raise PluginUnavailable(
+                f"The {kind} {bare!r} of the distribution {one.distribution} {one.version} was "
+                f"{what}.",
+                hint=mend,
+            )
+
+
+def _named(every: Iterable[Declared], kind: Kind, owner: str, bare: str) -> Iterator[Declared]:
+    for one in every:
+        whose = not owner or normal(owner) == normal(one.distribution)
+        if one.kind == kind and one.name == bare and whose:
+            yield one
