@@ -1,0 +1,110 @@
+"""One event file of TensorBoard: each event is with the kernel when the call returns.
+
+TensorBoard reads the files of a folder in the order of their names and forgets, where one begins a
+session at step N, what earlier files said of N and later steps.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.types_pb2 import DT_STRING
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from ttf.errors import StorageError, storage_error
+from ttf.fsio import OpenFile, fsync_dir
+from ttf.patience import Patience
+
+_AREA: Final = "tensorboard"
+_PREFIX: Final = "events.out.tfevents."
+_MOST_BYTES: Final = 16 << 20
+"""Held back while the disk takes nothing; a step is some 400 bytes."""
+_AS_TEXT: Final = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+
+
+class EventFile:
+    """Begins a file after all others of `folder`. A disk that fails is put up with for `retry_s`;
+    then StorageError is raised."""
+
+    def __init__(self, folder: Path, kept_until: int | None, retry_s: float) -> None:
+        """What earlier files say of steps after `kept_until` is forgotten; None: all of it."""
+        self.folder = folder
+        self._step = kept_until or 0
+        self._patience = Patience(retry_s)
+        self._held = io.BytesIO()
+        """What the file does not have yet: an event, or more while the disk takes nothing."""
+        self._records = RecordWriter(self._held)
+        try:
+            folder.mkdir(exist_ok=True)
+            self._file = OpenFile(folder / _next_name(folder), _AREA)
+            fsync_dir(folder, _AREA)
+            fsync_dir(folder.parent, _AREA)
+        except OSError as error:
+            raise storage_error(error, str(folder)) from error
+        self._add(file_version="brain.Event:2")
+        first = 0 if kept_until is None else kept_until + 1
+        self._add(session_log=SessionLog(status=SessionLog.START), step=first)
+
+    def numbers(self, step: int, values: Mapping[str, float]) -> None:
+        """Points of several curves at one step."""
+        self._step = step
+        points = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        self._add(summary=Summary(value=points), step=step)
+
+    def text(self, tag: str, markdown: str) -> None:
+        """At the step the run has come to."""
+        tensor = TensorProto(dtype=DT_STRING, string_val=[markdown.encode(errors="replace")])
+        value = Summary.Value(tag=tag, metadata=_AS_TEXT, tensor=tensor)
+        self._add(summary=Summary(value=[value]), step=self._step)
+
+    def sync(self) -> None:
+        """Makes what was added durable; waits for the disk, and for nothing it does not take."""
+        if self._patience.error is not None:
+            return
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise storage_error(error, str(self._file.path)) from error
+
+    def close(self) -> None:
+        """Raises StorageError where events were held back and are lost now."""
+        try:
+            if self._held.tell():
+                self._file.write(self._held.getvalue())
+            self._file.sync()
+        except OSError as error:
+            raise storage_error(error, str(self._file.path)) from error
+        finally:
+            self._file.close()
+
+    def _add(self, **what: Any) -> None:
+        self._records.write(Event(wall_time=time.time(), **what).SerializeToString())
+        try:
+            self._file.write(self._held.getvalue())
+        except OSError as error:
+            self._put_up_with(storage_error(error, str(self._file.path)))
+        else:
+            self._patience.succeeded()
+            self._held.seek(0)
+            self._held.truncate()
+
+    def _put_up_with(self, error: StorageError) -> None:
+        self._patience.failed(error)
+        if self._patience.used_up or self._held.tell() > _MOST_BYTES:
+            raise error
+
+
+def _next_name(folder: Path) -> str:
+    """The time, as is usual, but later than any there: two processes may begin within a second, or
+    the clock may be put back. Names of machines and users are nobody's business."""
+    found = (re.match(rf"{re.escape(_PREFIX)}(\d+)", path.name) for path in folder.iterdir())
+    last = max((int(match[1]) for match in found if match), default=0)
+    return f"{_PREFIX}{max(int(time.time()), last + 1):010d}.ttf"
