@@ -66,24 +66,22 @@ class EventFile:
         self._add(summary=Summary(value=[value]), step=self._step)
 
     def sync(self) -> None:
-        """Makes what was added durable; waits for the disk, and for nothing it does not take."""
-        if self._patience.error is not None:
-            return
-        try:
-            self._file.sync()
-        except OSError as error:
-            raise storage_error(error, str(self._file.path)) from error
+        """Makes what was added durable, except while the disk is waited for."""
+        if self._patience.error is None:
+            self.make_durable()
 
-    def close(self) -> None:
-        """Raises StorageError where events were held back and are lost now."""
+    def make_durable(self) -> None:
+        """Raises StorageError where the disk does not take everything now."""
         try:
             if self._held.tell():
                 self._file.write(self._held.getvalue())
             self._file.sync()
         except OSError as error:
             raise storage_error(error, str(self._file.path)) from error
-        finally:
-            self._file.close()
+
+    def close(self) -> None:
+        """What is still held back is lost."""
+        self._file.close()
 
     def _add(self, **what: Any) -> None:
         self._records.write(Event(wall_time=time.time(), **what).SerializeToString())

@@ -81,6 +81,7 @@ def ttf_incident(incident: Mapping[str, Any]) -> None:
 @hookimpl
 def ttf_run_finished(run_dir: Path, summary: Mapping[str, Any]) -> None:
     _opened().text("summary", _code(summary))
+    _opened().make_durable()
     _close()
 
 
@@ -103,5 +104,5 @@ def _close() -> None:
     """Also of an earlier run in this process that ended without a word."""
     global _events
     if _events is not None:
-        closing, _events = _events, None
-        closing.close()
+        _events.close()
+        _events = None
