@@ -19,8 +19,8 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ttf.errors import StorageError, storage_error
-from ttf.fsio import OpenFile, fsync_dir
+from ttf import StorageError, fsync_dir, storage_error
+from ttf.fsio import OpenFile
 from ttf.patience import Patience
 
 _AREA: Final = "tensorboard"
