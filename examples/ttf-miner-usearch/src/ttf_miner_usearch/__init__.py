@@ -1,0 +1,1 @@
+"""A miner for `ttf` on usearch's graph, found through its entry point."""
