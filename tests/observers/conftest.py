@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.observers.harness import Place
+from tests.observers.harness import WAITS, Place, install_waiting
 
 HAS_TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
 BOTH = ("tensorboard", "jsonl") if HAS_TENSORBOARD else ("jsonl",)
@@ -34,6 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     from ttf.data.synth import write_synth
 
     root = tmp_path_factory.mktemp("observers")
+    install_waiting(root / "site")
     paths = write_synth(root, pairs=400, val=60, seq_len=2, dim=16, bank=300, seed=3)
     return Place(root=root, data={"pairs": paths["pairs"], "bank": paths["bank"]})
 
@@ -51,6 +52,6 @@ def killed(place: Place) -> Path:
     """A run whose trainer met SIGKILL with half of step 117's event written, and that went on."""
     run = place.root / "killed"
     area, before = ("tensorboard", 6) if HAS_TENSORBOARD else ("events", 4)
-    err = place.train(BOTH, out=run, failpoint=f"{area}.write:{before + 117}:kill")
+    err = place.train([*BOTH, WAITS], out=run, failpoint=f"{area}.write:{before + 117}:kill")
     assert "Incident 001, killed" in err
     return run

@@ -18,6 +18,22 @@ STEPS: Final = 150
 EVALUATED: Final = list(range(0, STEPS + 1, 50))
 CONFIG: Final[Mapping[str, Any]] = {"checkpoint": {"retry_s": 0.0}}
 """As much of a configuration as the sinks look at."""
+WAITS: Final = "waits"
+"""An observer that holds a run at step 60 until it has a checkpoint, however slow the disk is."""
+_WAITING: Final = """
+import time
+from ttf import hookimpl
+
+@hookimpl
+def ttf_run_started(run_dir):
+    global CHECKPOINTS
+    CHECKPOINTS = run_dir / "checkpoints"
+
+@hookimpl
+def ttf_step(record):
+    while record.step == 60 and not list(CHECKPOINTS.glob("step-*")):
+        time.sleep(0.002)
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +58,11 @@ class Place:
 
     def ttf(self, *argv: str, failpoint: str = "") -> tuple[int, str]:
         """Exit code and standard error. `failpoint`: see `ttf.failpoints`."""
+        paths = os.pathsep.join([str(self.root / "site"), os.environ.get("PYTHONPATH", "")])
         fault = {"TTF_FAILPOINT": failpoint} if failpoint else {}
         done = subprocess.run(
             [sys.executable, "-m", "ttf", *argv],
-            env=os.environ | fault,
+            env=os.environ | fault | {"PYTHONPATH": paths},
             cwd=self.root,
             capture_output=True,
             text=True,
@@ -53,6 +70,15 @@ class Place:
             check=False,
         )
         return done.returncode, done.stderr
+
+
+def install_waiting(site: Path) -> None:
+    """Where `site` is on the path, it is found as any distribution is."""
+    info = site / "waits-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: waits\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[ttf.v1]\nobserver.{WAITS} = waits_until_saved\n")
+    (site / "waits_until_saved.py").write_text(_WAITING)
 
 
 # --- what readers find ------------------------------------------------------------------------

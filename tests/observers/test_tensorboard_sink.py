@@ -17,6 +17,7 @@ from tests.observers.harness import (
     CONFIG,
     EVALUATED,
     STEPS,
+    WAITS,
     Place,
     begin,
     eval_record,
@@ -86,7 +87,7 @@ def test_a_killed_run_has_each_step_once(killed: Path) -> None:
 
 def test_a_folder_that_was_deleted_begins_again_where_the_run_is_resumed(place: Place) -> None:
     run = place.root / "given-up"
-    words = place.words(["tensorboard", "jsonl"], "--set=supervise.max_restarts=0")
+    words = place.words(["tensorboard", "jsonl", WAITS], "--set=supervise.max_restarts=0")
     code, err = place.ttf(*words, "--out", str(run), failpoint="tensorboard.write:90:kill")
     assert code == 5, err
     shutil.rmtree(run / "tensorboard")
