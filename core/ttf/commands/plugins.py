@@ -17,6 +17,7 @@ from ttf.commands._common import (
     show,
     table,
 )
+from ttf.commands.plugins_new import command as new
 from ttf.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Reference(Suggesting):
 @click.group(short_help="What is installed, and one plugin's options.")
 def command() -> None:
     """What is installed, and one plugin's options."""
+
+
+command.add_command(new)
 
 
 @command.command(

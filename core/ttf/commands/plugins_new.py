@@ -1,0 +1,111 @@
+"""`ttf plugins new`: a package for a plugin of your own, with its checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ttf.commands._common import (
+    PATH,
+    Suggesting,
+    emit_json,
+    json_option,
+    next_command,
+    quoted,
+    say,
+    show,
+)
+
+if TYPE_CHECKING:
+    from ttf.contracts import Kind
+    from ttf.scaffold.naming import Naming
+
+
+def _kinds() -> list[str]:
+    from ttf.scaffold import package
+
+    return package.kinds()
+
+
+@click.command(
+    "new",
+    short_help="Write a package for a plugin of your own.",
+    epilog="""\b
+Examples:
+  ttf plugins new miner my-index
+  ttf plugins new storage parquet --out ~/src/ttf-storage-parquet
+  ttf plugins new tower conv --json""",
+)
+@click.argument("kind", type=Suggesting("kind", _kinds), metavar="KIND")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--out", type=PATH, metavar="DIR", help="New folder of the package. [default: ttf-KIND-NAME]"
+)
+@json_option
+def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
+    """A package that brings a plugin of KIND called NAME: a small working implementation to put
+    your own in place of, its tests (the conformance suite of ttf.testing), README, types and CI.
+
+    KIND is tower, miner, storage, device or observer. NAME is lower-case letters and digits, with
+    dashes between words; a storage is called as the files end that it reads.
+
+    With --json: {"kind", "name", "distribution", "module", "path", "files"}.
+    """
+    from ttf.scaffold import naming as names
+    from ttf.scaffold import package
+
+    naming = names.checked_naming(cast("Kind", kind), name)
+    folder = Path(naming.distribution) if out is None else out
+    files = package.rendered(naming)
+    package.write(files, folder)
+    if as_json:
+        emit_json(_document(naming, folder, list(files)))
+    else:
+        show(f"{folder}: the distribution {naming.distribution}, {len(files)} files")
+        for file in files:
+            show(f"  {file}")
+        show("README.md says what to change where.")
+    if library := naming.library():
+        say(
+            f"note: {library} is also a library here: call no module of the package {library}.py, "
+            "which would import itself in its place."
+        )
+    for line in _next_lines(naming, folder):
+        next_command(line)
+
+
+def _document(naming: Naming, folder: Path, files: list[str]) -> dict[str, Any]:
+    return {
+        "kind": naming.kind,
+        "name": naming.name,
+        "distribution": naming.distribution,
+        "module": naming.module,
+        "path": str(folder),
+        "files": files,
+    }
+
+
+def _next_lines(naming: Naming, folder: Path) -> list[str]:
+    return [
+        f"cd {quoted(folder)}",
+        'python -m pip install "pip>=25.1"',
+        "python -m pip install -e . --group dev",
+        "python -m pytest",
+        f"ttf plugins check {naming.reference}",
+        *_used(naming),
+    ]
+
+
+def _used(naming: Naming) -> list[str]:
+    name = naming.name
+    if naming.kind == "observer":
+        return [f"ttf train --set observers='[\"{name}\"]'"]
+    if naming.kind == "storage":
+        return [
+            "ttf data synth --out demo",
+            f"ttf data convert demo/bank.npz demo/bank.{name}",
+            f"ttf train --pairs demo/pairs.npz --bank demo/bank.{name}",
+        ]
+    return [f"ttf train --{naming.kind} {name}"]

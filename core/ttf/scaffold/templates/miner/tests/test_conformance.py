@@ -1,0 +1,19 @@
+"""What ttf promises about every miner, asked of this one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ttf.testing import MinerTests
+
+
+class TestYourName(MinerTests):
+    name = "your-name"
+
+
+class TestYourNameInFloat32(MinerTests):
+    """YOUR LIBRARY: a class for each setting that takes another path through it."""
+
+    name = "your-name"
+    options: ClassVar = {"sums": "float32", "block_rows": 1000}
+    recall_floor = 0.99

@@ -1,0 +1,61 @@
+"""Generated packages, as they are: no remark of ruff or mypy, whatever the plugin is called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ttf.scaffold import package
+from ttf.scaffold.naming import LONGEST, Naming
+
+if TYPE_CHECKING:
+    from ttf.contracts import Kind
+
+KINDS = package.kinds()
+NAMES = ("x", "my-index", "b" * LONGEST)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package of every kind for every name, in NAME/KIND."""
+    place = tmp_path_factory.mktemp("generated")
+    for name in NAMES:
+        for kind in KINDS:
+            naming = Naming(kind=cast("Kind", kind), name=name)
+            package.write(package.rendered(naming), place / name / kind)
+    return place
+
+
+def tool(name: str, *argv: str | Path, cwd: Path) -> str:
+    """What it complains about; "" where it is content."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name(name), *argv],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_ruff_has_nothing_to_say(written: Path) -> None:
+    assert tool("ruff", "check", "--no-cache", cwd=written) == ""
+
+
+def test_they_are_formatted(written: Path) -> None:
+    assert tool("ruff", "format", "--no-cache", "--check", "--diff", cwd=written) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mypy_has_nothing_to_say(
+    written: Path, kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With the configuration of the package, which is strict; the kinds share a cache."""
+    cache = tmp_path_factory.getbasetemp() / "mypy-of-generated"
+    said = tool("mypy", "--cache-dir", cache, cwd=written / "my-index" / kind)
+    assert said == ""
