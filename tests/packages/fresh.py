@@ -1,7 +1,9 @@
 """A virtual environment of its own for one test, made the way a user makes it: by pip, from wheels.
 
-       base: the project's wheel with every dependency, installed once a session (torch is large)
-        ^ a .pth file: pip and Python see what is there, and write nothing into it
+       large: torch, by links into the environment the tests run in: 700 MB less to unpack
+         ^ a .pth file: pip and Python see what is there, and write nothing into it
+       base: the project's wheel with every other dependency, installed once a session
+         ^ likewise
        environment: what one test installs
 
 The index pip is configured for is the only network. Where it cannot be reached, the test skips.
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.metadata
 import os
 import re
 import shutil
@@ -28,6 +31,10 @@ from tests.conftest import ROOT, Outcome
 CONSTRAINTS: Final = ROOT / "constraints.txt"
 EXTRAS: Final = "testing"
 """What the base has besides the dependencies: a stranger's package runs its own tests."""
+LARGE: Final = "large"
+"""The folder of the base that holds links."""
+_LARGE_NAME: Final = re.compile(r"(torch|triton|nvidia-.*|cuda-.*)$")
+
 COMPLETE: Final = "complete"
 """The file that says that the base is installed in full."""
 
@@ -100,15 +107,19 @@ def build_wheel(project: Path, into: Path) -> Path:
 
 
 def make_base(folder: Path, wheel: Path) -> None:
-    """The project's wheel and all it needs, from the index."""
+    """The project's wheel and all it needs, from the index; torch need not come from there."""
     venv.create(folder, with_pip=False, symlinks=True)
+    large = folder / LARGE
+    large.mkdir()
+    _link_torch(large)
+    _see(folder, large)
     _install(folder / "bin" / "python", f"twotower[{EXTRAS}] @ {wheel.as_uri()}")
 
 
 def make_environment(folder: Path, base: Path) -> FreshEnvironment:
     """An environment that has the base's packages, and place for more."""
     venv.create(folder, with_pip=False, symlinks=True)
-    (_site_packages(folder) / "base.pth").write_text(f"{_site_packages(base)}\n")
+    _see(folder, _site_packages(base), base / LARGE)
     return FreshEnvironment(folder=folder)
 
 
@@ -144,6 +155,25 @@ def held_by_many(folder: Path) -> Iterator[None]:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             (folder / COMPLETE).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _link_torch(folder: Path) -> None:
+    """And what it brings for graphics cards, gigabytes; not where this interpreter has another
+    release than the one that is tested with: then pip unpacks it."""
+    have = {dist.name.lower(): dist for dist in importlib.metadata.distributions()}
+    torch = have.get("torch")
+    version = torch.version.partition("+")[0] if torch else ""
+    if f"torch=={version}" not in CONSTRAINTS.read_text().splitlines():
+        return
+    for dist in [dist for name, dist in have.items() if _LARGE_NAME.match(name)]:
+        for top in sorted({file.parts[0] for file in dist.files or ()} - {".."}):
+            link = folder / top
+            if not link.is_symlink():  # nvidia's packages share a folder
+                link.symlink_to(Path(str(dist.locate_file(top))).resolve())
+
+
+def _see(environment: Path, *folders: Path) -> None:
+    (_site_packages(environment) / "below.pth").write_text("".join(f"{f}\n" for f in folders))
 
 
 def _install(python: Path, *wanted: str | Path) -> None:
