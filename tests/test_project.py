@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SOURCES = sorted([*ROOT.glob("core/**/*.py"), *ROOT.glob("plugins/**/*.py")])
 DECLARED: dict[str, str] = PYPROJECT["project"]["entry-points"]["ttf.v1"]
-HEAVY = ("torch", "numpy", "faiss", "hnswlib", "zarr", "pydantic", "rich", "scipy")
+HEAVY = ("torch", "numpy", "faiss", "hnswlib", "zarr", "pydantic", "rich", "scipy", "tensorboard")
 
 
 # --- plugins ---------------------------------------------------------------------------------
@@ -54,6 +54,11 @@ def test_every_declared_plugin_answers_to_its_name(reference: str) -> None:
     from ttf import host
 
     kind, _, name = reference.partition(".")
+    if kind == "observer":
+        info, hooks = host.observer(name)
+        assert info.reference == reference
+        assert hooks.ttf_step.get_hookimpls(), "it does not listen to steps"
+        return
     factory = host.load(kind, name)
     assert factory.name == name
     state = factory.availability()

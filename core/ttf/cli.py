@@ -58,7 +58,8 @@ Exit codes: 0 done; 2 wrong usage or configuration; 3 bad data; 4 numeric failur
 
 \b
 Environment: TTF_HOME (cache), TTF_DEBUG=1 (show tracebacks),
-TTF_DISABLE_PLUGINS=dist,... (block plugins of these distributions), NO_COLOR.
+TTF_DISABLE_PLUGINS=dist,... (block plugins of these distributions),
+TTF_TRACE_PLUGINS=1 (say each import and hook call of a plugin), NO_COLOR.
 """
 
 _READER_GONE = 141  # 128 + SIGPIPE: what a shell reports for a command whose reader left

@@ -51,7 +51,9 @@ def ttf_doctor_check(name: str) -> Check | None:
 
 @hookspec
 def ttf_run_started(run_dir: Path, config: Mapping[str, Any], resumed_from: int) -> None:
-    """Called once the data is open and the towers are built; `resumed_from` is 0 for a new run."""
+    """Called in every process that trains, once the data is open and the towers are built. Steps
+    after `resumed_from` are done, perhaps again; 0: a new run, or one that ended before its first
+    checkpoint."""
 
 
 @hookspec

@@ -59,6 +59,8 @@ def _result(outcome: Any) -> str:
 
 def _short(value: Any) -> str:
     text = repr(value)
+    if " object at 0x" in text:
+        text = type(value).__name__
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ttf import lifeline
+from ttf import asides, lifeline
 from ttf.error_document import to_document
 from ttf.errors import ExitCode, TtfError
 from ttf.link import LeaveAsked, SupervisedLink
@@ -62,6 +62,7 @@ def _train(request: TrainRequest, link: SupervisedLink, display: int) -> dict[st
         encoding = sys.stderr.encoding
         stream = os.fdopen(display, "w", encoding=encoding, errors="replace", closefd=False)
         reporter = make_reporter(json=request.json, stream=stream)
+        asides.hear(reporter.note)
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
 
 

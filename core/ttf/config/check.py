@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,6 +17,9 @@ from ttf.errors import TtfError, suggestion
 if TYPE_CHECKING:
     from ttf.config.resolve import Draft, Keys
     from ttf.contracts import Factory, Kind
+
+
+_Loaded = TypeVar("_Loaded")
 
 
 def schema(draft: Draft) -> RunConfig | None:
@@ -170,11 +174,7 @@ def plugins(draft: Draft) -> None:
     for name in _strings(draft.section("miner").get("fallback")):
         _factory(draft, "miner", name, ("miner", "fallback"), must_run=True)
     for name in _strings(draft.tree.get("observers")):
-        if name not in host.choices("observer"):
-            draft.problem(
-                ("observers",),
-                f"no observer named {name!r}.{suggestion(name, host.choices('observer'))}",
-            )
+        _loading(draft, ("observers",), partial(host.observer, name))
 
 
 def _strings(value: Any) -> list[str]:
@@ -216,8 +216,15 @@ def _with_tables(draft: Draft, kind: Kind) -> None:
 
 
 def _factory(draft: Draft, kind: Kind, name: str, path: Keys, *, must_run: bool) -> Factory | None:
+    return _loading(
+        draft, path, lambda: host.usable(kind, name) if must_run else host.load(kind, name)
+    )
+
+
+def _loading(draft: Draft, path: Keys, load: Callable[[], _Loaded]) -> _Loaded | None:
+    """What `load` gives, or None after noting why not."""
     try:
-        return host.usable(kind, name) if must_run else host.load(kind, name)
+        return load()
     except TtfError as error:
         text = f"{str(error).rstrip('.')}. {error.hint}".strip()
         draft.problem(path, text[:1].lower() + text[1:] if text[1:2].islower() else text)

@@ -15,10 +15,7 @@ from ttf import host
 from ttf.errors import PluginBroken, TtfError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ttf.contracts import DType, MinerFactory
+    from ttf.contracts import MinerFactory
 
 Tell = Callable[[Mapping[str, Any]], None]
 _ROWS: Final = 200
@@ -157,6 +154,7 @@ def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
     import numpy as np
 
     from ttf.contracts import MinerContext
+    from ttf.data.in_memory import MemorySource
     from ttf.mining.checked import checked_search
 
     draw = np.random.default_rng(0)
@@ -166,7 +164,9 @@ def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
     context = MinerContext(threads=threads, seed=0, deterministic=True, budget_bytes=_BUDGET)
     miner = factory.create(_options(factory, request.get("options")), context)
     try:
-        miner.build(_Rows(rows), Path(tempfile.mkdtemp()))  # removed by the doctor, with all of it
+        miner.build(
+            MemorySource(rows), Path(tempfile.mkdtemp())
+        )  # removed by the doctor, with all of it
         checked_search(miner, rows[:_QUERIES], _K, _ROWS, name=name)
     finally:
         miner.close()
@@ -178,34 +178,6 @@ def _options(factory: MinerFactory, values: Mapping[str, Any] | None) -> Any:
     from ttf.mining.choose import checked_options
 
     return checked_options(factory, values)
-
-
-class _Rows:
-    """A bank in memory."""
-
-    name, uri = "vectors", "memory"
-    dtype: DType = "float32"
-
-    def __init__(self, rows: NDArray[np.float32]) -> None:
-        self._rows = rows
-        self.shape: tuple[int, ...] = rows.shape
-
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        found = self._rows[ids]
-        if out is None:
-            return found
-        out[:] = found
-        return out
-
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        found = self._rows[start:stop]
-        if out is None:
-            return found
-        out[:] = found
-        return out
-
-    def fingerprint(self) -> str:
-        return "memory"
 
 
 # --- a check of somebody else ----------------------------------------------------------------------

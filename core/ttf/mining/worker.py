@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ttf import lifeline
+from ttf import asides, lifeline
 from ttf.memory.allocator import give_back
 from ttf.mining import frames, keeper
 
@@ -59,6 +59,7 @@ def _answer(searcher: Searcher, job: dict[str, Any], tell: Any) -> dict[str, Any
     from ttf.errors import TtfError
     from ttf.mining.job import MiningJob
 
+    asides.hear(lambda text: tell({"say": text}))
     try:
         report = searcher.do(
             MiningJob.from_json(job),

@@ -1,0 +1,54 @@
+"""What may kill its process, or must start from a clean one, is done in a child of the test.
+
+The child is the doctor's: its own session, a deadline, its stderr kept, every end classified.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from ttf.doctor import deaths
+from ttf.doctor.throwaway import Ended, Task, run
+
+DEADLINE_S: Final = 120.0
+_MODULE: Final = "ttf.testing._child"
+
+
+def ended(
+    task: str, heard: Callable[[Mapping[str, Any]], None] | None = None, **request: Any
+) -> Ended:
+    """However it ended."""
+    return run(Task(name=task, request=request, deadline_s=DEADLINE_S, module=_MODULE, heard=heard))
+
+
+def answer(task: str, **request: Any) -> Mapping[str, Any]:
+    """What the task answered; the test fails with how it ended where it did not."""
+    done = ended(task, **request)
+    if done.answer is None or not done.well:
+        pytest.fail(told(done), pytrace=False)
+    return done.answer
+
+
+def told(done: Ended) -> str:
+    """How a child ended, with what it said last."""
+    where = f" while {done.stage}" if done.stage else ""
+    lines = [f"The process{where}: {deaths.in_a_word(done)}", *deaths.evidence(done)]
+    return "\n".join([*lines, *done.stderr.splitlines()[-15:]])
+
+
+class KilledWhileSaving:
+    """Hears a child that saves, and kills it with SIGKILL some seconds after it began."""
+
+    def __init__(self, delay_s: float) -> None:
+        self._delay_s = delay_s
+
+    def __call__(self, news: Mapping[str, Any]) -> None:
+        if news.get("at") == "saving":
+            time.sleep(self._delay_s)
+            os.kill(int(news["pid"]), signal.SIGKILL)

@@ -1,0 +1,172 @@
+"""A plugin `crashing` of every kind: another one, which dies of a real segfault once, inside a run.
+
+It is declared by a folder of metadata on sys.path while `crashing` lasts; every process of a run
+finds it there, and is told by TTF_TESTING_CRASH what to wrap and when to die.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ttf import host, installed
+from ttf.contracts import Kind
+from ttf.hookspecs import hookimpl
+
+NAME: Final = "crashing"
+VARIABLE: Final = "TTF_TESTING_CRASH"
+_TOWER_CALL, _MINER_CALL, _STORE_CALL, _DEVICE_CALL = 3, 1, 4, 3
+"""Which call of forward, search, gather and synchronize is the last of its process."""
+
+
+@contextlib.contextmanager
+def crashing(kind: Kind, name: str, folder: Path) -> Iterator[str]:
+    """The name to choose instead of `name`; `folder` is empty."""
+    info = folder / "ttf_testing_crashing-0.dist-info"
+    info.mkdir()
+    info.joinpath("METADATA").write_text(
+        "Metadata-Version: 2.1\nName: ttf-testing-crashing\nVersion: 0\n"
+    )
+    info.joinpath("entry_points.txt").write_text(
+        f"[{installed.GROUP}]\n{kind}.{NAME} = {__name__}\n"
+    )
+    told = {"kind": kind, "name": name, "mark": str(folder / "died")}
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = json.dumps(told)
+    sys.path.insert(0, str(folder))
+    _forget()
+    try:
+        yield NAME
+    finally:
+        sys.path.remove(str(folder))
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
+        _forget()
+
+
+def _forget() -> None:
+    installed.installed.cache_clear()
+    host.load.cache_clear()
+
+
+def _told() -> dict[str, str]:
+    told: dict[str, str] = json.loads(os.environ[VARIABLE])
+    return told
+
+
+def _die_once() -> None:
+    mark = Path(_told()["mark"])
+    if not mark.exists():
+        mark.touch()
+        ctypes.string_at(0)
+
+
+def _dying_at(call: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose process dies inside its given call, once in a run."""
+    counted = itertools.count(1)
+
+    def call_it(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if next(counted) == call:
+            _die_once()
+        return result
+
+    return call_it
+
+
+class _Wrapped:
+    """Whatever it is not told otherwise is the wrapped object's."""
+
+    def __init__(self, wrapped: Any, **own: Any) -> None:
+        self._wrapped = wrapped
+        vars(self).update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+
+def _factory(kind: Kind) -> Any:
+    factory = host.load(kind, _told()["name"])
+    wraps = {"tower": _tower, "miner": _miner, "storage": _storage, "device": _device}
+    return wraps[kind](factory)
+
+
+def _tower(factory: Any) -> Any:
+    def create(shape: Any, options: Any) -> Any:
+        module = factory.create(shape, options)
+        dying = _dying_at(_TOWER_CALL, lambda: None)
+
+        def before_forward(module: Any, inputs: Any) -> None:
+            if module.training:
+                dying()
+
+        module.register_forward_pre_hook(before_forward)
+        return module
+
+    return _Wrapped(factory, name=NAME, create=create)
+
+
+def _miner(factory: Any) -> Any:
+    def create(options: Any, context: Any) -> Any:
+        miner = factory.create(options, context)
+        return _Wrapped(miner, search=_dying_at(_MINER_CALL, miner.search))
+
+    return _Wrapped(factory, name=NAME, create=create)
+
+
+def _storage(factory: Any) -> Any:
+    dying = _dying_at(_STORE_CALL, lambda: None)
+
+    def open(uri: str) -> Any:
+        store = factory.open(uri)
+
+        def source(name: str) -> Any:
+            found = store.source(name)
+
+            def gather(*args: Any, **kwargs: Any) -> Any:
+                dying()
+                return found.gather(*args, **kwargs)
+
+            return _Wrapped(found, gather=gather)
+
+        return _Wrapped(store, source=source)
+
+    return _Wrapped(factory, name=NAME, open=open)
+
+
+def _device(factory: Any) -> Any:
+    def create(options: Any, threads: int | None) -> Any:
+        policy = factory.create(options, threads)
+        dying = _dying_at(_DEVICE_CALL, policy.synchronize)
+        return _Wrapped(policy, name=NAME, synchronize=dying)
+
+    return _Wrapped(factory, name=NAME, create=create)
+
+
+@hookimpl
+def ttf_tower(name: str) -> Any:
+    return _factory("tower")
+
+
+@hookimpl
+def ttf_miner(name: str) -> Any:
+    return _factory("miner")
+
+
+@hookimpl
+def ttf_storage(name: str) -> Any:
+    return _factory("storage")
+
+
+@hookimpl
+def ttf_device(name: str) -> Any:
+    return _factory("device")

@@ -1,0 +1,51 @@
+"""A few steps through the real loop, supervised as any run, on a small synthetic set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ttf.api import Run
+    from ttf.contracts import Kind
+
+STEPS: Final = 6
+_BATCH: Final = 16
+
+
+def small_set(folder: Path) -> dict[str, Path]:
+    """`pairs.npz` and `bank.npz`."""
+    from ttf.data.synth import write_synth
+
+    return write_synth(folder, pairs=STEPS * _BATCH, val=16, seq_len=4, dim=16, bank=120, seed=3)
+
+
+def train(
+    kind: Kind,
+    name: str,
+    options: Mapping[str, Any],
+    data: Mapping[str, Path],
+    out: Path,
+    doc_tower: str = "identity",
+) -> Run:
+    """With the plugin in its place, and the simplest of ttf's own everywhere else."""
+    import ttf
+
+    config: dict[str, Any] = {
+        "data": {"pairs": str(data["pairs"]), "bank": str(data["bank"])},
+        "tower": {"query": {"name": "linear"}, "doc": {"name": doc_tower}},
+        "miner": {"name": "exact", "k": 10, "negatives": 2},
+        "device": {"name": "cpu", "threads": 1},
+        "train": {"steps": STEPS, "batch_size": _BATCH, "fuse": 1},
+        "evaluate": {"every": "end"},
+        "checkpoint": {"every_s": 3600},
+        "supervise": {"hang_timeout_s": 60},
+    }
+    if kind == "tower":
+        config["tower"]["query"] = {"name": name, **options}
+    elif kind == "storage":
+        config["data"]["storage"] = name
+    else:
+        config[kind] |= {"name": name, **({name: dict(options)} if options else {})}
+    return ttf.train(config, out=out)

@@ -1,0 +1,264 @@
+"""What a child of a conformance test does: loads, builds, saves, is measured, or is killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ttf.contracts import Kind, Miner, MinerContext, MinerFactory, VectorSource
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+LIGHT: Final = frozenset({"click", "filelock", "platformdirs", "pluggy", "psutil", "ttf"})
+"""What ttf itself may have loaded by the time a plugin is listed."""
+ENOUGH_CPU_S: Final = 0.5
+
+
+# --- loading ---------------------------------------------------------------------------------
+
+
+def listing(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Loads the plugin and asks whether it can run; which modules of others that imported."""
+    from ttf import host
+
+    kind, name = request["kind"], request["name"]
+    module = host.find(kind, name).entry_point.module
+    tell({"at": f"importing {module}"})
+    before = set(sys.modules)
+    factory = host.load(kind, name)
+    tell({"at": "asking whether it can run here"})
+    state = factory.availability()
+    mine = {module.partition(".")[0], *LIGHT, *sys.stdlib_module_names}
+    new = {m.partition(".")[0] for m in set(sys.modules) - before} - mine
+    foreign = sorted(m for m in new if not m.startswith("_"))
+    return {"foreign": foreign, "ok": state.ok, "reason": state.reason, "fix": state.fix}
+
+
+def beside_torch(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """torch and the plugin in one process, both at work, in the order that is asked for."""
+    from ttf.doctor.tasks import runtimes, torch_works
+
+    kind, name = request["kind"], request["name"]
+    torch_first = request["first"] == "torch"
+    if torch_first:
+        tell({"at": "torch at work"})
+        torch_works()
+    tell({"at": "the plugin at work"})
+    exercise(kind, name, request["options"])
+    if not torch_first:
+        tell({"at": "torch at work beside it"})
+        torch_works()
+        tell({"at": "the plugin at work beside torch"})
+        exercise(kind, name, request["options"])
+    tell({"at": "leaving"})
+    return {"openmp": runtimes()}
+
+
+def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
+    """The least real work of its kind."""
+    from ttf import host
+    from ttf.doctor import tasks
+
+    if kind == "miner":
+        tasks.mine(host.miner(name), name, {"options": options})
+        return
+    work = {"storage": _write_and_read, "tower": _forward, "device": _start}[kind]
+    work(name, options)
+
+
+def _write_and_read(name: str, options: Mapping[str, Any]) -> None:
+    import numpy as np
+
+    from ttf import host
+
+    factory = host.storage(name)
+    with tempfile.TemporaryDirectory() as folder:
+        uri = str(Path(folder) / f"bank{factory.suffixes[0]}")
+        rows = np.arange(60, dtype=np.float32).reshape(20, 3)
+        write_array(factory, uri, rows)
+        store = factory.open(uri)
+        if not np.array_equal(store.source("vectors").read(0, 20), rows):
+            raise RuntimeError(f"{uri} does not hold what was written")
+        store.close()
+
+
+def write_array(factory: Any, uri: str, rows: NDArray[Any], step: int = 8) -> None:
+    """One array `vectors` of float32, in small blocks."""
+    writer = factory.create(uri)
+    array = writer.array("vectors", rows.shape, "float32")
+    for start in range(0, len(rows), step):
+        array.append(rows[start : start + step])
+    writer.commit()
+
+
+def _forward(name: str, options: Mapping[str, Any]) -> None:
+    import torch
+
+    from ttf import host
+    from ttf.contracts import TowerShape
+    from ttf.options import checked
+
+    factory = host.tower(name)
+    shape = TowerShape(in_dim=8, length=4, sequence=True, out_dim=8)
+    module = factory.create(shape, checked(factory.options_type, options, f"tower.{name}"))
+    module(torch.randn(2, 4, 8)).sum()
+
+
+def _start(name: str, options: Mapping[str, Any]) -> None:
+    from ttf import devices
+
+    policy = devices.choose(name, {name: options}, 1)
+    devices.prepare(policy)
+    policy.start()
+    import torch
+
+    policy.to_device(torch.ones(2)).sum()
+    policy.synchronize()
+
+
+# --- miners ----------------------------------------------------------------------------------
+
+
+class Announcing:
+    """A miner that says when it begins to save, so that it can be killed in the middle."""
+
+    def __init__(self, miner: Miner, tell: Tell) -> None:
+        self._miner, self._tell = miner, tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._miner, name)
+
+    def save(self, path: Path) -> None:
+        self._tell({"at": "saving", "pid": os.getpid()})
+        began = time.perf_counter()
+        self._miner.save(path)
+        self._tell({"at": "saved", "seconds": time.perf_counter() - began})
+
+
+def keep_index(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Makes a miner ready as a run does, from the cache or into it, and answers queries."""
+    import numpy as np
+
+    from ttf.mining.index_cache import ready_index
+
+    bank = np.load(request["bank"], mmap_mode="r")
+    factory, miner, _ = made(request)
+    source = _source(bank)
+    said: list[str] = []
+    record = ready_index(
+        Path(request["cache"]),
+        {"conformance": factory.name},
+        Announcing(miner, tell),
+        source,
+        Path(tempfile.mkdtemp()),
+        said.append,
+    )
+    ids, scores = miner.search(np.load(request["queries"]), request["k"])
+    np.savez(request["out"], ids=ids, scores=scores)
+    miner.close()
+    return {"origin": record.origin, "kept": record.path is not None, "said": said}
+
+
+def threads_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Builds and searches with one thread until that took some time; how much each thread took."""
+    from ttf.testing._measuring import ThreadTimes
+    from ttf.threads import thread_environment
+
+    os.environ.update(thread_environment(1))
+    import numpy as np
+
+    _, miner, _ = made({**request, "threads": 1, "deterministic": False})
+    bank = np.load(request["bank"])
+    queries = np.load(request["queries"])
+    with ThreadTimes() as times:
+        miner.build(_source(bank), Path(tempfile.mkdtemp()))
+        while times.process_s() < ENOUGH_CPU_S:
+            miner.search(queries, request["k"])
+    miner.close()
+    return {"seconds": times.seconds()}
+
+
+def memory_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Builds and searches within a budget; how much anonymous memory came and went."""
+    import numpy as np
+
+    from ttf.testing._measuring import PeakMemory
+
+    small = np.load(request["bank"], mmap_mode="r")[:200]
+    queries = np.load(request["queries"])
+    factory, warm, context = made(request)  # libraries and their buffers are loaded by a small one
+    warm.build(_source(np.array(small)), Path(tempfile.mkdtemp()))
+    warm.search(queries[:10], request["k"])
+    warm.close()
+    bank = np.load(request["bank"], mmap_mode="r")
+    rows, dim = bank.shape
+    options = chosen_options(factory, request)
+    cost = factory.estimate(rows, dim, len(queries), request["k"], options, context)
+    _, miner, _ = made(request)
+    with PeakMemory() as peak:
+        miner.build(_source(bank), Path(tempfile.mkdtemp()))
+        ids, _ = miner.search(queries, request["k"])
+    miner.close()
+    return {"grown": peak.grown, "estimate": cost.anon_bytes, "answers": ids.nbytes * 3 // 2}
+
+
+def made(request: Mapping[str, Any]) -> tuple[MinerFactory, Miner, MinerContext]:
+    """The miner a request is about."""
+    from ttf import host
+    from ttf.contracts import MinerContext
+
+    factory = host.miner(request["name"])
+    context = MinerContext(
+        threads=request.get("threads", 1),
+        seed=3,
+        deterministic=request.get("deterministic", True),
+        budget_bytes=request.get("budget_bytes", 256 << 20),
+    )
+    return factory, factory.create(chosen_options(factory, request), context), context
+
+
+def chosen_options(factory: Any, request: Mapping[str, Any]) -> Any:
+    from ttf.options import checked
+
+    return checked(factory.options_type, request["options"], f"miner.{request['name']}")
+
+
+def _source(bank: NDArray[np.float32]) -> VectorSource:
+    from ttf.data.in_memory import MemorySource
+
+    return MemorySource(bank)
+
+
+# --- storages --------------------------------------------------------------------------------
+
+
+def write_store(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Writes a container in many blocks, and says when it begins."""
+    import numpy as np
+
+    from ttf import host
+
+    rows = np.load(request["rows"])
+    tell({"at": "saving", "pid": os.getpid()})
+    began = time.perf_counter()
+    write_array(host.storage(request["name"]), request["uri"], rows, step=request["step"])
+    return {"seconds": time.perf_counter() - began}
+
+
+TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] = {
+    "listing": listing,
+    "beside-torch": beside_torch,
+    "keep-index": keep_index,
+    "threads-used": threads_used,
+    "memory-used": memory_used,
+    "write-store": write_store,
+}

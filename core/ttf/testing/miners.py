@@ -1,0 +1,273 @@
+"""What every miner promises, held against a plain numpy scan; subclass `MinerTests`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ttf.contracts import Kind, MinerContext
+from ttf.data.in_memory import MemorySource
+from ttf.data.vectors import from_float32
+from ttf.errors import BadData, ConfigError
+from ttf.mining.checked import checked_search
+from ttf.testing import _children
+from ttf.testing._banks import DIM, best_rows, clustered_rows
+from ttf.testing.plugin import PluginTests
+
+if TYPE_CHECKING:
+    from ttf.contracts import Miner, MinerTraits
+
+BANK: Final = clustered_rows(1, 5000)
+QUERIES: Final = clustered_rows(2, 300)
+BUDGET: Final = 64 << 20
+_SLACK: Final = 48 << 20
+"""What an allocator and a library's buffers may add to what a miner holds."""
+_IDLE: Final = 0.1
+"""A thread that took less than this share of the time did not take part."""
+
+Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+
+class MinerTests(PluginTests):
+    """`name`, `options`, and for an approximate miner the share of the true best it must find."""
+
+    kind: ClassVar[Kind] = "miner"
+    recall_floor: ClassVar[float] = 0.85
+
+    def made(self, factory: Any, chosen: Any, **changes: Any) -> Miner:
+        return cast("Miner", factory.create(chosen, self.context(**changes)))
+
+    def context(self, **changes: Any) -> MinerContext:
+        granted = {"threads": 2, "seed": 3, "deterministic": True, "budget_bytes": BUDGET}
+        return MinerContext(**(granted | changes))
+
+    def built(self, factory: Any, chosen: Any, rows: NDArray[Any], **changes: Any) -> Miner:
+        import tempfile
+
+        miner = self.made(factory, chosen, **changes)
+        miner.build(MemorySource(rows), Path(tempfile.mkdtemp(dir=self._scratch)))
+        return miner
+
+    @pytest.fixture(autouse=True)
+    def _scratch_folder(self, tmp_path: Path) -> None:
+        self._scratch = tmp_path
+
+    @pytest.fixture
+    def traits(self, factory: Any, chosen: Any) -> MinerTraits:
+        return cast("MinerTraits", factory.traits(chosen, self.context()))
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def test_ids_and_scores_have_their_shapes_and_types(self, factory: Any, chosen: Any) -> None:
+        ids, scores = self.built(factory, chosen, BANK).search(QUERIES, 50)
+        assert ids.shape == scores.shape == (300, 50)
+        assert ids.dtype == np.int64
+        assert scores.dtype == np.float32
+
+    def test_scores_are_dot_products_best_first(self, factory: Any, chosen: Any) -> None:
+        ids, scores = self.built(factory, chosen, BANK).search(QUERIES, 50)
+        np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", QUERIES, BANK[ids]), atol=2e-6)
+        assert (np.diff(scores, axis=1) <= 0).all()
+
+    def test_it_finds_the_best(self, factory: Any, chosen: Any, traits: MinerTraits) -> None:
+        ids, _ = self.built(factory, chosen, BANK).search(QUERIES, 20)
+        truth = best_rows(BANK, QUERIES, 20)
+        found = np.mean([len(np.intersect1d(a, b)) / 20 for a, b in zip(ids, truth, strict=True)])
+        floor = 0.999 if traits.exact else self.recall_floor
+        assert found >= floor, f"{found:.4f} of the true 20 best, of 5,000 rows"
+
+    def test_no_queries_get_no_answers(self, factory: Any, chosen: Any) -> None:
+        ids, scores = self.built(factory, chosen, BANK).search(np.empty((0, DIM), np.float32), 5)
+        assert ids.shape == scores.shape == (0, 5)
+
+    def test_a_bank_of_one_row_is_searched(self, factory: Any, chosen: Any) -> None:
+        ids, scores = self.built(factory, chosen, BANK[:1]).search(QUERIES[:3], 200)
+        assert ids.tolist() == [[0], [0], [0]]
+        np.testing.assert_allclose(scores[:, 0], QUERIES[:3] @ BANK[0], atol=1e-6)
+
+    def test_k_is_cut_to_the_bank_and_every_row_comes_once(self, factory: Any, chosen: Any) -> None:
+        ids, _ = self.built(factory, chosen, BANK[:70]).search(QUERIES[:20], 500)
+        assert (np.sort(ids, axis=1) == np.arange(70)).all()
+
+    def test_a_large_k_is_answered_in_full_without_paddings(
+        self, factory: Any, chosen: Any
+    ) -> None:
+        miner = self.built(factory, chosen, BANK[:900])
+        ids, _ = checked_search(miner, QUERIES, 600, 900, name=self.name)
+        assert ids.shape == (300, 600)
+
+    def test_equal_rows_all_come_and_exact_miners_order_them_by_id(
+        self, factory: Any, chosen: Any, traits: MinerTraits
+    ) -> None:
+        bank = np.concatenate([np.repeat(BANK[:3], 400, axis=0), BANK[3:900]])
+        ids, _ = self.built(factory, chosen, bank).search(BANK[:3], 60)
+        if traits.exact:
+            for row in range(3):
+                assert ids[row].tolist() == list(range(row * 400, row * 400 + 60))
+        else:
+            assert all(len(set(row)) == 60 for row in ids.tolist())
+
+    def test_two_builds_answer_bit_for_bit_alike_where_that_is_promised(
+        self, factory: Any, chosen: Any, traits: MinerTraits
+    ) -> None:
+        if not traits.deterministic:
+            pytest.skip("it does not promise that, even where the run asks for it")
+        first, second = (self.built(factory, chosen, BANK).search(QUERIES, 50) for _ in range(2))
+        assert first[0].tobytes() == second[0].tobytes()
+        assert first[1].tobytes() == second[1].tobytes()
+
+    def test_half_precision_banks_are_searched_as_what_they_hold(
+        self, factory: Any, chosen: Any, tmp_path: Path
+    ) -> None:
+        stored = from_float32(BANK[:500], "bfloat16")
+        miner = self.made(factory, chosen)
+        miner.build(MemorySource(stored, dtype="bfloat16"), tmp_path)
+        ids, scores = miner.search(QUERIES[:5], 3)
+        wide = (stored.astype(np.uint32) << 16).view(np.float32)
+        expected = np.einsum("qd,qkd->qk", QUERIES[:5], wide[ids])
+        np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+    # --- what it refuses -------------------------------------------------------------------------
+
+    def test_a_closed_miner_says_that_it_is_closed(self, factory: Any, chosen: Any) -> None:
+        miner = self.built(factory, chosen, BANK[:500])
+        miner.close()
+        with pytest.raises(ConfigError):
+            miner.search(QUERIES[:2], 3)
+
+    def test_a_row_that_is_not_finite_is_named(
+        self, factory: Any, chosen: Any, tmp_path: Path
+    ) -> None:
+        bank = BANK[:500].copy()
+        bank[321, 5] = np.inf
+        bank[400] = np.nan
+        miner = self.made(factory, chosen)
+        with pytest.raises(BadData, match=r"vectors\[321\] in memory is not finite"):
+            miner.build(MemorySource(bank), tmp_path)
+            miner.search(QUERIES[:2], 3)
+
+    def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
+        self, factory: Any, chosen: Any, traits: MinerTraits
+    ) -> None:
+        if not traits.has_index:
+            pytest.skip("it has no index")
+        with pytest.raises(ConfigError, match=r"needs about .* MiB of memory, but the budget is"):
+            self.built(factory, chosen, BANK, budget_bytes=200_000)
+
+    # --- what it takes ---------------------------------------------------------------------------
+
+    def test_the_cost_grows_with_rows_and_queries(self, factory: Any, chosen: Any) -> None:
+        context = self.context(budget_bytes=1 << 30)
+        small = factory.estimate(10_000, 64, 100, 10, chosen, context)
+        large = factory.estimate(1_000_000, 64, 10_000, 10, chosen, context)
+        assert large.search_s > small.search_s
+        assert large.build_s >= small.build_s
+        assert large.disk_bytes >= small.disk_bytes
+        assert 0 <= large.recall <= 1
+
+    def test_one_thread_is_one_thread(self, factory: Any, tmp_path: Path) -> None:
+        _only_linux()
+        took = _children.answer("threads-used", **self._request(tmp_path))["seconds"]
+        busy = [seconds for seconds in took if seconds > _IDLE * sum(took)]
+        assert len(busy) == 1, f"context.threads was 1, but threads took {took} s of processor"
+
+    def test_memory_stays_within_the_budget_and_what_was_estimated(
+        self, factory: Any, tmp_path: Path
+    ) -> None:
+        _only_linux()
+        bank, queries = clustered_rows(1, 12_000, 64), clustered_rows(2, 4000, 64)
+        request = self._request(tmp_path, bank, queries) | {"budget_bytes": 32 << 20}
+        took = _children.answer("memory-used", **request)
+        allowed = max(took["estimate"], request["budget_bytes"]) + took["answers"] + _SLACK
+        assert took["grown"] <= allowed, (
+            f"it took {took['grown'] >> 20} MiB; the budget is {request['budget_bytes'] >> 20} "
+            f"MiB, its own estimate {took['estimate'] >> 20} MiB"
+        )
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def test_a_saved_index_answers_like_the_one_it_was(
+        self, factory: Any, chosen: Any, traits: MinerTraits, tmp_path: Path
+    ) -> None:
+        if not traits.has_index:
+            pytest.skip("it has no index")
+        miner = self.built(factory, chosen, BANK)
+        expected = miner.search(QUERIES, 30)
+        folder = tmp_path / "index"
+        folder.mkdir()
+        miner.save(folder)
+        loaded = self.made(factory, chosen)
+        loaded.load(folder, MemorySource(BANK))
+        for found in (miner.search(QUERIES, 30), loaded.search(QUERIES, 30)):
+            assert (found[0] == expected[0]).all()
+            assert (found[1] == expected[1]).all()
+
+    def test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index(
+        self, factory: Any, traits: MinerTraits, tmp_path: Path
+    ) -> None:
+        if not traits.has_index:
+            pytest.skip("it has no index")
+        request = self._request(tmp_path) | {"cache": str(tmp_path / "first")}
+        whole = _children.ended("keep-index", **request)
+        assert whole.answer is not None and whole.answer["kept"], _children.told(whole)
+        took = next(float(n["seconds"]) for n in whole.notes if n.get("at") == "saved")
+        expected = _answers(request)
+        request["cache"] = str(tmp_path / "second")
+        for share in (0.0, 0.5, 0.9):
+            killed = _children.ended(
+                "keep-index", _children.KilledWhileSaving(share * took), **request
+            )
+            ended_early = killed.death is not None
+            again = _children.answer("keep-index", **request)
+            assert again["origin"] == ("built" if ended_early and not share else again["origin"])
+            if traits.deterministic:
+                found = _answers(request)
+                assert np.array_equal(found[0], expected[0])
+                assert np.array_equal(found[1], expected[1])
+            cached = _folders(Path(request["cache"]) / "index")
+            assert len(cached) == 1, f"left over beside the index: {cached}"
+            _remove(Path(request["cache"]))
+
+    def _request(
+        self,
+        folder: Path,
+        bank: NDArray[np.float32] = BANK,
+        queries: NDArray[np.float32] = QUERIES,
+    ) -> dict[str, Any]:
+        np.save(folder / "bank.npy", bank)
+        np.save(folder / "queries.npy", queries)
+        return {
+            "name": self.name,
+            "options": dict(self.options),
+            "bank": str(folder / "bank.npy"),
+            "queries": str(folder / "queries.npy"),
+            "out": str(folder / "found.npz"),
+            "k": 10,
+        }
+
+
+def _only_linux() -> None:
+    import sys
+
+    if sys.platform != "linux":
+        pytest.skip("measured through /proc")
+
+
+def _answers(request: Mapping[str, Any]) -> Answers:
+    with np.load(request["out"]) as found:
+        return found["ids"], found["scores"]
+
+
+def _folders(cache: Path) -> list[str]:
+    return sorted(p.name for p in cache.iterdir() if p.is_dir())
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder)

@@ -1,0 +1,163 @@
+"""What every plugin promises, of whatever kind; the base of the four suites."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from ttf import host
+from ttf.contracts import Kind
+from ttf.deprecation import PluginDeprecationWarning
+from ttf.testing import _children, _runs
+from ttf.testing._crashing import crashing
+
+if TYPE_CHECKING:
+    from ttf.api import Run
+
+
+class PluginTests:
+    """Give `name` the name of your entry point; `options` what the tests shall set."""
+
+    kind: ClassVar[Kind]
+    name: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+
+    @pytest.fixture
+    def factory(self) -> Any:
+        """Skips where the plugin says that it cannot run here."""
+        found = host.load(self.kind, self.name)
+        state = found.availability()
+        if not state.ok:
+            pytest.skip(f"{self.kind}.{self.name} cannot run here: {state.reason}")
+        return found
+
+    @pytest.fixture
+    def chosen(self, factory: Any) -> Any:
+        """An instance of its options."""
+        from ttf.options import checked
+
+        return checked(factory.options_type, self.options, f"{self.kind}.{self.name}")
+
+    # --- found, listed, asked ----------------------------------------------------------------
+
+    def test_listing_it_imports_the_standard_library_and_ttf_alone(self) -> None:
+        seen = _children.answer("listing", kind=self.kind, name=self.name)
+        assert not seen["foreign"], (
+            f"loading {self.kind}.{self.name} and asking whether it can run here imports "
+            f"{', '.join(seen['foreign'])}: import them where they are used, inside `create`"
+        )
+
+    def test_where_it_cannot_run_it_says_why_and_what_to_type(self) -> None:
+        state = host.load(self.kind, self.name).availability()
+        assert state.ok or (state.reason and state.fix), state
+
+    def test_its_factory_has_the_name_it_was_asked_for(self) -> None:
+        assert host.load(self.kind, self.name).name == self.name.rpartition(":")[2]
+
+    def test_it_uses_nothing_that_is_going_out_of_use(self) -> None:
+        host.load.cache_clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PluginDeprecationWarning)
+            host.load(self.kind, self.name)
+
+    def test_its_options_have_help_and_defaults_that_are_valid(self) -> None:
+        from ttf.options import describe, validate
+
+        options_type = host.load(self.kind, self.name).options_type
+        assert dataclasses.is_dataclass(options_type)
+        assert [o.name for o in describe(options_type) if not o.help] == []
+        defaults = {
+            f.name: f.default
+            for f in dataclasses.fields(options_type)
+            if f.default is not dataclasses.MISSING
+        }
+        again, problems = validate(options_type, defaults, self.name)
+        assert problems == []
+        assert again == options_type()
+
+    def test_a_misspelt_option_is_told_the_closest(self) -> None:
+        from ttf.options import validate
+
+        options_type = host.load(self.kind, self.name).options_type
+        for field in dataclasses.fields(options_type):
+            _, problems = validate(options_type, {f"{field.name}x": 1}, self.name)
+            assert any(f"Did you mean {field.name!r}" in p or "Known:" in p for p in problems)
+
+    def test_its_options_come_back_from_a_file(self, chosen: Any, tmp_path: Path) -> None:
+        if not dataclasses.fields(chosen) or self.kind == "storage":
+            pytest.skip("it has no options that a configuration sets")
+        from ttf.config.resolve import resolve
+        from ttf.config.toml import dump
+
+        given = dataclasses.asdict(chosen)
+        written = tmp_path / "run.toml"
+        written.write_text(dump(resolve(self._section({"name": self.name}, given))))
+        config = resolve(written).config
+        if self.kind == "tower":
+            found = config.tower.query.options()
+        else:
+            found = getattr(config, self.kind).options_of(self.name)
+        assert type(chosen)(**found) == chosen
+
+    def _section(self, name: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+        if self.kind == "tower":
+            return {"tower": {"query": name | options}}
+        return {self.kind: name | {self.name: options}}
+
+    @pytest.mark.parametrize("first", ["plugin", "torch"])
+    def test_it_lives_in_one_process_with_torch_whichever_comes_first(
+        self, factory: Any, first: str
+    ) -> None:
+        _children.answer(
+            "beside-torch",
+            kind=self.kind,
+            name=self.name,
+            options=dict(self.options),
+            first=first,
+        )
+
+    # --- in a run ------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def data(self, factory: Any, tmp_path: Path) -> Mapping[str, Path]:
+        return _runs.small_set(tmp_path)
+
+    def test_a_run_uses_it_and_survives_a_segfault_inside_it(
+        self, data: Mapping[str, Path], tmp_path: Path
+    ) -> None:
+        """A few steps through the real loop; then the same, with a crash in the middle."""
+        whole = self.run_with(self.name, data, tmp_path / "whole")
+        assert whole.summary["status"] == "finished"
+        assert whole.summary["steps"] == _runs.STEPS
+        assert whole.summary["incidents"] == []
+        assert whole.summary["exact"], whole.summary["deviations"]
+        if not self.works_in_every_step():
+            return
+        crash = tmp_path / "crash"
+        crash.mkdir()
+        with crashing(self.kind, self.name, crash) as name:
+            broken = self.run_with(name, data, tmp_path / "broken")
+        assert broken.summary["status"] == "finished"
+        (incident,) = broken.summary["incidents"]
+        assert incident["class"] == "segfault"
+        assert incident["process"] == ("miner" if self.kind == "miner" else "trainer")
+        if self.bitwise():
+            assert broken.summary["weights_sha256"] == whole.summary["weights_sha256"], (
+                "the run that crashed ended with other weights than the one that did not"
+            )
+
+    def run_with(self, name: str, data: Mapping[str, Path], out: Path) -> Run:
+        return _runs.train(self.kind, name, self.options, data, out)
+
+    def works_in_every_step(self) -> bool:
+        """Whether a run calls it while it trains, so that it can die there."""
+        return True
+
+    def bitwise(self) -> bool:
+        """Whether two equal runs end with the same bits."""
+        return True
