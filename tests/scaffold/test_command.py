@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import os
+import re
 import resource
 import shlex
 import shutil
@@ -73,7 +74,12 @@ def test_a_package_is_complete(invoke: Invoke, kind: str) -> None:
         f"src/{module}/py.typed",
         "tests/test_conformance.py",
     }
-    declared = tomllib.loads(found["pyproject.toml"])["project"]
+    project = tomllib.loads(found["pyproject.toml"])
+    assert {re.split("[<>=[]", one)[0] for one in project["dependency-groups"]["dev"]} == {
+        "mypy", "pytest", "ruff", "twotower",
+    }  # fmt: skip
+    declared = project["project"]
+    assert "twotower>=0.1" in declared["dependencies"]
     assert declared["name"] == folder.name
     assert declared["entry-points"]["ttf.v1"] == {f"{kind}.my-index": f"{module}.plugin"}
     assert declared["requires-python"] == ">=3.11"
@@ -114,10 +120,11 @@ def test_what_tools_left_in_a_template_is_not_copied(
 def test_the_person_is_told_what_to_type_next_in_lines_that_can_be_pasted(
     invoke: Invoke, tmp_path: Path
 ) -> None:
-    result = invoke(["plugins", "new", "miner", "my-index", "--out", tmp_path / "a place" / "it's"])
+    out = tmp_path / "a place" / "it's"
+    result = invoke(["plugins", "new", "miner", "my-index", "--out", str(out)])
     assert result.code == 0
     said = [line.removeprefix("Next: ") for line in result.err.splitlines()]
-    assert shlex.split(said[0]) == ["cd", str(tmp_path / "a place" / "it's")]
+    assert shlex.split(said[0]) == ["cd", str(out)]
     assert said[1:] == [
         'python -m pip install "pip>=25.1"',
         "python -m pip install -e . --group dev",
@@ -226,7 +233,7 @@ def test_nothing_is_overwritten(invoke: Invoke) -> None:
         (file, "is a file"),
         (link, "is a link to nothing"),
     ):
-        result = invoke(["plugins", "new", "miner", "x", "--out", out])
+        result = invoke(["plugins", "new", "miner", "x", "--out", str(out)])
         assert result.code == 2
         assert why in result.err
     assert texts(Path()) == {"full/mine.txt": "mine", "file": "mine"}

@@ -1,0 +1,75 @@
+"""The whole way of a stranger, once per kind: written by the installed ttf, built, installed beside
+it, its own checks green without a change, and a training run that uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ttf.scaffold import package
+
+if TYPE_CHECKING:
+    from tests.conftest import Outcome
+    from tests.packages.fresh import FreshEnvironment
+
+NAME = "my-index"
+
+
+def done(outcome: Outcome) -> Outcome:
+    assert outcome.code == 0, f"{outcome.out[-6000:]}\n{outcome.err[-3000:]}"
+    return outcome
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", package.kinds())
+def test_a_package_passes_its_own_checks_unedited_and_trains(
+    fresh_environment: FreshEnvironment, tmp_path: Path, kind: str
+) -> None:
+    ttf = ("-m", "ttf")
+    folder = tmp_path / "package"
+    written = fresh_environment.run(*ttf, "plugins", "new", kind, NAME, "--out", folder, "--json")
+    assert done(written) and json.loads(written.out)["path"] == str(folder)
+    before = {path for path in folder.rglob("*") if path.is_file()}
+
+    fresh_environment.install(folder)
+    shown = fresh_environment.run(*ttf, "plugins", "show", f"{kind}.{NAME}", "--json")
+    facts = json.loads(done(shown).out)
+    assert (facts["distribution"], facts["available"]) == (f"ttf-{kind}-{NAME}", True)
+
+    tests = fresh_environment.run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder, timeout_s=600
+    )
+    assert re.search(r"^\d{2,} passed", done(tests).out.splitlines()[-1]), tests.out[-500:]
+    left = {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert left == before
+
+    _train(fresh_environment, tmp_path, kind)
+
+
+def _train(environment: FreshEnvironment, place: Path, kind: str) -> None:
+    """A few steps, and the run says that it used the plugin."""
+
+    def ttf(*argv: str) -> Outcome:
+        return done(environment.run("-m", "ttf", *argv, cwd=place))
+
+    sizes = "--pairs 256 --val 32 --seq-len 4 --dim 16 --bank 512"
+    ttf("data", "synth", "--out", "demo", *sizes.split())
+    bank = "demo/bank.npz"
+    if kind == "storage":
+        bank = f"demo/bank.{NAME}"
+        ttf("data", "convert", "demo/bank.npz", bank)
+        assert json.loads(ttf("data", "inspect", bank, "--json").out)["container"] == NAME
+    chosen = () if kind == "storage" else (f"--{kind}", NAME)
+    short = "--steps 4 --batch-size 16 --threads 1 --out run --json"
+    trained = ttf("train", "--pairs", "demo/pairs.npz", "--bank", bank, *chosen, *short.split())
+    summary = json.loads(trained.out)
+    assert (summary["status"], summary["steps"], summary["incidents"]) == ("finished", 4, [])
+    config = (place / "run" / "run.toml").read_text()
+    assert NAME in config
+    if kind == "miner":
+        assert NAME in summary["miner"]
