@@ -23,6 +23,7 @@ from ttf import (
     exact_search,
     float32_blocks,
     fsync_file,
+    require_bank,
     require_memory,
     to_float32,
 )
@@ -109,12 +110,9 @@ class UsearchMiner:
         self._index = self._source = None
 
     def _ready(self) -> tuple[Index, VectorSource]:
-        if self._index is None or self._source is None:
-            raise ConfigError(
-                "This miner has no bank to search: it was not built, or it is closed.",
-                hint="Call build or load before search, and search before close.",
-            )
-        return self._index, self._source
+        source = require_bank(self._source)
+        assert self._index is not None
+        return self._index, source
 
     def _new_index(self, source: VectorSource) -> Index:
         """Empty; raises ConfigError with the figure where the whole would not fit."""

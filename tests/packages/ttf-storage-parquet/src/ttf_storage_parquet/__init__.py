@@ -1,0 +1,1 @@
+"""A storage for `ttf`, found through its entry point."""

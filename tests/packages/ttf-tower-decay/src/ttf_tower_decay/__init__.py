@@ -1,0 +1,1 @@
+"""A tower for `ttf`, found through its entry point."""
