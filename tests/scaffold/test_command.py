@@ -48,7 +48,7 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def test_there_is_a_template_for_every_kind_that_authors_write() -> None:
-    assert {"device", "miner", "storage", "tower"} <= set(KINDS)
+    assert KINDS == ["device", "miner", "observer", "storage", "tower"]
 
 
 @ON_EVERY_KIND
@@ -72,7 +72,7 @@ def test_a_package_is_complete(invoke: Invoke, kind: str) -> None:
         f"src/{module}/__init__.py",
         f"src/{module}/plugin.py",
         f"src/{module}/py.typed",
-        "tests/test_conformance.py",
+        "tests/test_observer.py" if kind == "observer" else "tests/test_conformance.py",
     }
     project = tomllib.loads(found["pyproject.toml"])
     assert {re.split("[<>=[]", one)[0] for one in project["dependency-groups"]["dev"]} == {
@@ -81,7 +81,8 @@ def test_a_package_is_complete(invoke: Invoke, kind: str) -> None:
     declared = project["project"]
     assert "twotower>=0.1" in declared["dependencies"]
     assert declared["name"] == folder.name
-    assert declared["entry-points"]["ttf.v1"] == {f"{kind}.my-index": f"{module}.plugin"}
+    hooks = f"{module}.plugin:observer" if kind == "observer" else f"{module}.plugin"
+    assert declared["entry-points"]["ttf.v1"] == {f"{kind}.my-index": hooks}
     assert declared["requires-python"] == ">=3.11"
 
 
@@ -141,6 +142,7 @@ def test_the_person_is_told_what_to_type_next_in_lines_that_can_be_pasted(
         ("tower", "ttf train --tower conv"),
         ("device", "ttf train --device conv"),
         ("storage", "ttf train --pairs demo/pairs.npz --bank demo/bank.conv"),
+        ("observer", "ttf train --set 'observers=[\"conv\"]'"),
     ],
 )
 def test_the_last_line_uses_the_plugin(invoke: Invoke, kind: str, last: str) -> None:

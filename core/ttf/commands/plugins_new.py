@@ -46,7 +46,7 @@ Examples:
 @json_option
 def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
     """A package that brings a plugin of KIND called NAME: a small working implementation to put
-    your own in place of, its tests (the conformance suite of ttf.testing), README, types and CI.
+    your own in place of, with its tests (the suite of ttf.testing), README, types and CI.
 
     KIND is tower, miner, storage, device or observer. NAME is lower-case letters and digits, with
     dashes between words; a storage is called as the files end that it reads.
@@ -88,24 +88,22 @@ def _document(naming: Naming, folder: Path, files: list[str]) -> dict[str, Any]:
 
 
 def _next_lines(naming: Naming, folder: Path) -> list[str]:
+    kind, name = naming.kind, naming.name
+    checked = [] if kind == "observer" else [f"ttf plugins check {naming.reference}"]
+    used = [f"ttf train --{kind} {name}"]
+    if kind == "observer":
+        used = [f"ttf train --set 'observers=[\"{name}\"]'"]
+    elif kind == "storage":
+        used = [
+            "ttf data synth --out demo",
+            f"ttf data convert demo/bank.npz demo/bank.{name}",
+            f"ttf train --pairs demo/pairs.npz --bank demo/bank.{name}",
+        ]
     return [
         f"cd {quoted(folder)}",
         'python -m pip install "pip>=25.1"',
         "python -m pip install -e . --group dev",
         "python -m pytest",
-        f"ttf plugins check {naming.reference}",
-        *_used(naming),
+        *checked,
+        *used,
     ]
-
-
-def _used(naming: Naming) -> list[str]:
-    name = naming.name
-    if naming.kind == "observer":
-        return [f"ttf train --set observers='[\"{name}\"]'"]
-    if naming.kind == "storage":
-        return [
-            "ttf data synth --out demo",
-            f"ttf data convert demo/bank.npz demo/bank.{name}",
-            f"ttf train --pairs demo/pairs.npz --bank demo/bank.{name}",
-        ]
-    return [f"ttf train --{naming.kind} {name}"]
