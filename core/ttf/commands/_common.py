@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 import click
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from ttf.contracts import Kind
+
+_OF_A_SIGNAL: Final = 128
+"""What a shell adds to its number."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -248,3 +253,20 @@ INT_LIST = IntList()
 POSITIVE = click.IntRange(min=1)
 NATURAL = click.IntRange(min=0)
 PATH = click.Path(path_type=Path)
+
+
+@contextlib.contextmanager
+def ended_as_asked() -> Iterator[None]:
+    """SIGTERM and a terminal that is closed end us by an exception, so that no process and no folder
+    is left behind."""
+
+    def leave(signum: int, frame: Any) -> NoReturn:
+        raise SystemExit(_OF_A_SIGNAL + signum)
+
+    wanted = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
+    before = {signum: signal.signal(signum, leave) for signum in wanted}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +12,7 @@ from ttf.commands._common import (
     PATH,
     Suggesting,
     emit_json,
+    ended_as_asked,
     json_option,
     next_command,
     quoted,
@@ -26,9 +25,6 @@ from ttf.errors import ConfigError, ExitCode
 if TYPE_CHECKING:
     from ttf.doctor.registry import AnyCheck
     from ttf.doctor.report import Result
-
-_OF_A_SIGNAL = 128
-"""What a shell adds to its number."""
 
 
 def _ids() -> list[str]:
@@ -129,30 +125,13 @@ def _results(
 
     exam = Examination(run_toml, say=lambda text: say(click.style(f"... {text}", dim=True)))
     width = max(len(check.id) for check in checks)
-    with _ended_as_asked():
+    with ended_as_asked():
         for check in checks:
             result = report.examined(check, exam)
             if not as_json:
                 for line in report.lines(result, width=width, verbose=verbose):
                     show(line)
             yield result
-
-
-@contextlib.contextmanager
-def _ended_as_asked() -> Iterator[None]:
-    """SIGTERM and a terminal that is closed end us by an exception, so that no process and no folder
-    is left behind."""
-
-    def leave(signum: int, frame: Any) -> NoReturn:
-        raise SystemExit(_OF_A_SIGNAL + signum)
-
-    wanted = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
-    before = {signum: signal.signal(signum, leave) for signum in wanted}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 def _what_next(results: list[Result], run_toml: Path | None) -> None:

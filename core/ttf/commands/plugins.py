@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ttf.commands._common import (
-    Suggesting,
     choice,
     emit_json,
     json_option,
@@ -17,27 +16,14 @@ from ttf.commands._common import (
     show,
     table,
 )
+from ttf.commands.plugins_check import Reference, find, references
+from ttf.commands.plugins_check import command as check
 from ttf.commands.plugins_new import command as new
-from ttf.errors import UnknownName
 
 if TYPE_CHECKING:
-    from ttf.contracts import Kind
     from ttf.host import PluginInfo
 
 _KINDS = ("tower", "miner", "storage", "device", "observer", "check")
-
-
-def _references() -> list[str]:
-    from ttf import host
-
-    return [f"{p.kind}.{p.name}" for p in host.installed()]
-
-
-class Reference(Suggesting):
-    """`kind.name`; checked when it is looked up, so that a bare name does as well."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return str(value)
 
 
 @click.group(short_help="What is installed, and one plugin's options.")
@@ -46,6 +32,7 @@ def command() -> None:
 
 
 command.add_command(new)
+command.add_command(check)
 
 
 @command.command(
@@ -86,11 +73,11 @@ Examples:
   ttf plugins show tower.gru
   ttf plugins show miner.faiss --json""",
 )
-@click.argument("reference", type=Reference("plugin", _references), metavar="KIND.NAME")
+@click.argument("reference", type=Reference("plugin", references), metavar="KIND.NAME")
 @json_option
 def show_(reference: str, as_json: bool) -> None:
     """One plugin's options with type, default and bounds, and whether it can run here."""
-    found = _describe(_find(reference))
+    found = _describe(find(reference))
     if as_json:
         emit_json(found)
         return
@@ -130,19 +117,6 @@ class Description:
     example: str
 
 
-def _find(reference: str) -> PluginInfo:
-    """By `kind.name`, or by a name that only one kind has."""
-    from ttf import host
-
-    kind, _, name = reference.partition(".")
-    if kind in _KINDS and name:
-        return host.find(cast("Kind", kind), name)
-    bare = [p for p in host.installed() if p.name == reference]
-    if len(bare) == 1:
-        return bare[0]
-    raise UnknownName("plugin", reference, _references())
-
-
 def _describe(info: PluginInfo) -> Description:
     from ttf import host, options
 
@@ -152,9 +126,7 @@ def _describe(info: PluginInfo) -> Description:
         "distribution": info.distribution,
         "version": info.version,
     }
-    name = info.name
-    if name in host.claimed_twice(info.kind):
-        name = f"{info.distribution}:{name}"
+    name = host.choice_of(info)
     if info.kind == "observer":
         host.observers([name])
         return Description(

@@ -38,6 +38,8 @@ class Task:
     """As its module calls it."""
     request: Mapping[str, Any] = field(default_factory=dict)
     deadline_s: float = 60.0
+    quiet_s: float | None = None
+    """Also over when it has told nothing for so long."""
     process: ProcessName = "command"
     """What the explanation of its death calls it."""
     module: str = "ttf.doctor.child"
@@ -122,7 +124,7 @@ class _Running:
         self._task = task
         self._child = Child((*_WORDS, task.module), None)
         self._witness = Witness(task.process, self._child.pid)
-        self._started = time.monotonic()
+        self._started = self._heard_at = time.monotonic()
         self._frames, self._output = frames.Reader(), BoundedOutput()
         self._messages: list[Mapping[str, Any]] = []
         self._killed: tuple[KilledByUs, str] = ("", "")
@@ -140,8 +142,11 @@ class _Running:
         self._child.send_rest()
         self._drain()
         self._witness.look()
-        if not self._killed[0] and time.monotonic() - self._started > self._task.deadline_s:
-            self._kill("hang", f"it was not done within {self._task.deadline_s:.0f} s")
+        now, task = time.monotonic(), self._task
+        if now - self._started > task.deadline_s:
+            self._kill("hang", f"it was not done within {task.deadline_s:.0f} s")
+        elif task.quiet_s is not None and now - self._heard_at > task.quiet_s:
+            self._kill("hang", f"nothing was heard of it for {task.quiet_s:.0f} s")
 
     def over(self) -> bool:
         return self._child.process.poll() is not None
@@ -203,6 +208,7 @@ class _Running:
         try:
             for message in self._frames.feed(data):
                 self._messages.append(message)
+                self._heard_at = time.monotonic()
                 if self._task.heard is not None:
                     self._task.heard(message)
         except frames.BrokenFrame as error:

@@ -6,17 +6,33 @@
         name = "mine"
 
 Every plugin that comes with ttf passes the same classes. Needs pytest: pip install "twotower[testing]".
+Imported on first use: the children of a test begin with nothing loaded.
 """
 
 from __future__ import annotations
 
-from ttf.data.in_memory import MemorySource
-from ttf.testing._banks import clustered_rows
-from ttf.testing.devices import DeviceTests
-from ttf.testing.miners import MinerTests
-from ttf.testing.plugin import PluginTests
-from ttf.testing.stores import StoreTests
-from ttf.testing.towers import TowerTests
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ttf.data.in_memory import MemorySource as MemorySource
+    from ttf.testing._banks import clustered_rows as clustered_rows
+    from ttf.testing.devices import DeviceTests as DeviceTests
+    from ttf.testing.miners import MinerTests as MinerTests
+    from ttf.testing.plugin import PluginTests as PluginTests
+    from ttf.testing.stores import StoreTests as StoreTests
+    from ttf.testing.towers import TowerTests as TowerTests
+
+_HOMES = {
+    "DeviceTests": "ttf.testing.devices",
+    "MemorySource": "ttf.data.in_memory",
+    "MinerTests": "ttf.testing.miners",
+    "PluginTests": "ttf.testing.plugin",
+    "StoreTests": "ttf.testing.stores",
+    "TowerTests": "ttf.testing.towers",
+    "clustered_rows": "ttf.testing._banks",
+}
 
 __all__ = [
     "DeviceTests",
@@ -27,3 +43,23 @@ __all__ = [
     "TowerTests",
     "clustered_rows",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ttf.testing' has no attribute {name!r}")
+    if name.endswith("Tests"):
+        _show_what_was_compared()
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def _show_what_was_compared() -> None:
+    """Has pytest explain the assertions of the suites, as it does those of a test's own file."""
+    import pytest
+
+    homes = {home for home in _HOMES.values() if home.startswith(f"{__name__}.")}
+    pytest.register_assert_rewrite(*(home for home in homes if home not in sys.modules))
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

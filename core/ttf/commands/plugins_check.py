@@ -1,0 +1,198 @@
+"""`ttf plugins check`: the conformance suite on installed plugins; an abort of one is a finding."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ttf.commands._common import (
+    Suggesting,
+    emit_json,
+    ended_as_asked,
+    json_option,
+    next_command,
+    quoted,
+    say,
+    show,
+)
+from ttf.errors import ConfigError, ExitCode, UnknownName
+
+if TYPE_CHECKING:
+    from ttf.installed import PluginInfo
+    from ttf.plugincheck.checking import Finding, Wanted
+
+_MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "died": ("DIED", "red"),
+          "skip": ("skip", "yellow")}  # fmt: skip
+
+
+def references() -> list[str]:
+    """What can be typed for one plugin."""
+    from ttf import host
+
+    return [f"{p.kind}.{host.choice_of(p)}" for p in host.installed()]
+
+
+class Reference(Suggesting):
+    """`kind.name`; checked when it is looked up, so that a bare name does as well."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+
+def find(reference: str) -> PluginInfo:
+    """By `kind.name`, or by a name that only one kind has."""
+    from ttf import host
+    from ttf.contracts import KINDS
+
+    kind, _, name = reference.partition(".")
+    known = {str(k): k for k in KINDS}
+    if kind in known and name:
+        return host.find(known[kind], name)
+    bare = [p for p in host.installed() if reference in (p.name, host.choice_of(p))]
+    if len(bare) == 1:
+        return bare[0]
+    raise UnknownName("plugin", reference, references())
+
+
+@click.command(
+    "check",
+    short_help="The conformance suite on an installed plugin.",
+    epilog="""\b
+Examples:
+  ttf plugins check miner.usearch
+  ttf plugins check ttf-miner-usearch                 every plugin of a distribution
+  ttf plugins check miner.usearch --set connectivity=8 --only saved -v""",
+)
+@click.argument("name", type=Reference("plugin", references), metavar="NAME")
+@click.option(
+    "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the plugin."
+)
+@click.option(
+    "--only",
+    metavar="WORD",
+    default="",
+    help="Only checks whose name has this word; an expression of pytest -k.",
+)
+@click.option(
+    "--deadline",
+    "quiet_s",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    metavar="SECONDS",
+    help="A check that takes longer is a hang. [default: 120]",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show what each finding rests on.")
+@json_option
+def command(
+    name: str, sets: tuple[str, ...], only: str, quiet_s: float, verbose: bool, as_json: bool
+) -> int:
+    """Loads a plugin, runs the conformance suite of its kind on it, and trains a few steps with it.
+
+    NAME is KIND.NAME or a distribution. Everything happens in child processes: a plugin that aborts,
+    segfaults or hangs is named, with the check it did it in, and the checks after it are made all
+    the same. Exit code 7 where one was not passed. Needs pytest: pip install "twotower[testing]".
+
+    With --json: {"ok", "plugins": [{"kind", "name", "distribution", "version", "ok", "checks":
+    [{"check", "status": "ok"|"fail"|"died"|"skip", "seconds", "detail", "evidence"}]}]}.
+    """
+    from ttf.plugincheck.checking import Wanted
+
+    plugins = _asked_for(name)
+    if importlib.util.find_spec("pytest") is None:
+        raise ConfigError(
+            "The conformance suite is made of pytest's tests, and pytest is not installed.",
+            hint='pip install "twotower[testing]"',
+        )
+    options = _options(sets)
+    every = []
+    for info in plugins:
+        wanted = Wanted(info=info, options=options, only=only, quiet_s=quiet_s)
+        every.append((wanted, _checked(wanted, verbose=verbose, as_json=as_json)))
+    ok = not any(finding.bad for _, findings in every for finding in findings)
+    if as_json:
+        emit_json({"ok": ok, "plugins": [_document(w, findings) for w, findings in every]})
+    else:
+        for wanted, findings in every:
+            show(_last_line(wanted, findings))
+        _what_next(every, verbose)
+    return int(ExitCode.DONE if ok else ExitCode.GATE)
+
+
+def _asked_for(name: str) -> list[PluginInfo]:
+    from ttf import host
+
+    of_distribution = [p for p in host.installed() if p.owned_by(name)]
+    return of_distribution or [find(name)]
+
+
+def _options(sets: Sequence[str]) -> dict[str, Any]:
+    from ttf.config.resolve import parse_value
+
+    options = {}
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--set {text}: write it as option=value, e.g. connectivity=8")
+        options[key.strip()] = parse_value(value)
+    return options
+
+
+def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:
+    """Each finding is shown as soon as it is made."""
+    from ttf.plugincheck.checking import SUITES, check
+
+    info = wanted.info
+    suite = SUITES.get(info.kind)
+    what = f"with ttf.testing.{suite}" if suite else "by loading it: its kind has no suite"
+    say(f"Checking {info.reference} of {info.distribution} {info.version} {what}")
+    findings = []
+    with ended_as_asked():
+        for finding in check(wanted):
+            findings.append(finding)
+            if not as_json:
+                _show(finding, verbose=verbose)
+    return findings
+
+
+def _show(finding: Finding, *, verbose: bool) -> None:
+    mark, color = _MARKS[finding.status]
+    show(f"  {click.style(mark, fg=color)}  {finding.check}  ({finding.seconds:.1f} s)")
+    if finding.detail:
+        show(f"        {finding.detail}")
+    if verbose or finding.status == "died":
+        for line in finding.evidence:
+            show(f"        {line}")
+
+
+def _last_line(wanted: Wanted, findings: Sequence[Finding]) -> str:
+    bad = [f for f in findings if f.bad]
+    passed = sum(f.status == "ok" for f in findings)
+    left_out = sum(f.status == "skip" for f in findings)
+    skipped = f", {left_out} left out with their reasons" if left_out else ""
+    end = f"{len(bad)} not passed" if bad else "nothing to object to"
+    return f"{wanted.info.reference}: {passed} passed{skipped}; {end}."
+
+
+def _what_next(every: Sequence[tuple[Wanted, Sequence[Finding]]], verbose: bool) -> None:
+    for wanted, findings in every:
+        reference = quoted(f"{wanted.info.kind}.{wanted.name}")
+        if any(f.bad for f in findings):
+            if not verbose:
+                next_command(f"ttf plugins check {reference} -v")
+        elif wanted.info.kind in ("miner", "tower", "device"):
+            next_command(f"ttf train --{wanted.info.kind} {quoted(wanted.name)}")
+
+
+def _document(wanted: Wanted, findings: Sequence[Finding]) -> dict[str, Any]:
+    info = wanted.info
+    return {
+        "kind": info.kind,
+        "name": info.name,
+        "distribution": info.distribution,
+        "version": info.version,
+        "ok": not any(f.bad for f in findings),
+        "checks": findings,
+    }
