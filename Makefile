@@ -50,10 +50,12 @@ format: $(STAMP)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# docs/cli.md from the commands' own help, docs/crashes/ from the pages of the classes.
+# docs/cli.md from the commands' own help, docs/crashes/ from the pages of the classes, and what the
+# plugin API promises.
 docs: $(STAMP)
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_crashes.py
+	$(BIN)/python docs/make_plugin_api.py
 
 # Remove the environment and every cache; runs/ stays.
 clean:

@@ -24,10 +24,17 @@ def option(
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
+    was: str = "",
+    deprecated: str = "",
 ) -> Any:
-    """A dataclass field with a default, a line of help (state the unit) and bounds."""
+    """A dataclass field with a default, a line of help (state the unit) and bounds.
+
+    `was` is an earlier name that is still read, with a note; `deprecated` says what to use instead
+    of this one, to whoever sets it.
+    """
     bounds = {k: v for k, v in {"ge": ge, "gt": gt, "le": le, "lt": lt}.items() if v is not None}
-    return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds})
+    told = {"help": help, "bounds": bounds, "was": was, "deprecated": deprecated}
+    return dataclasses.field(default=default, metadata=told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +64,26 @@ def describe(options_type: type[Any]) -> list[OptionInfo]:
         )
         for f in dataclasses.fields(options_type)
     ]
+
+
+def renamed(options_type: type[Any], values: Mapping[str, Any]) -> dict[str, str]:
+    """Earlier names among `values`, with those they have now; one that is given under both is not
+    among them."""
+    found = {f.metadata.get("was"): f.name for f in dataclasses.fields(options_type)}
+    return {key: found[key] for key in values if key in found and found[key] not in values}
+
+
+def deprecations(options_type: type[Any], values: Mapping[str, Any], where: str) -> list[str]:
+    """What to say to somebody who sets what is going out of use."""
+    told = [
+        f"{where}.{old} is called {where}.{new} now; the old name will not be read for ever."
+        for old, new in renamed(options_type, values).items()
+    ]
+    for field in dataclasses.fields(options_type):
+        instead = field.metadata.get("deprecated")
+        if instead and (field.name in values or field.metadata.get("was") in values):
+            told.append(f"{where}.{field.name} is going out of use: {instead}.")
+    return told
 
 
 def validate(

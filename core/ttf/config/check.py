@@ -233,6 +233,10 @@ def _loading(draft: Draft, path: Keys, load: Callable[[], _Loaded]) -> _Loaded |
 
 def _options(draft: Draft, factory: Factory, values: dict[str, Any], path: Keys) -> None:
     where = ".".join(path)
+    draft.notes += options.deprecations(factory.options_type, values, where)
+    for old, new in options.renamed(factory.options_type, values).items():
+        draft.rename((*path, old), new)
+        values = {new if key == old else key: value for key, value in values.items()}
     _, problems = options.validate(factory.options_type, values, where)
     for problem in problems:
         dotted, _, text = problem.partition(": ")

@@ -92,6 +92,8 @@ class Draft:
     places: dict[Keys, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    renamed: bool = False
+    """Something that was written under an earlier name has its present one now."""
 
     def apply(self, layer: Layer) -> None:
         for side in _TOWERS:
@@ -108,6 +110,12 @@ class Draft:
             origin = exact
         place = "" if origin == "default" else f"{origin}: "
         self.problems.append(f"{place}{'.'.join(path)}: {text}" if path else f"{place}{text}")
+
+    def rename(self, path: Keys, name: str) -> None:
+        """What is written at `path` is read as its neighbour `name`."""
+        section = self.section(*path[:-1])
+        self.renamed = True
+        self._put((*path[:-1], name), section.pop(path[-1]), self.origin(path))
 
     def origin(self, path: Keys) -> str:
         for end in range(len(path), 0, -1):
@@ -185,6 +193,8 @@ def resolve(
     config = check.schema(draft)
     if plugins:
         check.plugins(draft)
+        if config is not None and draft.renamed:
+            config = check.schema(draft)
     if config is None or draft.problems:
         count = len(draft.problems)
         raise ConfigError(

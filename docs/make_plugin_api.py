@@ -1,0 +1,75 @@
+"""Writes docs/plugins/api-v1.txt: all that a plugin of the API `ttf.v1` may rely on, as signatures.
+
+    python docs/make_plugin_api.py
+
+A test compares the file with the code. A line that changes or goes is a new API number, or a way for
+the old one to go on working; a new line is fine: rewrite the file, and say so in the changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ttf
+import ttf.testing
+from ttf import contracts, errors, hookspecs, installed, options
+
+PAGE = Path(__file__).parent / "plugins" / f"api-v{installed.API}.txt"
+
+
+def page() -> str:
+    """The whole file."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield f"# What plugins of the API {installed.GROUP} may rely on. Written by docs/make_plugin_api.py."
+    yield from ("", "[kinds]", *contracts.KINDS)
+    yield from ("", "[ttf.__all__]", *sorted(ttf.__all__))
+    yield from ("", "[ttf.testing.__all__]", *sorted(ttf.testing.__all__))
+    yield from ("", "[hooks]")
+    for name, hook in sorted(vars(hookspecs).items()):
+        if name.startswith("ttf_"):
+            yield f"{name}{inspect.signature(hook)}"
+    yield from ("", "[contracts]")
+    for name, found in sorted(vars(contracts).items()):
+        if inspect.isclass(found) and found.__module__ == contracts.__name__:
+            yield from _of_class(name, found)
+    yield from ("", "[functions]")
+    for name in sorted(ttf.__all__):
+        found = getattr(ttf, name)
+        if inspect.isfunction(found) and name not in _COMMANDS:
+            yield f"{name}{inspect.signature(found)}"
+    yield f"option{inspect.signature(options.option)}"
+    yield from ("", "[errors]")
+    for name in sorted(ttf.__all__):
+        found = getattr(ttf, name)
+        if inspect.isclass(found) and issubclass(found, errors.TtfError):
+            bases = ", ".join(base.__name__ for base in found.__bases__)
+            yield f"{name}({bases}): exit code {int(found.exit_code)}"
+
+
+_COMMANDS = {"evaluate", "load", "mine", "open_vectors", "option", "plan", "resume", "train"}
+"""What users call; their own contract is the command line's."""
+
+
+def _of_class(name: str, found: type[Any]) -> Iterator[str]:
+    yield f"{name}({', '.join(base.__name__ for base in found.__bases__)})"
+    if dataclasses.is_dataclass(found):
+        for field in dataclasses.fields(found):
+            default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
+            yield f"    {field.name}: {field.type}{default}"
+        return
+    for attribute, kind in inspect.get_annotations(found).items():
+        yield f"    {attribute}: {kind}"
+    for method, function in vars(found).items():
+        if inspect.isfunction(function) and (not method.startswith("_") or method == "__call__"):
+            yield f"    {method}{inspect.signature(function)}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
