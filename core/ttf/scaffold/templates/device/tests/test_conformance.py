@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ttf.testing import DeviceTests
 
 
@@ -15,4 +13,4 @@ class TestYourNameWithALimit(DeviceTests):
     """YOUR DEVICE: a class for each setting that takes another path through it."""
 
     name = "your-name"
-    options: ClassVar = {"max_rows": 24, "deterministic": False}
+    options = {"max_rows": 24, "deterministic": False}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ttf.testing import MinerTests
 
 
@@ -15,5 +13,5 @@ class TestYourNameInFloat32(MinerTests):
     """YOUR LIBRARY: a class for each setting that takes another path through it."""
 
     name = "your-name"
-    options: ClassVar = {"sums": "float32", "block_rows": 1000}
+    options = {"sums": "float32", "block_rows": 1000}
     recall_floor = 0.99

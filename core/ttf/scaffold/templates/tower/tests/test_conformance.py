@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ttf.testing import TowerTests
 
 
@@ -15,4 +13,4 @@ class TestYourNameWithoutResidual(TowerTests):
     """YOUR NETWORK: a class for each setting that takes another path through it."""
 
     name = "your-name"
-    options: ClassVar = {"residual": "none", "bias": False, "decay": 0.0}
+    options = {"residual": "none", "bias": False, "decay": 0.0}
