@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final, Protocol
 
 import pytest
 from filelock import FileLock
@@ -20,7 +21,20 @@ from tests.packages.fresh import (
 collect_ignore_glob = ["ttf-*"]
 """Packages of strangers: their tests run where they are installed."""
 
-MakeEnvironment = Callable[[Path], FreshEnvironment]
+
+BASE: Final = "base"
+
+
+class MakeEnvironment(Protocol):
+    """Makes an environment in a folder, on top of others if they are given."""
+
+    def __call__(self, folder: Path, *below: FreshEnvironment) -> FreshEnvironment: ...
+
+
+class InstalledOnce(Protocol):
+    def __call__(
+        self, name: str, *packages: Path, below: Sequence[FreshEnvironment] = ()
+    ) -> FreshEnvironment: ...
 
 
 @pytest.fixture(scope="session")
@@ -45,14 +59,33 @@ def project_wheel(of_all_workers: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def environments(of_all_workers: Path, project_wheel: Path) -> Iterator[MakeEnvironment]:
-    """Makes an environment in a folder: the project is installed, as a wheel, and nothing else."""
-    base = of_all_workers / "base"
+    """Environments that have the project, as its wheel, and nothing else."""
+    base = of_all_workers / BASE
     with held_by_many(base):
         with FileLock(of_all_workers / "base.lock"):
             if not (base / COMPLETE).exists():
                 make_base(base, project_wheel)
                 (base / COMPLETE).touch()
-        yield lambda folder: make_environment(folder, base)
+        yield lambda folder, *below: make_environment(folder, base, *below)
+
+
+@pytest.fixture(scope="session")
+def installed_once(environments: MakeEnvironment, of_all_workers: Path) -> InstalledOnce:
+    """An environment by name, with packages that are installed once for all workers."""
+
+    def installed(
+        name: str, *packages: Path, below: Sequence[FreshEnvironment] = ()
+    ) -> FreshEnvironment:
+        folder = of_all_workers / BASE / "environments" / name  # goes when the base goes
+        with FileLock(of_all_workers / f"{name}.lock"):
+            if (folder / COMPLETE).exists():
+                return FreshEnvironment(folder=folder)
+            environment = environments(folder, *below)
+            environment.install(*packages)
+            (folder / COMPLETE).touch()
+            return environment
+
+    return installed
 
 
 @pytest.fixture

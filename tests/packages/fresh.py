@@ -116,10 +116,10 @@ def make_base(folder: Path, wheel: Path) -> None:
     _install(folder / "bin" / "python", f"twotower[{EXTRAS}] @ {wheel.as_uri()}")
 
 
-def make_environment(folder: Path, base: Path) -> FreshEnvironment:
-    """An environment that has the base's packages, and place for more."""
+def make_environment(folder: Path, base: Path, *below: FreshEnvironment) -> FreshEnvironment:
+    """An environment that has the packages of the base and of others, and place for more."""
     venv.create(folder, with_pip=False, symlinks=True)
-    _see(folder, _site_packages(base), base / LARGE)
+    _see(folder, *(b.site_packages for b in below), _site_packages(base), base / LARGE)
     return FreshEnvironment(folder=folder)
 
 

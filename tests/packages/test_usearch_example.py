@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT
-from tests.packages.conftest import MakeEnvironment
+from tests.packages.conftest import InstalledOnce
 from tests.packages.fresh import FreshEnvironment
 
 EXAMPLE = ROOT / "examples" / "ttf-miner-usearch"
@@ -19,12 +19,8 @@ SHORT = ("--epochs", "1", "--tower", "linear", "--set", "miner.negatives=4")
 
 
 @pytest.fixture(scope="module")
-def installed(
-    environments: MakeEnvironment, tmp_path_factory: pytest.TempPathFactory
-) -> FreshEnvironment:
-    environment = environments(tmp_path_factory.mktemp("usearch") / "environment")
-    environment.install(EXAMPLE)
-    return environment
+def installed(installed_once: InstalledOnce) -> FreshEnvironment:
+    return installed_once("usearch", EXAMPLE)
 
 
 def test_it_passes_its_own_tests_where_a_user_installed_it(
