@@ -63,11 +63,11 @@ class Factory:
         context: MinerContext,
     ) -> MinerCost:
         # YOUR LIBRARY: rates measured once, on any machine; never a timing made here.
-        rate = (4e9 if options.sums == "float64" else 8e9) * context.threads
+        rate = (2e10 if options.sums == "float64" else 4e10) * context.threads
         size = index_bytes(rows, dim)
         return MinerCost(
             build_s=size / 1e9,
-            search_s=2.0 * rows * dim * queries / rate + 2e-8 * rows * queries,
+            search_s=2.0 * rows * dim * queries / rate + 5e-9 * rows * queries,
             anon_bytes=size,
             disk_bytes=size,
         )
