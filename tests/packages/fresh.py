@@ -42,7 +42,10 @@ _UNREACHABLE: Final = re.compile(
     r"after connection broken by '(NewConnectionError|NameResolutionError|ConnectTimeoutError|"
     r"ReadTimeoutError|ProxyError|ProtocolError)"
 )
-_GAVE_UP: Final = re.compile(r"from versions: none|Max retries exceeded|ConnectionError: ")
+_GAVE_UP: Final = re.compile(
+    r"from versions: none|ResolutionImpossible|Max retries exceeded|ConnectionError: "
+)
+"""What pip says in the end, having heard nothing: of one package, of a pinned one, of a file."""
 _OF_THIS_INTERPRETER: Final = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
 """Not handed on. Bytecode is written: pip is told not to, and torch is compiled for seconds."""
 
@@ -150,11 +153,13 @@ def held_by_many(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.users").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
-        yield
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (folder / COMPLETE).unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (folder / COMPLETE).unlink(missing_ok=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _link_torch(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT
 from tests.packages.conftest import MakeEnvironment
-from tests.packages.fresh import FreshEnvironment, PipFailed, pip
+from tests.packages.fresh import CONSTRAINTS, FreshEnvironment, PipFailed, pip
 
 
 def test_the_project_is_there_as_its_wheel_and_nothing_of_the_checkout(
@@ -47,8 +47,11 @@ def test_a_package_that_cannot_be_had_is_a_failure_and_no_skip(
         fresh_environment.install("click==99")
 
 
-def test_an_index_that_does_not_answer_skips_with_the_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("constraint", [[], ["--constraint", CONSTRAINTS]], ids=["any", "pinned"])
+def test_an_index_that_does_not_answer_skips_with_the_reason(
+    constraint: list[str | Path], tmp_path: Path
+) -> None:
     nobody = "http://127.0.0.1:9/simple"  # the discard port
-    argv = ("download", "--no-deps", "--retries", "1", "--dest", str(tmp_path))
+    argv = ("download", "--no-deps", "--retries", "1", "--index-url", nobody)
     with pytest.raises(pytest.skip.Exception, match="cannot be reached: NewConnectionError"):
-        pip("--isolated", *argv, "--index-url", nobody, "ttf-that-nobody-published")
+        pip("--isolated", *argv, "--dest", tmp_path, *constraint, "click>=8")
