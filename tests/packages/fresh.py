@@ -156,6 +156,7 @@ def held_by_many(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
+            fcntl.flock(users, fcntl.LOCK_UN)  # two that leave at once would each see the other
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 (folder / COMPLETE).unlink(missing_ok=True)
