@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
+from ttf.data.vectors import row_norms
 from ttf.errors import ConfigError
+from ttf.scan.best import Best
 from ttf.scan.rows import read_float32
 
 _Bank = TypeVar("_Bank")
 _SCAN_ROWS = 4096
 _SCAN_QUERIES = 256
+_ROUNDING = 4 * 2.0**-24
+"""Twice what two float32 dot products may differ by, per dimension and unit of length: each is off by
+at most D half units in the last place."""
 
 
 def float32_blocks(
@@ -35,23 +40,27 @@ def float32_blocks(
 def exact_search(
     source: VectorSource, queries: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The exact answer for the few queries an index could not answer; ties by smaller id."""
+    """The exact answer for the few queries an index could not answer; ties by smaller id.
+
+    A product of matrices gives equal rows different scores, depending on where they lie in it: it
+    only says which rows cannot be among the best, and the others are scored one by one.
+    """
     k = min(k, source.shape[0])
-    ids = np.zeros((len(queries), k), np.int64)
-    scores = np.full((len(queries), k), -np.inf, np.float32)
+    best = [Best(query, k) for query in queries]
+    slack_Q = _ROUNDING * source.shape[1] * row_norms(queries)
     for start, block_ND in float32_blocks(source, _SCAN_ROWS):
-        block_ids = np.arange(start, start + len(block_ND))
+        ids_N = np.arange(start, start + len(block_ND))
+        margin_Q = slack_Q * row_norms(block_ND).max(initial=0.0)
         for first in range(0, len(queries), _SCAN_QUERIES):
-            here = slice(first, first + _SCAN_QUERIES)
-            score_QN = queries[here] @ block_ND.T
-            all_scores = np.concatenate([scores[here], score_QN], axis=1)
-            all_ids = np.concatenate(
-                [ids[here], np.broadcast_to(block_ids, score_QN.shape)], axis=1
-            )
-            # What came earlier has the smaller id, so a stable sort breaks ties as promised.
-            best = np.argsort(-all_scores, axis=1, kind="stable")[:, :k]
-            scores[here] = np.take_along_axis(all_scores, best, axis=1)
-            ids[here] = np.take_along_axis(all_ids, best, axis=1)
+            score_QN = queries[first : first + _SCAN_QUERIES] @ block_ND.T
+            for number, score_N in enumerate(score_QN, start=first):
+                perhaps = np.flatnonzero(score_N >= best[number].least - margin_Q[number])
+                if perhaps.size:
+                    best[number].offer(block_ND[perhaps], ids_N[perhaps])
+    ids = np.empty((len(queries), k), np.int64)
+    scores = np.empty((len(queries), k), np.float32)
+    for number, one in enumerate(best):
+        ids[number], scores[number] = one.ids, one.scores
     return ids, scores
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.miners.test_every_miner import MemorySource
 
 from ttf.contracts import MinerContext
+from ttf.rows import exact_search
 from ttf.scan import float32
 from ttf.scan.first import BLOCK_ROWS
 from ttf_miners._exact_scan import ExactMiner
@@ -80,3 +81,28 @@ def test_settings_of_torch_are_left_as_they_were() -> None:
 
 def test_the_product_chosen_is_a_float32_one() -> None:
     assert float32.precision() in ("medium", "highest")
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    copies=st.integers(2, 400),
+    others=st.integers(0, 9000),
+    dim=st.sampled_from([3, 64, 257]),
+    k=st.integers(1, 300),
+    seed=st.integers(0, 2**31),
+)
+def test_the_search_for_authors_puts_equal_rows_in_order_wherever_they_lie(
+    copies: int, others: int, dim: int, k: int, seed: int
+) -> None:
+    """In a product of matrices the last columns of a block are rounded otherwise."""
+    rng = np.random.default_rng(seed)
+    bank = rng.standard_normal((copies + others, dim)).astype(np.float32)
+    same = np.sort(rng.choice(len(bank), copies, replace=False))
+    bank[same] = rng.standard_normal(dim).astype(np.float32)
+    ids, scores = exact_search(MemorySource(bank), bank[same[:2]], k)
+    for row in (0, 1):
+        places = np.flatnonzero(np.isin(ids[row], same))
+        assert (ids[row, places] == same[: len(places)]).all()
+        assert len(set(scores[row, places].tolist())) <= 1
+    truth = np.sort(bank[same[:1]].astype(np.float64) @ bank.T.astype(np.float64))[0, ::-1]
+    np.testing.assert_allclose(scores[0], truth[: ids.shape[1]], rtol=1e-4, atol=1e-4)
