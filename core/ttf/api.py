@@ -294,7 +294,7 @@ def read_config(
     recorded: Mapping[str, str] = {}
     # Only for the message: a manifest that is gone or damaged is the business of whoever needs it.
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        recorded = read_json(folder.manifest)["numeric"]["plugins"]
+        recorded = read_json(folder.manifest)["plugins"]
     for kind, name in _plugins_of(resolved.config, to_train=to_train):
         host.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
     return resolved

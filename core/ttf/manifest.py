@@ -7,7 +7,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from ttf import __version__, host
 from ttf.bench import ceilings, machine, near
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
-from ttf.contracts import DevicePolicy
+from ttf.contracts import DevicePolicy, Kind
 from ttf.data.dataset import Dataset
 from ttf.data.sameness import noted
+from ttf.data.stores import storage_for
 from ttf.deciding import specify
 from ttf.settling import recorded
 
@@ -41,15 +42,33 @@ def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> dict[str, An
 
 
 def _plugin_versions(config: RunConfig) -> dict[str, str]:
-    used = [
+    used: list[tuple[Kind, str]] = [
         ("tower", config.tower.query.name),
         ("tower", config.tower.doc.name),
         ("device", config.device.name),
     ]
     if config.miner.negatives:
         used.append(("miner", config.miner.name))
-    infos = [host.find(kind, name) for kind, name in used]  # type: ignore[arg-type]
+    return _owners(used)
+
+
+def _owners(used: Iterable[tuple[Kind, str]]) -> dict[str, str]:
+    """Distribution and version of each plugin."""
+    infos = [host.find(kind, name) for kind, name in used]
     return {i.reference: f"{i.distribution} {i.version}" for i in infos}
+
+
+def _plugins(config: RunConfig) -> dict[str, str]:
+    """Every plugin of the run, also those that the numbers do not depend on."""
+    given = config.data
+    files = [uri for uri in (given.pairs, given.bank, given.context) if uri]
+    return _plugin_versions(config) | _owners(
+        [
+            *(("storage", storage_for(uri, given.storage)) for uri in files),
+            *(("miner", name) for name in config.miner.fallback if config.miner.negatives),
+            *(("observer", name) for name in config.observers),
+        ]
+    )
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -80,6 +99,7 @@ def build(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> dict[str, 
         "cpus": os.cpu_count(),
         "versions": _versions(),
         "openmp_runtimes": openmp_runtimes(),
+        "plugins": _plugins(config),
         "numeric": numeric_fingerprint(config, policy),
         "chosen": recorded(resolved, policy),
         "data": {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import FakeDistribution, RunTtf
+from tests.conftest import FakeDistribution, Invoke, RunTtf
 
 from ttf import PluginDeprecationWarning, asides, catalogue, hookspecs, host
 from ttf.config.resolve import resolve
@@ -73,6 +73,21 @@ def test_who_names_a_plugin_of_another_api_hears_which_side_is_old(
     with pytest.raises(PluginUnavailable, match=said) as caught:
         host.find("miner", "foo")
     assert caught.value.hint == hint
+
+
+def test_the_command_line_tells_what_the_host_tells(
+    fake_plugins: FakeDistribution, invoke: Invoke
+) -> None:
+    for number in ("one", "two"):
+        fake_plugins.add(f"ttf-{number}", {"miner.same": "nowhere"})
+    fake_plugins.add("ttf-old", {"tower.old": "nowhere"}, group="ttf.v0")
+    twice = invoke(["train", "--miner", "same"])
+    assert twice.code == 2
+    assert "claimed by 2 distributions: ttf-one, ttf-two" in twice.err
+    assert "ttf-one:same or ttf-two:same" in twice.err
+    assert "made for the older plugin API 0" in invoke(["train", "--tower", "old"]).err
+    table = invoke(["train", "--set", "miner.same.k=1"])
+    assert table.code == 2 and "claimed by 2 distributions" in table.err
 
 
 def test_who_names_a_plugin_that_is_switched_off_hears_that(

@@ -222,7 +222,26 @@ def plugin_name(kind: Kind, *also: str) -> Suggesting:
 
         return [*also, *host.choices(kind)]
 
-    return Suggesting(kind, values)
+    return _PluginName(kind, values)
+
+
+class _PluginName(Suggesting):
+    """One that is there and cannot be had is told why: claimed twice, made for another plugin API,
+    switched off."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from ttf import host
+        from ttf.errors import TtfError, UnknownName
+
+        if value in self._values():
+            return cast("str", value)
+        try:
+            host.find(cast("Kind", self.name), str(value))
+        except UnknownName:
+            return super().convert(value, param, ctx)
+        except TtfError as error:
+            self.fail(f"{error} {error.hint}", param, ctx)
+        return str(value)
 
 
 def choice(what: str, *values: str) -> Suggesting:

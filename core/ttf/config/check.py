@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ttf import host, options
 from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
-from ttf.errors import TtfError, suggestion
+from ttf.errors import TtfError, UnknownName, suggestion
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Draft, Keys
@@ -206,13 +206,24 @@ def _with_tables(draft: Draft, kind: Kind) -> None:
             continue
         if not isinstance(value, dict):
             draft.problem((kind, key), f"no such key.{suggestion(key, fields)}")
-        elif key not in host.choices(kind):
-            known = [*host.choices(kind), *fields]
-            draft.problem((kind, key), f"no {kind} named {key!r}.{suggestion(key, known)}")
-        else:
+        elif _named(draft, kind, key, fields):
             table = _factory(draft, kind, key, (kind, key), must_run=False)
             if table is not None:
                 _options(draft, table, value, (kind, key))
+
+
+def _named(draft: Draft, kind: Kind, key: str, fields: Sequence[str]) -> bool:
+    """Whether a table is called as a plugin; otherwise a problem says why not."""
+    try:
+        host.find(kind, key)
+    except UnknownName:
+        known = [*host.choices(kind), *fields]
+        draft.problem((kind, key), f"no {kind} named {key!r}.{suggestion(key, known)}")
+    except TtfError as error:
+        draft.problem((kind, key), f"{error} {error.hint}")
+    else:
+        return True
+    return False
 
 
 def _factory(draft: Draft, kind: Kind, name: str, path: Keys, *, must_run: bool) -> Factory | None:
