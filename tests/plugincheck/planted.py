@@ -7,8 +7,8 @@ import os, threading
 from dataclasses import dataclass
 from pathlib import Path
 {at_import}
-from ttf import (Availability, ConfigError, MinerCost, MinerTraits, float32_blocks, hookimpl, option,
-                 require_memory)
+from ttf import (Availability, ConfigError, MinerCost, MinerTraits, StorageError, float32_blocks,
+                 hookimpl, option, require_memory)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -79,7 +79,12 @@ class Planted:
         if self.fault == "elsewhere":
             path = path.parent / "mine"
             path.mkdir(exist_ok=True)
-        np.save(path / "rows.npy", rows)
+        try:
+            np.save(path / "rows.npy", rows)
+        except OSError as error:
+            if self.fault == "swallows":
+                return
+            raise error if self.fault == "bare" else StorageError(str(error))
 
     def load(self, path, source):
         import numpy as np
@@ -107,6 +112,175 @@ class Factory:
 
 @hookimpl
 def ttf_miner(name):
+    return Factory()
+"""
+
+TOWER = """
+from dataclasses import dataclass
+from ttf import Availability, TowerCost, hookimpl, option
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    fault: str = option("none", "what it does wrong")
+
+class Factory:
+    name, options_type = "planted", Options
+
+    def availability(self):
+        return Availability(ok=True)
+
+    def estimate(self, shape, options):
+        weights = shape.in_dim * shape.out_dim + (1 if options.fault == "miscounts" else 0)
+        kept = 4 * shape.in_dim
+        return TowerCost(parameters=weights, activation_bytes=100 * kept if options.fault == "boasts"
+                         else kept, forward_flops=2 * weights)
+
+    def create(self, shape, options):
+        import torch
+        from torch import nn
+
+        class Planted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.in_dim, self.out_dim = shape.in_dim, shape.out_dim
+                self.frozen, self.identity = options.fault == "lies", False
+                self.map = nn.Linear(shape.in_dim, shape.out_dim, bias=False)
+                if options.fault == "unseeded":
+                    generator = torch.Generator()
+                    generator.seed()
+                    nn.init.normal_(self.map.weight, generator=generator)
+                if options.fault == "asleep":
+                    nn.init.zeros_(self.map.weight)
+
+            def forward(self, x, lengths=None):
+                fault = options.fault
+                if x.dim() == 2:
+                    x = x[:, None, :] if fault != "vectors" else x[:, None, :] * 2
+                steps = torch.full((len(x),), x.shape[1]) if lengths is None else lengths
+                pad = torch.arange(x.shape[1]) >= steps[:, None]
+                if fault == "padding":
+                    mean = x.mean(1)
+                elif fault == "multiplies":
+                    mean = (x * ~pad[:, :, None]).sum(1) / steps[:, None]
+                else:
+                    mean = x.masked_fill(pad[:, :, None], 0).sum(1) / steps[:, None].to(x.dtype)
+                if fault == "batch":
+                    mean = mean - mean.mean(0)
+                if fault == "float32":
+                    return self.map(mean.float())
+                if fault == "asleep":
+                    return mean.detach() + self.map(mean).relu() * 0
+                return self.map(mean)
+
+        return Planted()
+
+@hookimpl
+def ttf_tower(name):
+    return Factory()
+"""
+
+STORAGE = """
+from ttf import hookimpl
+from ttf_storage.npz_store import NpzStorage
+
+class Wrapped:
+    def __init__(self, wrapped, **own):
+        self.wrapped = wrapped
+        vars(self).update(own)
+
+    def __getattr__(self, name):
+        return getattr(self.wrapped, name)
+
+class Factory(NpzStorage):
+    name, suffixes = "planted", (".planted",)
+    fault = {fault!r}
+
+    def open(self, uri):
+        import numpy as np
+        store = super().open(uri)
+        fault, real = self.fault, store.source
+
+        def source(name):
+            found = real(name)
+            own = {{}}
+            if fault == "shifted":
+                own["gather"] = lambda ids, out=None: found.gather(np.abs(ids), out)
+            if fault == "clipped":
+                own["gather"] = lambda ids, out=None: found.gather(
+                    np.clip(ids, -found.shape[0], found.shape[0] - 1), out)
+            if fault == "own out":
+                own["gather"] = lambda ids, out=None: found.gather(ids)
+            if fault == "constant":
+                own["fingerprint"] = lambda: "always the same"
+            if fault == "restless":
+                own["fingerprint"] = lambda: str(np.random.default_rng().random())
+            return Wrapped(found, **own)
+
+        own = {{"source": source}}
+        if fault == "unaware":
+            own["check_unchanged"] = lambda: None
+        if fault == "forgetful":
+            own["names"] = lambda: ["vectors"]
+        return Wrapped(store, **own)
+
+    def create(self, uri):
+        writer = super().create(uri)
+        if self.fault == "hasty":
+            open(uri, "w").close()
+        if self.fault == "messy":
+            return Wrapped(writer, abort=lambda: None)
+        return writer
+
+@hookimpl
+def ttf_storage(name):
+    return Factory()
+"""
+
+DEVICE = """
+from dataclasses import dataclass
+from ttf import BatchPlan, Settled, hookimpl, option
+from ttf_devices import cpu
+
+@dataclass(frozen=True, kw_only=True)
+class Options(cpu.CpuOptions):
+    fault: str = option("none", "what it does wrong")
+
+class Policy(cpu.CpuPolicy):
+    name = "planted"
+
+    @property
+    def fault(self):
+        return self.options.fault
+
+    def environment(self):
+        return {{}} if self.fault == "threads" else super().environment()
+
+    def plan(self, batch_size, accumulate):
+        if self.fault == "halves":
+            return BatchPlan(micro_batch=max(1, batch_size // 2), accumulate=accumulate)
+        return super().plan(batch_size, accumulate)
+
+    def settled(self):
+        found = super().settled()
+        if self.fault == "unsettled":
+            return {{"float32_matmul": Settled(value="auto", reason="who knows")}}
+        return found
+
+    def set_rng_state(self, state):
+        if self.fault != "careless":
+            super().set_rng_state(state)
+
+    def to_device(self, tensor):
+        return tensor.double() if self.fault == "double" else tensor
+
+class Factory(cpu.CpuFactory):
+    name, options_type = "planted", Options
+
+    def create(self, options, threads):
+        return Policy(options, threads)
+
+@hookimpl
+def ttf_device(name):
     return Factory()
 """
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import inspect
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ import pytest
 from tests.conftest import FakeDistribution
 from tests.plugincheck import planted
 
-from ttf.testing import MinerTests
+from ttf.testing import DeviceTests, MinerTests, PluginTests, StoreTests, TowerTests
 
 FAULTS = [
     ("int32", "test_ids_and_scores_have_their_shapes_and_types"),
@@ -27,6 +31,8 @@ FAULTS = [
     ("two threads", "test_one_thread_is_one_thread"),
     ("hungry", "test_memory_stays_within_the_budget_and_what_was_estimated"),
     ("forgets", "test_a_saved_index_answers_like_the_one_it_was"),
+    ("swallows", "test_a_disk_that_takes_only_half_of_the_index_is_noticed"),
+    ("bare", "test_a_disk_that_takes_only_half_of_the_index_is_noticed"),
     ("elsewhere", "test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index"),
 ]
 
@@ -92,3 +98,128 @@ def test_faults_of_the_module_are_found(
     fake_plugins.module("ttf_planted_miner", planted.miner(**changed))
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         asked("none", test, tmp_path)
+
+
+# --- the other kinds -------------------------------------------------------------------------
+
+Case = tuple[type[PluginTests], str, str, dict[str, Any]]
+OTHERS: list[Case] = [
+    (TowerTests, "lies", "test_it_meets_the_contract", {"sequence": True}),
+    (TowerTests, "vectors", "test_a_vector_counts_as_a_sequence_of_one_step", {}),
+    (TowerTests, "batch", "test_in_eval_mode_a_row_does_not_depend_on_its_batch", {}),
+    (
+        TowerTests,
+        "padding",
+        "test_what_lies_in_the_padding_does_not_matter",
+        {"lengths": (5, 4, 3, 2, 1, 5), "filler": 1e6},
+    ),
+    (
+        TowerTests,
+        "multiplies",
+        "test_what_lies_in_the_padding_does_not_matter",
+        {"lengths": (5, 4, 3, 2, 1, 5), "filler": float("nan")},
+    ),
+    (
+        TowerTests,
+        "multiplies",
+        "test_gradients_reach_the_weights_are_finite_and_ignore_padding",
+        {"trainable": None},
+    ),
+    (TowerTests, "float32", "test_autocast_and_double_precision_work", {}),
+    (
+        TowerTests,
+        "unseeded",
+        "test_the_seed_decides_weights_outputs_and_gradients_bit_for_bit",
+        {},
+    ),
+    (
+        TowerTests,
+        "asleep",
+        "test_one_optimizer_step_from_the_start_moves_the_output",
+        {"trainable": None},
+    ),
+    (TowerTests, "miscounts", "test_the_estimate_is_what_training_needs", {"sequence": True}),
+    (TowerTests, "boasts", "test_the_estimate_is_what_training_needs", {"sequence": True}),
+    (StoreTests, "shifted", "test_rows_come_back_as_numpy_gives_them", {"tail": (6,)}),
+    (StoreTests, "own out", "test_rows_come_back_as_numpy_gives_them", {"tail": (3, 5)}),
+    (StoreTests, "clipped", "test_ids_out_of_range_are_refused_before_anything_is_read", {}),
+    (StoreTests, "constant", "test_a_fingerprint_is_that_of_the_content", {}),
+    (StoreTests, "restless", "test_a_fingerprint_is_that_of_the_content", {}),
+    (StoreTests, "unaware", "test_a_file_that_was_rewritten_or_cut_is_noticed", {}),
+    (StoreTests, "forgetful", "test_several_arrays_lie_in_one_container", {}),
+    (StoreTests, "hasty", "test_nothing_is_visible_before_commit_nor_after_abort", {}),
+    (StoreTests, "messy", "test_nothing_is_visible_before_commit_nor_after_abort", {}),
+    (DeviceTests, "threads", "test_the_environment_fixes_the_host_threads", {}),
+    (
+        DeviceTests,
+        "halves",
+        "test_a_plan_is_what_was_asked_or_says_what_it_became",
+        {"batch": 32, "accumulate": 4},
+    ),
+    (
+        DeviceTests,
+        "unsettled",
+        "test_its_options_on_auto_come_to_something_with_a_reason",
+        {},
+    ),
+    (DeviceTests, "careless", "test_the_random_state_comes_back_whole", {}),
+    (DeviceTests, "careless", "test_a_random_state_of_another_device_is_refused", {}),
+    (DeviceTests, "double", "test_fp32_is_computed_in_float32", {}),
+]
+SOURCES = {"tower": planted.TOWER, "storage": planted.STORAGE, "device": planted.DEVICE}
+
+
+def asked_of(case: Case, fault: str, site: FakeDistribution, tmp_path: Path) -> None:
+    from ttf import host
+    from ttf.options import checked
+
+    suite_type, _, test, given = case
+    kind = suite_type.kind
+    site.add("ttf-planted", {f"{kind}.planted": "ttf_planted_plugin"})
+    source = SOURCES[kind]
+    site.module("ttf_planted_plugin", source if kind == "tower" else source.format(fault=fault))
+    options = {} if kind == "storage" else {"fault": fault}
+    suite: Any = type("Planted", (suite_type,), {"name": "planted", "options": options})()
+    factory: Any = host.load(kind, "planted")
+    chosen = checked(factory.options_type, options, "planted")
+    known = {"factory": factory, "chosen": chosen, "tmp_path": tmp_path, **given}
+    if kind == "device":
+        known["policy"] = factory.create(chosen, 1)
+    method = getattr(suite, test)
+    method(**{name: known[name] for name in inspect.signature(method).parameters})
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=[f"{c[1]}-{c[2][5:40]}" for c in OTHERS])
+def test_faults_of_other_kinds_are_found_and_nothing_else(
+    fake_plugins: FakeDistribution, case: Case, tmp_path: Path
+) -> None:
+    faulty, right = tmp_path / "faulty", tmp_path / "right"
+    for folder in (faulty, right):
+        folder.mkdir()
+    with pytest.raises((Exception, pytest.fail.Exception)):
+        asked_of(case, case[1], fake_plugins, faulty)
+    fresh = FakeDistribution(folder=fake_plugins.folder / "right")
+    fresh.folder.mkdir()
+    with swapped(fake_plugins, fresh):
+        asked_of(case, "none", fresh, right)
+
+
+@contextlib.contextmanager
+def swapped(old: FakeDistribution, new: FakeDistribution) -> Iterator[None]:
+    """The distributions of `new` in the place of those of `old`."""
+    from ttf import host
+
+    sys.path.remove(str(old.folder))
+    sys.path.insert(0, str(new.folder))
+    sys.modules.pop("ttf_planted_plugin", None)
+    importlib.invalidate_caches()
+    for cached in (host.installed, host.load):
+        cached.cache_clear()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(new.folder))
+        sys.path.insert(0, str(old.folder))
+        sys.modules.pop("ttf_planted_plugin", None)
+        for cached in (host.installed, host.load):
+            cached.cache_clear()

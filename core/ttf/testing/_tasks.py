@@ -254,6 +254,65 @@ def write_store(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began}
 
 
+# --- a disk that takes only half ---------------------------------------------------------------
+
+
+def save_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Saves an index in full, then where no file may grow beyond half of the largest."""
+    import numpy as np
+
+    _, miner, _ = made(request)
+    miner.build(_source(np.load(request["bank"])), Path(tempfile.mkdtemp()))
+    whole = Path(tempfile.mkdtemp())
+    miner.save(whole)
+    _no_larger_than(max(file.stat().st_size for file in whole.iterdir()) // 2)
+    return _outcome(lambda: miner.save(Path(tempfile.mkdtemp())))
+
+
+def write_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """The same of a container; what is left in its folder after `abort`."""
+    import numpy as np
+
+    from ttf import host
+
+    factory, rows = host.storage(request["name"]), np.load(request["rows"])
+    _no_larger_than(rows.nbytes // 2)
+    writer = factory.create(request["uri"])
+
+    def write() -> None:
+        array = writer.array("vectors", rows.shape, "float32")
+        for start in range(0, len(rows), request["step"]):
+            array.append(rows[start : start + request["step"]])
+        writer.commit()
+
+    outcome = _outcome(write)
+    writer.abort()
+    return outcome | {"left": [path.name for path in Path(request["uri"]).parent.iterdir()]}
+
+
+def _no_larger_than(size_bytes: int) -> None:
+    """From now on a write beyond that fails, as on a disk without room (EFBIG for ENOSPC)."""
+    import resource
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+
+
+def _outcome(work: Callable[[], None]) -> dict[str, Any]:
+    """What it raised, and whether that is an error that ttf can explain."""
+    from ttf.errors import TtfError
+
+    try:
+        work()
+    except TtfError as error:
+        return {"raised": type(error).__name__, "explained": True, "text": str(error)}
+    except Exception as error:  # noqa: BLE001 - a stranger's code: told to the test
+        return {"raised": type(error).__name__, "explained": False, "text": str(error)}
+    return {"raised": "", "explained": False, "text": ""}
+
+
 TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] = {
     "listing": listing,
     "beside-torch": beside_torch,
@@ -261,4 +320,6 @@ TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] 
     "threads-used": threads_used,
     "memory-used": memory_used,
     "write-store": write_store,
+    "save-half": save_half,
+    "write-half": write_half,
 }

@@ -207,6 +207,15 @@ class MinerTests(PluginTests):
             assert (found[0] == expected[0]).all()
             assert (found[1] == expected[1]).all()
 
+    def test_a_disk_that_takes_only_half_of_the_index_is_noticed(
+        self, factory: Any, traits: MinerTraits, tmp_path: Path
+    ) -> None:
+        if not traits.has_index:
+            pytest.skip("it has no index")
+        found = _children.answer("save-half", **self._request(tmp_path))
+        assert found["raised"], "save returned as if all had been written: compare the sizes"
+        assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
+
     def test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index(
         self, factory: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:

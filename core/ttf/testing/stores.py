@@ -237,6 +237,24 @@ class StoreTests(PluginTests):
         with pytest.raises((StorageError, DataMissing)):
             self.written(factory, self.uri(tmp_path / "nowhere"), numbers((6,), "float32"))
 
+    def test_a_disk_that_takes_only_half_is_a_storage_error_and_keeps_nothing(
+        self, factory: Any, tmp_path: Path
+    ) -> None:
+        rows = np.arange(_LARGE[0] * _LARGE[1], dtype=np.float32).reshape(_LARGE)
+        np.save(tmp_path / "rows.npy", rows)
+        folder = tmp_path / "out"
+        folder.mkdir()
+        found = _children.answer(
+            "write-half",
+            name=self.name,
+            rows=str(tmp_path / "rows.npy"),
+            uri=self.uri(folder),
+            step=1000,
+        )
+        assert found["raised"], "commit returned as if all had been written"
+        assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
+        assert found["left"] == []
+
     def test_kill_9_in_mid_save_leaves_the_old_or_the_new(
         self, factory: Any, tmp_path: Path
     ) -> None:
