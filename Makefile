@@ -31,7 +31,7 @@ chaos: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/codespell core plugins chaos docs *.md Makefile
+	$(BIN)/codespell core plugins chaos docs examples *.md Makefile
 
 # mypy --strict over core, plugins, tests, benchmarks and chaos.
 types: $(STAMP)
