@@ -128,10 +128,10 @@ def _describe(info: PluginInfo) -> Description:
     }
     name = host.choice_of(info)
     if info.kind == "observer":
-        host.observers([name])
+        ok, reason, fix = _observer_state(name)
         return Description(
-            **common, summary="", available=True, reason="", fix="", options=[],
-            section="observers", example=f"ttf train --set observers='[\"{name}\"]'",
+            **common, summary="", available=ok, reason=reason, fix=fix, options=[],
+            section="observers", example=f"ttf train --set observers='[\"{name}\"]'" if ok else "",
         )  # fmt: skip
     if info.kind == "check":
         title = str(getattr(host.check(name), "title", ""))
@@ -158,6 +158,18 @@ def _describe(info: PluginInfo) -> Description:
         section=section,
         example=(chosen + setting) if state.ok and info.kind != "storage" else "",
     )
+
+
+def _observer_state(name: str) -> tuple[bool, str, str]:
+    """Whether it can work here, and if not, why and what to type."""
+    from ttf import host
+    from ttf.errors import PluginUnavailable
+
+    try:
+        host.observer(name)
+    except PluginUnavailable as error:
+        return False, str(error), error.hint
+    return True, "", ""
 
 
 def _shown(value: Any) -> str:
