@@ -18,7 +18,7 @@ train: $(STAMP)
 # for others (under ten minutes on two cores).
 # One file: make test ARGS=tests/cli
 test: lint types layers
-	$(BIN)/pytest -n 3 $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
 # Real faults against real runs: hundreds of deaths, hangs, full disks; each run must end with the
 # weights of an undisturbed one. Half an hour on two quiet cores, best as root (mounts, limits); the

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pluggy
 
 from ttf import asides, hookspecs, tracing
+from ttf.blame import Blamed, broken
 from ttf.contracts import Availability, Kind
 from ttf.deprecation import PluginDeprecationWarning
 from ttf.errors import PluginBroken, PluginUnavailable, suggestion
@@ -82,14 +83,14 @@ def load(kind: Kind, name: str) -> Factory:
     try:
         factory = getattr(_registered(info), hook)(name=info.name)
     except (Exception, SystemExit) as error:
-        raise _broken(info, error) from error
+        raise broken(info, "failed to load", error) from error
     if factory is None:
         raise PluginBroken(
             f"The distribution {info.distribution} declares {info.reference}, but its hook "
             f"{hook} returned nothing for {info.name!r}.",
             hint=f"Report it to the authors of {info.distribution}.",
         )
-    return cast("Factory", factory)
+    return cast("Factory", factory if info.ours else Blamed(factory, info))
 
 
 def _registered(info: PluginInfo) -> Any:
@@ -122,16 +123,6 @@ def _tell_of_hooks_nobody_calls(
                 f"{info.reference} of {info.distribution} implements {caller.name}, which this "
                 f"ttf never calls.{suggestion(caller.name, known)}"
             )
-
-
-def _broken(info: PluginInfo, error: BaseException) -> PluginBroken:
-    mend = f"Reinstall it: pip install --force-reinstall --no-deps {info.distribution}"
-    off = f", or switch it off: TTF_DISABLE_PLUGINS={info.distribution}"
-    return PluginBroken(
-        f"The plugin {info.reference} of the distribution {info.distribution} "
-        f"{info.version} failed to load: {type(error).__name__}: {error}",
-        hint=f"{mend}{'' if info.ours else off}.",
-    )
 
 
 def usable(kind: Kind, name: str) -> Factory:
@@ -210,7 +201,7 @@ def observer(name: str) -> tuple[PluginInfo, Any]:
         ask = getattr(info.entry_point.load(), "availability", None)
         state = ask() if callable(ask) else Availability(ok=True)
     except (Exception, SystemExit) as error:
-        raise _broken(info, error) from error
+        raise broken(info, "failed to load", error) from error
     _require_available(info, state)
     return info, hooks
 

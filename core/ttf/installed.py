@@ -69,6 +69,12 @@ class PluginInfo:
     def ours(self) -> bool:
         return normal(self.distribution) == OURS
 
+    @property
+    def editable(self) -> bool:
+        """Installed from the folder it is written in: reinstalling it mends nothing."""
+        dist = self.entry_point.dist
+        return dist is not None and '"editable": true' in (dist.read_text("direct_url.json") or "")
+
     def owned_by(self, owner: str) -> bool:
         """Whether `owner` ("" for anybody) is its distribution, however it is spelt."""
         return not owner or normal(owner) == normal(self.distribution)

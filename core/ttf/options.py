@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from ttf.errors import ConfigError, suggestion
 
@@ -104,13 +104,20 @@ def validate(
         for name, f in fields.items()
     }
     model = pydantic.create_model("Options", **spec)
+    given = {k: _or_none(v, hints[k]) for k, v in values.items() if k in fields}
     try:
-        checked = model(**{k: v for k, v in values.items() if k in fields})
+        checked = model(**given)
     except pydantic.ValidationError as error:
         return None, problems + [problem_text(e, where) for e in error.errors()]
     if problems:
         return None, problems
     return options_type(**{name: getattr(checked, name) for name in fields}), []
+
+
+def _or_none(value: Any, hint: Any) -> Any:
+    """TOML has no null: the word none says it, where no text may stand."""
+    types = get_args(hint)
+    return None if value == "none" and type(None) in types and str not in types else value
 
 
 def checked(options_type: type[Any], values: Mapping[str, Any], where: str) -> Any:
@@ -136,7 +143,7 @@ def problem_text(error: Any, where: str) -> str:
 
 
 def _type_name(hint: Any) -> str:
-    from typing import Literal, get_args, get_origin
+    from typing import Literal, get_origin
 
     if get_origin(hint) is Literal:
         return " | ".join(str(a) for a in get_args(hint))

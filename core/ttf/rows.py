@@ -66,9 +66,12 @@ def exact_search(
 
 def require_memory(needed: int, budget: int, what: str) -> None:
     """Raises ConfigError, with the figures in bytes, where `what` cannot fit what a run granted."""
+    from ttf.mining.choose import binary_size
+
     if needed > budget:
         raise ConfigError(
-            f"{what} needs about {_size(needed)} of memory, but the budget is {_size(budget)}.",
+            f"{what} needs about {binary_size(needed)} of memory, but the budget is "
+            f"{binary_size(budget)}.",
             hint=f"Raise it (memory.budget = '{-(-needed // 2**20)}MiB'), or use the miner "
             "'exact', which reads the bank where it lies.",
         )
@@ -82,7 +85,3 @@ def require_bank(source: _Bank | None) -> _Bank:
             hint="Call build or load before search, and search before close.",
         )
     return source
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.1f} MiB"

@@ -26,7 +26,8 @@ class OneOfMany:
 
 
 class Variant(OneOfMany):
-    """The same plugin with other options."""
+    """The same plugin with other options, or another one whose process would die the same death; all
+    of them are trained in tests/runs."""
 
     @_again
     def test_a_run_uses_it_and_survives_a_segfault_inside_it(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.once import OneOfMany
+from tests.conformance.once import OneOfMany, Variant
 
 from ttf.testing import TowerTests
 
@@ -12,22 +12,22 @@ class TestGru(TowerTests):
     options = {"hidden": 8}
 
 
-class TestLstm(OneOfMany, TowerTests):
+class TestLstm(Variant, TowerTests):
     name = "lstm"
     options = {"hidden": 8}
 
 
-class TestTransformer(OneOfMany, TowerTests):
+class TestTransformer(Variant, TowerTests):
     name = "transformer"
     options = {"width": 16, "feedforward": 24}
 
 
-class TestMlp(OneOfMany, TowerTests):
+class TestMlp(Variant, TowerTests):
     name = "mlp"
     options = {"hidden": 20}
 
 
-class TestLinear(OneOfMany, TowerTests):
+class TestLinear(Variant, TowerTests):
     name = "linear"
 
 

@@ -168,7 +168,7 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_not_tried_again(
     assert ended.code == ExitCode.USAGE
     assert ended.json()["error"]["class"] == "ConfigError"
     assert "of the distribution sabotage 1.0 failed to load" in ended.err
-    assert len(list((tmp_path / "notes").iterdir())) == 2  # the tower and the miner, once each
+    assert len(list((tmp_path / "notes").iterdir())) == 3  # tower, miner, observer, once each
     assert not run.exists()
 
 

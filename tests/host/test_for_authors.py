@@ -254,3 +254,38 @@ def test_listing_fifty_distributions_imports_none_of_them(
     assert "imported" not in listed.err
     helped = run_ttf("train", "--tower", "fake7x", env=env)
     assert "Did you mean 'fake7'?" in helped.err
+
+
+def test_what_a_plugin_raises_when_it_is_asked_is_its_fault_not_ours(
+    fake_plugins: FakeDistribution, invoke: Invoke
+) -> None:
+    fake_plugins.add("ttf-foo", {"tower.foo": "ttf_foo_raises"})
+    source = TOWER.replace("@hookimpl", "Factory.availability = lambda self: 1 / 0\n\n@hookimpl")
+    fake_plugins.module("ttf_foo_raises", source)
+    for argv in (["plugins", "show", "tower.foo"], ["train", "--tower", "foo"]):
+        result = invoke(argv)
+        assert result.code == 2
+        assert "tower.foo of the distribution ttf-foo 1.0 failed in availability()" in result.err
+        assert "ZeroDivisionError" in result.err
+
+
+def test_who_writes_a_plugin_is_not_told_to_reinstall_it(fake_plugins: FakeDistribution) -> None:
+    fake_plugins.add("ttf-foo", {"tower.foo": "ttf_foo_written"})
+    info = next(fake_plugins.folder.glob("*.dist-info"))
+    info.joinpath("direct_url.json").write_text('{"url": "x", "dir_info": {"editable": true}}')
+    fake_plugins.module("ttf_foo_written", "def broken(:")
+    with pytest.raises(ConfigError, match="SyntaxError") as caught:
+        host.load("tower", "foo")
+    assert caught.value.hint == "TTF_DEBUG=1 shows where."
+
+
+def test_none_switches_an_option_off_where_it_may_be_none(fake_plugins: FakeDistribution) -> None:
+    fake_plugins.add("ttf-foo", {"tower.foo": "ttf_foo_none"})
+    source = TOWER.replace("    old: int = option(0,", "    old: int | None = option(3,")
+    fake_plugins.module("ttf_foo_none", source)
+    from ttf.options import checked
+
+    factory = host.load("tower", "foo")
+    assert checked(factory.options_type, {"old": "none"}, "tower.foo").old is None
+    with pytest.raises(ConfigError):
+        checked(factory.options_type, {"width": "none"}, "tower.foo")

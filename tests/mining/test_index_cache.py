@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.conftest import FakeDistribution
 from tests.miners.test_every_miner import BANK, KINDS, QUERIES, Kind, MemorySource
 
+from ttf import host
+from ttf.contracts import VectorSource
 from ttf.errors import StorageError
 from ttf.fsio import sha256_file
+from ttf.mining import provenance
 from ttf.mining.index_cache import IndexRecord, index_key, ready_index, write_note
 
 INDEXED = [kind for kind in KINDS if kind.name in ("faiss-hnsw", "faiss-ivf", "hnswlib")]
@@ -120,3 +125,49 @@ def test_the_run_folder_gets_a_note(run: Run, tmp_path: Path) -> None:
     assert (note["key"], note["origin"]) == (record.key, "built")
     assert note["sha256"] == record.sha256
     assert note["size_bytes"] > 0
+
+
+def test_an_index_of_other_code_is_another_index(fake_plugins: FakeDistribution) -> None:
+    """A package that is being written keeps its version while its code changes."""
+    fake_plugins.add("ttf-foo", {"miner.foo": "ttf_foo_package.plugin"})
+    package = fake_plugins.folder / "ttf_foo_package"
+    package.mkdir()
+    for name in ("__init__", "plugin", "index"):
+        package.joinpath(f"{name}.py").write_text(f"# {name}\n")
+    info = host.find("miner", "foo")
+    before = provenance.code_of(info)
+    provenance.code_of.cache_clear()
+    assert provenance.code_of(info) == before
+    package.joinpath("index.py").write_text("# mended\n")
+    provenance.code_of.cache_clear()
+    assert provenance.code_of(info) != before
+    assert provenance.code_of(host.find("miner", "faiss")) != before
+    assert provenance.versions_of(["faiss"])["faiss"].startswith("faiss-cpu ")
+    assert provenance.versions_of(["no_such_module"]) == {"no_such_module": ""}
+
+
+class Unreadable:
+    """A miner whose code no longer reads what it wrote."""
+
+    def __init__(self, miner: Any) -> None:
+        self._miner = miner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._miner, name)
+
+    def load(self, path: Path, source: VectorSource) -> None:
+        raise FileNotFoundError("index.npz")
+
+
+@each_kind
+def test_an_index_that_its_miner_cannot_read_is_built_anew_and_said(kind: Kind, run: Run) -> None:
+    _, built = run(kind)
+    miner = Unreadable(kind.make())
+    made_from = {"bank": "b", "miner": kind.name, "seed": 0}
+    record = ready_index(
+        run.cache, made_from, miner, MemorySource(BANK[:1000]), run.cache.parent, run.said.append
+    )
+    assert record.origin == "built"
+    assert (miner.search(QUERIES, 10)[0] == built).all()
+    (line,) = run.said
+    assert "could not load the index" in line and "FileNotFoundError: index.npz" in line

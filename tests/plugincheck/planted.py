@@ -10,10 +10,10 @@ from pathlib import Path
 from ttf import (Availability, ConfigError, MinerCost, MinerTraits, StorageError, float32_blocks,
                  hookimpl, option, require_memory)
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen={frozen}, kw_only={frozen})
 class Options:
     fault: str = option("none", "what it does wrong")
-    nothing: int = option(1, {help!r})
+    nothing: {type} = option(1, {help!r})
 
 class Planted:
     def __init__(self, options, context):
@@ -105,7 +105,8 @@ class Factory:
 
     def estimate(self, rows, dim, queries, k, options, context):
         cost = 1e-9 * rows * dim * queries if options.fault != "free" else 0.0
-        return MinerCost(build_s=0.0, search_s=cost, anon_bytes=rows * dim * 4, disk_bytes=rows * dim * 4)
+        size = 1000 if options.fault == "cheap" else rows * dim * 4
+        return MinerCost(build_s=0.0, search_s=cost, anon_bytes=size, disk_bytes=size)
 
     def create(self, options, context):
         return Planted(options, context)
@@ -285,5 +286,12 @@ def ttf_device(name):
 """
 
 
-def miner(*, at_import: str = "", asked: str = "pass", help: str = "nothing") -> str:
-    return MINER.format(at_import=at_import, asked=asked, help=help)
+def miner(
+    *,
+    at_import: str = "",
+    asked: str = "pass",
+    help: str = "nothing",
+    frozen: str = "True",
+    type: str = "int",
+) -> str:
+    return MINER.format(at_import=at_import, asked=asked, help=help, frozen=frozen, type=type)

@@ -71,14 +71,18 @@ def test_a_wrong_answer_is_shown_with_what_was_expected(
     assert any("ids.dtype == np.int64" in line for line in found["evidence"])
 
 
-def test_a_good_plugin_passes_and_a_device_that_is_not_here_is_left_out(invoke: Invoke) -> None:
+def test_a_good_plugin_passes_and_one_that_cannot_run_here_was_not_checked(invoke: Invoke) -> None:
     good = invoke(["plugins", "check", "linear", "--only", "contract", "--json"])
     assert good.code == 0
     assert good.json()["ok"]
     assert [c["status"] for c in good.json()["plugins"][0]["checks"]] == ["ok", "ok", "ok"]
     absent = invoke(["plugins", "check", "device.mps"])
-    assert absent.code == 0
+    assert absent.code == 7
     assert "skip" in absent.out and "Apple silicon" in absent.out
+    assert "nothing was checked, because it cannot run here" in absent.out
+    nothing = invoke(["plugins", "check", "linear", "--only", "no_such_check"])
+    assert nothing.code == 2
+    assert "No check of TowerTests has 'no_such_check' in its name" in nothing.err
 
 
 def test_a_distribution_means_all_of_its_plugins_and_misspelt_names_the_closest(

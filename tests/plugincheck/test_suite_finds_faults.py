@@ -31,6 +31,7 @@ FAULTS = [
     ("two threads", "test_one_thread_is_one_thread"),
     ("hungry", "test_memory_stays_within_the_budget_and_what_was_estimated"),
     ("forgets", "test_a_saved_index_answers_like_the_one_it_was"),
+    ("cheap", "test_the_estimate_of_the_disk_is_what_it_saves"),
     ("swallows", "test_a_disk_that_takes_only_half_of_the_index_is_noticed"),
     ("bare", "test_a_disk_that_takes_only_half_of_the_index_is_noticed"),
     ("elsewhere", "test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index"),
@@ -85,6 +86,8 @@ def test_the_fault_is_found(plant: FakeDistribution, fault: str, test: str, tmp_
         ),
         ({"asked": "import zarr"}, "test_listing_it_imports_the_standard_library_and_ttf_alone"),
         ({"help": ""}, "test_its_options_have_help_and_defaults_that_are_valid"),
+        ({"frozen": "False"}, "test_its_options_have_help_and_defaults_that_are_valid"),
+        ({"type": "list[int] | None"}, "test_its_options_have_help_and_defaults_that_are_valid"),
         (
             {"asked": "return Availability(ok=False, reason='no luck')"},
             "test_where_it_cannot_run_it_says_why_and_what_to_type",

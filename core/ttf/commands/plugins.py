@@ -150,7 +150,9 @@ def _describe(info: PluginInfo) -> Description:
     setting = f" --set {section}.{first['name']}={_shown(first['default'])}" if first else ""
     return Description(
         **common,
-        summary=(vars(type(factory)).get("__doc__") or "").partition("\n")[0],
+        summary=(vars(type(getattr(factory, "wrapped", factory))).get("__doc__") or "").partition(
+            "\n"
+        )[0],
         available=state.ok,
         reason=state.reason,
         fix=state.fix,

@@ -93,7 +93,7 @@ def command(
 
     NAME is KIND.NAME or a distribution. Everything happens in child processes: a plugin that aborts,
     segfaults or hangs is named, with the check it did it in, and the checks after it are made all
-    the same. Exit code 7 where one was not passed. Needs pytest: pip install "twotower[testing]".
+    the same. Exit code 7 where one was not passed, or none could be made. Needs pytest: pip install "twotower[testing]".
 
     With --json: {"ok", "plugins": [{"kind", "name", "distribution", "version", "ok", "checks":
     [{"check", "status": "ok"|"fail"|"died"|"skip", "seconds", "detail", "evidence"}]}]}.
@@ -111,7 +111,7 @@ def command(
     for info in plugins:
         wanted = Wanted(info=info, options=options, only=only, quiet_s=quiet_s)
         every.append((wanted, _checked(wanted, verbose=verbose, as_json=as_json)))
-    ok = not any(finding.bad for _, findings in every for finding in findings)
+    ok = all(_passed(findings) for _, findings in every)
     if as_json:
         emit_json({"ok": ok, "plugins": [_document(w, findings) for w, findings in every]})
     else:
@@ -167,8 +167,15 @@ def _show(finding: Finding, *, verbose: bool) -> None:
             show(f"        {line}")
 
 
+def _passed(findings: Sequence[Finding]) -> bool:
+    """Something was asked, and nothing went wrong: what cannot run here was not checked."""
+    return any(f.status == "ok" for f in findings) and not any(f.bad for f in findings)
+
+
 def _last_line(wanted: Wanted, findings: Sequence[Finding]) -> str:
     bad = [f for f in findings if f.bad]
+    if not bad and not _passed(findings):
+        return f"{wanted.info.reference}: nothing was checked, because it cannot run here."
     passed = sum(f.status == "ok" for f in findings)
     left_out = sum(f.status == "skip" for f in findings)
     skipped = f", {left_out} left out with their reasons" if left_out else ""
@@ -179,7 +186,7 @@ def _last_line(wanted: Wanted, findings: Sequence[Finding]) -> str:
 def _what_next(every: Sequence[tuple[Wanted, Sequence[Finding]]], verbose: bool) -> None:
     for wanted, findings in every:
         reference = quoted(f"{wanted.info.kind}.{wanted.name}")
-        if any(f.bad for f in findings):
+        if not _passed(findings):
             if not verbose:
                 next_command(f"ttf plugins check {reference} -v")
         elif wanted.info.kind in ("miner", "tower", "device"):
@@ -193,6 +200,6 @@ def _document(wanted: Wanted, findings: Sequence[Finding]) -> dict[str, Any]:
         "name": info.name,
         "distribution": info.distribution,
         "version": info.version,
-        "ok": not any(f.bad for f in findings),
+        "ok": _passed(findings),
         "checks": findings,
     }

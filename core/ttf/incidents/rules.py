@@ -37,8 +37,9 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         name="unknown",
         when=When(killed_by_us=("garbage",)),
-        explanation="{who} answered with something that is no answer: {reason}. It was ended {at}; "
-        "memory that was overwritten, or a library that prints into our pipe, would look like this.",
+        explanation="{who} answered with something that is no answer: {reason}. It was ended {at}. "
+        "In a miner that is being written, that is a fault of its code; in a proven one, memory that "
+        "was overwritten or a library that prints into our pipe would look like this.",
     ),
     Rule(
         name="killed",

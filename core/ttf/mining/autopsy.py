@@ -82,9 +82,16 @@ def how_it_ended(death: Death) -> str:
 def last_words(death: Death) -> str:
     """The end of its standard error, and where Python was."""
     told = death.stderr.strip()[-_TAIL:]
-    words = f"The end of its standard error:\n{told}" if told else "It wrote nothing to stderr."
-    stacks = death.faulthandler.strip()[:_STACKS]
+    stacks = _whole_lines(death.faulthandler.strip(), _STACKS)
+    if told:
+        words = f"The end of its standard error:\n{told}"
+    else:
+        words = "Its stacks:" if stacks else "It wrote nothing to stderr."
     return f"{words}\n{stacks}" if stacks else words
+
+
+def _whole_lines(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most].rpartition("\n")[0]
 
 
 def keep_stderr(death: Death, logs: Path) -> str:

@@ -52,7 +52,8 @@ def with_words(error: MinerFailed | None, words: str) -> MinerFailed | None:
     """What a miner's own code raised is read beside what it wrote."""
     if not isinstance(error, MinerRaised):
         return error
-    return MinerFailed(error.miner, f"{error}. {words}")
+    text = str(error).rstrip(".")
+    return MinerFailed(error.miner, f"{text}. {words}")
 
 
 def no_answer(miner: str, death: Death, words: str) -> MinerFailed:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ttf.contracts import Miner, VectorSource
-from ttf.errors import ArtifactDamaged, StorageError
+from ttf.errors import ArtifactDamaged, StorageError, TtfError
 from ttf.fsio import TEMP_PREFIX, folder_written_whole, read_json, sha256_file, write_json
 
 MANIFEST: Final = "manifest.json"
@@ -102,6 +102,14 @@ def _reuse(
         miner.load(folder, source)
     except ArtifactDamaged as error:
         say(f"{error} The index is built anew.")
+        return None
+    except TtfError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a stranger's code: a file it cannot read is no death
+        say(
+            f"The miner could not load the index {folder} ({type(error).__name__}: {error}); it is "
+            "built anew."
+        )
         return None
     return _record(folder, key, made_from, hashes, "reused")
 

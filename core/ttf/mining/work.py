@@ -28,6 +28,7 @@ from ttf.mining.choose import checked_options
 from ttf.mining.index_cache import IndexRecord, index_key, ready_index
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.mining.journal import IDS, SCORES, Journal
+from ttf.mining.provenance import code_of, versions_of
 from ttf.scan.tally import Certifies, Tally
 
 Say = Callable[[str], None]
@@ -219,6 +220,7 @@ def _options(job: MiningJob) -> Any:
 def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
     """Everything an index follows from; a bank's fingerprint says whether it is at unit length."""
     plugin = host.find("miner", job.miner)
+    traits = host.miner(job.miner).traits(_options(job), job.context)
     rows = job.bank.rows_path
     return {
         "bank": source.fingerprint(),
@@ -230,5 +232,7 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
         "deterministic": job.context.deterministic,
         "seed": job.context.seed,
         "plugin": f"{plugin.distribution} {plugin.version}",
+        "code": code_of(plugin),
+        "libraries": versions_of(traits.native),
         "api": host.API,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -118,10 +119,10 @@ class MinerWorkers:
                     deaths.append(str(failed.error))
                     again = attempt < attempts
                     self._say(
-                        f"MINER FAILED ({choice.name}, attempt {attempt}): {failed.error}"
-                        f"{' Trying once more.' if again else ''}"
+                        f"MINER FAILED ({choice.name}, attempt {attempt}): "
+                        f"{_closed(str(failed.error))}{' Trying once more.' if again else ''}"
                     )
-                    self._tell(failed.death, _remedy(again, miners[place + 1 :]))
+                    self._tell(failed.death, self._remedy(again, miners[place + 1 :]))
                 except PluginUnavailable as error:
                     if not place:
                         raise
@@ -201,6 +202,7 @@ class MinerWorkers:
         except TtfError:
             raise
         except Exception as error:
+            traceback.print_exc()  # who has it in this process looks for its line
             text = f"The miner {job.miner!r} raised {type(error).__name__}: {error}"
             failed = MinerFailed(job.miner, text)
             raise AttemptFailed(failed, self._death_here(job, error)) from error
@@ -282,6 +284,15 @@ class MinerWorkers:
     def _death_here(self, job: MiningJob, error: Exception) -> Death:
         return death_in_process(to_document(error), job.out, self._settings)
 
+    def _remedy(self, again: bool, next_ones: Sequence[MinerChoice]) -> str:
+        if again and self._isolation == "none":
+            return "The same request is made once more, in this process."
+        if again:
+            return "The same request goes to a fresh process."
+        if next_ones:
+            return f"The miner {next_ones[0].name!r} takes over."
+        return "No miner is left."
+
     def _stacks_file(self) -> Path | None:
         """An empty one; None where the folder takes no file."""
         if self._logs is None:
@@ -341,12 +352,12 @@ def _believed(job: MiningJob, report: Any) -> MiningReport:
         raise
 
 
-def _remedy(again: bool, next_ones: Sequence[MinerChoice]) -> str:
-    if again:
-        return "The same request goes to a fresh process."
-    if next_ones:
-        return f"The miner {next_ones[0].name!r} takes over."
-    return "No miner is left."
+def _closed(text: str) -> str:
+    """Ends as a sentence does; a stack on its own lines stays there."""
+    text = text.rstrip()
+    if "\n" in text:
+        return f"{text}\n"
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _without_them(tried: Sequence[MinerChoice]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from ttf import host
 from ttf.doctor import deaths
 from ttf.doctor.throwaway import Ended, Task, run
+from ttf.errors import ConfigError
 from ttf.installed import PluginInfo
 
 Status = Literal["ok", "fail", "died", "skip"]
@@ -105,6 +106,11 @@ def _suite(wanted: Wanted) -> Iterator[Finding]:
         yield from findings
         done += heard.done
         if ended.well:
+            if ended.answer is not None and not ended.answer["found"]:
+                raise ConfigError(
+                    f"No check of {SUITES[wanted.info.kind]} has {wanted.only!r} in its name.",
+                    hint=f"See them all: ttf plugins check {wanted.info.kind}.{wanted.name}",
+                )
             return
         yield _death(_sentence(heard.at) if heard.at else "the suite begins", ended)
         if not heard.at:

@@ -43,13 +43,14 @@ def suite(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     folder.joinpath("pytest.ini").write_text("[pytest]\n")
     words = ["-q", "--tb=short", "-p", "no:cacheprovider", "--import-mode=importlib"]
     only = ["-k", request["only"]] if request["only"] else []
+    telling = _Telling(tell, frozenset(request["done"]))
     code = pytest.main(
         [*words, *only, "-c", str(folder / "pytest.ini"), str(file)],
-        plugins=[_Telling(tell, frozenset(request["done"]))],
+        plugins=[telling],
     )
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, _NO_TESTS):
         raise RuntimeError(f"pytest ended with {code!r}")
-    return {}
+    return {"found": telling.found}
 
 
 class _Telling:
@@ -58,9 +59,14 @@ class _Telling:
     def __init__(self, tell: Tell, done: frozenset[str]) -> None:
         self._tell, self._done = tell, done
         self._worst: dict[str, Any] = {}
+        self.found = 0
+        """Tests that were to be asked, those that are done already included."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.name not in self._done]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.found = len(session.items) + len(self._done)
 
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         self._worst = {"status": "ok", "why": "", "text": ""}
@@ -85,7 +91,8 @@ class _Telling:
 def _message(report: pytest.TestReport) -> str:
     """What was raised, in its first line."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    return str(crash.message).partition("\n")[0] if crash is not None else ""
+    lines = [line for line in str(crash.message).splitlines() if line.strip()] if crash else []
+    return " ".join(lines[:2]) if lines else ""
 
 
 def _reason(report: pytest.TestReport) -> str:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 STEPS: Final = 6
 _BATCH: Final = 16
+_MINED: Final = ("miner", "storage")
+"""Kinds that a miner's process loads as well; the others' runs are shorter without one."""
 
 
 def small_set(folder: Path) -> dict[str, Path]:
@@ -19,6 +21,18 @@ def small_set(folder: Path) -> dict[str, Path]:
     from ttf.data.synth import write_synth
 
     return write_synth(folder, pairs=STEPS * _BATCH, val=16, seq_len=4, dim=16, bank=120, seed=3)
+
+
+def what_happened(run: Run) -> str:
+    """Each incident of a run, with what it rests on."""
+    from ttf.fsio import read_json
+
+    told = []
+    for path in sorted((run.path / "incidents").glob("*/incident.json")):
+        incident = read_json(path)
+        evidence = (f"  {line['source']}: {line['text']}" for line in incident["evidence"])
+        told += [f"{incident['class']}: {incident['explanation']}", *evidence]
+    return "\n".join(told) or "nothing happened"
 
 
 def train(
@@ -35,7 +49,7 @@ def train(
     config: dict[str, Any] = {
         "data": {"pairs": str(data["pairs"]), "bank": str(data["bank"])},
         "tower": {"query": {"name": "linear"}, "doc": {"name": doc_tower}},
-        "miner": {"name": "exact", "k": 10, "negatives": 2},
+        "miner": {"name": "exact", "k": 10, "negatives": 2 if kind in _MINED else 0},
         "device": {"name": "cpu", "threads": 1},
         "train": {"steps": STEPS, "batch_size": _BATCH, "fuse": 1},
         "evaluate": {"every": "end"},

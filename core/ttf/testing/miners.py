@@ -20,6 +20,7 @@ from ttf.testing._banks import DIM, best_rows, clustered_rows
 from ttf.testing.plugin import PluginTests
 
 if TYPE_CHECKING:
+    from ttf.api import Run
     from ttf.contracts import Miner, MinerTraits
 
 BANK: Final = clustered_rows(1, 5000)
@@ -27,6 +28,7 @@ QUERIES: Final = clustered_rows(2, 300)
 BUDGET: Final = 64 << 20
 _SLACK: Final = 48 << 20
 """What an allocator and a library's buffers may add to what a miner holds."""
+_SMALL: Final = 64 << 10
 _IDLE: Final = 0.1
 """A thread that took less than this share of the time did not take part."""
 
@@ -156,7 +158,7 @@ class MinerTests(PluginTests):
     ) -> None:
         if not traits.has_index:
             pytest.skip("it has no index")
-        with pytest.raises(ConfigError, match=r"needs about .* MiB of memory, but the budget is"):
+        with pytest.raises(ConfigError, match=r"needs about .* of memory, but the budget is"):
             self.built(factory, chosen, BANK, budget_bytes=200_000)
 
     # --- what it takes ---------------------------------------------------------------------------
@@ -189,6 +191,10 @@ class MinerTests(PluginTests):
             f"MiB, its own estimate {took['estimate'] >> 20} MiB"
         )
 
+    def was_used(self, run: Run) -> None:
+        bare = self.name.rpartition(":")[2]
+        assert run.summary["miner"].rpartition(":")[2] == bare, "another miner stood in"
+
     # --- saving ----------------------------------------------------------------------------------
 
     def test_a_saved_index_answers_like_the_one_it_was(
@@ -206,6 +212,22 @@ class MinerTests(PluginTests):
         for found in (miner.search(QUERIES, 30), loaded.search(QUERIES, 30)):
             assert (found[0] == expected[0]).all()
             assert (found[1] == expected[1]).all()
+
+    def test_the_estimate_of_the_disk_is_what_it_saves(
+        self, factory: Any, chosen: Any, traits: MinerTraits, tmp_path: Path
+    ) -> None:
+        if not traits.has_index:
+            pytest.skip("it has no index")
+        miner = self.built(factory, chosen, BANK)
+        miner.save(tmp_path)
+        saved = sum(path.stat().st_size for path in tmp_path.iterdir() if path.is_file())
+        cost = factory.estimate(*BANK.shape, len(QUERIES), 20, chosen, self.context())
+        assert saved / 2 - _SMALL <= cost.disk_bytes <= 2 * saved + _SMALL, (
+            f"it saves {saved:,} bytes, its estimate is {cost.disk_bytes:,}"
+        )
+        assert cost.anon_bytes >= saved / 4 - _SMALL, (
+            f"what it saves ({saved:,} bytes) was in memory, its estimate is {cost.anon_bytes:,}"
+        )
 
     def test_a_disk_that_takes_only_half_of_the_index_is_noticed(
         self, factory: Any, traits: MinerTraits, tmp_path: Path

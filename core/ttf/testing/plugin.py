@@ -6,7 +6,17 @@ import dataclasses
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import pytest
 
@@ -26,6 +36,11 @@ class PluginTests:
     kind: ClassVar[Kind]
     name: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
+
+    @pytest.fixture(autouse=True)
+    def _own_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What an earlier state of the plugin left in the cache has no say here."""
+        monkeypatch.setenv("TTF_HOME", str(tmp_path / "ttf-home"))
 
     @pytest.fixture
     def factory(self) -> Any:
@@ -54,10 +69,13 @@ class PluginTests:
 
     def test_where_it_cannot_run_it_says_why_and_what_to_type(self) -> None:
         state = host.load(self.kind, self.name).availability()
-        assert state.ok or (state.reason and state.fix), state
+        assert state.ok or (state.reason and state.fix), (
+            f"availability() says no, but not why (reason) or what to type (fix): {state}"
+        )
 
     def test_its_factory_has_the_name_it_was_asked_for(self) -> None:
-        assert host.load(self.kind, self.name).name == self.name.rpartition(":")[2]
+        factory, bare = host.load(self.kind, self.name), self.name.rpartition(":")[2]
+        assert factory.name == bare, f"the entry point is {bare!r}, the factory {factory.name!r}"
 
     def test_it_uses_nothing_that_is_going_out_of_use(self) -> None:
         host.load.cache_clear()
@@ -69,8 +87,14 @@ class PluginTests:
         from ttf.options import describe, validate
 
         options_type = host.load(self.kind, self.name).options_type
-        assert dataclasses.is_dataclass(options_type)
-        assert [o.name for o in describe(options_type) if not o.help] == []
+        assert dataclasses.is_dataclass(options_type), "options_type is no dataclass"
+        made = vars(options_type)["__dataclass_params__"]
+        assert made.frozen, "@dataclass(frozen=True, kw_only=True): options do not change"
+        assert all(field.kw_only for field in dataclasses.fields(options_type)), "kw_only=True"
+        silent = [o.name for o in describe(options_type) if not o.help]
+        assert not silent, f"options without help: {', '.join(silent)}"
+        odd = odd_types(options_type)
+        assert not odd, f"a configuration cannot hold {odd}: int, float, bool, str, Literal, None"
         defaults = {
             f.name: f.default
             for f in dataclasses.fields(options_type)
@@ -134,8 +158,9 @@ class PluginTests:
         whole = self.run_with(self.name, data, tmp_path / "whole")
         assert whole.summary["status"] == "finished"
         assert whole.summary["steps"] == _runs.STEPS
-        assert whole.summary["incidents"] == []
+        assert not whole.summary["incidents"], _runs.what_happened(whole)
         assert whole.summary["exact"], whole.summary["deviations"]
+        self.was_used(whole)
         if not self.works_in_every_step():
             return
         crash = tmp_path / "crash"
@@ -143,8 +168,9 @@ class PluginTests:
         with crashing(self.kind, self.name, crash) as name:
             broken = self.run_with(name, data, tmp_path / "broken")
         assert broken.summary["status"] == "finished"
+        assert len(broken.summary["incidents"]) == 1, _runs.what_happened(broken)
         (incident,) = broken.summary["incidents"]
-        assert incident["class"] == "segfault"
+        assert incident["class"] == "segfault", _runs.what_happened(broken)
         assert incident["process"] == ("miner" if self.kind == "miner" else "trainer")
         if self.bitwise():
             assert broken.summary["weights_sha256"] == whole.summary["weights_sha256"], (
@@ -154,6 +180,9 @@ class PluginTests:
     def run_with(self, name: str, data: Mapping[str, Path], out: Path) -> Run:
         return _runs.train(self.kind, name, self.options, data, out)
 
+    def was_used(self, run: Run) -> None:
+        """Fails where another plugin stood in."""
+
     def works_in_every_step(self) -> bool:
         """Whether a run calls it while it trains, so that it can die there."""
         return True
@@ -161,3 +190,18 @@ class PluginTests:
     def bitwise(self) -> bool:
         """Whether two equal runs end with the same bits."""
         return True
+
+
+def odd_types(options_type: type[Any]) -> str:
+    """Of its fields, those whose type a TOML file and a flag cannot set."""
+    hints = get_type_hints(options_type)
+    odd = [f.name for f in dataclasses.fields(options_type) if not _is_plain(hints[f.name])]
+    return ", ".join(f"{name}: {hints[name]}" for name in odd)
+
+
+def _is_plain(hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return True
+    if get_origin(hint) in (Union, UnionType):
+        return all(_is_plain(part) for part in get_args(hint))
+    return hint in (int, float, bool, str, type(None))
