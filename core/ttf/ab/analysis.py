@@ -62,10 +62,11 @@ class Needs:
     more: int
     """Per arm."""
     total: int
-    power: float
-    """The chance of a verdict with them."""
-    for_effect: float
-    """The difference that was assumed to be the true one, in the unit of the effect."""
+    power: float | None
+    """The chance of a verdict with them; None: too few repeats so far to tell, and `total` is the
+    fewest with which a verdict is possible at all."""
+    for_effect: float | None
+    """The difference that was assumed to be the true one, in the unit of the effect: the one seen."""
     reason: str
     """A sentence: what for, and what was assumed."""
 
@@ -95,7 +96,8 @@ class Comparison:
     p_value: float | None
     """Raw; None where nothing could be compared."""
     p_adjusted: float | None
-    """After Holm's correction over all comparisons of the study: what the verdict goes by."""
+    """After Holm's correction over all comparisons of the study: a difference has been found where
+    this is below 1 - `Analysis.confidence`."""
     verdict: Verdict
     margin: float
     needs: Needs | None = None
@@ -149,13 +151,14 @@ class Analysis:
     comparisons: tuple[Comparison, ...]
     """By pair of arms, in their order, then by measure: crash rate first."""
     fixed: tuple[Fixed, ...] = ()
-    """Of ordered pairs (a the control) where one of both crashed."""
+    """Of every ordered pair, a the control."""
     bitwise: tuple[Bitwise, ...] = ()
     verdict: str
     """One sentence, or a few short ones, for somebody who reads nothing else."""
     confidence: float
+    """Of intervals and verdicts: 1 - alpha, or higher at a look of a sequential study."""
     alpha: float
-    """Of the whole study: 1 - confidence."""
+    """The chance that a whole study of equal arms finds any difference."""
     power: float
     blocks: int
     """Complete ones: every arm has a counted sample."""
