@@ -36,6 +36,12 @@ class Change:
     storage: str | None = None
 
 
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study asks for: see `ttf.studies.child`."""
+    change, folder = Change(**request["change"]), Path(request["folder"])
+    return dict(rewrite(request["data"], change, folder))
+
+
 def rewrite(data: Mapping[str, Any], change: Change, folder: Path) -> dict[str, str]:
     """Writes what differs and returns the edits of `[data]`; what is there already stays."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -8,30 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
-from ttf.bisect.child import MODULE, ask
 from ttf.bisect.factors import Factor, edits_of
-from ttf.error_document import from_document
-from ttf.errors import ExitCode, TtfError
+from ttf.errors import TtfError
 from ttf.fsio import read_json
 from ttf.incidents.writing import list_incidents
+from ttf.studies.child import ask
+from ttf.studies.training import Result, Training, error_of, result_of, tidy
 
-Result = Literal["crash", "clean", "invalid", "void"]
-_NOT_ITS_FAULT: Final = frozenset({"killed", "disk-full", "data-changed"})
-"""Incidents that say nothing of the configuration."""
-_KEPT: Final = ("incidents", "run.toml", "summary.json", "stderr.txt")
 _MATTERS: Final = frozenset(
     {
         "train.batch_size",
@@ -44,8 +36,6 @@ _MATTERS: Final = frozenset(
     }
 )
 """Of what a run is told besides its edits, the settings that are part of what it does."""
-_LEAVE_S: Final = 6.0
-_INVALID: Final = (ExitCode.USAGE, ExitCode.BAD_DATA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +79,6 @@ class Outcome:
     ablated: tuple[str, ...]
     seed: int
     result: Result
-    """crash: an incident happened; invalid: the configuration or the data would not go; void:
-    somebody else ended it."""
     classes: tuple[str, ...] = ()
     """Of its incidents."""
     where: str = ""
@@ -169,46 +157,12 @@ def carry_out(setup: Setup, names: Sequence[str], number: int, folder: Path) -> 
     run = folder / "runs" / f"{number:03d}"
     shutil.rmtree(run, ignore_errors=True)  # of a study that was killed
     run.parent.mkdir(exist_ok=True)
-    code, document = _train([*words(setup, edits, seed), "--out", str(run), "--json"], run)
+    with Training([*words(setup, edits, seed), "--out", str(run), "--json"], run) as training:
+        code = training.process.wait()
+        document = training.document()
     outcome = _read(common, code, document, run)
-    _tidy(run, keep=outcome.result == "crash")
+    tidy(run, keep=outcome.result == "crash")
     return replace(outcome, seconds=round(time.monotonic() - began, 3))
-
-
-def _train(arguments: Sequence[str], run: Path) -> tuple[int, dict[str, Any]]:
-    """`ttf train` in a process that ends with this one; its exit code and what --json said."""
-    said, heard = run.with_suffix(".out"), run.with_suffix(".err")
-    try:
-        with said.open("wb") as out, heard.open("wb") as err:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", MODULE, str(os.getpid()), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-            try:
-                code = process.wait()
-            finally:
-                _end(process)
-        try:
-            document = json.loads(said.read_bytes())
-        except ValueError:
-            document = {"error": {"message": heard.read_text(errors="replace")[-800:]}}
-        return code, document
-    finally:
-        said.unlink(missing_ok=True)
-        heard.unlink(missing_ok=True)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """When we were interrupted: it ends its own children, if it is let."""
-    for signum in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        process.send_signal(signum)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_LEAVE_S)
 
 
 def _read(common: Mapping[str, Any], code: int, document: Mapping[str, Any], run: Path) -> Outcome:
@@ -216,15 +170,9 @@ def _read(common: Mapping[str, Any], code: int, document: Mapping[str, Any], run
     classes = tuple(dict.fromkeys(str(i["class"]) for i in incidents))
     error = document.get("error")
     reason = str((error or {}).get("message", "")).strip()
-    result: Result = "clean"
-    if set(classes) & _NOT_ITS_FAULT or code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        result = "void"
-    elif classes or code < 0 or code in (ExitCode.GAVE_UP, ExitCode.NUMERIC):
-        result, classes = "crash", classes or ("unknown",)
-    elif code in _INVALID:
-        result = "invalid"
-    elif code:
-        result = "void"
+    result = result_of(code, classes)
+    if result == "crash":
+        classes = classes or ("unknown",)
     return Outcome(
         **common,
         result=result,
@@ -245,31 +193,6 @@ def _where(run: Path) -> str:
     return ""
 
 
-def _tidy(run: Path, *, keep: bool) -> None:
-    if not keep:
-        shutil.rmtree(run, ignore_errors=True)
-        return
-    for path in run.iterdir() if run.is_dir() else ():
-        if path.name in _KEPT:
-            continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
 def raised(outcome: Outcome) -> TtfError:
     """The error that a run ended with, for a study that cannot go on without it."""
-    error = outcome.error or {}
-    message = str(error.get("message") or f"The run ended with exit code {outcome.exit_code}.")
-    known = {int(code) for code in ExitCode}
-    code = outcome.exit_code if outcome.exit_code in known else int(ExitCode.OUR_FAULT)
-    return from_document(
-        {
-            "class": error.get("class", "TtfError"),
-            "message": message,
-            "hint": error.get("hint", ""),
-            "exit_code": code,
-            "fields": {},
-        }
-    )
+    return error_of(outcome.error, outcome.exit_code)

@@ -9,8 +9,6 @@ data/         files with one thing changed, while they are needed
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import itertools
 import json
 import math
 import shutil
@@ -20,18 +18,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from ttf import fsio
-from ttf.bisect.child import Died, ask
 from ttf.bisect.design import Next, Plan, Verdict, believed, full_grid, judge
 from ttf.bisect.factors import MOST_COPIED, Facts, Seen, factors_of
 from ttf.bisect.runs import Outcome, Setup, carry_out, raised
-from ttf.errors import ConfigError, DataMissing, FolderInUse, TtfError, storage_error
+from ttf.errors import ConfigError, DataMissing, TtfError
+from ttf.studies.child import Died, ask
+from ttf.studies.folder import claim, release, sha256_of
+from ttf.studies.training import MOST_VOID, by_chance
 
 STEPS: Final = 40
 _AREA: Final = "bisect"
-_MOST_VOID: Final = 3
 _SETTINGS: Final = "study.json"
 _JOURNAL: Final = "bisect.jsonl"
 
@@ -54,7 +53,7 @@ class Wanted:
     def identity(self) -> dict[str, Any]:
         return {
             "toml": str(self.toml.absolute()),
-            "toml_sha256": _sha256(self.toml),
+            "toml_sha256": sha256_of(self.toml),
             "sets": list(self.sets),
             "seed": self.seed,
         }
@@ -76,7 +75,7 @@ def prepare(wanted: Wanted, say: Callable[[str], None]) -> Setup:
     steps = min(wanted.steps or STEPS, total)
     return Setup(
         toml=str(wanted.toml.absolute()),
-        toml_sha256=_sha256(wanted.toml),
+        toml_sha256=sha256_of(wanted.toml),
         sets=wanted.sets,
         steps=steps,
         seed=wanted.seed,
@@ -116,16 +115,6 @@ def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) ->
     return out
 
 
-def _sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ConfigError(
-            f"{path} could not be read: {error.strerror}.",
-            hint="Name a run.toml, or the folder of a run.",
-        ) from error
-
-
 # --- the folder ----------------------------------------------------------------------------------
 
 
@@ -140,7 +129,7 @@ class Study:
 
     @classmethod
     def begin(cls, folder: Path, setup: Setup) -> Self:
-        lock = _claim(folder)
+        lock = claim(folder)
         data = fsio.json_bytes({"setup": setup.to_json()})
         fsio.write_atomically(folder / _SETTINGS, data, _AREA)
         return cls(folder=folder, setup=setup, lock=lock)
@@ -148,9 +137,9 @@ class Study:
     @classmethod
     def open(cls, folder: Path) -> Self:
         setup = read_setup(folder)
-        lock = _claim(folder)
-        if _sha256(Path(setup.toml)) != setup.toml_sha256:
-            lock.release()
+        lock = claim(folder)
+        if sha256_of(Path(setup.toml)) != setup.toml_sha256:
+            release(folder, lock)
             raise ConfigError(
                 f"{setup.toml} is not what it was when the study in {folder} began.",
                 hint="Put it back, or begin a new study.",
@@ -159,7 +148,7 @@ class Study:
         return cls(folder=folder, setup=setup, outcomes=_journal(folder), lock=lock)
 
     def close(self) -> None:
-        self.lock.release()
+        release(self.folder, self.lock)
 
     def remember(self, outcome: Outcome) -> None:
         """Durable when this returns."""
@@ -239,35 +228,6 @@ def _journal(folder: Path) -> list[Outcome]:
     return [Outcome.from_json(json.loads(line)) for line in path.read_text().splitlines()]
 
 
-def _claim(folder: Path) -> FileLock:
-    lock = FileLock(folder / ".lock")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise FolderInUse(
-            f"{folder} is in use by another live process.",
-            hint="Wait for it, stop it, or choose another --out.",
-        ) from None
-    except OSError as error:
-        raise storage_error(error, str(folder)) from error
-    return lock
-
-
-def next_folder(runs: Path) -> Path:
-    """Makes `bisect-NNN`, the next one that is free."""
-    for number in itertools.count(1):
-        path = runs / f"bisect-{number:03d}"
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise storage_error(error, str(path)) from error
-        return path
-    raise AssertionError
-
-
 def same_study(folder: Path, wanted: Wanted) -> bool:
     with contextlib.suppress(TtfError, ValueError, KeyError, TypeError):
         setup = read_setup(folder).to_json()
@@ -315,8 +275,8 @@ def carry_on(study: Study, limits: Limits, watcher: Watcher) -> Verdict:
         watcher.starts(study, found)
         outcome = carry_out(study.setup, names, len(study.outcomes) + 1, study.folder)
         voids = voids + 1 if outcome.result == "void" else 0
-        theirs = outcome.result == "void" and "killed" in outcome.classes  # somebody's, by chance
-        hopeless = outcome.result == "void" and (not theirs or voids >= _MOST_VOID)
+        theirs = by_chance(outcome.result, outcome.classes)
+        hopeless = outcome.result == "void" and (not theirs or voids >= MOST_VOID)
         if hopeless or (outcome.result == "invalid" and not names):
             raise raised(outcome)
         study.remember(outcome)

@@ -1,12 +1,12 @@
 """What a study must know before its first run: the configuration with every "auto" settled, facts
 about the data, and which other towers, miners and containers could stand in.
 
-Loads torch and the user's plugins: called in a child process (`ttf.bisect.child`) alone.
+Loads torch and the user's plugins: called in a child process (`ttf.studies.child`) alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -23,6 +23,11 @@ _TOWERS: Final = ("linear", "mlp", "gru", "lstm", "transformer")
 _MINERS: Final = ("exact", "hnswlib", "faiss")
 _NOT_PINNED: Final = ("train.grad_cache",)
 """Settled anew where other settings change."""
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study asks for: see `ttf.studies.child`."""
+    return survey(request["toml"], request["sets"], look=request["look"])
 
 
 def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, Any]:

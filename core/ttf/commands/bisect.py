@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,42 +23,13 @@ from ttf.commands._common import (
     show,
     table,
 )
+from ttf.commands._studies import Bytes, Duration, signal_of, signals_raise
 from ttf.errors import ConfigError, Stopped
 
 if TYPE_CHECKING:
     from ttf.bisect.design import Next, Verdict
     from ttf.bisect.runs import Outcome
     from ttf.bisect.study import Limits, Study, Wanted
-
-
-class Duration(click.ParamType[float]):
-    """Seconds from 90, 90s, 10m or 2h."""
-
-    name = "TIME"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(value).strip())
-        if match is None or not float(match[1]):
-            self.fail(f"{value!r} is no time; write it like 90s, 10m or 2h.", param, ctx)
-        return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
-class Bytes(click.ParamType[int]):
-    """A size as in 500MB or 12GB."""
-
-    name = "SIZE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMG]?)B?", str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is no size; write it like 500MB or 12GB.", param, ctx)
-        return int(float(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]])
 
 
 def _factor_names() -> list[str]:
@@ -186,7 +152,8 @@ def command(
 
 def _begun(wanted: Wanted, out: Path | None) -> Study:
     """A new study, or the one that this very command began."""
-    from ttf.bisect.study import Study, next_folder, prepare, same_study
+    from ttf.bisect.study import Study, prepare, same_study
+    from ttf.studies.folder import next_folder
 
     wanted.identity()  # the file is there
     folder = out or _unfinished(wanted)
@@ -200,7 +167,7 @@ def _begun(wanted: Wanted, out: Path | None) -> Study:
         return Study.open(folder)
     say(f"Looking at {wanted.toml} and its data ...")
     setup = prepare(wanted, say)
-    return Study.begin(folder or next_folder(Path("runs")), setup)
+    return Study.begin(folder or next_folder(Path("runs"), "bisect"), setup)
 
 
 def _unfinished(wanted: Wanted) -> Path | None:
@@ -221,7 +188,7 @@ def _study(study: Study, limits: Limits, as_json: bool) -> None:
     try:
         _introduce(study)
         try:
-            with _signals_raise():
+            with signals_raise():
                 verdict = carry_on(study, limits, _Lines())
         except (Stopped, KeyboardInterrupt) as stop:
             raise _stopped(study, stop) from None
@@ -273,37 +240,17 @@ def _stopped(study: Study, stop: BaseException) -> Stopped:
     from ttf.bisect.design import believed
     from ttf.bisect.telling import HEADER, Findings
 
-    signum = signal.SIGINT
-    if isinstance(stop, Stopped) and int(stop.exit_code) != 130:
-        signum = signal.SIGTERM
     verdict = believed(study.plan(), study.tally)
     findings = Findings(study=study, verdict=verdict)
     say()
     say(table(list(findings.rows()), HEADER))
     error = Stopped(
-        signum,
+        signal_of(stop),
         f"Stopped after {len(study.counted)} runs. {findings.sentence()}",
         hint=f"Continue with: ttf bisect --resume {quoted(study.folder)}",
     )
     error.details = {"study": findings.document()}
     return error
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """SIGTERM as SIGINT: what is running is ended, then the partial result is told."""
-
-    def stop(signum: int, frame: FrameType | None) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_IGN)
-        raise Stopped(signum, "stopped")
-
-    before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 class _Lines:

@@ -1,30 +1,34 @@
-"""Throw-away processes of a study: `python -m ttf.bisect.child PARENT`, a request on standard input.
+"""Throw-away processes of a study: `python -m ttf.studies.child PARENT`, a request on standard input.
 
 What loads torch, numpy or plugins happens here, so that a crash of it is a finding. Answers with one
-JSON document on standard output. `train` is the exception: it is `ttf train`, to its end, and only
-ends with its parent.
+JSON document on standard output. With words behind PARENT it is that `ttf` command, to its end, and
+only ends with its parent.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from ttf.error_document import from_document, to_document
 from ttf.errors import TtfError
 from ttf.incidents.case import signal_name
 
-MODULE: Final = "ttf.bisect.child"
-_TASKS: Final = {"survey": "look at the configuration and the data", "rewrite": "copy the data"}
+MODULE: Final = "ttf.studies.child"
+TASKS: Final[Mapping[str, tuple[str, str]]] = {
+    "survey": ("ttf.bisect.survey", "look at the configuration and the data"),
+    "rewrite": ("ttf.bisect.rewriting", "copy the data"),
+}
+"""The module whose function `answer` takes the request, and what it does, for messages."""
 
 
 def ask(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of a child; raises what it raised, or TtfError where it died."""
+    """The answer of a child to `request["do"]`; raises what it raised, or Died where it died."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", MODULE, str(os.getpid())],
         input=json.dumps(request),
@@ -39,7 +43,7 @@ def ask(request: Mapping[str, Any]) -> dict[str, Any]:
         if done.returncode < 0:
             how = signal_name(-done.returncode) or how
         raise Died(
-            f"The process that was to {_TASKS[request['do']]} died ({how}).",
+            f"The process that was to {TASKS[request['do']][1]} died ({how}).",
             hint=f"The end of what it said: {done.stderr[-600:].strip() or 'nothing'}",
         )
     if "error" in answer:
@@ -71,22 +75,13 @@ def main(parent: int, words: list[str]) -> int:
 
         return cli.run(words)
     try:
-        answer = {"answer": _answer(json.load(sys.stdin))}
+        request = json.load(sys.stdin)
+        module = importlib.import_module(TASKS[request["do"]][0])
+        answer = {"answer": module.answer(request)}
     except BaseException as error:  # noqa: BLE001 - raised again on the other side
         answer = {"error": to_document(error)}
     print("\n" + json.dumps(answer), flush=True)
     return 0
-
-
-def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    if request["do"] == "survey":
-        from ttf.bisect.survey import survey
-
-        return survey(request["toml"], request["sets"], look=request["look"])
-    from ttf.bisect.rewriting import Change, rewrite
-
-    folder = Path(request["folder"])
-    return dict(rewrite(request["data"], Change(**request["change"]), folder))
 
 
 if __name__ == "__main__":
