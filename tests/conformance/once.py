@@ -13,7 +13,8 @@ _again = pytest.mark.skipif(
 
 
 class OneOfMany:
-    """Before the suite's class in a class's bases."""
+    """Before the suite's class in a class's bases: the towers' gru, and the doctor's check of miners
+    beside torch, start those processes."""
 
     @_again
     @pytest.mark.parametrize("first", ["plugin", "torch"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tests.conformance.once import OneOfMany
+
 from ttf.testing import DeviceTests
 
 
-class TestCpu(DeviceTests):
+class TestCpu(OneOfMany, DeviceTests):
     name = "cpu"
 
 

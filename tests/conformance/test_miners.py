@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.conformance.once import Variant
+from tests.conformance.once import OneOfMany, Variant
 
 from ttf.testing import MinerTests
 
 
-class TestExact(MinerTests):
+class TestExact(OneOfMany, MinerTests):
     name = "exact"
 
 
-class TestFaissFlat(MinerTests):
+class TestFaissFlat(OneOfMany, MinerTests):
     name = "faiss"
 
 
@@ -25,6 +25,6 @@ class TestFaissIvf(Variant, MinerTests):
     options = {"kind": "ivf", "nprobe": 16}
 
 
-class TestHnswlib(MinerTests):
+class TestHnswlib(Variant, MinerTests):
     name = "hnswlib"
     options = {"M": 16}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from tests.conformance.once import OneOfMany, Variant
+
 from ttf.testing import StoreTests
 
 
-class TestNpz(StoreTests):
+class TestNpz(OneOfMany, StoreTests):
     name = "npz"
 
 
-class TestZarr(StoreTests):
+class TestZarr(Variant, StoreTests):
     name = "zarr"

@@ -138,7 +138,7 @@ def test_a_second_command_on_the_same_table_is_refused(files: Path, invoke: Invo
         (
             ["--miner", "hnswlib", "--memory-budget", "100KiB"],
             2,
-            "needs about 1.2 MiB of memory, but the budget is 0.1 MiB",
+            "needs about 1.2 MiB of memory, but the budget is 100.0 KiB",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,11 +52,11 @@ def test_they_are_formatted(written: Path) -> None:
     assert tool("ruff", "format", "--no-cache", "--check", "--diff", cwd=written) == ""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_mypy_has_nothing_to_say(
-    written: Path, kind: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """With the configuration of the package, which is strict; the kinds share a cache."""
-    cache = tmp_path_factory.getbasetemp() / "mypy-of-generated"
-    said = tool("mypy", "--cache-dir", cache, cwd=written / "my-index" / kind)
-    assert said == ""
+@pytest.mark.skipif(not os.environ.get("TTF_CHAOS"), reason="one of many: TTF_CHAOS=1 runs it")
+def test_mypy_has_nothing_to_say(written: Path, tmp_path: Path) -> None:
+    """With the configuration of each package; make types looks at what they are written from."""
+    said = {
+        kind: tool("mypy", "--cache-dir", tmp_path / "cache", cwd=written / "my-index" / kind)
+        for kind in KINDS
+    }
+    assert said == dict.fromkeys(KINDS, "")
