@@ -55,6 +55,13 @@ def trend(points: Sequence[Point]) -> Trend:
     return Trend(True, slope)
 
 
+def theil_sen(points: Sequence[Point]) -> float | None:
+    """The slope alone, whatever its sign; x need not be seconds. None of too few points."""
+    chosen = _thinned(points)
+    slopes = _slopes(chosen) if len(chosen) >= LEAST_POINTS else []
+    return statistics.median(slopes) if slopes else None
+
+
 def seconds_left(trend: Trend, held: float, limit: float) -> float | None:
     """Until the limit is met at this slope; None where it is not, or not within a day."""
     if not trend.rising or trend.per_s <= 0:

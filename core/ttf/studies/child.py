@@ -23,6 +23,7 @@ MODULE: Final = "ttf.studies.child"
 TASKS: Final[Mapping[str, tuple[str, str]]] = {
     "survey": ("ttf.bisect.survey", "look at the configuration and the data"),
     "rewrite": ("ttf.bisect.rewriting", "copy the data"),
+    "resolve": ("ttf.ab.resolving", "read the configurations"),
 }
 """The module whose function `answer` takes the request, and what it does, for messages."""
 
