@@ -62,14 +62,14 @@ def chart(
     ys = [y for s in drawn for _, y in s.points]
     x_ticks = ticks(min(xs), max(xs), whole=whole)
     y_ticks = ticks(0.0 if from_zero else min(ys), max(ys))
-    place = _Place(
+    place = Place(
         x=(min(xs), max(xs)),
         y=(min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))),
     )
     axis = f'<text class="t" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">'
     parts = [
-        *(_y_tick(place, y, y_text(y)) for y in y_ticks),
-        *(_x_tick(place, x, x_text(x)) for x in x_ticks),
+        *(y_tick(place, y, y_text(y)) for y in y_ticks),
+        *(x_tick(place, x, x_text(x)) for x in x_ticks),
         *(_line(place, s) for s in sorted(drawn, key=lambda s: not s.faint)),
         drawn_marks(marks, place.x, HEIGHT - BOTTOM),
         f"{axis}{escape(x_label)}</text>",
@@ -136,8 +136,8 @@ def columns(
     if not top > 0:
         return ""
     y_ticks = ticks(0.0, top)
-    place = _Place(x=(edges[0], edges[-1]), y=(0.0, y_ticks[-1]))
-    body = [_y_tick(place, y, y_text(y)) for y in y_ticks]
+    place = Place(x=(edges[0], edges[-1]), y=(0.0, y_ticks[-1]))
+    body = [y_tick(place, y, y_text(y)) for y in y_ticks]
     for part, left, right in zip(parts, edges, edges[1:], strict=False):
         low = 0.0
         begin, end = place.across(left), place.across(right)
@@ -149,7 +149,7 @@ def columns(
                     f'width="{max(end - begin - 1, 0.5):.1f}" height="{height:.1f}"/>'
                 )
             low += value
-    body += [_x_tick(place, x, x_text(x)) for x in ticks(edges[0], edges[-1], whole=True)]
+    body += [x_tick(place, x, x_text(x)) for x in ticks(edges[0], edges[-1], whole=True)]
     body.append(
         f'<text class="t" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">'
         f"{escape(x_label)}</text>"
@@ -159,7 +159,7 @@ def columns(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
+class Place:
     """From values to pixels."""
 
     x: tuple[float, float]
@@ -236,7 +236,7 @@ def smoothed(points: Sequence[Point], share: float = 0.8) -> list[Point]:
     return out
 
 
-def _line(place: _Place, series: Series) -> str:
+def _line(place: Place, series: Series) -> str:
     spots = [(f"{place.across(x):.1f}", f"{place.up(y):.1f}") for x, y in series.points]
     classes = f"c{series.colour}{' f' if series.faint else ''}"
     out = ""
@@ -250,7 +250,8 @@ def _line(place: _Place, series: Series) -> str:
     return out
 
 
-def _y_tick(place: _Place, value: float, text: str) -> str:
+def y_tick(place: Place, value: float, text: str) -> str:
+    """A line across, its value on the left."""
     y = place.up(value)
     return (
         f'<line class="g" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
@@ -258,7 +259,8 @@ def _y_tick(place: _Place, value: float, text: str) -> str:
     )
 
 
-def _x_tick(place: _Place, value: float, text: str) -> str:
+def x_tick(place: Place, value: float, text: str) -> str:
+    """A value below the axis; '' outside of it."""
     low, high = place.x
     if not low <= value <= high:
         return ""

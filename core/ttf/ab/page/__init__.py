@@ -1,0 +1,30 @@
+"""report.html of a study: one offline page, made of its analysis and its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ttf.ab.analysis import Analysis
+from ttf.ab.page._render import render
+from ttf.ab.sample import Sample
+from ttf.fsio import write_atomically
+from ttf.page import FILE
+
+__all__ = ["write_page"]
+
+
+def write_page(
+    folder: Path, analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]
+) -> Path:
+    """Writes `folder/report.html` and returns its path. Raises StorageError.
+
+    `facts` are told in their order under "How it was measured", as `ttf ab` knows them: the
+    command, the machine, what the arms differ in. A fact named "title" is the page's title; without
+    it that is the folder's name.
+    """
+    path = folder / FILE
+    page = render(str(facts.get("title") or folder.resolve().name), analysis, samples, facts)
+    write_atomically(path, page.encode(errors="replace"))
+    return path
