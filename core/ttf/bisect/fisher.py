@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ttf.ab.stats.fisher import at_most as fisher
-from ttf.bisect.design import Tally, sums
+import math
 
-__all__ = ["fisher", "p_value"]
+from ttf.bisect.design import Tally, sums
 
 
 def p_value(tally: Tally, name: str) -> float:
@@ -13,3 +12,16 @@ def p_value(tally: Tally, name: str) -> float:
     without = sums({k: v for k, v in tally.items() if name in k})
     rest = sums({k: v for k, v in tally.items() if name not in k})
     return fisher(without[1], without[0] - without[1], rest[1], rest[0] - rest[1])
+
+
+def fisher(a: int, b: int, c: int, d: int) -> float:
+    """The chance of `a` or fewer in the table [[a, b], [c, d]], were rows and columns independent.
+
+    >>> round(fisher(0, 4, 4, 0), 4)
+    0.0143
+    """
+    row, column, total = a + b, a + c, a + b + c + d
+    low = max(0, row + column - total)
+    ways = math.comb(total, row)
+    return sum(math.comb(column, k) * math.comb(total - column, row - k)
+               for k in range(low, a + 1)) / ways  # fmt: skip

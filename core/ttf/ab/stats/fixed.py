@@ -13,7 +13,7 @@ def times_the_mean(crashes: int, alpha: float = 0.05) -> float:
     >>> [round(times_the_mean(r), 1) for r in (1, 2, 3, 5, 10)]
     [19.0, 6.9, 5.1, 4.1, 3.5]
     """
-    return crashes * (alpha ** (-1 / crashes) - 1)
+    return crashes * (math.pow(alpha, -1 / crashes) - 1)
 
 
 def needed_steps(crashes: int, control_steps: int, alpha: float = 0.05) -> int:
@@ -27,4 +27,4 @@ def p_value(crashes: int, control_steps: int, clean_steps: int) -> float:
     >>> round(p_value(1, 100, 1900), 3)
     0.05
     """
-    return float((control_steps / (control_steps + clean_steps)) ** crashes)
+    return math.pow(control_steps / (control_steps + clean_steps), crashes)

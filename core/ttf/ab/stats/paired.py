@@ -128,7 +128,7 @@ def to_be_same(
     """Pairs with that power to show "the same": the interval at 1 - 2 alpha within +-margin.
 
     >>> to_be_same(0.0, 0.02, 0.02), to_be_same(0.03, 0.02, 0.02)
-    (10, None)
+    (11, None)
     """
     room = margin - abs(effect)
     if room <= 0:
