@@ -83,7 +83,7 @@ def _narrow(text: str) -> str:
     >>> [_narrow(text) for text in ("+10.4%", "-0.004", "0.000", "0.0%")]
     ['+10.4', '-.004', '0', '0']
     """
-    bare = re.sub(r"^(X, text.rstrip("%"))
+    bare = re.sub(r"^([+-]?)0(\.\d{3})$", r"\1\2", text.rstrip("%"))
     return "0" if bare and not bare.strip(".0") else bare
 
 
