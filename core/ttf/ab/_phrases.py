@@ -71,7 +71,7 @@ def amount(c: Comparison, size: float) -> str:
 
 def chance(c: Comparison) -> str:
     p = 1.0 if c.p_adjusted is None else c.p_adjusted
-    return "p < 0.001" if p < 0.001 else f"p = {p:.1g}" if p < 0.1 else f"p = {p:.2g}"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 def joined(words: Sequence[str]) -> str:

@@ -55,20 +55,17 @@ def _of_two(a: ArmSummary, b: ArmSummary, comparisons: Sequence[Comparison]) -> 
     ]
     same = [c for c in comparisons if c.verdict == "same" and c.metric in _HEADLINES]
     if stabler and crash is not None:
-        parts = [
-            f"{subject.name} crashed in {subject.crashes} of {subject.runs} repeats, "
-            f"{other.name} in {other.crashes} of {other.runs}: {subject.name} is stabler "
-            f"({phrases.chance(crash)})"
-        ]
+        how_often = f"{subject.name} crashed in {subject.crashes} of {subject.runs} repeats"
+        beside = f"{other.name} in {other.crashes} of {other.runs}"
+        parts = [f"{how_often}, {beside}: {subject.name} is stabler ({phrases.chance(crash)})"]
         parts += [f"it {joined(found)}"] if found else []
     elif found:
         parts = [
-            f"compared with {other.name}, {subject.name} {joined(found)}",
+            f"Compared with {other.name}, {subject.name} {joined(found)}",
             _crashes(a, b, crash),
         ]
     else:
         parts = ["No difference was found", _crashes(a, b, crash)]
-    parts[0] = parts[0][0].upper() + parts[0][1:] if parts[0].startswith("compared") else parts[0]
     return parts + _same([c for c in same if c.scale != "rate"])
 
 

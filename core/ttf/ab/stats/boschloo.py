@@ -53,7 +53,8 @@ def power(p: float, q: float, n: int, alpha: float) -> float:
 
 def chances(p: float, n: int) -> Floats:
     """Binomial, of 0 to n crashes."""
-    return _binomial(n, np.array([p]))[0]
+    chance: Floats = _binomial(n, np.array([p]))[0]
+    return chance
 
 
 @functools.lru_cache(maxsize=256)
