@@ -21,10 +21,9 @@ def write_page(
     """Writes `folder/report.html` and returns its path. Raises StorageError.
 
     `facts` are told in their order under "How it was measured", as `ttf ab` knows them: the
-    command, the machine, what the arms differ in. A fact named "title" is the page's title; without
-    it that is the folder's name.
+    command, the machine, what each arm is. The page's title is the folder's name.
     """
     path = folder / FILE
-    page = render(str(facts.get("title") or folder.resolve().name), analysis, samples, facts)
+    page = render(folder.resolve().name, analysis, samples, facts)
     write_atomically(path, page.encode(errors="replace"))
     return path

@@ -14,6 +14,7 @@ from ttf.page._chart import BOTTOM, HEIGHT, RIGHT, WIDTH, Place, Point, ticks, x
 
 _SPREAD: Final = 0.34
 """Of an arm's column: how far dots step aside so that none hides another."""
+_FEWEST_FOR_A_MEDIAN: Final = 3
 _DOT: Final = 7.4
 """Pixels that a dot takes."""
 
@@ -102,6 +103,8 @@ def dots(
             name, x_y = name_of(arm, block), at[arm.place, block]
             body.append(arm.spot(*x_y, name, hollow=hollow(arm, block)))
         body.append(_column_name(place.across(column), arm.letter))
+        if not values[arm]:
+            body.append(_nothing(place.across(column)))
     return figure(title, arms, "".join(body), told=told, under=under)
 
 
@@ -186,7 +189,7 @@ def _joint(one: Point, other: Point) -> str:
 
 
 def _median(place: Place, column: int, values: Sequence[float]) -> str:
-    if not values:
+    if len(values) < _FEWEST_FOR_A_MEDIAN:
         return ""
     y = place.up(statistics.median(values))
     middle = place.across(column)
@@ -196,6 +199,10 @@ def _median(place: Place, column: int, values: Sequence[float]) -> str:
 def _column_name(x: float, letter: str) -> str:
     y = HEIGHT - BOTTOM + 18
     return f'<text class="t h" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(letter)}</text>'
+
+
+def _nothing(x: float) -> str:
+    return f'<text class="t" x="{x:.1f}" y="{HEIGHT / 2}" text-anchor="middle">none finished</text>'
 
 
 def _x_label(text: str) -> str:

@@ -22,13 +22,24 @@ _FEWEST: Final = 12
 
 
 @dataclass(frozen=True, kw_only=True)
+class Detail:
+    """How much there is room for."""
+
+    points: int
+    """Of all faint lines of a drawing together."""
+    rows: int
+    """Of the table of samples."""
+    titles: bool = True
+    """Each dot says which repeat it is, to whom points at it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """What the drawings are made of."""
 
     analysis: Analysis
     samples: Sequence[Sample]
-    points: int
-    """Of all faint lines of a drawing together."""
+    detail: Detail
 
     @property
     def arms(self) -> list[Arm]:
@@ -38,10 +49,15 @@ class Study:
         return [s for s in self.samples if s.arm == arm.name and s.counted]
 
     @property
+    def lines(self) -> int:
+        """Of an arm, at most."""
+        return max(3, self.detail.points // _FEWEST // max(1, len(self.analysis.arms)))
+
+    @property
     def each(self) -> int:
         """Points of one line."""
-        lines = sum(s.counted for s in self.samples)
-        return max(_FEWEST, min(120, self.points // max(1, lines)))
+        lines = sum(min(self.lines, len(self.counted(arm))) for arm in self.arms)
+        return max(_FEWEST, min(120, self.detail.points // max(1, lines)))
 
 
 def plots(study: Study) -> Iterator[str]:
@@ -107,6 +123,8 @@ def _dots(study: Study, metric: str, title: str, read: Callable[[Sample], float 
     )
 
     def name_of(arm: Arm, block: int) -> str:
+        if not study.detail.titles:
+            return ""
         more = ", crashed" if (arm.name, block) in crashed else ""
         return f"{arm.letter}, block {block}: {words.figure(metric, values[arm][block])}{more}"
 
@@ -182,17 +200,21 @@ def _family(
 ) -> str:
     """A faint line a repeat and their mean; of a single repeat its own line."""
     lines: list[Curve] = []
-    told = []
+    told, left_out = [], 0
     for arm in study.arms:
         found = [points for s in study.counted(arm) if (points := read(s))]
         mean = mean_curve(found)
-        lines += [Curve(arm=arm, points=points, faint=len(found) > 1) for points in found]
+        drawn = found[: study.lines]
+        left_out += len(found) - len(drawn)
+        lines += [Curve(arm=arm, points=points, faint=len(found) > 1) for points in drawn]
         if mean:
             lines.append(Curve(arm=arm, points=mean))
         if found:
             told.append(f"{arm.letter}: {told_of(mean or found[0])}")
-    many = any(line.faint for line in lines)
-    under = "Faint: a repeat each. Strong: their mean, while most of them last." if many else ""
+    under = ""
+    if any(line.faint for line in lines):
+        which = f"the first {study.lines} repeats of an arm" if left_out else "a repeat each"
+        under = f"Faint: {which}. Strong: the mean of all, while most of them last."
     return curves(title, lines, axes, told="; ".join(told), under=under)
 
 

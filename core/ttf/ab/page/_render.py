@@ -9,7 +9,7 @@ from typing import Any, Final
 from ttf.ab.analysis import Analysis, ArmSummary
 from ttf.ab.page._arms import Arm, arms_of
 from ttf.ab.page._forest import forest
-from ttf.ab.page._plots import Study, plots
+from ttf.ab.page._plots import Detail, Study, plots
 from ttf.ab.page._style import AB_STYLE
 from ttf.ab.sample import Sample
 from ttf.ab.telling import words
@@ -18,8 +18,13 @@ from ttf.ab.telling.rows import in_order, incident_rows, metric_names, scalars
 from ttf.page._html import MOST_BYTES
 from ttf.page._tables import cut, folded, printable, section, table
 
-_DETAIL: Final = ((9_000, 600), (4_500, 300), (2_000, 100), (600, 0))
-"""(points of all lines of a drawing, samples told): as much as the page has room for."""
+_DETAIL: Final = (
+    Detail(points=9_000, rows=600),
+    Detail(points=4_500, rows=300),
+    Detail(points=2_000, rows=100, titles=False),
+    Detail(points=600, rows=0, titles=False),
+)
+"""The most that the page has room for."""
 _LONGEST: Final = 600
 _SHA: Final = 12
 
@@ -28,16 +33,14 @@ def render(
     title: str, analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]
 ) -> str:
     page = ""
-    for points, rows in _DETAIL:
-        page = _rendered(
-            title, Study(analysis=analysis, samples=samples, points=points), facts, rows
-        )
+    for detail in _DETAIL:
+        page = _rendered(title, Study(analysis=analysis, samples=samples, detail=detail), facts)
         if len(page.encode()) < MOST_BYTES:
             break
     return page
 
 
-def _rendered(title: str, study: Study, facts: Mapping[str, Any], rows: int) -> str:
+def _rendered(title: str, study: Study, facts: Mapping[str, Any]) -> str:
     analysis, samples = study.analysis, study.samples
     said = "".join(f"<li>{escape(s)}</li>" for s in words.said_of_pairs(analysis))
     parts = [
@@ -49,7 +52,7 @@ def _rendered(title: str, study: Study, facts: Mapping[str, Any], rows: int) -> 
         f"<div class='charts'>{''.join(plots(study))}</div>",
         _incidents(analysis, samples),
         _how(analysis, samples, facts),
-        _samples(samples, rows),
+        _samples(samples, study.detail.rows),
     ]
     return (
         "<!DOCTYPE html>\n"
@@ -124,8 +127,7 @@ def _incidents(analysis: Analysis, samples: Sequence[Sample]) -> str:
 
 
 def _how(analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]) -> str:
-    told = {key: value for key, value in facts.items() if key != "title"}
-    rows = [(what, cut(printable(text), _LONGEST)) for what, text in how(analysis, samples, told)]
+    rows = [(what, cut(printable(text), _LONGEST)) for what, text in how(analysis, samples, facts)]
     method = table((), list(meaning(analysis)))
     return section(
         "How it was measured",

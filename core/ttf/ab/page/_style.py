@@ -21,6 +21,8 @@ AB_STYLE: Final = (
 .key line{stroke-width:2}
 .key path{stroke:var(--page);stroke-width:.8}
 figcaption span{overflow-wrap:anywhere}
+polyline.f{opacity:.24;stroke-width:1}
+polyline:not(.f){stroke-width:2.4}
 .band{opacity:.13}
 line.n{stroke-width:1.6}
 line.p{stroke:var(--soft);opacity:.28}
@@ -43,7 +45,8 @@ padding-right:14px}
 .cmp .fig{width:230px}
 .cmp svg{width:216px}
 .cmp .v{font-weight:600}.cmp .v.open{font-weight:400;color:var(--soft)}
-.cmp tr>*:last-child{min-width:170px}
+.cmp tr>*:last-child{min-width:232px}
+h3{font-size:15px;margin:20px 0 8px}
 .mg{fill:var(--soft);opacity:.2}
 .zero{stroke:var(--soft)}
 .ci{stroke:var(--ink);stroke-width:2}
@@ -60,9 +63,10 @@ border-bottom:1px solid var(--line)}
 .arms td[data-k]:before{content:attr(data-k);display:block;color:var(--soft);font-size:12px}
 .cmp thead{display:none}
 .cmp,.cmp tbody{display:block}
-.cmp tr{display:grid;grid-template-columns:1fr 1fr;gap:0 14px;padding:6px 0;
+.cmp tr{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:0 14px;padding:6px 0;
 border-bottom:1px solid var(--line)}
-.cmp td,.cmp tbody th{border:0;padding:0}
+.cmp td,.cmp tbody th{border:0;padding:0;white-space:normal}
+.cmp td:first-child{grid-column:1/-1}
 .cmp tbody th{grid-column:1/-1;padding-top:14px}
 .cmp tbody th.rest{display:none}
 .cmp .fig{grid-column:1/-1;width:auto}.cmp svg{width:100%}

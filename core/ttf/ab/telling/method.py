@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ttf.ab.analysis import Analysis
 from ttf.ab.sample import Sample
@@ -14,7 +14,10 @@ Row = tuple[str, str]
 
 def how(analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]) -> list[Row]:
     """What was run, then what the caller knows of it: its command, its machine, its arms."""
-    return [*_from_samples(analysis, samples), *((_spoken(k), _told(v)) for k, v in facts.items())]
+    return [
+        *_from_samples(analysis, samples),
+        *((name, _told(value)) for name, value in facts.items()),
+    ]
 
 
 def meaning(analysis: Analysis) -> Iterator[Row]:
@@ -23,9 +26,9 @@ def meaning(analysis: Analysis) -> Iterator[Row]:
     yield (
         "a repeat",
         (
-            "A training run in processes of its own that is not helped after a crash. It counts as "
-            "crashed when any incident happened in it: it survived if it finished all the same, else "
-            "it is lost."
+            "A training run in processes of its own, whose configuration no crash may change. It "
+            "counts as crashed when any incident happened in it: it survived if it finished all the "
+            "same, else it is lost."
         ),
     )
     yield (
@@ -40,15 +43,15 @@ def meaning(analysis: Analysis) -> Iterator[Row]:
         "crash rates",
         (
             "The interval of one arm is exact (Clopper and Pearson), two arms are compared by an "
-            "exact test. Few repeats therefore give wide intervals: 0 of 20 still allows for 17%."
+            "exact test (Boschloo). Few repeats therefore give wide intervals: 0 of 20 still "
+            "allows for 17%."
         ),
     )
     yield (
         "everything else",
         (
             "The signs of the differences within pairs are flipped in all ways; p is the share of "
-            "ways that go as far as what was seen. No distribution is assumed, and fewer than six "
-            "pairs cannot show anything."
+            f"ways that go as far as what was seen. No distribution is assumed. {_fewest(analysis)}"
         ),
     )
     yield (
@@ -62,7 +65,7 @@ def meaning(analysis: Analysis) -> Iterator[Row]:
     yield (
         "the verdicts",
         (
-            f"Every p is corrected for all {_compared(analysis)} comparisons (Holm), so that the "
+            f"Every p is corrected for the number of comparisons, {_compared(analysis)} (Holm), so that the "
             f"chance of even one false alarm in the study is at most {words.percent(analysis.alpha)}. "
             '"Same" is shown too: the whole interval lies within the margin. "Inconclusive" is '
             "neither, and says what would tell."
@@ -110,20 +113,22 @@ def _from_samples(analysis: Analysis, samples: Sequence[Sample]) -> Iterator[Row
         yield "steps of a clean repeat", span
 
 
+def _fewest(analysis: Analysis) -> str:
+    """What a reader of a small study wonders at: clear differences without a verdict."""
+    from ttf.ab.stats.paired import fewest_pairs
+
+    count = max(1, _compared(analysis))
+    pairs = fewest_pairs((1 - analysis.confidence) / count)
+    return f"As one of {count} comparisons it takes at least {pairs} pairs to show anything."
+
+
 def _compared(analysis: Analysis) -> int:
     return sum(c.p_value is not None for c in analysis.comparisons)
 
 
-_NAMES: Final = {"wall_s": "time"}
-
-
-def _spoken(key: str) -> str:
-    return _NAMES.get(key, key.replace("_", " "))
-
-
 def _told(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{_spoken(str(k))} {_told(v)}" for k, v in value.items())
+        return "; ".join(f"{k} {_told(v)}" for k, v in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

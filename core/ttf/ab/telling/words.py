@@ -94,7 +94,9 @@ def endings(arm: ArmSummary) -> str:
 def rate_interval(arm: ArmSummary) -> str:
     """'12% to 54%'"""
     low, high = arm.crash_rate_ci
-    return "" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+    if not arm.runs or low is None or high is None:
+        return ""
+    return f"{percent(low)} to {percent(high)}"
 
 
 def arm_value(arm: ArmSummary, metric: str) -> float | None:
@@ -227,11 +229,14 @@ def fixed_sentence(f: Fixed, called: dict[str, str]) -> str:
         return f"{b} still crashes, as {a} does."
     says = f"{b} is fixed" if f.verdict == "fixed" else f"{b} cannot be called fixed yet"
     clean = (
-        f"{f.clean_steps:,} steps without a crash, of {f.needed_steps:,} that it takes beside "
+        f"{f.clean_steps:,} steps without a crash; it takes {f.needed_steps:,} beside "
         f"{f.control_crashes} {plural(f.control_crashes, 'incident')} of {a} in "
         f"{f.control_steps:,} steps"
     )
-    chance = "" if f.p is None else f"; if nothing had changed, that had a chance of {p_text(f.p)}"
+    chance = ""
+    if f.p is not None:
+        told = p_text(f.p)
+        chance = f" (p {'' if told.startswith('<') else '= '}{told}, if nothing had changed)"
     more = ""
     if f.more_runs is not None:
         more = f" About {f.more_runs:,} more {plural(f.more_runs, 'repeat')} of {b} would do."

@@ -1,0 +1,346 @@
+"""What a study says: at a terminal, as JSON, CSV and Markdown, of analyses made by hand."""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import io
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ttf.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Needs, Verdict
+from ttf.ab.measures import CRASH_RATE, PAIRED
+from ttf.ab.sample import Evaluated, Incident, Outcome, Sample
+from ttf.ab.telling import _terminal, csv_text, document, markdown, rows, table_lines, words
+
+HOSTILE = "<script>alert('1')</script>|`*_\n| --- |"
+LONG = "miner.name=hnswlib, miner.isolation=process, tower.query.name=transformer, train.lr=0.0003"
+
+
+def sample(arm: str, block: int, *, outcome: Outcome = "clean", speed: float = 1200.0) -> Sample:
+    """A repeat of 100 steps; a crash comes at step 40."""
+    ended, crashed = outcome != "lost", outcome in ("survived", "lost")
+    metrics = {"recall@10": 0.4 + block / 1000, "mrr@10": 0.2, "recall@100": 0.7, "recall@1": 0.1}
+    return Sample(
+        arm=arm,
+        block=block,
+        position=0,
+        seed=7 + block,
+        outcome=outcome,
+        exit_code=0 if ended else 5,
+        reason="" if ended else "it died again and again, <b>really</b>",
+        incidents=(Incident(name="segfault", process="trainer", step=40),) if crashed else (),
+        steps=100 if ended else 40,
+        wall_s=12.5,
+        samples_per_s=speed + block if ended else None,
+        peak_anon_mb=500.0 + block if ended else None,
+        memory_slope_mb_per_1k_steps=0.5 if ended else None,
+        metrics=metrics if ended else {},
+        evaluated=tuple(
+            Evaluated(step=step, seconds=step / 10, metrics={"recall@10": step / 250})
+            for step in (20, 60, 100)
+            if ended or step <= 40
+        ),
+        loss=tuple((float(x), 5.0 - x / 40) for x in range(1, 101 if ended else 41, 3)),
+        memory=tuple((x / 4, 300.0 + x) for x in range(40)),
+        weights_sha256=f"{block:064x}" if ended else "",
+        exact=outcome == "clean",
+    )
+
+
+def samples(names: list[str], repeats: int, lost: tuple[str, ...] = ()) -> list[Sample]:
+    """Every third repeat of the first arm survives a crash; all of an arm in `lost` are lost."""
+    return [
+        sample(
+            name,
+            block,
+            outcome="lost"
+            if name in lost
+            else "survived"
+            if name == names[0] and block % 3 == 0
+            else "clean",
+            speed=1200.0 + 50 * place,
+        )
+        for block in range(repeats)
+        for place, name in enumerate(names)
+    ]
+
+
+def analysis(names: list[str], found: list[Sample]) -> Analysis:
+    """Summaries as they are of the samples; comparisons of one each of the four verdicts, in turn."""
+    arms = tuple(_summary(name, [s for s in found if s.arm == name]) for name in names)
+    verdicts: list[Verdict] = ["b", "a", "same", "inconclusive"]
+    comparisons = [
+        _comparison(a, b, place, verdicts[place % 4])
+        for i, a in enumerate(names)
+        for b in names[i + 1 :]
+        for place in range(1 + len(PAIRED))
+    ]
+    return Analysis(
+        arms=arms,
+        comparisons=tuple(comparisons) if found else (),
+        verdict=f"{names[-1]} crashes less than {names[0]}, and that is not luck.",
+        confidence=0.95,
+        alpha=0.05,
+        power=0.8,
+        blocks=len({s.block for s in found}),
+    )
+
+
+def _summary(name: str, found: list[Sample]) -> ArmSummary:
+    crashed = [s for s in found if s.crashed]
+    lost = sum(s.outcome == "lost" for s in found)
+    ended = len(found) > lost
+    share = len(crashed) / len(found) if found else None
+    return ArmSummary(
+        name=name,
+        runs=len(found),
+        crashes=len(crashed),
+        survived=len(crashed) - lost,
+        lost=lost,
+        crash_rate=share,
+        crash_rate_ci=(max(0.0, (share or 0) - 0.2), min(1.0, (share or 0) + 0.2)),
+        incidents=len(crashed),
+        steps=sum(s.steps for s in found),
+        samples_per_s=1234.5 if ended else None,
+        peak_anon_mb=512.25 if ended else None,
+        memory_slope_mb_per_1k_steps=0.5 if ended else None,
+        metrics={"recall@10": 0.412, "mrr@10": 0.2} if ended else {},
+        survival=((0.0, 1.0, 1.0, 1.0), *([(40.0, 1 - share, 0.3, 0.9)] if share else [])),
+    )
+
+
+def _comparison(a: str, b: str, place: int, verdict: Verdict) -> Comparison:
+    measure = (CRASH_RATE, *PAIRED)[place]
+    needs = Needs(more=40, total=60, power=0.8, for_effect=0.05, reason="to tell")
+    return Comparison(
+        a=a,
+        b=b,
+        metric=measure.name,
+        label=measure.label,
+        scale=measure.scale,
+        unit=measure.unit,
+        higher_is_better=measure.higher_is_better,
+        n=20,
+        value_a=0.3,
+        value_b=0.4,
+        effect=0.054,
+        ci=(-0.041, 0.067),
+        p_value=0.01,
+        p_adjusted=0.04,
+        verdict=verdict,
+        margin=measure.margin,
+        needs=needs if verdict == "inconclusive" else None,
+        note="after 10 s; 2 of 20 pairs are missing" if "time" in measure.name else "",
+    )
+
+
+def study(names: list[str], repeats: int, **more: Any) -> tuple[Analysis, list[Sample]]:
+    found = samples(names, repeats, **more)
+    return analysis(names, found), found
+
+
+TWO = ["in-process", "isolated"]
+
+
+# --- terminal -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "repeats", "lost"),
+    [
+        (TWO, 20, ()),
+        (["accumulate 1", "accumulate 4", "accumulate 16", "accumulate 32"], 10, ()),
+        ([LONG, LONG + " x"], 10, ()),
+        (["base", "doomed"], 12, ("doomed",)),
+        (TWO, 1, ()),
+        (TWO, 0, ()),
+    ],
+    ids=["2 x 20", "4 x 10", "long names", "every repeat lost", "one repeat", "no repeat"],
+)
+def test_the_table_fits_a_hundred_columns(
+    names: list[str], repeats: int, lost: tuple[str, ...]
+) -> None:
+    text = table_lines(study(names, repeats, lost=lost)[0])
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\x1b" not in text
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_the_table_has_a_row_an_arm_with_its_difference_and_interval() -> None:
+    lines = table_lines(study(TWO, 20)[0]).splitlines()
+    rows = {line.split("  ")[0]: line for line in lines}
+    assert re.split(r"\s{2,}", rows["A in-process"])[1:4] == ["7 of 20", "0", "1,234"]
+    after = lines[lines.index(rows["B isolated"]) + 1 :]
+    assert re.split(r"\s{2,}", after[0].strip())[:3] == ["against A", "0% to 20%", "+5.4%"]
+    assert re.split(r"\s{2,}", after[1].strip())[:2] == ["interval", "-4.1..+6.7"]
+
+
+def test_each_verdict_is_said_in_words() -> None:
+    text = table_lines(study(TWO, 20)[0])
+    assert re.search(r"repeats that crashed +\+5 points +-4 to \+7 +0.04 +B crashes less", text)
+    assert re.search(r"throughput +\+5.4% +-4.1% to \+6.7% +0.04 +A is faster", text)
+    assert "same within 2%" in text
+    assert "inconclusive: about 40 more repeats" in text
+    assert text.endswith("isolated crashes less than in-process, and that is not luck.")
+
+
+def test_long_names_are_told_once_and_go_by_their_letters() -> None:
+    text = table_lines(study([LONG, LONG + " x"], 10)[0])
+    assert text.count(LONG) == 2  # above the table, one of them as the beginning of the other
+    assert text.endswith("B crashes less than A, and that is not luck.")
+
+
+def test_what_was_not_compared_is_said_and_not_shown_as_zero() -> None:
+    made, _ = study(["base", "doomed"], 12, lost=("doomed",))
+    bare = replace(
+        made,
+        comparisons=tuple(
+            c
+            if c.metric == "crash_rate"
+            else replace(c, effect=None, ci=(None, None), p_value=None, p_adjusted=None,
+                         value_a=None, value_b=None, verdict="inconclusive", needs=None)
+            for c in made.comparisons
+        ),
+    )  # fmt: skip
+    text = table_lines(bare)
+    assert "Some arms have no pair with a value in both: throughput; peak memory" in text
+    assert re.search(r"B doomed +12 of 12 +12 +- +- +- +- +-\n", text)
+    assert "not compared" in markdown(bare, [])
+
+
+def test_pairs_of_other_arms_are_counted_where_they_do_not_differ() -> None:
+    made, _ = study(["a", "b", "c", "d"], 10)
+    text = table_lines(made)
+    assert "B against A" in text and "C against B" in text
+    assert "12 more between other arms are the same or inconclusive" in text
+
+
+def test_a_crash_is_gone_only_where_a_control_showed_it() -> None:
+    made, _ = study(TWO, 20)
+    fixed = Fixed(a=TWO[0], b=TWO[1], verdict="not yet", control_crashes=7, control_steps=2000,
+                  clean_steps=1000, needed_steps=7200, p=0.09, more_runs=62)  # fmt: skip
+    said = words.said_of_pairs(replace(made, fixed=(fixed,)))
+    assert said == [
+        (
+            "B cannot be called fixed yet: 1,000 steps without a crash; it takes 7,200 beside 7 "
+            "incidents of A in 2,000 steps (p = 0.09, if nothing had changed). About 62 more repeats "
+            "of B would do."
+        )
+    ]
+    gone = replace(fixed, verdict="fixed", more_runs=None, p=0.00001)
+    assert "B is fixed" in (said := words.said_of_pairs(replace(made, fixed=(gone,)))[0])
+    assert "(p <0.0001, if nothing had changed)." in said
+    crashed = replace(fixed, verdict="still crashes", clean_steps=0, p=None, more_runs=None)
+    assert words.said_of_pairs(replace(made, fixed=(crashed,))) == ["B still crashes, as A does."]
+
+
+def test_a_control_without_a_crash_is_never_called_fixed() -> None:
+    made = analysis(TWO, [sample(name, block) for block in range(9) for name in TWO])
+    found = Fixed(a=TWO[0], b=TWO[1], verdict="not reproduced", control_crashes=0,
+                  control_steps=900, clean_steps=900, needed_steps=None, p=None)  # fmt: skip
+    said = words.said_of_pairs(replace(made, fixed=(found,)))
+    assert said == [
+        (
+            "No arm crashed in 1,800 steps: a crash that came before was not reproduced, so nothing "
+            "is known about it."
+        )
+    ]
+
+
+def test_equal_weights_are_counted() -> None:
+    made, _ = study(TWO, 20)
+    equal = Bitwise(a=TWO[0], b=TWO[1], pairs=18, equal=18)
+    said = words.said_of_pairs(replace(made, bitwise=(equal,)))
+    assert said == ["18 of 18 pairs of A and B end with the same weights, to the last bit."]
+
+
+def test_open_intervals_say_so() -> None:
+    one = study(TWO, 20)[0].comparisons[1]
+    assert words.interval(one, (0.01, None)) == "at least +1.0%"
+    assert words.interval(one, (None, 0.01)) == "at most +1.0%"
+    assert words.interval(one, (None, None)) == ""
+
+
+def test_a_note_is_said_once_for_all_it_is_about() -> None:
+    made, _ = study(["a", "b", "c"], 10)
+    called = words.letters(made)
+    assert words.notes(made.comparisons, called) == [
+        "After 10 s (B against A, C against A and C against B: recall@10, equal time).",
+        (
+            "2 of 20 pairs are missing (B against A, C against A and C against B: recall@10, equal "
+            "time)."
+        ),
+    ]
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_the_document_has_the_contracts_fields_and_every_sample() -> None:
+    made, found = study(TWO, 5)
+    told = json.loads(json.dumps(document(made, found)))
+    assert {"name", "runs", "crashes", "crash_rate", "crash_rate_ci", "samples_per_s",
+            "peak_anon_mb", "memory_slope_mb_per_1k_steps", "metrics"} <= told["arms"][0].keys()  # fmt: skip
+    assert {"a", "b", "metric", "effect", "ci", "p_value", "verdict"} <= told["comparisons"][
+        0
+    ].keys()
+    assert told["verdict"] == made.verdict
+    assert [Sample.from_json(s) for s in told["samples"]] == found
+
+
+def test_the_csv_has_a_row_a_repeat_and_stable_columns() -> None:
+    _, found = study([HOSTILE, "b"], 4, lost=("b",))
+    lines = list(csv.DictReader(io.StringIO(csv_text(found))))
+    assert len(lines) == 8
+    columns = list(lines[0])
+    assert columns == [*rows.FIRST, "mrr@10", "recall@1", "recall@10", "recall@100"]
+    assert lines[0]["arm"] == HOSTILE
+    assert lines[0]["crashed"] == "1" and lines[0]["first_crash"] == "40"
+    assert lines[0]["classes"] == "segfault"
+    assert lines[1]["outcome"] == "lost" and lines[1]["samples_per_s"] == ""
+    assert lines[1]["recall@10"] == "" and float(lines[0]["recall@10"]) == 0.4
+
+
+def test_samples_stand_block_by_block_whatever_their_order() -> None:
+    _, found = study(TWO, 3)
+    assert csv_text(found[::-1]).splitlines()[1].split(",")[1] == "0"
+    assert [s.block for s in rows.in_order(found[::-1])] == [0, 0, 1, 1, 2, 2]
+
+
+def test_the_markdown_is_a_report_to_paste() -> None:
+    made, found = study(TWO, 6)
+    text = markdown(made, found, {"command": "ttf ab a.toml b.toml", "machine": "two cores"})
+    assert text.startswith("**isolated crashes less than in-process")
+    assert "| A | in-process | 6 | 2 of 6 |" in text
+    assert "| B against A | throughput | +5.4% | -4.1% to +6.7% |" in text
+    assert "| segfault | trainer | 2 | - |" in text
+    assert "- **command**: ttf ab a.toml b.toml" in text
+    assert "<details><summary>All 12 samples</summary>" in text
+    folded = text.partition("All 12 samples")[2]
+    assert (
+        sum(line.startswith(("| in-process", "| isolated")) for line in folded.splitlines()) == 12
+    )
+
+
+def test_a_hostile_name_stays_one_cell_of_the_markdown() -> None:
+    made, found = study([HOSTILE, "b"], 3)
+    text = markdown(made, found)
+    assert "<script" not in text.replace("\\<script", "")
+    arms = next(line for line in text.splitlines() if line.startswith("| A |"))
+    assert arms.replace("\\|", "").count("|") == 12
+    assert not re.search(r"(?m)^\| --- \|$", text)
+
+
+def test_markdown_of_nothing_is_short_and_whole() -> None:
+    text = markdown(analysis(TWO, []), [])
+    assert "samples" not in text.splitlines()[-1] and "### Incidents" not in text
+
+
+def test_the_examples_in_the_words_hold() -> None:
+    for module in (words, _terminal):
+        assert doctest.testmod(module).failed == 0
