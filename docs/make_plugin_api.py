@@ -53,7 +53,17 @@ def _lines() -> Iterator[str]:
             yield f"{name}({bases}): exit code {int(found.exit_code)}"
 
 
-_COMMANDS = {"evaluate", "load", "mine", "open_vectors", "option", "plan", "resume", "train"}
+_COMMANDS = {
+    "compare",
+    "evaluate",
+    "load",
+    "mine",
+    "open_vectors",
+    "option",
+    "plan",
+    "resume",
+    "train",
+}
 """What users call; their own contract is the command line's."""
 
 

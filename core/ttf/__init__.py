@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ttf.ab.comparison import Compared as Compared
+    from ttf.ab.comparison import compare as compare
     from ttf.api import Run as Run
     from ttf.api import evaluate as evaluate
     from ttf.api import load as load
@@ -84,6 +86,7 @@ _HOMES = {
     "BadData": "ttf.errors",
     "BatchPlan": "ttf.contracts",
     "CheckContext": "ttf.doctor.check",
+    "Compared": "ttf.ab.comparison",
     "ConfigError": "ttf.errors",
     "DType": "ttf.contracts",
     "DataChanged": "ttf.errors",
@@ -119,6 +122,7 @@ _HOMES = {
     "checked_ids": "ttf.data.vectors",
     "checked_out": "ttf.data.vectors",
     "checked_span": "ttf.data.vectors",
+    "compare": "ttf.ab.comparison",
     "evaluate": "ttf.api",
     "exact_search": "ttf.rows",
     "float32_blocks": "ttf.rows",
@@ -149,6 +153,7 @@ __all__ = [
     "BadData",
     "BatchPlan",
     "CheckContext",
+    "Compared",
     "ConfigError",
     "DType",
     "DataChanged",
@@ -185,6 +190,7 @@ __all__ = [
     "checked_ids",
     "checked_out",
     "checked_span",
+    "compare",
     "evaluate",
     "exact_search",
     "float32_blocks",

@@ -2,7 +2,8 @@
 
 PLANTED holds {"fault": name, "p": rate, "act": how it dies}. The fault shows under its condition
 alone (more than four micro-batches a step, more than one thread, ...), in that share of the runs
-which their seeds say: the same in every repetition of a test.
+which their seeds say: the same in every repetition of a test. {"acts": {seed: act}} says for each
+seed how it dies; an act "once-..." spares the run that goes on after it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ FAULTS: Final = (
 
 MODULE: Final = '''
 """Faults are real: native calls and signals in the process they are met in."""
-import ctypes, hashlib, json, os, signal, sys
+import ctypes, hashlib, json, os, signal, sys, time
 from pathlib import Path
 
 from ttf import hookimpl
@@ -49,7 +50,9 @@ from ttf_towers.linear import LinearFactory
 
 PLANTED = json.loads(os.environ.get("PLANTED", "{}"))
 ACTS = {"segv": lambda: ctypes.string_at(0), "abrt": os.abort,
-        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL)}
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "hang": lambda: time.sleep(3600),
+        "alloc": lambda: DUE.append("alloc")}
 
 
 def seed_of_run():
@@ -65,11 +68,18 @@ def seed_of_run():
 
 
 SEED = seed_of_run()
+DUE = []
 
 
 def perhaps(fault, condition=True):
     wanted = PLANTED.get("fault", [])
     if fault not in ([wanted] if isinstance(wanted, str) else wanted) or not condition or SEED is None:
+        return
+    if "acts" in PLANTED:
+        act = PLANTED["acts"].get(str(SEED), "")
+        again = RUN and any((Path(RUN[0]) / "incidents").iterdir())
+        if act and not (act.startswith("once-") and again):
+            ACTS[act.removeprefix("once-")]()
         return
     digest = hashlib.sha256(f"run {SEED}".encode()).digest()
     if int.from_bytes(digest[:8], "big") < PLANTED.get("p", 1.0) * 2**64:
@@ -87,6 +97,8 @@ class Tower(LinearFactory):
 
         class Planted(type(made)):
             def forward(self, x, lengths=None):
+                if DUE:  # not in an observer, whose errors end nothing
+                    bytearray(1 << 60)
                 out = super().forward(x, lengths)
                 if x.dim() == 3 and torch.is_grad_enabled():
                     # The optimizer writes the weights in place: between two writes is a step.
@@ -174,11 +186,13 @@ def ttf_storage(name):
 
 
 CONFIG = {}
+RUN = []
 
 
 @hookimpl
 def ttf_run_started(run_dir, config, resumed_from):
     CONFIG.update(config)
+    RUN.append(run_dir)
 
 
 @hookimpl
@@ -227,6 +241,7 @@ class Place:
 
     root: Path
     home: Path
+    command: str = "bisect"
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -246,7 +261,7 @@ class Place:
         self, *argv: str | Path, fault: Mapping[str, Any] | None = None
     ) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "ttf", "bisect", *map(str, argv)],
+            [sys.executable, "-m", "ttf", self.command, *map(str, argv)],
             env=self.environment(fault),
             cwd=self.root,
             stdin=subprocess.DEVNULL,
@@ -277,7 +292,7 @@ class Place:
         return found
 
 
-def build(root: Path, home: Path) -> Place:
+def build(root: Path, home: Path, command: str = "bisect") -> Place:
     """A few kilobytes of data; every pair of the second half begins with a 5."""
     import numpy as np
 
@@ -301,4 +316,4 @@ def build(root: Path, home: Path) -> Place:
     (info / "entry_points.txt").write_text(f"[ttf.v1]\n{names}\n")
     (root / "site" / "planted_plugin.py").write_text(MODULE)
     (root / "run.toml").write_text(TOML)
-    return Place(root=root, home=home)
+    return Place(root=root, home=home, command=command)

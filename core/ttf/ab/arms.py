@@ -21,6 +21,7 @@ _OURS: Final = {
     "train.seed": "each block has a seed of its own (--seed)",
     "supervise.remedies": "no repeat may change its configuration (--no-remedies)",
     "evaluate.patience": "arms are compared after equally many steps",
+    "evaluate.keep_best": "arms are compared after equally many steps",
     "gates": "arms are compared after equally many steps",
 }
 """Keys that the study sets itself."""
@@ -137,11 +138,7 @@ def checked(
     _refuse_ours(sets, steps, arms)
     asked = [{"toml": arm.toml, "sets": [*sets, *arm.sets]} for arm in arms]
     found = ask({"do": "resolve", "arms": asked})["arms"]
-    problems = [
-        f"{arm.name}: {problem}"
-        for arm, seen in zip(arms, found, strict=True)
-        for problem in seen["problems"]
-    ]
+    problems = list(_problems(arms, found))
     if problems:
         raise ConfigError(f"{_count(len(problems), 'problem')} in the arms:", problems=problems)
     out = [
@@ -149,6 +146,16 @@ def checked(
         for arm, seen in zip(arms, found, strict=True)
     ]
     return tuple(out), list(_notes(out, found))
+
+
+def _problems(arms: Sequence[Arm], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Each once, with the arms that have it."""
+    whose: dict[str, list[str]] = {}
+    for arm, seen in zip(arms, found, strict=True):
+        for problem in seen["problems"]:
+            whose.setdefault(problem, []).append(arm.name)
+    for problem, names in whose.items():
+        yield f"{'every arm' if len(names) == len(arms) else '; '.join(names)}: {problem}"
 
 
 def _refuse_ours(sets: Sequence[str], steps: int | None, arms: Sequence[Arm]) -> None:

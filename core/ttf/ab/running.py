@@ -37,7 +37,8 @@ def words(setup: Setup, cell: Cell) -> list[str]:
     out = ["train", arm.toml, "--seed", str(cell.seed), "--no-remedies"]
     if setup.steps is not None:
         out += ["--steps", str(setup.steps)]
-    ours: dict[str, Any] = {"evaluate.patience": 0, "gates": []}
+    # Equally many steps, and the weights after the last one: all arms are measured there.
+    ours: dict[str, Any] = {"evaluate.patience": 0, "evaluate.keep_best": False, "gates": []}
     if arm.evaluate_every is not None:
         ours["evaluate.every"] = arm.evaluate_every
     if setup.hang_timeout_s is not None:

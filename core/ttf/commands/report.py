@@ -24,6 +24,7 @@ Examples:
   ttf report runs/run-001 --out /tmp/report.html
   ttf report runs/run-001 --bundle for-support.zip
   ttf report guard-001 --json | jq -r .path
+  ttf report runs/ab-001                        of a study of ttf ab, also while it goes on
 \b
 The page is one file that fetches nothing. It is made of what the folder holds: also of a run that
 goes on, or that ended without a word. The bundle holds the page, the incidents, the configuration
@@ -35,7 +36,7 @@ addresses and tokens are struck out, and its README.txt says how often."""
 @click.option("--bundle", type=PATH, metavar="FILE.zip", help="Also a zip for somebody else.")
 @json_option
 def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
-    """One HTML page about a run, or about a command that ttf guard watched over."""
+    """One HTML page about a run, a study of ttf ab, or a command that ttf guard watched over."""
     _check(run_dir, out, bundle)
     _say_if_large(run_dir)
     page = _write_page(run_dir, out)
@@ -54,6 +55,7 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
 
 
 def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
+    from ttf.ab.study import is_study
     from ttf.page import is_reportable
 
     hint = "Name the folder that ttf train or ttf guard printed, e.g. runs/run-001."
@@ -61,7 +63,13 @@ def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
         raise DataMissing(f"There is no folder {run_dir}.", hint=hint)
     if not run_dir.is_dir():
         raise DataMissing(f"{run_dir} is a file, not a run's folder.", hint=hint)
-    if not is_reportable(run_dir):
+    if is_study(run_dir):
+        if bundle is not None:
+            raise ConfigError(
+                "--bundle is made of one run, and this is a study.",
+                hint=f"Name one of its repeats: ls {quoted(run_dir / 'runs')}",
+            )
+    elif not is_reportable(run_dir):
         raise DataMissing(
             f"{run_dir} is not the folder of a run or of a guarded command: it has no run.toml, no "
             "summary.json and no incidents.",
@@ -94,9 +102,14 @@ def _say_if_large(run_dir: Path) -> None:
 
 
 def _write_page(run_dir: Path, out: Path | None) -> Path:
+    from ttf.ab.study import is_study
     from ttf.page import write_page
 
     try:
+        if is_study(run_dir):
+            from ttf.ab.ending import page_anew
+
+            return page_anew(run_dir, out)
         return write_page(run_dir, out)
     except StorageError as error:
         if out is None:
@@ -127,7 +140,9 @@ def _struck_out(packed: Bundle) -> str:
 
 
 def _next(run_dir: Path, packed: Bundle | None, as_json: bool) -> None:
-    if as_json:
+    from ttf.ab.study import is_study
+
+    if as_json or is_study(run_dir):
         return
     if packed is None:
         next_command(f"ttf report {quoted(run_dir)} --bundle bundle.zip")

@@ -1,0 +1,272 @@
+"""`ttf ab`: is one configuration really stabler, faster, leaner or better than another?"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ttf.commands._common import (
+    NATURAL,
+    PATH,
+    POSITIVE,
+    emit_json,
+    json_option,
+    next_command,
+    quoted,
+    say,
+    set_option,
+    show,
+)
+from ttf.commands._studies import Duration, signal_of, signals_raise
+from ttf.errors import ConfigError, Stopped
+
+if TYPE_CHECKING:
+    from ttf.ab.ending import Places
+    from ttf.ab.study import Limits, Study
+
+
+class Margin(click.ParamType[tuple[str, float]]):
+    """A measure and how much of a difference does not matter, as in samples_per_s=0.05."""
+
+    name = "METRIC=VALUE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        if isinstance(value, tuple):
+            return value
+        from ttf.ab.measures import CRASH_RATE, PAIRED
+        from ttf.errors import suggestion
+
+        name, _, text = str(value).rpartition("=")
+        known = [measure.name for measure in (CRASH_RATE, *PAIRED)]
+        if name not in known:
+            self.fail(f"no measure named {name!r}.{suggestion(name, known)}", param, ctx)
+        try:
+            margin = float(text)
+        except ValueError:
+            margin = -1.0
+        if not 0 <= margin < float("inf"):
+            self.fail(f"{text!r} is no margin; write it like {name}=0.02.", param, ctx)
+        return name, margin
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  ttf ab a.toml b.toml --steps 200
+  ttf ab base.toml --vary miner.name=faiss,hnswlib --vary device.threads=1,2
+  ttf ab runs/run-003 new.toml --repeats 30 --sequential    ends as soon as it is sure
+  ttf ab a.toml b.toml --budget 2h --margin samples_per_s=0.05
+  ttf ab --resume runs/ab-001 --repeats 20                  goes on; nothing is done twice
+\b
+Arms of one block have the same seed and take turns in a random, balanced order. A repeat that
+crashes is data: it survived if it finished after restarts, else it is lost. The folder holds
+samples.jsonl, samples.csv, report.md and report.html. Exit code 0: the study ended, also where
+the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
+)
+@click.argument("files", type=PATH, nargs=-1, metavar="[A.toml B.toml ...]")
+@click.option(
+    "--vary",
+    multiple=True,
+    metavar="KEY.PATH=V,V,...",
+    help="An arm for every value (read as TOML); with several, for every combination.",
+)
+@set_option
+@click.option("--repeats", type=POSITIVE, metavar="N", help="Of every arm. [default: 10]")
+@click.option(
+    "--steps", type=POSITIVE, metavar="N", help="Optimizer steps. [default: as the arms say]"
+)
+@click.option("--seed", type=NATURAL, help="Block k has seed N + k. [default: 0]")
+@click.option(
+    "--parallel",
+    type=POSITIVE,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Repeats at a time, whole blocks where they fit; speed is then measured under load.",
+)
+@click.option(
+    "--budget",
+    type=Duration(),
+    help="Begin no block that would end after this time, e.g. 30m; one that began is finished.",
+)
+@click.option(
+    "--sequential",
+    is_flag=True,
+    help="Look at 40, 60 and 80% of the repeats; stop once it is sure.",
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0.0001, 0.5),
+    help="Chance that the study calls any two equal arms different. [default: 0.05]",
+)
+@click.option(
+    "--power",
+    type=click.FloatRange(0.5, 0.999),
+    help="Chance of a verdict that 'about N more repeats' is meant for. [default: 0.8]",
+)
+@click.option(
+    "--margin",
+    "margins",
+    type=Margin(),
+    multiple=True,
+    help="Arms closer than this are the same; relative for speed and memory, e.g. "
+    "samples_per_s=0.02.",
+)
+@click.option(
+    "--hang-timeout", type=Duration(), help="So long without a sign of life is a hang, e.g. 60s."
+)
+@click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
+@click.option("--out", type=PATH, help="The study's folder. [default: runs/ab-001, ...]")
+@click.option("--resume", type=PATH, metavar="DIR", help="Continue this study.")
+@click.option(
+    "--csv", type=PATH, metavar="FILE", help="The samples also there; samples.csv is in the folder."
+)
+@click.option(
+    "--markdown",
+    type=PATH,
+    metavar="FILE",
+    help="The report also there; report.md is in the folder.",
+)
+@click.option(
+    "--html", type=PATH, metavar="FILE", help="The page also there; report.html is in the folder."
+)
+@json_option
+def command(
+    files: tuple[Path, ...],
+    repeats: int | None,
+    parallel: int,
+    budget: float | None,
+    keep_runs: bool,
+    out: Path | None,
+    resume: Path | None,
+    csv: Path | None,
+    markdown: Path | None,
+    html: Path | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Is B really stabler, faster, leaner or better than A, or was it luck?
+
+    Runs every configuration several times, each repeat a real `ttf train` in processes of its own,
+    and compares crashes, speed, memory and recall. Says "same" or "inconclusive: about N more
+    repeats" where that is what the numbers say. The same command again goes on where it was
+    interrupted.
+    """
+    from ttf.ab.ending import Places
+    from ttf.ab.study import Limits, Study
+
+    limits = Limits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
+    places = Places(csv=csv, markdown=markdown, html=html)
+    given = {name: value for name, value in asked.items() if value not in (None, (), False)}
+    if resume is None:
+        study = _begun(files, out, repeats=repeats or 10, **given)
+    else:
+        others = [*(["FILES"] if files else []), *(["--out"] if out else []), *map(_flag, given)]
+        if others:
+            raise ConfigError(
+                f"--resume continues a study as it is; it goes with no {', '.join(others)}.",
+                hint="To change something, begin a new study. --repeats may grow.",
+            )
+        study = Study.reopened(resume, repeats)
+    _carry_out(study, limits, places, as_json)
+
+
+def _flag(name: str) -> str:
+    return {"sets": "--set", "margins": "--margin"}.get(name, f"--{name.replace('_', '-')}")
+
+
+def _begun(
+    files: tuple[Path, ...],
+    out: Path | None,
+    *,
+    margins: tuple[tuple[str, float], ...] = (),
+    hang_timeout: float | None = None,
+    **asked: Any,
+) -> Study:
+    """A new study, or the one that this very command began."""
+    from ttf.ab.beginning import begin
+
+    if not files:
+        raise ConfigError(
+            "There is nothing to compare: name configurations.", hint="ttf ab a.toml b.toml"
+        )
+    return begin(
+        files,
+        out=out,
+        say=say,
+        command=shlex.join(["ttf", *sys.argv[1:]]),
+        margins=dict(margins),
+        hang_timeout_s=hang_timeout,
+        **asked,
+    )
+
+
+def _carry_out(study: Study, limits: Limits, places: Places, as_json: bool) -> None:
+    """To its end, and what there is to say of it."""
+    from ttf.ab import ending
+    from ttf.ab.progress import Lines
+    from ttf.ab.study import carry_on
+
+    try:
+        _introduce(study, limits)
+        try:
+            with signals_raise():
+                reason = carry_on(study, limits, Lines(limits.parallel), ending.settled)
+        except (Stopped, KeyboardInterrupt) as stop:
+            say()
+            raise _stopped(study, stop) from None
+        except BaseException:
+            say()  # the line of the repeat that was running
+            raise
+        analysis = ending.concluded(study, reason, places)
+    finally:
+        study.close()
+    if as_json:
+        emit_json(ending.result(study, analysis, reason))
+        return
+    from ttf.ab.telling import table_lines
+
+    say()
+    show(table_lines(analysis))
+    say()
+    say(f"All of it: {study.folder}/report.html, report.md and samples.csv")
+    if reason == "budget":
+        say("The time is used up.")
+        next_command(f"ttf ab --resume {quoted(study.folder)}")
+
+
+def _introduce(study: Study, limits: Limits) -> None:
+    setup, total = study.setup, len(study.setup.cells)
+    done = f"; {len(study.done)} of {total} are done already" if study.samples else ""
+    steps = "" if setup.steps is None else f" of {setup.steps} steps"
+    say(
+        f"Study in {study.folder}: {len(setup.arms)} arms, {setup.repeats} repeats{steps} each, "
+        f"seeds from {setup.seed + 1}{done}."
+    )
+    for arm in setup.arms:
+        say(f"  {arm.name}")
+    if limits.parallel > 1:
+        say(
+            f"{limits.parallel} repeats run at a time: speed is measured under that load, and "
+            "memory is shared by all of them."
+        )
+
+
+def _stopped(study: Study, stop: BaseException) -> Stopped:
+    """The partial result stands beside the error in --json."""
+    from ttf.ab import ending
+
+    total = len(study.setup.cells)
+    error = Stopped(
+        signal_of(stop),
+        f"Stopped after {len(study.done)} of {total} repeats; those are kept.",
+        hint=f"Continue with: ttf ab --resume {quoted(study.folder)}",
+    )
+    error.details = {"study": ending.result(study, ending.judged(study), "stopped")}
+    return error

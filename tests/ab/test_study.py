@@ -1,0 +1,227 @@
+"""A study without trainers: what is run when, remembered, repeated, given up and gone on with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ttf
+from ttf.ab import ending, study
+from ttf.ab.beginning import begin
+from ttf.ab.progress import Nobody
+from ttf.ab.running import Ended
+from ttf.ab.sample import Incident, Outcome, Sample
+from ttf.ab.schedule import Cell
+from ttf.ab.study import Limits, Study, carry_on, is_study, read_samples
+from ttf.errors import BadData, ConfigError, DataMissing, FolderInUse, TtfError
+
+
+@dataclass
+class Repeats:
+    """Stands in for trainings: each cell ends as `ends` says, the next time it comes."""
+
+    ends: dict[tuple[int, str], list[Outcome]] = field(default_factory=dict)
+    waves: list[list[Cell]] = field(default_factory=list)
+    seconds: float = 10.0
+    stop_after: int = 1000
+
+    def carry_out(self, setup: Any, cells: Sequence[Cell], folder: Path, **asked: Any) -> None:
+        self.waves.append(list(cells))
+        for cell in cells:
+            if self.stop_after <= 0:
+                raise KeyboardInterrupt
+            self.stop_after -= 1
+            asked["starts"](cell)
+            asked["ended"](self._ended(cell))
+
+    def _ended(self, cell: Cell) -> Ended:
+        left = self.ends.get((cell.block, cell.arm), [])
+        outcome = left.pop(0) if left else "clean"
+        names = {"void": "killed", "survived": "segfault", "lost": "hang"}
+        name = names.get(outcome)
+        incidents = (Incident(name=name, process="trainer", step=3),) if name else ()
+        sample = Sample(
+            arm=cell.arm,
+            block=cell.block,
+            position=cell.position,
+            seed=cell.seed,
+            outcome=outcome,
+            exit_code=3 if outcome == "invalid" else 0,
+            incidents=incidents,
+            steps=5,
+            wall_s=self.seconds,
+            samples_per_s={"a": 100.0, "b": 150.0}[cell.arm] + cell.block,
+            peak_anon_mb=200.0,
+        )
+        error = {"class": "BadData", "message": "no such rows", "hint": ""}
+        return Ended(sample=sample, error=error if outcome == "invalid" else None)
+
+
+@pytest.fixture
+def repeats(monkeypatch: pytest.MonkeyPatch) -> Repeats:
+    made = Repeats()
+    monkeypatch.setattr(study, "carry_out", made.carry_out)
+    return made
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Study]]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ttf.ab.beginning.checked", lambda arms, sets, steps: (arms, []))
+    for name in ("a", "b"):
+        Path(f"{name}.toml").touch()
+    opened: list[Study] = []
+
+    def new(**asked: Any) -> Study:
+        opened.append(begin([Path("a.toml"), Path("b.toml")], **{"repeats": 4, **asked}))
+        return opened[-1]
+
+    yield new
+    for each in opened:
+        each.close()
+
+
+def run(found: Study, **limits: Any) -> str:
+    return carry_on(found, Limits(**limits), Nobody(), ending.settled)
+
+
+def test_every_repeat_is_run_once_block_by_block_and_remembered(
+    repeats: Repeats, begun: Callable[..., Study]
+) -> None:
+    found = begun()
+    assert run(found) == "all"
+    assert [len(wave) for wave in repeats.waves] == [2, 2, 2, 2]
+    assert [cell for wave in repeats.waves for cell in wave] == found.setup.cells
+    assert read_samples(found.folder) == found.samples and len(found.samples) == 8
+
+
+def test_whole_blocks_run_beside_one_another(repeats: Repeats, begun: Callable[..., Study]) -> None:
+    found = begun(repeats=5)
+    run(found, parallel=5)
+    assert [len({cell.block for cell in wave}) for wave in repeats.waves] == [2, 2, 1]
+    assert found.record.parallel == 5
+
+
+def test_a_repeat_that_somebody_killed_is_done_again_and_the_third_in_a_row_ends_it(
+    repeats: Repeats, begun: Callable[..., Study]
+) -> None:
+    repeats.ends = {(2, "a"): ["void", "lost"], (3, "b"): ["void", "survived"]}
+    found = begun()
+    assert run(found) == "all"
+    assert [s.outcome for s in found.samples].count("void") == 2 and len(found.done) == 8
+    found.close()
+    repeats.ends = {(1, "a"): ["void"] * 3}
+    found = begun(seed=9)
+    with pytest.raises(TtfError):
+        run(found)
+    assert sum(s.outcome == "void" for s in found.samples) == 2
+
+
+def test_a_repeat_that_would_not_go_ends_the_study_with_its_error(
+    repeats: Repeats, begun: Callable[..., Study]
+) -> None:
+    repeats.ends = {(2, "b"): ["invalid"]}
+    found = begun()
+    with pytest.raises(BadData, match="no such rows"):
+        run(found)
+    assert all(sample.outcome == "clean" for sample in found.samples)
+
+
+def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice(
+    repeats: Repeats, begun: Callable[..., Study]
+) -> None:
+    repeats.stop_after = 3
+    first = begun()
+    with pytest.raises(KeyboardInterrupt):
+        run(first)
+    before = (first.folder / "samples.jsonl").read_text()
+    running = first.setup.cells[3]
+    left = first.folder / "runs" / f"{running.block:03d}-{running.arm}"
+    left.mkdir(parents=True)
+    with pytest.raises(FolderInUse):
+        Study.open(first.folder)
+    first.close()
+    repeats.stop_after, repeats.waves = 1000, []
+    second = begun()
+    assert second.folder == first.folder and len(second.done) == 3
+    assert not left.exists(), "it is done anew"
+    assert run(second) == "all"
+    assert sum(map(len, repeats.waves)) == 5
+    assert (second.folder / "samples.jsonl").read_text().startswith(before)
+    ending.concluded(second, "all")
+    second.close()
+    assert begun().folder != first.folder, "that one is finished"
+
+
+def test_other_words_are_another_study(repeats: Repeats, begun: Callable[..., Study]) -> None:
+    first = begun(out=Path("mine"))
+    first.close()
+    with pytest.raises(ConfigError, match="another study"):
+        begun(out=Path("mine"), seed=3)
+    Path("a.toml").write_text("[train]")
+    with pytest.raises(ConfigError, match="not what it was"):
+        Study.open(Path("mine"))
+    with pytest.raises(DataMissing, match="no study"):
+        Study.open(Path())
+    assert is_study(Path("mine")) and not is_study(Path())
+
+
+def test_a_study_gets_more_repeats_and_never_fewer(
+    repeats: Repeats, begun: Callable[..., Study]
+) -> None:
+    found = begun()
+    run(found)
+    found.close()
+    with pytest.raises(ConfigError, match="not fewer"):
+        Study.reopened(found.folder, 3)
+    more = Study.reopened(found.folder, 6)
+    repeats.waves = []
+    assert run(more) == "all" and sum(map(len, repeats.waves)) == 4
+    more.close()
+    looking = begun(sequential=True)
+    with pytest.raises(ConfigError, match="planned"):
+        looking.extend(9)
+
+
+def test_no_block_begins_that_would_not_end_in_time_and_none_stays_half(
+    repeats: Repeats, begun: Callable[..., Study]
+) -> None:
+    found = begun()
+    assert run(found, budget_s=15) == "budget"
+    assert [len(wave) for wave in repeats.waves] == [2]
+    assert found.blocks * 2 == len(found.done)
+
+
+def test_a_sequential_study_looks_when_it_is_time_and_ends_when_it_is_sure(
+    repeats: Repeats, begun: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = begun(repeats=10, sequential=True)
+    assert run(found, parallel=1) in ("all", "settled")
+    looks = found.record.looks
+    assert looks[0] == 4 and set(looks) <= {4, 6, 8}
+    found.close()
+    sure = begun(repeats=10, sequential=True, seed=1)
+    monkeypatch.setattr(ending, "judged", lambda _: type("Sure", (), {"settled": True})())
+    assert run(sure) == "settled"
+    assert sure.blocks == 4 and sure.record.looks == [4]
+
+
+def test_compare_returns_what_the_command_writes(
+    repeats: Repeats, begun: Callable[..., Study]
+) -> None:
+    repeats.ends = {(1, "a"): ["survived"], (2, "a"): ["lost"]}
+    found = ttf.compare("a.toml", "b.toml", repeats=3, out="here", margins={"loss": 0.1})
+    assert [arm.crashes for arm in found.analysis.arms] == [2, 0]
+    assert found.verdict and len(found.samples) == 6
+    here = {path.name for path in Path("here").iterdir()}
+    assert {"samples.csv", "report.md", "report.html", "result.json"} <= here
+    assert json.loads(Path("here/result.json").read_text())["arms"][0]["runs"] == 3
+    again = ttf.compare(resume="here", repeats=4)
+    assert len(again.samples) == 8
+    with pytest.raises(ConfigError):
+        ttf.compare("a.toml", resume="here")
