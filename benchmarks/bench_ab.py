@@ -3,8 +3,8 @@
 - A/A: studies of one configuration against itself, from recorded samples (tests/ab/recorded/*.json)
   or, without a file, from a generator: how often each measure alone raises a false alarm at 5%, and
   how often a study finds anything at all;
-- planted: a crash probability of 0.05 against 0.4, 5% of throughput, 2 points of recall: the repeats
-  that the power estimate asks for, and the fewest with which 80% of studies find it;
+- planted: a crash probability of 0.05 against 0.4, 5% of throughput, 2 points of recall: the
+  repeats that the power estimate asks for, and the fewest with which 80% of studies find it;
 - same: how often arms that differ by exactly the margin are called the same;
 - looks: false alarms of a sequential study, and how many repeats it saves where there is something;
 - fixed: how often crashes that are still there are called gone.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import statistics
 import sys
 from collections import Counter
@@ -42,7 +43,7 @@ ALPHA, POWER = 0.05, 0.8
 
 
 def pools() -> dict[str, Blocks]:
-    files = {path.stem: simulated.recorded(path) for path in sorted(RECORDED.glob("*.json"))}
+    files = {path.stem: simulated.recorded(path) for path in sorted(RECORDED.glob("*.json*"))}
     return files or {"generator": simulated.generated(400, seed=1)}
 
 
@@ -75,7 +76,8 @@ def planted(studies: int) -> None:
     for name, pool in pools().items():
         for metric, change, control, estimate in (
             ("crash_rate", simulated.crashing(0.4), simulated.crashing(0.05), rates_estimate()),
-            ("samples_per_s", simulated.faster(0.05), None, estimated(pool, "samples_per_s", np.log(1.05))),
+            ("samples_per_s", simulated.faster(0.05), None,
+             estimated(pool, "samples_per_s", math.log(1.05))),
             ("recall@10", simulated.better(0.02), None, estimated(pool, "recall@10", 0.02)),
         ):  # fmt: skip
             grid = sorted({max(2, round(estimate * share)) for share in np.arange(0.7, 1.31, 0.05)})
@@ -160,7 +162,7 @@ def looks(studies: int) -> None:
                 used.append(at or plan)
                 hits += bool(metric) and verdict_of(last, metric) in ARMS
             print(f"looks {name} {what}: a difference at any look {alarms} of {studies}; repeats "
-                  f"used {statistics.fmean(used):.1f} of {plan}, found at the end {hits}")  # fmt: skip
+                  f"used {statistics.fmean(used):.1f} of {plan}, found when it ends {hits}")  # fmt: skip
 
 
 def verdicts(analysis: Analysis) -> set[str]:

@@ -1,8 +1,8 @@
 """Studies without runs: drawn from recorded samples, or from a generator that resembles them.
 
-A recorded file (`recorded/*.json`) is a list of samples of one configuration, as samples.jsonl has
-them; samples of one block ran beside each other. A study draws whole blocks and gives the labels out
-at random, as the schedule does, so drift and heavy tails come as they were.
+A recorded file (`recorded/*.jsonl`, or a .json list) is the samples.jsonl of a study of one
+configuration against itself. A study draws whole blocks of it and gives the labels out at random, as
+the schedule does, so drift and heavy tails come as they were.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Change = Callable[[Sample, np.random.Generator], Sample]
 
 def recorded(path: Path) -> Blocks:
     blocks: dict[int, list[Sample]] = {}
-    for values in json.loads(path.read_text("utf-8")):
+    text = path.read_text("utf-8")
+    lines = text.splitlines() if path.suffix == ".jsonl" else []
+    for values in map(json.loads, lines) if lines else json.loads(text):
         sample = Sample.from_json(values)
         if sample.counted:
             blocks.setdefault(sample.block, []).append(sample)

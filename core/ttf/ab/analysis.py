@@ -1,4 +1,4 @@
-"""What a study came to: the one object that the table, the files, the page and the exit are made of."""
+"""What a study came to: the one object that the table, the files and the page are made of."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Needs:
     """The chance of a verdict with them; None: too few repeats so far to tell, and `total` is the
     fewest with which a verdict is possible at all."""
     for_effect: float | None
-    """The difference that was assumed to be the true one, in the unit of the effect: the one seen."""
+    """The difference assumed to be the true one, in the unit of the effect: the one seen."""
     reason: str
     """A sentence: what for, and what was assumed."""
 
@@ -89,8 +89,8 @@ class Comparison:
     value_b: float | None
     effect: float | None
     ci: Interval
-    """At `Analysis.confidence`, of this measure by itself: it leaves 0 exactly when p_value is below
-    1 - confidence (scale "rate": Newcombe's interval, nearly so)."""
+    """At `Analysis.confidence`, of this measure by itself: it leaves 0 exactly when p_value is
+    below 1 - confidence (scale "rate": Newcombe's interval, nearly so)."""
     ci_same: Interval = (None, None)
     """The narrower one that must lie within the margin for "same"."""
     p_value: float | None
@@ -120,15 +120,15 @@ class Fixed:
     needed_steps: int | None
     """None without crashes of the control."""
     p: float | None
-    """The chance of so long a clean stretch, had nothing changed; None without crashes of the control
-    and where B crashed."""
+    """The chance of so long a clean stretch, had nothing changed; None without crashes of the
+    control and where B crashed."""
     more_runs: int | None = None
     """Of B, as long as those so far; only for "not yet"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bitwise:
-    """Pairs whose final weights were written down, and how many of these are equal to the last bit."""
+    """Pairs whose final weights were written down, and how many are equal to the last bit."""
 
     a: str
     b: str
@@ -138,7 +138,7 @@ class Bitwise:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """A sequential study is judged after some blocks, each time with a part of the error allowed."""
+    """A sequential study is judged after some blocks, each time with a part of the error."""
 
     blocks: int
     alpha: float

@@ -3,8 +3,8 @@
 A difference is found where Holm's adjusted p is below the level. "Same" is two one-sided tests at
 the level: the interval at 1 - 2 * level lies within the margin. Truly different arms lie beyond one
 end only, so each false "same" has at most the chance `level`; the wider interval of the table would
-ask for a fifth more repeats to say no more. "Same" comes first: a difference that was found, and that
-is surely smaller than what matters, is "same" with a note.
+ask for a fifth more repeats to say no more. "Same" comes first: a difference that was found, and
+that is surely smaller than what matters, is "same" with a note.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ def decide(
 
 
 def _needs(c: Compared, level: float, family: int, power: float) -> Needs | None:
-    """Repeats until a verdict of either kind, if the arms are as they looked: the smaller of what it
-    takes to find the difference seen (at the level that Holm's correction leaves the smallest p: the
-    worst case) and to show that they are the same. Assumes that repeats go on to spread as so far; an
-    effect seen in few repeats is itself uncertain, so this is told anew with each one."""
+    """Repeats until a verdict of either kind, if the arms are as they looked: the smaller of what
+    it takes to find the difference seen (at the level that Holm's correction leaves the smallest
+    p: the worst case) and to show that they are the same. Assumes that repeats go on to spread as
+    so far; an effect seen in few repeats is itself uncertain, so this is told anew each time."""
     effect, margin, alone = c.effect, c.measure.margin, level / max(1, family)
     if effect is None:
         return None

@@ -118,8 +118,8 @@ def _settled(
     comparisons: Sequence[Comparison], gone: Sequence[Fixed], look: Look, planned: int
 ) -> bool:
     """A study may end early when every pair of arms has a verdict, and no other has an even chance
-    in the repeats that are left. Ending for want of hope costs no error; ending with nothing at all would
-    waste what was asked for, so it does not happen."""
+    in the repeats that are left. Ending for want of hope costs no error; ending with nothing at all
+    would waste what was asked for, so it does not happen."""
     decided = {(c.a, c.b) for c in comparisons if c.verdict != "inconclusive"}
     left = planned - look.blocks
     hopeful = any(c.needs and _EVEN_CHANCE * c.needs.total <= planned for c in comparisons)

@@ -135,7 +135,8 @@ def _gone(fixed: Sequence[Fixed], confidence: float) -> list[str]:
             controls.setdefault(of.b, []).append(of)
     return [
         f"{name} ran {of[0].clean_steps:,} steps without a crash, enough to say "
-        f"({100 * confidence:.3g}% sure) that it is rid of the crashes of {joined([f.a for f in of])}"
+        f"({100 * confidence:.3g}% sure) that it is rid of the crashes of "
+        f"{joined([f.a for f in of])}"
         for name, of in controls.items()
     ]
 
@@ -155,8 +156,8 @@ def _lost(arms: Sequence[ArmSummary]) -> str:
     many = [arm for arm in arms if arm.runs and arm.lost / arm.runs >= _MANY_LOST]
     if not many:
         return ""
-    lost = joined([f"{arm.lost} of {arm.runs} repeats of {arm.name}" for arm in many])
-    return f"All but crashes is judged without {lost}, which did not finish."
+    lost = joined([f"the {arm.lost} lost repeats of {arm.name}" for arm in many])
+    return f"Speed and quality are judged without {lost}."
 
 
 def _open(comparisons: Sequence[Comparison]) -> str:
@@ -168,5 +169,6 @@ def _open(comparisons: Sequence[Comparison]) -> str:
             more[noun] = max(more.get(noun, 0), c.needs.more if c.needs else 0)
     if not more:
         return ""
-    told = [f"{noun} (about {n} more repeats)" if n else noun for noun, n in more.items()]
+    unit = itertools.chain([" more repeats"], itertools.repeat(""))
+    told = [f"{noun} (about {n}{next(unit)})" if n else noun for noun, n in more.items()]
     return f"Not decided: {joined(told)}."

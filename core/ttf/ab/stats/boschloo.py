@@ -1,9 +1,9 @@
 """Boschloo's exact test of two crash rates, and its power by enumeration.
 
 Fisher's test fixes the total of crashes, which no study does; with 10 to 40 repeats its true error
-is near 1% where 5% was asked for. Boschloo takes Fisher's p as the measure of how far apart two arms
-are, and asks how often it is so small whatever the common rate: as exact, and never weaker. To tell
-0.05 from 0.4 with 80% power takes 20 repeats each instead of 24, 33 instead of 37 after Holm's
+is near 1 or 2% where 5% was asked for. Boschloo takes Fisher's p as the measure of how far apart
+two arms are, and asks how often it is so small whatever the common rate: as exact, and never weaker. To
+tell 0.05 from 0.4 with 80% power takes 20 repeats each instead of 24, 33 instead of 37 after Holm's
 correction over eight; with 15 repeats each the power is 67% instead of 52%.
 """
 

@@ -8,7 +8,7 @@ import math
 def times_the_mean(crashes: int, alpha: float = 0.05) -> float:
     """How many times the control's mean length to crash must be clean: r (alpha^(-1/r) - 1).
 
-    The well-known 3 times (for 95%) holds only for a known mean; `crashes` is what it was learnt of.
+    The well-known 3 times (for 95%) holds for a known mean; `crashes` is what it was learnt of.
 
     >>> [round(times_the_mean(r), 1) for r in (1, 2, 3, 5, 10)]
     [19.0, 6.9, 5.1, 4.1, 3.5]
@@ -17,7 +17,7 @@ def times_the_mean(crashes: int, alpha: float = 0.05) -> float:
 
 
 def needed_steps(crashes: int, control_steps: int, alpha: float = 0.05) -> int:
-    """Steps without a crash that it takes, beside a control with so many crashes in so many steps."""
+    """Steps without a crash that it takes, beside a control that crashed so often in its steps."""
     return math.ceil(times_the_mean(crashes, alpha) * control_steps / crashes)
 
 

@@ -4,10 +4,10 @@ Arms of a block ran on one machine, one seed, in random order: if they are equal
 could as well have had the other sign. So the mean is compared with what it would have been under
 all 2^n choices of signs. No distribution is assumed, and the level is exact for any n.
 
-To ask whether the true difference is t, the same is done with t taken off. Flipping a set J of signs
-brings the sum to at least its own value exactly when the mean over J is at most t (t below the
-mean): so the test at every t is a count among means of subsets (Hartigan 1969), and the interval, all
-t that are not rejected, ends at two of these means. No search, and no disagreement with the p-value.
+To ask whether the true difference is t, the same is done with t taken off. Flipping a set J of
+signs keeps the sum at least as large exactly when the mean over J is at most t (t below the mean):
+so the test at every t is a count among means of subsets (Hartigan 1969), and the interval, all t
+that are not rejected, ends at two of these means. No search, no disagreement with the p-value.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def to_differ(p: float, q: float, alpha: float = 0.05, wished: float = 0.8) -> i
 
 
 def same(p: float, q: float, n: int, margin: float, alpha: float = 0.05) -> float:
-    """The chance that Newcombe's interval at 1 - 2 alpha, of `n` repeats each, is within +-margin."""
+    """The chance that Newcombe's interval at 1 - 2 alpha, of `n` repeats each, is in +-margin."""
     return float(boschloo.chances(p, n) @ _within(n, margin, alpha) @ boschloo.chances(q, n))
 
 

@@ -1,14 +1,14 @@
 """Judging while a study runs: how much of the error each look may spend.
 
 At a share t of the study 2 - 2 Phi(z / sqrt(t)) is spent in all (Lan and DeMets' form of O'Brien
-and Fleming: little at first), and a look may use what was added since the look before. Each look is a
-test by itself at that level, so by the union bound the whole errs with at most alpha, whatever the
+and Fleming: little at first), and a look may use what was added since the look before. Each look is
+a test by itself at that level, so by the union bound the whole errs with at most alpha, whatever the
 measures, the correction over them and the dependence between looks.
 
-What it costs: looks share data, which a union bound leaves unused. With looks at 40, 60, 80 and 100%
-the last one tests at 0.021 instead of 0.05 (the exact boundary for normal means: 0.043), so a study
+What it costs: looks share data, which a union bound leaves unused. With looks at 40, 60, 80 and
+100% the last one tests at 0.021 instead of 0.05 (the exact boundary for normal means: 0.043), so a study
 that goes to its end needs about 25% more repeats for the power of one without looks at a single
-measure, 16% with Holm's correction over eight. It pays where the effect is larger than planned for.
+measure, 15% with Holm's correction over eight. It pays where the effect is larger than planned for.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ def kaplan_meier(
 ) -> tuple[tuple[float, float, float, float], ...]:
     """(step, share without a crash from that step on, lower, upper) at 0 and at each crash.
 
-    `ends` are (steps, crashed): a repeat that ended clean says only that it lasted at least so long.
+    `ends` are (steps, crashed): a repeat that ended clean says only that it lasted so long.
     Bounds are Greenwood's on the scale log(-log), which stay within 0 and 1; once nobody is left
     there is no variance to take, and they are 0 and the last upper bound.
 
