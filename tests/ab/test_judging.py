@@ -167,6 +167,18 @@ def test_equal_time_is_the_time_that_all_had() -> None:
     assert recall.value_b == pytest.approx(0.295, abs=0.01) and recall.verdict == "b"
 
 
+def test_a_loss_that_is_no_number_is_left_out_and_told() -> None:
+    samples = [
+        replace(s, loss=((900.0, math.nan if s.block < 3 and s.arm == "b" else 1.0),))
+        for s in study(10, lambda k: 1.0)
+    ]
+    analysis = judge(samples, AB)
+    assert of(analysis, "loss").n == 7 and analysis.arms[1].loss == 1.0
+    assert "3 of 10 pairs are missing because a value is not a finite number" in (
+        of(analysis, "loss").note
+    )
+
+
 def test_what_nobody_measured_is_not_compared() -> None:
     assert {c.metric for c in judge(study(3, lambda k: 1.0), AB).comparisons} == {
         "crash_rate",
@@ -237,6 +249,21 @@ def test_a_study_is_settled_when_no_more_verdicts_are_to_be_expected() -> None:
     ]
     assert not judge(open_still, AB, Settings(planned=40, looks=(16, 24))).settled
     assert not judge(samples, AB).settled  # no looks were asked for
+
+
+@pytest.mark.parametrize(("planned", "looks"), [(5_000, (1,)), (10, (10, 14)), (10, (14,))])
+def test_a_look_with_next_to_nothing_to_spend_finds_nothing_and_is_no_error(
+    planned: int, looks: tuple[int, ...]
+) -> None:
+    samples = study(14, lambda k: 1.05, lambda k: {}) + [sample("c", k) for k in range(14)]
+    analysis = judge(samples, ("a", "b", "c"), Settings(planned=planned, looks=looks))
+    spent = looks == (14,)  # the first look has all of it, however late it is
+    assert (of(analysis, "samples_per_s").verdict == "b") == spent
+    json.dumps(analysis.to_json(), allow_nan=False)
+
+
+def test_nothing_is_settled_before_there_is_something_to_compare() -> None:
+    assert not judge([], AB, Settings(planned=10, looks=(4,))).settled
 
 
 def _pools() -> list[tuple[str, simulated.Blocks]]:

@@ -204,8 +204,7 @@ def _values(
 
     def value(sample: Sample) -> float | None:
         found = None if sample.outcome == "lost" else read(sample)
-        usable = found is not None and math.isfinite(found)
-        return found if usable and (measure.scale != "ratio" or (found or 0) > 0) else None
+        return None if found is not None and measure.scale == "ratio" and found <= 0 else found
 
     read_pairs = [(value(x), value(y)) for x, y in pairs]
     lost = sum("lost" in (x.outcome, y.outcome) for x, y in pairs)
@@ -213,7 +212,12 @@ def _values(
         note = _joined(note, f"{lost} of {len(pairs)} pairs are missing because a repeat was lost, "
                              "and the rest may be the luckier ones")  # fmt: skip
     known = any(v is not None for pair in read_pairs for v in pair)
-    return [(x, y) for x, y in read_pairs if x is not None and y is not None], known, note
+    both = [(x, y) for x, y in read_pairs if x is not None and y is not None]
+    finite = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    if len(finite) < len(both):
+        note = _joined(note, f"{len(both) - len(finite)} of {len(pairs)} pairs are missing because "
+                             "a value is not a finite number")  # fmt: skip
+    return finite, known, note
 
 
 def _paired(

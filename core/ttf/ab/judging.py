@@ -21,6 +21,7 @@ from ttf.ab.sample import Sample
 from ttf.ab.stats import fixed, rates, sequential, survival
 from ttf.ab.stats.correction import holm
 
+_LEAST = 1e-12
 _EVEN_CHANCE = 0.6
 """Of the repeats that give 80% power, those that give 50%, at the levels that are usual here."""
 
@@ -44,9 +45,7 @@ class Settings:
     @property
     def levels(self) -> tuple[float, ...]:
         """What each look may spend; without looks, all at once."""
-        if not self.looks:
-            return (self.alpha,)
-        return sequential.levels(self.looks, self.planned or 0, self.alpha)
+        return self._spent(self.looks) if self.looks else (self.alpha,)
 
     @property
     def last_level(self) -> float:
@@ -55,7 +54,12 @@ class Settings:
             return self.levels[-1]
         looks = sequential.when_to_look(self.planned)
         to_come = tuple(look for look in looks if look > self.looks[-1])
-        return sequential.levels((*self.looks, *to_come), self.planned, self.alpha)[-1]
+        return self._spent((*self.looks, *to_come))[-1]
+
+    def _spent(self, looks: tuple[int, ...]) -> tuple[float, ...]:
+        """Never quite nothing, which tests and intervals do not know."""
+        levels = sequential.levels(looks, self.planned or 0, self.alpha)
+        return tuple(max(level, _LEAST) for level in levels)
 
 
 def judge(
@@ -124,7 +128,8 @@ def _settled(
     left = planned - look.blocks
     hopeful = any(c.needs and _EVEN_CHANCE * c.needs.total <= planned for c in comparisons)
     nearly = any(f.more_runs is not None and f.more_runs <= left for f in gone)
-    return {(c.a, c.b) for c in comparisons} <= decided and not hopeful and not nearly
+    everywhere = {(c.a, c.b) for c in comparisons} == decided
+    return bool(decided) and everywhere and not hopeful and not nearly
 
 
 def _summary(name: str, samples: Sequence[Sample], blocks: Blocks, confidence: float) -> ArmSummary:
@@ -200,5 +205,5 @@ def _bitwise(a: str, b: str, of_a: Blocks, of_b: Blocks) -> Bitwise:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
+    known = [v for v in values if v is not None and math.isfinite(v)]
     return sum(known) / len(known) if known else None
