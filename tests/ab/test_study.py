@@ -13,12 +13,12 @@ import pytest
 import ttf
 from ttf.ab import ending, study
 from ttf.ab.beginning import begin
-from ttf.ab.progress import Nobody
+from ttf.ab.progress import Lines, Nobody
 from ttf.ab.running import Ended
 from ttf.ab.sample import Incident, Outcome, Sample
 from ttf.ab.schedule import Cell
 from ttf.ab.study import Limits, Study, carry_on, is_study, read_samples
-from ttf.errors import BadData, ConfigError, DataMissing, FolderInUse, TtfError
+from ttf.errors import BadData, ConfigError, DataMissing, FolderInUse, GaveUp
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Repeats:
     ends: dict[tuple[int, str], list[Outcome]] = field(default_factory=dict)
     waves: list[list[Cell]] = field(default_factory=list)
     seconds: float = 10.0
+    evaluating_s: float = 0.0
     stop_after: int = 1000
 
     def carry_out(self, setup: Any, cells: Sequence[Cell], folder: Path, **asked: Any) -> None:
@@ -59,7 +60,11 @@ class Repeats:
             peak_anon_mb=200.0,
         )
         error = {"class": "BadData", "message": "no such rows", "hint": ""}
-        return Ended(sample=sample, error=error if outcome == "invalid" else None)
+        return Ended(
+            sample=sample,
+            evaluating_s=self.evaluating_s,
+            error=error if outcome == "invalid" else None,
+        )
 
 
 @pytest.fixture
@@ -115,11 +120,11 @@ def test_a_repeat_that_somebody_killed_is_done_again_and_the_third_in_a_row_ends
     assert run(found) == "all"
     assert [s.outcome for s in found.samples].count("void") == 2 and len(found.done) == 8
     found.close()
-    repeats.ends = {(1, "a"): ["void"] * 3}
+    repeats.ends = {(1, "a"): ["void"] * 3, (1, "b"): ["void"] * 3}
     found = begun(seed=9)
-    with pytest.raises(TtfError):
+    with pytest.raises(GaveUp, match="3 repeats in a row"):
         run(found)
-    assert sum(s.outcome == "void" for s in found.samples) == 2
+    assert [s.outcome for s in found.samples] == ["void"] * 3
 
 
 def test_a_repeat_that_would_not_go_ends_the_study_with_its_error(
@@ -209,6 +214,17 @@ def test_a_sequential_study_looks_when_it_is_time_and_ends_when_it_is_sure(
     monkeypatch.setattr(ending, "judged", lambda _: type("Sure", (), {"settled": True})())
     assert run(sure) == "settled"
     assert sure.blocks == 4 and sure.record.looks == [4]
+
+
+def test_evaluations_that_take_long_are_told_once(
+    repeats: Repeats, begun: Callable[..., Study], capsys: pytest.CaptureFixture[str]
+) -> None:
+    repeats.evaluating_s = 6.0
+    carry_on(begun(), Limits(), Lines(1), ending.settled)
+    err = capsys.readouterr().err
+    assert err.count("Evaluations took 60%") == 1
+    assert "repeat 7 of 8  " in err and "about 10 s left" in err
+    assert err.count("clean, 10") == 4, "samples/s of a, after those of b"
 
 
 def test_compare_returns_what_the_command_writes(

@@ -52,6 +52,7 @@ PLANTED = json.loads(os.environ.get("PLANTED", "{}"))
 ACTS = {"segv": lambda: ctypes.string_at(0), "abrt": os.abort,
         "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
         "hang": lambda: time.sleep(3600),
+        "oom": lambda: [bytearray(b"x" * (64 << 20)) for _ in range(1000)],
         "alloc": lambda: DUE.append("alloc")}
 
 

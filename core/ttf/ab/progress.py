@@ -25,6 +25,9 @@ class Lines:
         left = f"; about {duration(left_s)} left" if left_s else ""
         print(f"{head}{told(sample)}{left}", file=sys.stderr, flush=True)
 
+    def says(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
 
 class Nobody:
     """Watches, and says nothing."""
@@ -32,6 +35,8 @@ class Nobody:
     def starts(self, study: Study, cell: Cell) -> None: ...
 
     def ended(self, study: Study, sample: Sample, left_s: float | None) -> None: ...
+
+    def says(self, text: str) -> None: ...
 
 
 def _head(study: Study, arm: str, count: int) -> str:

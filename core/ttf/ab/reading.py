@@ -103,6 +103,16 @@ def _metrics(path: Path, began: float) -> tuple[int, tuple[Evaluated, ...], Curv
     return last, tuple(evaluated), thinned(loss, _mean)
 
 
+def evaluating_seconds(run: Path) -> float:
+    """What its evaluations on the way took; those before and after the training come in any case."""
+    seconds = [
+        float(line["seconds"])
+        for line in _lines(run / "metrics.jsonl")
+        if line.get("type") == "eval" and _is_number(line.get("seconds"))
+    ]
+    return sum(seconds[1:-1])
+
+
 def _memory(path: Path) -> Iterator[tuple[float, int, float]]:
     """(time of day, steps done, anonymous and shared megabytes)"""
     for line in _lines(path):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.ab.reading import read_sample
+from ttf.ab.reading import evaluating_seconds, read_sample
 from ttf.ab.sample import Sample
 from ttf.ab.schedule import Cell
 from ttf.ab.setup import Setup
@@ -27,6 +27,7 @@ class Ended:
     """`error`: of its --json, where it ended with one."""
 
     sample: Sample
+    evaluating_s: float = 0.0
     error: Mapping[str, Any] | None = None
 
 
@@ -76,9 +77,10 @@ class Repeat:
         with self.training:
             error = self.training.document().get("error") if code else None
         sample = read_sample(self.cell, self.run, code, error, self._time, wall_s)
+        evaluating_s = evaluating_seconds(self.run)
         if not keep:
             tidy(self.run, keep=True)
-        return Ended(sample=sample, error=error)
+        return Ended(sample=sample, evaluating_s=evaluating_s, error=error)
 
 
 def carry_out(

@@ -26,7 +26,7 @@ from ttf.ab.running import Ended, carry_out, run_folder
 from ttf.ab.sample import Sample
 from ttf.ab.schedule import Cell, next_wave
 from ttf.ab.setup import Setup
-from ttf.errors import ConfigError, DataMissing, TtfError
+from ttf.errors import ConfigError, DataMissing, GaveUp, TtfError
 from ttf.studies.folder import claim, release, sha256_of
 from ttf.studies.training import MOST_VOID, by_chance, error_of
 
@@ -35,6 +35,7 @@ RESULT: Final = "result.json"
 """There once the study has all its repeats, or needs no more."""
 _JOURNAL: Final = "samples.jsonl"
 _AREA: Final = "ab"
+_COSTLY: Final = 0.4
 
 Reason = Literal["all", "settled", "budget"]
 """all repeats are done; a sequential study needs no more; the time is used up."""
@@ -221,6 +222,8 @@ class Watcher(Protocol):
     def ended(self, study: Study, sample: Sample, left_s: float | None) -> None:
         """`left_s`: what the rest of the study is likely to take; None where nobody knows."""
 
+    def says(self, text: str) -> None: ...
+
 
 def carry_on(
     study: Study, limits: Limits, watcher: Watcher, settled: Callable[[Study], bool]
@@ -244,6 +247,7 @@ class _Sitting:
         self.study, self.limits, self.watcher, self.settled = study, limits, watcher, settled
         self.began = time.monotonic()
         self.voids = 0
+        self.cost_told = False
 
     def run(self) -> Reason:
         study, limits = self.study, self.limits
@@ -270,13 +274,29 @@ class _Sitting:
         sample = ended.sample
         void, classes = sample.outcome == "void", [i.name for i in sample.incidents]
         self.voids = self.voids + 1 if void else 0
-        hopeless = void and (not by_chance("void", classes) or self.voids >= MOST_VOID)
-        if hopeless or sample.outcome == "invalid":
+        if sample.outcome == "invalid" or (void and not by_chance("void", classes)):
             error = error_of(ended.error, sample.exit_code)
             error.details["repeat"] = {"arm": sample.arm, "block": sample.block}
             raise error
         self.study.remember(sample)
         self.watcher.ended(self.study, sample, self.left_s)
+        if self.voids >= MOST_VOID:
+            raise GaveUp(
+                f"Somebody else ended {self.voids} repeats in a row.",
+                hint=f"The evidence is in {self.study.folder / 'runs'}. When the cause is gone: "
+                f"ttf ab --resume {self.study.folder}",
+            )
+        self._tell_cost(ended)
+
+    def _tell_cost(self, ended: Ended) -> None:
+        """Once: evaluations against a large bank may take longer than the training."""
+        wall_s = ended.sample.wall_s or 0.0
+        if not self.cost_told and ended.evaluating_s > _COSTLY * wall_s > 0:
+            self.cost_told = True
+            self.watcher.says(
+                f"Evaluations took {ended.evaluating_s / wall_s:.0%} of that repeat. A study with "
+                "--set evaluate.every=end is shorter, and has no recall after equal time."
+            )
 
     # --- time ------------------------------------------------------------------------------------
 
