@@ -13,7 +13,7 @@ _GRID: Final = 80
 
 
 def mean_curve(curves: Sequence[Sequence[Point]]) -> list[Point]:
-    """At each x the mean of the curves that are there; only where at least half of them are.
+    """At each x the mean of the curves that are there; only where more than half of them are.
 
     Curves that ended early would bend the mean by their leaving, not by what they measured.
 
@@ -26,15 +26,14 @@ def mean_curve(curves: Sequence[Sequence[Point]]) -> list[Point]:
     if len(drawn) < 2:
         return []
     starts, ends = sorted(c[0][0] for c in drawn), sorted(c[-1][0] for c in drawn)
-    half = (len(drawn) - 1) // 2
-    grid = np.linspace(starts[half], ends[len(drawn) - 1 - half], _GRID)
+    grid = np.linspace(starts[len(drawn) // 2], ends[(len(drawn) - 1) // 2], _GRID)
     total, count = np.zeros(_GRID), np.zeros(_GRID)
     for curve in drawn:
         xs, ys = np.array([x for x, _ in curve]), np.array([y for _, y in curve])
         inside = (grid >= xs[0]) & (grid <= xs[-1])
         total[inside] += np.interp(grid[inside], xs, ys)
         count[inside] += 1
-    there = count * 2 >= len(drawn)
+    there = count * 2 > len(drawn)
     return [
         (float(x), float(y)) for x, y in zip(grid[there], total[there] / count[there], strict=False)
     ]
