@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import click
 
 from ttf.ab.sample import Sample
 from ttf.ab.schedule import Cell
@@ -17,16 +17,19 @@ class Lines:
 
     def starts(self, study: Study, cell: Cell) -> None:
         if self._halves:
-            print(f"{_head(study, cell.arm, len(study.done) + 1)} ... ", end="", file=sys.stderr)
-            sys.stderr.flush()
+            _say(f"{_head(study, cell.arm, len(study.done) + 1)} ... ", end="")
 
     def ended(self, study: Study, sample: Sample, left_s: float | None) -> None:
         head = "" if self._halves else f"{_head(study, sample.arm, len(study.done))}: "
         left = f"; about {duration(left_s)} left" if left_s else ""
-        print(f"{head}{told(sample)}{left}", file=sys.stderr, flush=True)
+        _say(f"{head}{told(sample)}{left}")
 
     def says(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        _say(text)
+
+
+def _say(text: str, end: str = "\n") -> None:
+    click.echo(text + end, err=True, nl=False)  # also where standard error is closed
 
 
 class Nobody:
