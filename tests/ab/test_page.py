@@ -195,3 +195,8 @@ def test_it_can_be_printed_on_white_paper(tab: Browser, tmp_path: Path) -> None:
     tab.open(tmp_path / "report.html", width=800, dark=True, media="print")
     assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert len(tab.pdf()) > 20_000
+    tab.open(tmp_path / "report.html", width=700, dark=False, media="print")  # A4 in its margins
+    cut_off = (
+        "[...document.querySelectorAll('.cmp, .arms')].filter(t => t.offsetWidth > 700).length"
+    )
+    assert tab.value(cut_off) == 0

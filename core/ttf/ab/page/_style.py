@@ -53,7 +53,19 @@ h3{font-size:15px;margin:20px 0 8px}
 .eff{fill:var(--ink)}
 .eff.open{fill:var(--page);stroke:var(--ink);stroke-width:1.6}
 .all{font-size:12px}.all th,.all td{padding-right:10px}
+@media(max-width:1100px),print{
+.cmp,.arms{font-size:12px}
+.cmp th,.cmp td,.arms th,.arms td{padding-right:9px}
+.cmp small,.arms small{font-size:11px;white-space:normal}
+.cmp td{white-space:normal}.cmp td.r{white-space:nowrap}
+.cmp td:first-child{min-width:96px}
+.arms td:first-child{min-width:110px}
+.cmp .fig{width:150px}.cmp svg{width:140px}
+.cmp tr>*:last-child{min-width:0}
+}
 @media(max-width:640px){
+.cmp,.arms{font-size:14px}
+.cmp small{font-size:12px}
 .arms thead{display:none}
 .arms,.arms tbody{display:block}
 .arms tr{display:grid;grid-template-columns:1fr 1fr;gap:2px 14px;padding:8px 0;
