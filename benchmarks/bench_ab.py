@@ -161,7 +161,7 @@ def looks(studies: int) -> None:
                 at, last = first_found(samples, plan, lambda a: a.settled)
                 used.append(at or plan)
                 hits += bool(metric) and verdict_of(last, metric) in ARMS
-            print(f"looks {name} {what}: a difference at any look {alarms} of {studies}; repeats "
+            print(f"looks {name} {what}: any difference at any look {alarms} of {studies}; repeats "
                   f"used {statistics.fmean(used):.1f} of {plan}, found when it ends {hits}")  # fmt: skip
 
 

@@ -278,3 +278,29 @@ def test_a_folder_that_takes_no_lines_is_remembered_and_sampling_goes_on(tmp_pat
     assert isinstance(sampler.failure, FileNotFoundError)
     assert sampler.peak_bytes > 0
     assert not isinstance(sampler.failure, TtfError)
+
+
+SPAWNING = """
+import subprocess, sys
+block = bytearray(b"x" * (150 << 20))
+print("ready", flush=True)
+while True:
+    subprocess.run(["true"])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="vfork and kcmp are Linux's")
+def test_a_child_that_is_about_to_be_another_program_is_not_counted_as_its_parent_twice() -> None:
+    from ttf.memory import _linux
+
+    if not _linux.one_memory(os.getpid(), os.getpid()):
+        pytest.skip("this kernel does not tell who shares an address space")
+    process = subprocess.Popen([sys.executable, "-c", SPAWNING], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        reader = LinuxTree(process.pid)
+        seen = [reader().anon for _ in range(2000)]
+    finally:
+        process.kill()
+        process.communicate()
+    assert max(seen) < 1.5 * (150 << 20), "the same pages were counted twice"
