@@ -132,7 +132,7 @@ def test_crashes_are_compared_whole_and_a_lost_repeat_has_no_speed() -> None:
     rate, speed = of(analysis, "crash_rate"), of(analysis, "samples_per_s")
     assert (rate.value_a, rate.value_b, rate.verdict) == (0, 0.55, "a")
     assert rate.n == 20 and speed.n == 9
-    assert "11 of 20 pairs are missing because a repeat was lost" in speed.note
+    assert speed.note.startswith("11 of 20 pairs") and "a repeat was lost" in speed.note
     b = analysis.arms[1]
     assert (b.runs, b.crashes, b.lost, b.survived) == (20, 11, 11, 0)
     assert b.classes == {"segfault": 11} and b.steps_to_crash == (11 * 400 + 9 * 1_000) / 11
@@ -174,9 +174,8 @@ def test_a_loss_that_is_no_number_is_left_out_and_told() -> None:
     ]
     analysis = judge(samples, AB)
     assert of(analysis, "loss").n == 7 and analysis.arms[1].loss == 1.0
-    assert "3 of 10 pairs are missing because a value is not a finite number" in (
-        of(analysis, "loss").note
-    )
+    note = of(analysis, "loss").note
+    assert note.startswith("3 of 10 pairs") and "not a finite number" in note
 
 
 def test_what_nobody_measured_is_not_compared() -> None:
