@@ -127,6 +127,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
         samples_per_step=plan.samples,
         seed=config.train.seed,
         fingerprint=data.fingerprint,
+        shuffle=config.train.shuffle,
     )
     total = config.train.steps or config.train.epochs * order.steps_per_epoch
     if config.miner.name == "auto" and config.miner.negatives:

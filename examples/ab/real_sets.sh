@@ -69,6 +69,8 @@ all() { # set, its name in titles; uses the arrays files_of, same
         "${files_of[@]}"
     study "$set-precision" "$of: fp32 against bf16" 10 100s \
         "$here/precision.toml" --vary device.precision=fp32,bf16 --steps 40 "${files_of[@]}"
+    study "$set-shuffle" "$of: rows shuffled or as they lie" 10 100s \
+        "$here/shuffle.toml" --vary train.shuffle=true,false --steps 40 "${files_of[@]}"
     study "$set-storage" "$of: NPZ against Zarr" 10 100s \
         "$work/$set/storage/npz.toml" "$work/$set/storage/zarr.toml" --steps 40
 }

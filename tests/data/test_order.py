@@ -144,3 +144,13 @@ def test_epochs_count_from_one() -> None:
 def test_the_rows_between_two_steps_are_those_they_visit(span: tuple[int, int]) -> None:
     visited = {int(row) for step in range(*span) for row in order().rows(step)}
     assert order().rows_between(*span).tolist() == sorted(visited)
+
+
+def test_without_shuffling_rows_come_as_they_lie_in_every_epoch() -> None:
+    order = Order(size=23, samples_per_step=5, seed=1, fingerprint="f", shuffle=False)
+    for epoch in (0, 1):
+        rows = [order.rows(epoch * 4 + batch) for batch in range(4)]
+        assert np.concatenate(rows).tolist() == list(range(20))
+    assert order.rows_between(1, 3).tolist() == list(range(5, 15))
+    shuffled = Order(size=23, samples_per_step=5, seed=1, fingerprint="f")
+    assert shuffled.rows(0).tolist() != list(range(5))

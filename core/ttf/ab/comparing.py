@@ -209,13 +209,13 @@ def _values(
     read_pairs = [(value(x), value(y)) for x, y in pairs]
     lost = sum("lost" in (x.outcome, y.outcome) for x, y in pairs)
     if lost:
-        note = _joined(note, f"{lost} of {len(pairs)} pairs are missing because a repeat was lost, "
+        note = _joined(note, f"{lost} of {len(pairs)} pairs missing because a repeat was lost, "
                              "and the rest may be the luckier ones")  # fmt: skip
     known = any(v is not None for pair in read_pairs for v in pair)
     both = [(x, y) for x, y in read_pairs if x is not None and y is not None]
     finite = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
     if len(finite) < len(both):
-        note = _joined(note, f"{len(both) - len(finite)} of {len(pairs)} pairs are missing because "
+        note = _joined(note, f"{len(both) - len(finite)} of {len(pairs)} pairs missing because "
                              "a value is not a finite number")  # fmt: skip
     return finite, known, note
 

@@ -111,12 +111,18 @@ def result(study: Study, analysis: Analysis, reason: str) -> dict[str, Any]:
     }
 
 
+def _short(path: str) -> str:
+    """As seen from here: where somebody's files lie is nobody else's business."""
+    full = Path(path)
+    return str(full.relative_to(Path.cwd())) if full.is_relative_to(Path.cwd()) else full.name
+
+
 def facts(setup: Setup, record: Record) -> dict[str, Any]:
     """What a reader of the report wants to know of the study, in words."""
     out: dict[str, Any] = {"command": record.command, "machine": record.machine}
     for arm in setup.arms:
         said = ", ".join((*setup.sets, *arm.sets))
-        out[arm.name] = f"{arm.toml}{f' with {said}' if said else ''}"
+        out[arm.name] = f"{_short(arm.toml)}{f' with {said}' if said else ''}"
     if record.parallel > 1:
         out["load"] = f"up to {record.parallel} repeats ran at a time: speeds are those under load"
     return {key: value for key, value in out.items() if value != ""}

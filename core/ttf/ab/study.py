@@ -21,7 +21,7 @@ from typing import Final, Literal, Protocol, Self
 
 from filelock import FileLock
 
-from ttf import fsio
+from ttf import __version__, fsio
 from ttf.ab.running import Ended, carry_out, run_folder
 from ttf.ab.sample import Sample
 from ttf.ab.schedule import Cell, next_wave
@@ -176,7 +176,11 @@ def _machine() -> str:
     """In words: nobody computes with it."""
     from ttf.bench.machine import usable_threads
 
-    return f"{platform.system()} {platform.machine()}, {usable_threads()} threads"
+    threads = usable_threads()
+    return (
+        f"{platform.system()} {platform.machine()}, {threads} thread{'s' * (threads != 1)}; "
+        f"ttf {__version__}, Python {platform.python_version()}"
+    )
 
 
 def is_study(folder: Path) -> bool:

@@ -119,7 +119,7 @@ def _crashes(a: ArmSummary, b: ArmSummary, crash: Comparison | None) -> str:
     """Where no arm was found to be stabler."""
     if not a.crashes and not b.crashes:
         runs = f"{a.runs}" if a.runs == b.runs else f"{a.runs} and {b.runs}"
-        return f"neither crashed in {runs} repeats"
+        return f"neither crashed in {runs} repeat{'s' * (runs != '1')}"
     alike = crash is not None and crash.verdict == "same"
     return (
         f"{a.name} crashed in {a.crashes} of {a.runs} repeats and {b.name} in {b.crashes} of "

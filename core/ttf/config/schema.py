@@ -129,6 +129,9 @@ class TrainConfig(Section):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     clip: Annotated[float, Field(ge=0)] = Field(1.0, description="gradient norm; 0: no clipping")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    shuffle: bool = Field(
+        True, description="rows in a random order, another one each epoch; false: as they lie"
+    )
     grad_cache: bool | Auto = Field(
         "auto", description="one large batch in chunks; auto: where accumulation needs it"
     )

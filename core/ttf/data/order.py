@@ -25,6 +25,8 @@ class Order:
     samples_per_step: int
     seed: int
     fingerprint: str
+    shuffle: bool = True
+    """False: the rows as they lie, every epoch the same, the last ones left out."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -35,7 +37,7 @@ class Order:
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """The rows of an optimizer step; an epoch leaves out size % samples_per_step of them,
-        others each time."""
+        others each time where it shuffles."""
         epoch, batch = divmod(step, self.steps_per_epoch)
         together = max(1, _AT_ONCE // self.samples_per_step)
         first = batch - batch % together
@@ -56,6 +58,8 @@ class Order:
 
     def _rows_of(self, epoch: int, start: int, stop: int) -> NDArray[np.int64]:
         positions = np.arange(start, stop, dtype=np.int64)
+        if not self.shuffle:
+            return positions
         return _permutation(self.size, self.seed, epoch, self.fingerprint)(positions)
 
 
