@@ -311,3 +311,19 @@ def test_an_arm_that_always_dies_is_compared_by_that() -> None:
     assert of(analysis, "crash_rate").verdict == "a"
     speed = of(analysis, "samples_per_s")
     assert (speed.n, speed.verdict, speed.p_value, speed.needs) == (0, "inconclusive", None, None)
+
+
+def test_loss_curves_of_pairs_are_told_by_their_distance() -> None:
+    from dataclasses import replace
+
+    from ttf.ab.measures import loss_distance
+    from ttf.ab.sample import Sample
+
+    one = Sample(arm="a", block=0, position=0, seed=1, outcome="clean",
+                 loss=((1, 4.0), (3, 2.0), (5, 1.0)))  # fmt: skip
+    other = replace(one, arm="b", loss=((1, 4.5), (5, 0.5)))
+    assert loss_distance(one, one) == 0
+    assert loss_distance(one, other) == (0.5 + 0.5 + 0.5) / 3
+    assert loss_distance(one, replace(other, loss=())) is None
+    analysis = judge([one, other], ["a", "b"])
+    assert analysis.bitwise[0].loss_distance == 0.5

@@ -191,7 +191,9 @@ def test_each_verdict_is_said_in_words() -> None:
 
 def test_long_names_are_told_once_and_go_by_their_letters() -> None:
     text = table_lines(study([LONG, LONG + " x"], 10)[0])
-    assert " ".join(text.split()).count(LONG) == 2  # above the table, one of them as the beginning of the other
+    assert (
+        " ".join(text.split()).count(LONG) == 2
+    )  # above the table, one of them as the beginning of the other
     assert text.endswith("B crashes less than A, and that is not luck.")
 
 

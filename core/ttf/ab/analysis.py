@@ -134,6 +134,8 @@ class Bitwise:
     b: str
     pairs: int
     equal: int
+    loss_distance: float | None = None
+    """How far the loss curves of a pair lie apart, on average over steps and pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ttf.ab import comparing, verdict
 from ttf.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Interval, Look
 from ttf.ab.comparing import Blocks, Compared
-from ttf.ab.measures import last_quarter
+from ttf.ab.measures import last_quarter, loss_distance
 from ttf.ab.sample import Sample
 from ttf.ab.stats import fixed, rates, sequential, survival
 from ttf.ab.stats.correction import holm
@@ -201,7 +201,18 @@ def _incidents(sample: Sample) -> int:
 def _bitwise(a: str, b: str, of_a: Blocks, of_b: Blocks) -> Bitwise:
     both = [(of_a[k].weights_sha256, of_b[k].weights_sha256) for k in of_a.keys() & of_b.keys()]
     known = [(x, y) for x, y in both if x and y]
-    return Bitwise(a=a, b=b, pairs=len(known), equal=sum(x == y for x, y in known))
+    apart = [
+        distance
+        for k in sorted(of_a.keys() & of_b.keys())
+        if (distance := loss_distance(of_a[k], of_b[k])) is not None
+    ]
+    return Bitwise(
+        a=a,
+        b=b,
+        pairs=len(known),
+        equal=sum(x == y for x, y in known),
+        loss_distance=_mean(apart),
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -4,11 +4,12 @@ difference is too small to matter."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ttf.ab.sample import Sample
+from ttf.ab.sample import Curve, Sample
 
 Scale = Literal["rate", "ratio", "difference"]
 """rate: a share of repeats; ratio: compared as b / a - 1; difference: as b - a."""
@@ -106,6 +107,25 @@ def last_quarter(sample: Sample) -> float | None:
     last = sample.loss[-1][0]
     tail = [y for x, y in sample.loss if x > 0.75 * last]
     return sum(tail) / len(tail) if tail else None
+
+
+def loss_distance(a: Sample, b: Sample) -> float | None:
+    """How far two loss curves lie apart on average, at steps that both have; None without such."""
+    if not a.loss or not b.loss:
+        return None
+    last = min(a.loss[-1][0], b.loss[-1][0])
+    shared = [(x, y) for x, y in a.loss if b.loss[0][0] <= x <= last]
+    gaps = [abs(y - _between(b.loss, x)) for x, y in shared]
+    known = [gap for gap in gaps if math.isfinite(gap)]
+    return sum(known) / len(known) if known else None
+
+
+def _between(curve: Curve, x: float) -> float:
+    """The curve at a place between its ends."""
+    for (s, a), (t, b) in itertools.pairwise(curve):
+        if s <= x <= t:
+            return a + (b - a) * (x - s) / (t - s) if t > s else b
+    return curve[-1][1]
 
 
 def at_time(sample: Sample, seconds: float, metric: str) -> float | None:

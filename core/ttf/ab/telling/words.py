@@ -279,6 +279,10 @@ def _of_weights(analysis: Analysis) -> Iterator[str]:
         yield "No pair ends with the same weights, to the last bit."
     else:
         yield from (bitwise_sentence(b, called) for b in known)
+    apart = [b for b in analysis.bitwise if b.loss_distance]
+    if apart:
+        figures = ", ".join(f"{called[b.a]} and {called[b.b]} {b.loss_distance:.2g}" for b in apart)
+        yield f"Loss curves of a pair lie apart by, on average: {figures}."
 
 
 def notes(comparisons: Iterable[Comparison], called: dict[str, str]) -> list[str]:
