@@ -7,7 +7,7 @@ from tests.conformance.once import OneOfMany, Variant
 from ttf.testing import MinerTests
 
 
-class TestExact(OneOfMany, MinerTests):
+class TestExact(Variant, MinerTests):
     name = "exact"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT
 from tests.packages.conftest import InstalledOnce
-from tests.packages.fresh import FreshEnvironment
+from tests.packages.fresh import BRIEFLY, FreshEnvironment
 
 EXAMPLE = ROOT / "examples" / "ttf-miner-usearch"
 SYNTH = ("--pairs", "192", "--val", "64", "--bank", "400", "--dim", "16", "--seq-len", "4")
@@ -25,7 +25,7 @@ def installed(installed_once: InstalledOnce) -> FreshEnvironment:
 def test_it_passes_its_own_tests_where_a_user_installed_it(
     installed: FreshEnvironment, tmp_path: Path
 ) -> None:
-    argv = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", EXAMPLE)
+    argv = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", EXAMPLE, *BRIEFLY)
     done = installed.run(*argv, "--basetemp", tmp_path / "basetemp", EXAMPLE / "tests", cwd=EXAMPLE)
     assert done.code == 0, done.out + done.err
     assert " passed" in done.out

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.packages.fresh import BRIEFLY
 
 if TYPE_CHECKING:
     from tests.conftest import Outcome
@@ -42,7 +43,7 @@ def test_a_package_passes_its_own_checks_unedited_and_trains(
     facts = json.loads(done(shown).out)
     assert (facts["distribution"], facts["available"]) == (f"ttf-{kind}-{NAME}", True)
 
-    own = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+    own = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *BRIEFLY)
     tests = fresh_environment.run(*own, cwd=folder, timeout_s=600)
     fewest = 8 if kind == "observer" else 30
     assert int(done(tests).out.splitlines()[-1].partition(" passed")[0]) >= fewest
