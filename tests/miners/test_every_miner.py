@@ -14,40 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 from ttf import host
-from ttf.contracts import DType, Miner, MinerContext
+from ttf.contracts import Miner, MinerContext
+from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import from_float32, unit_rows
 from ttf.errors import BadData, ConfigError
 from ttf.mining.checked import checked_search
-
-
-@dataclass
-class MemorySource:
-    """A bank in memory that counts what is read of it."""
-
-    rows: NDArray[Any]
-    dtype: DType = "float32"
-    name: str = "vectors"
-    uri: str = "memory"
-    largest_read: int = 0
-    shape: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.shape = self.rows.shape
-
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        return self.rows[ids]
-
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        self.largest_read = max(self.largest_read, stop - start)
-        if out is None:
-            view = self.rows[start:stop]
-            view.flags.writeable = False
-            return view
-        out[:] = self.rows[start:stop]
-        return out
-
-    def fingerprint(self) -> str:
-        return "memory"
 
 
 @dataclass(frozen=True)

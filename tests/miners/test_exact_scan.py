@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.miners.test_every_miner import MemorySource
 
 from ttf.contracts import MinerContext
+from ttf.data.in_memory import MemorySource
 from ttf.rows import exact_search
 from ttf.scan import float32
 from ttf.scan.first import BLOCK_ROWS

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.miners.test_every_miner import BANK, KINDS, QUERIES, Kind, MemorySource
+from tests.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
 
+from ttf.data.in_memory import MemorySource
 from ttf.errors import ArtifactDamaged, StorageError
 
 INDEXED = [kind for kind in KINDS if kind.name in ("faiss-hnsw", "faiss-ivf", "hnswlib")]

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.conftest import FakeDistribution
-from tests.miners.test_every_miner import BANK, KINDS, QUERIES, Kind, MemorySource
+from tests.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
 
 from ttf import host
 from ttf.contracts import VectorSource
+from ttf.data.in_memory import MemorySource
 from ttf.errors import StorageError
 from ttf.fsio import sha256_file
 from ttf.mining import provenance

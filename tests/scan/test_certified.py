@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.miners.test_every_miner import MemorySource
 
+from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import UnitRows, from_float32, unit_rows
 from ttf.errors import BadData
 from ttf.scan.bounds import asked

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.miners.test_every_miner import MemorySource
 
+from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import UnitRows, from_float32
 from ttf.errors import BadData
 from ttf.scan.half import HalfBank, open_half
