@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def versions_of(modules: Iterable[str]) -> dict[str, str]:
     wanted = sorted(modules)
     if not wanted:
         return {}
-    owners = metadata.packages_distributions()
+    owners = _owners()
     return {
         module: " ".join(
             f"{normal(name)} {metadata.version(name)}"
@@ -51,3 +51,9 @@ def versions_of(modules: Iterable[str]) -> dict[str, str]:
         )
         for module in wanted
     }
+
+
+@functools.cache
+def _owners() -> Mapping[str, list[str]]:
+    """Which distributions bring a module; reads the metadata of all, so once a process."""
+    return metadata.packages_distributions()
