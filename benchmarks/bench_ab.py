@@ -26,11 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ttf.ab.analysis import Analysis
-from ttf.ab.comparing import compare
-from ttf.ab.judging import Settings, judge
-from ttf.ab.sample import Incident, Sample
-from ttf.ab.stats import paired, power_rates, sequential
+from ttf.tools.ab.analysis import Analysis
+from ttf.tools.ab.compare_arms import compare
+from ttf.tools.ab.judge import Settings, judge
+from ttf.tools.ab.sample import Incident, Sample
+from ttf.tools.ab.stats import paired, power_rates, sequential
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.ab import simulated

@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ttf import host
-from ttf.bench.paired import in_turns, ratio
 from ttf.contracts import TowerShape, VectorSource
 from ttf.data.stores import create_store, open_store
-from ttf.fullbank.blocks import Blocks, HalfBlocks, StoredBlocks
-from ttf.fullbank.found import Finder
-from ttf.fullbank.loss import swept_loss
-from ttf.fullbank.sweep import Excluded
-from ttf.loss import info_nce
-from ttf.options import validate
+from ttf.host import plugins
+from ttf.host.options import validate
+from ttf.tools.bench.paired import in_turns, ratio
+from ttf.training.loss.bank_blocks import Blocks, HalfBlocks, StoredBlocks
+from ttf.training.loss.fixed_documents import swept_loss
+from ttf.training.loss.infonce import info_nce
+from ttf.training.loss.seen import Finder
+from ttf.training.loss.sweep import Excluded
 
 WIDTH, SAMPLES, KEPT = 768, 512, 50_000
 BATCH_512 = {
@@ -70,7 +70,7 @@ class Step:
     """Tower, loss, backward and AdamW on one batch, against this bank or that."""
 
     def __init__(self, source: VectorSource, cache: Path) -> None:
-        factory = host.tower("mlp")
+        factory = plugins.tower("mlp")
         shape = TowerShape(in_dim=WIDTH, length=1, sequence=False, out_dim=WIDTH)
         options, problems = validate(factory.options_type, {"hidden": 1024}, "tower")
         assert not problems, problems

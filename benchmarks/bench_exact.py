@@ -25,12 +25,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.bench.paired import in_turns, ratio
 from ttf.contracts import MinerContext
-from ttf.data.refs import VectorRef, open_ref
+from ttf.data.reopen import VectorRef, open_ref
 from ttf.data.stores import create_store, open_store
 from ttf.data.vectors import UnitRows
-from ttf.scan.tally import Tally
+from ttf.mining.scan.tally import Tally
+from ttf.tools.bench.paired import in_turns, ratio
 from ttf_miners._exact_scan import ExactMiner
 
 BUDGET = 1 << 30

@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ttf.bench.paired import in_turns, ratio
+from ttf.tools.bench.paired import in_turns, ratio
 from ttf_towers._modules.gru import NativeGru, Need
 
 WIDTH, HIDDEN = 768, 512

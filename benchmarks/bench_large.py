@@ -25,9 +25,9 @@ import psutil
 OPEN_ONCE = """
 import os, sys, time
 import numpy
-from ttf import host
+from ttf.host import plugins
 from ttf.data.stores import open_store
-host.storage("npz")
+plugins.storage("npz")
 
 def resident(kind):
     for line in open("/proc/self/status"):

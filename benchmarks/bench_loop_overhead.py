@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from ttf import devices
 from ttf.config.resolve import resolve
 from ttf.data.synth import write_synth
+from ttf.machine import devices
 
 SHAPES: dict[str, dict[str, Any]] = {
     "gru": {
@@ -54,9 +54,9 @@ def build(folder: Path, shape: dict[str, Any], threads: int) -> Any:
     )
     policy = devices.choose("cpu", {}, threads)
     devices.prepare(policy)
-    from ttf.reporting import Reporter
-    from ttf.runfolder import RunFolder
-    from ttf.trainer import opened
+    from ttf.rundir.folder import RunFolder
+    from ttf.text.progress import Reporter
+    from ttf.training.trainer import opened
 
     return opened(resolved, RunFolder.new(folder / "run"), policy, Reporter())
 
@@ -65,7 +65,7 @@ def bare_steps(trainer: Any, start: int, count: int) -> float:
     """Seconds of the same optimizer steps with everything at hand."""
     import torch
 
-    from ttf.loss import info_nce
+    from ttf.training.loss.infonce import info_nce
 
     state = trainer.bare
     batches = []
@@ -102,7 +102,7 @@ class Bare:
     def __init__(self, trainer: Any) -> None:
         import torch
 
-        from ttf.step import make_optimizer
+        from ttf.training.step import make_optimizer
 
         self.model = copy.deepcopy(trainer.parts.model)
         self.optimizer = make_optimizer(self.model, 1e-3, 0.01)

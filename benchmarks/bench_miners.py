@@ -30,10 +30,10 @@ from miner_table import Row, markdown, report_check, rows_of, write_rows
 from numpy.typing import NDArray
 from plots import Line, log_log, save
 
-from ttf import host
-from ttf.bench.paired import in_turns, ratio
 from ttf.contracts import MinerContext
-from ttf.data.refs import VectorRef, open_ref
+from ttf.data.reopen import VectorRef, open_ref
+from ttf.host import plugins
+from ttf.tools.bench.paired import in_turns, ratio
 
 K = 200
 SMALL, LARGE = 10_000, 100_000
@@ -138,7 +138,7 @@ class Bench:
             build_s, _ = self.expected(arm, SMALL)
             if not self.clock.fits(build_s + reserve_s, f"{self.bank.name}, building {group}"):
                 continue
-            factory = host.miner(arm.miner)
+            factory = plugins.miner(arm.miner)
             miner = factory.create(factory.options_type(**arm.options), self.context)
             with tempfile.TemporaryDirectory() as scratch:
                 began = time.perf_counter()
@@ -153,7 +153,7 @@ class Bench:
         """Other options of one index are other ways to look at it: it is not built again."""
         miner, _ = self.built[arm.index or arm.name]
         if arm.index:
-            miner._options = host.miner(arm.miner).options_type(**arm.options)
+            miner._options = plugins.miner(arm.miner).options_type(**arm.options)
         return miner.search(self.bank.queries[:queries], K)
 
     def recall(self, arm: Arm) -> float:
@@ -223,7 +223,7 @@ class Bench:
 def cost_of(
     name: str, options: dict[str, Any], bank: Bank, queries: int, context: MinerContext
 ) -> Any:
-    factory = host.miner(name)
+    factory = plugins.miner(name)
     given = factory.options_type(**options)
     return factory.estimate(bank.rows, bank.dim, queries, K, given, context)
 
@@ -246,7 +246,7 @@ def measure(given: argparse.Namespace, scratch: Path) -> tuple[list[Row], list[s
         budget_bytes=12 << 30,
         cache=str(scratch / "cache"),
     )
-    arms = [arm for arm in all_arms() if host.miner(arm.miner).availability().ok]
+    arms = [arm for arm in all_arms() if plugins.miner(arm.miner).availability().ok]
     arms = [
         arm for arm in arms if not given.arms or any(arm.name.startswith(a) for a in given.arms)
     ]

@@ -13,11 +13,11 @@ import dataclasses
 
 import click
 
-from ttf.bench.near import of_this_machine
-from ttf.bench.peers import INSTALL, PEERS
-from ttf.bench.sizes import QUICK, REFERENCE
-from ttf.bench.telling import lines_of
-from ttf.bench.training import measured
+from ttf.machine.ceiling_figures import of_this_machine
+from ttf.tools.bench.peers import INSTALL, PEERS
+from ttf.tools.bench.sizes import QUICK, REFERENCE
+from ttf.tools.bench.table import lines_of
+from ttf.tools.bench.training import measured
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """What a trainer's start costs beyond importing torch: deterministic algorithms and an optimizer.
 
 Processes take turns; the first arm does what torch's documentation says, the second what ttf does
-(`device.cpu`'s policy and `ttf.optimizer`), the third only imports torch.
+(`device.cpu`'s policy and `ttf.training.optimizer`), the third only imports torch.
 
     python benchmarks/bench_start.py
 """
@@ -15,7 +15,7 @@ import sys
 from functools import partial
 from statistics import median
 
-from ttf.bench.paired import in_turns, ratio
+from ttf.tools.bench.paired import in_turns, ratio
 
 _STEP = """
 model(torch.ones(2, 8)).sum().backward()
@@ -31,12 +31,12 @@ model = torch.nn.Linear(8, 8)
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 {_STEP}""",
     "ttf": f"""
-from ttf import devices
+from ttf.machine import devices
 policy = devices.choose("cpu")
 devices.prepare(policy)
 import torch
 policy.start()
-from ttf.optimizer import PlainAdamW
+from ttf.training.optimizer import PlainAdamW
 model = torch.nn.Linear(8, 8)
 optimizer = PlainAdamW(model.parameters(), fused=True)
 {_STEP}""",

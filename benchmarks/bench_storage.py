@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.bench.headspace import headspace
-from ttf.bench.paired import in_turns, ratio
 from ttf.data.stores import create_store, open_store
 from ttf.data.vectors import empty_rows
+from ttf.tools.bench.headspace import headspace
+from ttf.tools.bench.paired import in_turns, ratio
 
 ROWS = 512
 TAILS: dict[str, tuple[int, ...]] = {"3 KB": (768,), "300 KB": (100, 768)}
@@ -183,12 +183,12 @@ def _copy(source: Any, draws: Draws, out: NDArray[Any], count: int) -> None:
 
 def trained(folder: Path, tower: str) -> Iterator[Any]:
     """A trainer as `ttf train` makes it, on a set of its own."""
-    from ttf.bench.ours import policy_of
     from ttf.config.resolve import resolve
     from ttf.data.synth import write_synth
-    from ttf.reporting import Reporter
-    from ttf.runfolder import RunFolder
-    from ttf.trainer import opened
+    from ttf.rundir.folder import RunFolder
+    from ttf.text.progress import Reporter
+    from ttf.tools.bench.ours import policy_of
+    from ttf.training.trainer import opened
 
     length = 100 if tower == "gru" else 1
     paths = write_synth(

@@ -5,7 +5,7 @@
     python benchmarks/bench_training.py --tower        # the tower alone, beside the best product
     python benchmarks/bench_training.py --curve        # 300 steps on ../shared/data/novels-next-passage
 
-Arms take turns, an optimizer step of 16 micro-batches each (`ttf.bench.paired`), within one process;
+Arms take turns, an optimizer step of 16 micro-batches each (`ttf.tools.bench.paired`), within one process;
 ratios are medians of pairs with 95% bounds. `--curve`: same rows in the same order, same first weights,
 same rate, an optimizer step of one batch, so that every query has the same candidates; the distance between curves beside the distance between two seeds of the loop by hand.
 """
@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from ttf.bench.near import gemm_flops, of_this_machine
-from ttf.bench.paired import in_turns, ratio
-from ttf.bench.results import Line
-from ttf.bench.sizes import QUICK, REFERENCE, Size
-from ttf.bench.training import PRECISIONS, Pool, make_data, measured, prepare, work_of
+from ttf.machine.ceiling_figures import gemm_flops, of_this_machine
+from ttf.tools.bench.paired import in_turns, ratio
+from ttf.tools.bench.results import Line
+from ttf.tools.bench.sizes import QUICK, REFERENCE, Size
+from ttf.tools.bench.training import PRECISIONS, Pool, make_data, measured, prepare, work_of
 
 COURSES: Mapping[str, tuple[Pool, bool]] = {
     "mean": ("mean", False),
@@ -54,8 +54,8 @@ def tower_share(pool: Pool, length: int, size: Size) -> None:
     prepare()
     import torch
 
-    from ttf.bench.machine_gemm import factors, product
-    from ttf.bench.ours import Course, opened
+    from ttf.machine.gemm import factors, product
+    from ttf.tools.bench.ours import Course, opened
 
     best = of_this_machine()["best"]
     courses = [Course(pool=pool, precision=precision) for precision in PRECISIONS]
@@ -106,7 +106,7 @@ def tower_share(pool: Pool, length: int, size: Size) -> None:
 def curves(data: Path, steps: int) -> None:
     """Losses of ours and of the loop by hand on the same rows, printed beside two seeds of it."""
     prepare()
-    from ttf.bench.ours import Course, OurLoop, TorchSettings, opened
+    from ttf.tools.bench.ours import Course, OurLoop, TorchSettings, opened
 
     size = dataclasses.replace(
         REFERENCE, micro_batch=96, accumulate=1, dim=384, hidden=256, length=16, memory_bank=10_000
@@ -140,8 +140,8 @@ def _by_hand(
     """The loop by hand from the same weights; `order`: 0 for our rows, else another seed's."""
     import torch
 
-    from ttf.bench.loops import Contrast, PlainTower, adamw
     from ttf.data.order import Order
+    from ttf.tools.bench.loops import Contrast, PlainTower, adamw
 
     tower = PlainTower(size.dim, size.hidden, size.dim, "mean")
     tower.load_state_dict({_plain_name(name): value for name, value in weights.items()})

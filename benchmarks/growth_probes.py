@@ -58,7 +58,7 @@ def _noise(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float
 @contextlib.contextmanager
 def opening(folder: Path, threads: int) -> Iterator[Call]:
     """The data of a run: headers, positives, the documents' identity."""
-    from ttf.data.opening import open_dataset
+    from ttf.data.open_dataset import open_dataset
 
     config = _resolved(folder, {}, []).config.data
 
@@ -109,7 +109,7 @@ def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextM
     @contextlib.contextmanager
     def probe(folder: Path, threads: int) -> Iterator[Call]:
         from ttf.contracts import MinerContext
-        from ttf.data.refs import VectorRef
+        from ttf.data.reopen import VectorRef
         from ttf.mining.job import MiningJob
         from ttf.mining.work import do_job
 
@@ -171,7 +171,7 @@ def step(
 def evaluation(folder: Path, threads: int) -> Iterator[Call]:
     """Exact metrics of the validation queries against the whole bank."""
     with _trainer(folder, threads, {"tower": "linear", "batch_size": 64}, ()) as trainer:
-        from ttf.evaluation import evaluate
+        from ttf.training.evaluation import evaluate
 
         def call() -> None:
             evaluate(
@@ -191,13 +191,13 @@ def evaluation(folder: Path, threads: int) -> Iterator[Call]:
 def _trainer(
     folder: Path, threads: int, flags: dict[str, Any], sets: tuple[str, ...]
 ) -> Iterator[Any]:
-    from ttf import devices
+    from ttf.machine import devices
 
     policy = devices.choose("cpu", {}, threads)
     devices.prepare(policy)
-    from ttf.reporting import Reporter
-    from ttf.runfolder import RunFolder
-    from ttf.trainer import opened
+    from ttf.rundir.folder import RunFolder
+    from ttf.text.progress import Reporter
+    from ttf.training.trainer import opened
 
     common = ["miner.negatives=0", "loss.memory_bank=1000", "memory.budget=256MiB"]
     resolved = _resolved(folder, flags, [*common, *sets])

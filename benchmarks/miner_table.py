@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ttf import host
 from ttf.config.schema import MinerConfig
 from ttf.contracts import MinerContext, MinerCost
+from ttf.host import plugins
 from ttf.mining.choose import EXACT, Offer, choose_miner, winner
 
 REFRESHES = (1, 10, 100)
@@ -109,7 +109,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def predicted(row: Row) -> MinerCost:
-    factory = host.miner(row.miner)
+    factory = plugins.miner(row.miner)
     options = factory.options_type(**row.options)
     return factory.estimate(row.rows, row.dim, row.queries, row.k, options, row.context)
 
@@ -195,7 +195,7 @@ def _measured(row: Row) -> MinerCost:
 
 
 def _is_index(row: Row) -> bool:
-    factory = host.miner(row.miner)
+    factory = plugins.miner(row.miner)
     return factory.traits(factory.options_type(**row.options), row.context).has_index
 
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ttf import host
 from ttf.contracts import TowerShape
-from ttf.options import validate
+from ttf.host import plugins
+from ttf.host.options import validate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ def load(folder: Path, kind: str) -> PlainData:
 
 
 def make_tower(data: PlainData, name: str, options: dict[str, Any]) -> torch.nn.Module:
-    factory = host.tower(name)
+    factory = plugins.tower(name)
     sequence = data.context is not None
     width = data.bank.shape[1]
     shape = TowerShape(

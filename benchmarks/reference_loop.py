@@ -1,7 +1,7 @@
 """The loop that speeds are compared with, on its own: plain fp32 PyTorch as users write it.
 
 `nn.GRU`, a projection, unit length; the positives and a memory bank of 50,000 vectors concatenated
-in each micro-batch; cross entropy; fused AdamW after 16 of them. Its code is `ttf.bench.loops`, which
+in each micro-batch; cross entropy; fused AdamW after 16 of them. Its code is `ttf.tools.bench.loops`, which
 `ttf bench` uses as the peer `plain-torch` and which knows nothing of ttf.
 
     python benchmarks/reference_loop.py                     # L = 100, mean of all outputs
@@ -19,7 +19,7 @@ import time
 import torch
 from torch.nn import functional
 
-from ttf.bench.loops import Contrast, HandLoop, PlainTower, Rows
+from ttf.tools.bench.loops import Contrast, HandLoop, PlainTower, Rows
 
 
 def main() -> None:

@@ -18,13 +18,13 @@ from typing import Any, Final, Self
 import psutil
 from chaos.world import ROOT
 
-from ttf.checkpoint_files import newest_step
-from ttf.flight import Flight, read_flight
-from ttf.fsio import TEMP_PREFIX
+from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.durable import TEMP_PREFIX
+from ttf.rundir.flight_record import Flight, read_flight
 
 MARK: Final = "CHAOS_RUN"
 """Every process of a run carries this variable, whoever its parent is."""
-TRAINER: Final = "ttf.trainer_process"
+TRAINER: Final = "ttf.supervise.trainer_main"
 WORKER: Final = "ttf.mining.worker"
 LONGEST_S: Final = 300.0
 _LOOK_EVERY_S: Final = 0.0005

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttf.crashes import pages
+from ttf.tools.explain import pages
 
 FOLDER = Path(__file__).with_name("crashes")
 HEAD = """# Why did it die?

@@ -16,7 +16,8 @@ from typing import Any
 
 import ttf
 import ttf.testing
-from ttf import contracts, errors, hookspecs, installed, options
+from ttf import contracts, errors, hookspecs
+from ttf.host import installed, options
 
 PAGE = Path(__file__).parent / "plugins" / f"api-v{installed.API}.txt"
 

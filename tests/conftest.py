@@ -172,15 +172,15 @@ class FakeDistribution:
 @pytest.fixture
 def fake_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDistribution]:
     """Third-party plugins that exist for one test."""
-    from ttf import host
+    from ttf.host import plugins
 
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
     before = set(sys.modules)
-    _forget(host)
+    _forget(plugins)
     yield FakeDistribution(folder=folder)
-    _forget(host)
+    _forget(plugins)
     for name in set(sys.modules) - before:
         if getattr(sys.modules[name], "__file__", None) and str(folder) in str(
             sys.modules[name].__file__
@@ -188,9 +188,9 @@ def fake_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fa
             del sys.modules[name]
 
 
-def _forget(host: Any) -> None:
-    host.installed.cache_clear()
-    host.load.cache_clear()
+def _forget(plugins: Any) -> None:
+    plugins.installed.cache_clear()
+    plugins.load.cache_clear()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ttf.gradcache import cached_step
-from ttf.loss import Temperature, info_nce
+from ttf.training.gradcache import cached_step
+from ttf.training.loss.infonce import Temperature, info_nce
 
 SAMPLES, EXTRA, DIM = 22, 5, 12
 

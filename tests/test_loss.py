@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ttf.errors import ConfigError
-from ttf.loss import Temperature, info_nce
+from ttf.training.loss.infonce import Temperature, info_nce
 
 
 def naive(
@@ -239,7 +239,7 @@ def test_a_buffer_of_queries_times_candidates_is_kept_only_for_candidates_that_t
 def test_candidates_in_blocks_give_the_naive_loss(
     columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ttf.loss.COLUMNS_AT_ONCE", columns)
+    monkeypatch.setattr("ttf.training.loss.infonce.COLUMNS_AT_ONCE", columns)
     c = case()
     c["q"].requires_grad_()
     loss = ours(c, 20.0)

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from ttf.errors import TtfError
-from ttf.memory import MemorySampler, TreeMemory, limit_in_force, tree_memory
-from ttf.memory._darwin import DarwinTree
-from ttf.memory._linux import LinuxTree, descendants
+from ttf.machine.memory import MemorySampler, TreeMemory, limit_in_force, tree_memory
+from ttf.machine.memory._darwin import DarwinTree
+from ttf.machine.memory._linux import LinuxTree, descendants
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 MB = 1 << 20
@@ -217,7 +217,7 @@ def test_a_container_that_sees_only_its_own_group_is_limited_too(tmp_path: Path)
 def test_an_rlimit_is_a_limit() -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30)); "
-        "from ttf.memory import limit_in_force as f; print(*f())"
+        "from ttf.machine.memory import limit_in_force as f; print(*f())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(3 << 30), "RLIMIT_DATA"]
@@ -291,7 +291,7 @@ while True:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="vfork and kcmp are Linux's")
 def test_a_child_that_is_about_to_be_another_program_is_not_counted_as_its_parent_twice() -> None:
-    from ttf.memory import _linux
+    from ttf.machine.memory import _linux
 
     if not _linux.one_memory(os.getpid(), os.getpid()):
         pytest.skip("this kernel does not tell who shares an address space")

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from ttf.config.schema import RunConfig
 from ttf.contracts import BatchPlan, MinerCost, TowerCost
-from ttf.memory import Limit
-from ttf.plan import ArrayFacts, Choices, DataFacts, Plan, _predict, auto_batch_size, make_plan
+from ttf.machine.memory import Limit
+from ttf.training.plan import (
+    ArrayFacts,
+    Choices,
+    DataFacts,
+    Plan,
+    _predict,
+    auto_batch_size,
+    make_plan,
+)
 
 GB = 10**9
 PAIRS = ArrayFacts(

@@ -51,15 +51,15 @@ def test_declared_plugins_exist_and_import_nothing_heavy(module: str) -> None:
 
 @pytest.mark.parametrize("reference", sorted(DECLARED))
 def test_every_declared_plugin_answers_to_its_name(reference: str) -> None:
-    from ttf import host
+    from ttf.host import plugins
 
     kind, _, name = reference.partition(".")
     if kind == "observer":
-        info, hooks = host.observer(name)
+        info, hooks = plugins.observer(name)
         assert info.reference == reference
         assert hooks.ttf_step.get_hookimpls(), "it does not listen to steps"
         return
-    factory = host.load(kind, name)
+    factory = plugins.load(kind, name)
     assert factory.name == name
     state = factory.availability()
     assert state.ok or (state.reason and state.fix)
@@ -250,7 +250,7 @@ def test_light_commands_load_nothing_heavy(argv: list[str]) -> None:
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
     assert not loaded & {*HEAVY, "ttf_towers", "ttf_miners", "ttf_storage", "ttf_devices"}
     if argv == ["--help"]:
-        assert not loaded & {"pluggy", "importlib.metadata", "ttf.host"}
+        assert not loaded & {"pluggy", "importlib.metadata", "ttf.host.plugins"}
 
 
 def test_importing_ttf_loads_nothing_heavy() -> None:

@@ -13,14 +13,8 @@ from pathlib import Path
 import pytest
 
 from ttf.contracts import EvalRecord, StepRecord
-from ttf.reporting import (
-    ConsoleReporter,
-    PlainReporter,
-    Reporter,
-    ending,
-    make_reporter,
-    text,
-)
+from ttf.text import numbers
+from ttf.text.progress import ConsoleReporter, PlainReporter, Reporter, ending, make_reporter
 
 
 class Screen(io.StringIO):
@@ -231,7 +225,7 @@ def test_a_closed_stream_or_a_full_disk_does_not_end_the_run(live: bool) -> None
 def test_a_process_whose_standard_error_lost_its_reader_ends_well() -> None:
     code = (
         "import sys\n"
-        "from ttf.reporting import make_reporter\n"
+        "from ttf.text.progress import make_reporter\n"
         "with make_reporter(False) as reporter:\n"
         "    for step in range(1000):\n"
         "        reporter.note(str(step))\n"
@@ -383,13 +377,13 @@ def test_an_ascii_terminal_gets_ascii() -> None:
 
 
 def test_numbers_read_as_documented() -> None:
-    result = doctest.testmod(text)
+    result = doctest.testmod(numbers)
     assert result.attempted >= 4 and result.failed == 0
 
 
 def test_importing_the_reporter_loads_nothing_heavy() -> None:
     code = (
-        "import sys, ttf.reporting as r; r.make_reporter(False); "
+        "import sys, ttf.text.progress as r; r.make_reporter(False); "
         "assert not {'rich', 'torch', 'numpy', 'pydantic'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

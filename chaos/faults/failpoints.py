@@ -28,8 +28,9 @@ KINDS: Final = (
 """Operations, and what happens to one of them."""
 _COUNT: Final = """
 import sys
-from ttf import cli, fsio
-with fsio.recorded() as operations:
+from ttf import cli
+from ttf.rundir import durable
+with durable.recorded() as operations:
     code = cli.run(sys.argv[1:])
 print(code, *(operation.name for operation in operations), sep="\\n")
 """

@@ -9,7 +9,7 @@ from chaos.campaign import Case, Fault
 from chaos.running import Death, Running, kill_and_wait
 from chaos.verdict import FATAL, IDLE, Verdict, judge_deaths, judge_end, summary_of
 
-from ttf.flight import Flight
+from ttf.rundir.flight_record import Flight
 
 _COLD_S: Final = 1.0
 """The first worker loads its library and builds its index."""

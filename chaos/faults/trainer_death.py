@@ -11,7 +11,7 @@ from chaos.running import Running
 from chaos.verdict import FATAL, Verdict, judge_deaths, judge_end
 from chaos.world import INTERVAL, STEPS
 
-from ttf.flight import Flight
+from ttf.rundir.flight_record import Flight
 
 DEATHS: Final = 5
 """In each run."""

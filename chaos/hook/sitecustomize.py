@@ -14,14 +14,14 @@ from pathlib import Path
 
 def _arm() -> None:
     wanted = os.environ.get("CHAOS_FAILPOINT")
-    if not wanted or "ttf.trainer_process" not in sys.orig_argv:
+    if not wanted or "ttf.supervise.trainer_main" not in sys.orig_argv:
         return
     try:
         Path(os.environ["CHAOS_STRUCK"]).touch(exist_ok=False)
     except FileExistsError:
         return
     os.environ["TTF_FAILPOINT"] = wanted
-    import ttf.fsio  # noqa: F401 - reads it now
+    import ttf.rundir.durable  # noqa: F401 - reads it now
 
     del os.environ["TTF_FAILPOINT"]  # the miner's worker is spared
 

@@ -11,8 +11,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ttf.ab.comparison import Compared as Compared
-    from ttf.ab.comparison import compare as compare
     from ttf.api import Run as Run
     from ttf.api import evaluate as evaluate
     from ttf.api import load as load
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from ttf.api import plan as plan
     from ttf.api import resume as resume
     from ttf.api import train as train
-    from ttf.bench.machine import usable_threads as usable_threads
     from ttf.contracts import ArrayWriter as ArrayWriter
     from ttf.contracts import Availability as Availability
     from ttf.contracts import BatchPlan as BatchPlan
@@ -50,9 +47,6 @@ if TYPE_CHECKING:
     from ttf.data.vectors import checked_span as checked_span
     from ttf.data.vectors import numpy_dtype as numpy_dtype
     from ttf.data.vectors import to_float32 as to_float32
-    from ttf.deprecation import PluginDeprecationWarning as PluginDeprecationWarning
-    from ttf.doctor.check import CheckContext as CheckContext
-    from ttf.doctor.check import Verdict as Verdict
     from ttf.errors import ArrayMissing as ArrayMissing
     from ttf.errors import ArtifactDamaged as ArtifactDamaged
     from ttf.errors import BadData as BadData
@@ -64,17 +58,23 @@ if TYPE_CHECKING:
     from ttf.errors import StorageError as StorageError
     from ttf.errors import TtfError as TtfError
     from ttf.errors import storage_error as storage_error
-    from ttf.fsio import fsync_dir as fsync_dir
-    from ttf.fsio import fsync_file as fsync_file
     from ttf.hookspecs import hookimpl as hookimpl
-    from ttf.inference import Model as Model
-    from ttf.options import NoOptions as NoOptions
-    from ttf.options import option as option
-    from ttf.rows import exact_search as exact_search
-    from ttf.rows import float32_blocks as float32_blocks
-    from ttf.rows import require_bank as require_bank
-    from ttf.rows import require_memory as require_memory
-    from ttf.threads import thread_environment as thread_environment
+    from ttf.host.deprecation import PluginDeprecationWarning as PluginDeprecationWarning
+    from ttf.host.options import NoOptions as NoOptions
+    from ttf.host.options import option as option
+    from ttf.machine.processor import usable_threads as usable_threads
+    from ttf.machine.thread_variables import thread_environment as thread_environment
+    from ttf.mining.author_helpers import exact_search as exact_search
+    from ttf.mining.author_helpers import float32_blocks as float32_blocks
+    from ttf.mining.author_helpers import require_bank as require_bank
+    from ttf.mining.author_helpers import require_memory as require_memory
+    from ttf.rundir.durable import fsync_dir as fsync_dir
+    from ttf.rundir.durable import fsync_file as fsync_file
+    from ttf.tools.ab.comparison import Compared as Compared
+    from ttf.tools.ab.comparison import compare as compare
+    from ttf.tools.doctor.check import CheckContext as CheckContext
+    from ttf.tools.doctor.check import Verdict as Verdict
+    from ttf.training.inference import Model as Model
 
 __version__ = "0.1.0"
 
@@ -85,8 +85,8 @@ _HOMES = {
     "Availability": "ttf.contracts",
     "BadData": "ttf.errors",
     "BatchPlan": "ttf.contracts",
-    "CheckContext": "ttf.doctor.check",
-    "Compared": "ttf.ab.comparison",
+    "CheckContext": "ttf.tools.doctor.check",
+    "Compared": "ttf.tools.ab.comparison",
     "ConfigError": "ttf.errors",
     "DType": "ttf.contracts",
     "DataChanged": "ttf.errors",
@@ -100,9 +100,9 @@ _HOMES = {
     "MinerCost": "ttf.contracts",
     "MinerFactory": "ttf.contracts",
     "MinerTraits": "ttf.contracts",
-    "Model": "ttf.inference",
-    "NoOptions": "ttf.options",
-    "PluginDeprecationWarning": "ttf.deprecation",
+    "Model": "ttf.training.inference",
+    "NoOptions": "ttf.host.options",
+    "PluginDeprecationWarning": "ttf.host.deprecation",
     "PluginUnavailable": "ttf.errors",
     "Precision": "ttf.contracts",
     "Run": "ttf.api",
@@ -118,31 +118,31 @@ _HOMES = {
     "TowerShape": "ttf.contracts",
     "TtfError": "ttf.errors",
     "VectorSource": "ttf.contracts",
-    "Verdict": "ttf.doctor.check",
+    "Verdict": "ttf.tools.doctor.check",
     "checked_ids": "ttf.data.vectors",
     "checked_out": "ttf.data.vectors",
     "checked_span": "ttf.data.vectors",
-    "compare": "ttf.ab.comparison",
+    "compare": "ttf.tools.ab.comparison",
     "evaluate": "ttf.api",
-    "exact_search": "ttf.rows",
-    "float32_blocks": "ttf.rows",
-    "fsync_dir": "ttf.fsio",
-    "fsync_file": "ttf.fsio",
+    "exact_search": "ttf.mining.author_helpers",
+    "float32_blocks": "ttf.mining.author_helpers",
+    "fsync_dir": "ttf.rundir.durable",
+    "fsync_file": "ttf.rundir.durable",
     "hookimpl": "ttf.hookspecs",
     "load": "ttf.api",
     "mine": "ttf.api",
     "numpy_dtype": "ttf.data.vectors",
     "open_vectors": "ttf.api",
-    "option": "ttf.options",
+    "option": "ttf.host.options",
     "plan": "ttf.api",
-    "require_bank": "ttf.rows",
-    "require_memory": "ttf.rows",
+    "require_bank": "ttf.mining.author_helpers",
+    "require_memory": "ttf.mining.author_helpers",
     "resume": "ttf.api",
     "storage_error": "ttf.errors",
-    "thread_environment": "ttf.threads",
+    "thread_environment": "ttf.machine.thread_variables",
     "to_float32": "ttf.data.vectors",
     "train": "ttf.api",
-    "usable_threads": "ttf.bench.machine",
+    "usable_threads": "ttf.machine.processor",
 }
 
 __all__ = [

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttf.errors import GateNotMet, Stopped
-from ttf.runfolder import RunFolder
+from ttf.rundir.folder import RunFolder
 
 if TYPE_CHECKING:
+    from ttf.config.request import Change, TrainRequest
     from ttf.config.resolve import Resolved
     from ttf.config.schema import RunConfig
     from ttf.contracts import DevicePolicy, Kind, Store
-    from ttf.inference import Model
-    from ttf.link import Link
-    from ttf.mining.offline import Mined
-    from ttf.plan import Plan
-    from ttf.reporting import Reporter
-    from ttf.supervise.request import Change, TrainRequest
+    from ttf.text.progress import Reporter
+    from ttf.tools.mine.offline import Mined
+    from ttf.training.inference import Model
+    from ttf.training.plan import Plan
+    from ttf.training.supervisor_link import Link
 
 __all__ = [
     "Run",
@@ -82,7 +82,7 @@ def train(
     would show. The training has a process of its own, so that a crash of it costs no more than
     some steps; `supervised=False` trains in this one, for debuggers.
     """
-    from ttf.supervise.request import TrainRequest
+    from ttf.config.request import TrainRequest
 
     folder = RunFolder.new(None if out is None else Path(out))
     request = TrainRequest(
@@ -147,7 +147,7 @@ def mine(
     """
     from ttf.config.resolve import resolve
     from ttf.errors import ConfigError
-    from ttf.reporting import Reporter, make_reporter
+    from ttf.text.progress import Reporter, make_reporter
 
     if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
         raise ConfigError("It is not clear what to mine: give run_dir, or queries and bank.")
@@ -156,7 +156,7 @@ def mine(
     with contextlib.ExitStack() as stack:
         reporter = stack.enter_context(make_reporter(json=False) if progress else Reporter())
         policy = prepared_policy(resolved, reporter)
-        from ttf.mining import offline
+        from ttf.tools.mine import offline
 
         target, other = Path(out), None if bank is None else Path(bank)
         storage, unit = resolved.config.data.storage, similarity == "cosine"
@@ -183,7 +183,7 @@ def resume_run(
     own_process: bool = False,
 ) -> dict[str, Any]:
     """Continues a run where its newest intact checkpoint stands; a finished one is only shown."""
-    from ttf.supervise.request import TrainRequest
+    from ttf.config.request import TrainRequest
 
     summary = folder.read_summary()
     if summary.get("status") == "finished":
@@ -201,7 +201,7 @@ def run(
     """
     from dataclasses import replace
 
-    from ttf.supervise.request import hides_faults
+    from ttf.config.request import hides_faults
 
     request = replace(request, left_out=hides_faults(), command=tuple(sys.argv))
     try:
@@ -230,8 +230,8 @@ def _supervised(request: TrainRequest, folder: RunFolder, own_process: bool) -> 
 
 
 def _here(request: TrainRequest) -> dict[str, Any]:
-    from ttf.link import Link
-    from ttf.reporting import Reporter, make_reporter
+    from ttf.text.progress import Reporter, make_reporter
+    from ttf.training.supervisor_link import Link
 
     reporter = make_reporter(json=request.json) if request.progress else Reporter()
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, Link())
@@ -241,7 +241,7 @@ def train_here(
     request: TrainRequest, folder: RunFolder, reporter: Reporter, link: Link
 ) -> dict[str, Any]:
     """Trains in this process, whose claim or whose parent's claim the folder is."""
-    from ttf.demo import with_demo
+    from ttf.data.demo import with_demo
 
     with reporter:
         resolved = _configuration(request, folder)
@@ -250,7 +250,7 @@ def train_here(
         _tell_left_out(request, link, reporter)
         policy = prepared_policy(resolved, reporter)
         resolved = with_demo(resolved, reporter)
-        from ttf import trainer
+        from ttf.training import trainer
 
         return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
 
@@ -286,9 +286,9 @@ def read_config(
     folder: RunFolder, *, to_train: bool = False, overlay: Mapping[str, Change] | None = None
 ) -> Resolved:
     """A run's configuration; PluginUnavailable where a plugin is gone that is needed now."""
-    from ttf import host
     from ttf.config.toml import load_run_toml
-    from ttf.fsio import read_json
+    from ttf.host import plugins
+    from ttf.rundir.durable import read_json
 
     resolved = load_run_toml(folder.config, overlay=overlay)
     recorded: Mapping[str, str] = {}
@@ -296,7 +296,7 @@ def read_config(
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         recorded = read_json(folder.manifest)["plugins"]
     for kind, name in _plugins_of(resolved.config, to_train=to_train):
-        host.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
+        plugins.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
     return resolved
 
 
@@ -325,7 +325,7 @@ def _quoted(folder: RunFolder) -> str:
 
 def prepared_policy(resolved: Resolved, reporter: Reporter) -> DevicePolicy:
     """The device, with its environment set; call it before anything imports torch."""
-    from ttf import devices
+    from ttf.machine import devices
 
     settings = resolved.config.device
     threads = settings.threads if isinstance(settings.threads, int) else None
@@ -342,12 +342,12 @@ def plan_resolved(resolved: Resolved) -> Plan:
 
     No run folder is made; without data, the demo set is made once in the cache.
     """
-    from ttf.demo import with_demo
-    from ttf.reporting import Reporter
+    from ttf.data.demo import with_demo
+    from ttf.text.progress import Reporter
 
     policy = prepared_policy(resolved, Reporter())
     resolved = with_demo(resolved, Reporter())
-    from ttf.predict import predict
+    from ttf.training.plan.facts import predict
 
     return predict(resolved, policy)
 
@@ -360,7 +360,7 @@ def evaluate_run(
     k: Sequence[int] = (1, 10, 100, 500),
 ) -> dict[str, Any]:
     """Metrics of a finished run's towers on validation pairs, against the full bank."""
-    from ttf.inference import open_run
+    from ttf.training.inference import open_run
 
     with open_run(run_dir, pairs=pairs, bank=bank) as opened:
         return opened.evaluate(k)
@@ -386,7 +386,7 @@ def evaluate(
 
 def load(run_dir: Path | str) -> Model:
     """The trained towers of a finished run; close it (or use `with`) when done."""
-    from ttf.inference import open_run
+    from ttf.training.inference import open_run
 
     return open_run(Path(run_dir))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         StorageFactory,
         TowerFactory,
     )
-    from ttf.doctor.check import Check
+    from ttf.tools.doctor.check import Check
 
 hookspec = pluggy.HookspecMarker("ttf")
 hookimpl = pluggy.HookimplMarker("ttf")

@@ -13,8 +13,8 @@ from typing import Protocol
 from ttf.contracts import EvalRecord, StepRecord
 from ttf.data.loader import DrawNegatives, Loader
 from ttf.data.order import Order
-from ttf.step import Stepper
-from ttf.stopwatch import Stopwatch
+from ttf.training.step import Stepper
+from ttf.training.stopwatch import Stopwatch
 
 
 class Events(Protocol):

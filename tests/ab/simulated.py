@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ttf.ab.sample import Evaluated, Incident, Sample
+from ttf.tools.ab.sample import Evaluated, Incident, Sample
 
 STEPS = 2_000
 Blocks = list[list[Sample]]

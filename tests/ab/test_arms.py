@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ttf.ab.arms import arms_of, checked, labels, split_values
 from ttf.errors import ConfigError
+from ttf.tools.ab.arms import arms_of, checked, labels, split_values
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from tests.ab import simulated
 
-from ttf.ab.analysis import Analysis, Comparison
-from ttf.ab.judging import Settings, judge
-from ttf.ab.measures import PAIRED
-from ttf.ab.sample import Evaluated, Incident, Outcome, Sample
+from ttf.tools.ab.analysis import Analysis, Comparison
+from ttf.tools.ab.judge import Settings, judge
+from ttf.tools.ab.measures import PAIRED
+from ttf.tools.ab.sample import Evaluated, Incident, Outcome, Sample
 
 AB = ("a", "b")
 
@@ -316,8 +316,8 @@ def test_an_arm_that_always_dies_is_compared_by_that() -> None:
 def test_loss_curves_of_pairs_are_told_by_their_distance() -> None:
     from dataclasses import replace
 
-    from ttf.ab.measures import loss_distance
-    from ttf.ab.sample import Sample
+    from ttf.tools.ab.measures import loss_distance
+    from ttf.tools.ab.sample import Sample
 
     one = Sample(arm="a", block=0, position=0, seed=1, outcome="clean",
                  loss=((1, 4.0), (3, 2.0), (5, 1.0)))  # fmt: skip

@@ -9,8 +9,8 @@ import pytest
 from tests.ab import simulated
 from tests.ab.test_judging import AB, crash, sample, study
 
-from ttf.ab.judging import Settings, judge
-from ttf.ab.sample import Sample
+from ttf.tools.ab.judge import Settings, judge
+from ttf.tools.ab.sample import Sample
 
 CLAIMS = (
     "stabler",

@@ -14,7 +14,7 @@ from tests.report import chromium
 from tests.report.chromium import Browser
 from tests.report.test_page import Checked
 
-from ttf.ab.page import _arms, _figure, _means, _render, write_page
+from ttf.tools.ab.page import _arms, _figure, _means, _render, write_page
 
 FACTS = {"command": "ttf ab base.toml --vary a=1,2", "machine": "two cores", "in-process": "a.toml"}
 CASES = {
@@ -139,7 +139,7 @@ def test_a_class_of_incidents_is_counted_by_arm(tmp_path: Path) -> None:
 
 
 def test_a_bar_lies_on_the_side_of_the_better_arm() -> None:
-    from ttf.ab.page._forest import _bar
+    from ttf.tools.ab.page._forest import _bar
 
     made, _ = CASES["2 x 20"]
     faster = next(c for c in made.comparisons if c.metric == "samples_per_s")

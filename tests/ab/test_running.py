@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ttf.ab.reading import read_sample, slope, thinned
-from ttf.ab.running import words
-from ttf.ab.sample import Sample
-from ttf.ab.schedule import Cell
-from ttf.ab.setup import Arm, Setup
+from ttf.tools.ab.read_repeat import read_sample, slope, thinned
+from ttf.tools.ab.repeat import words
+from ttf.tools.ab.sample import Sample
+from ttf.tools.ab.schedule import Cell
+from ttf.tools.ab.setup import Arm, Setup
 
 BEGAN = 1_700_000_000.0
 CELL = Cell(block=3, position=1, arm="b", seed=7)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ttf.ab.stats import fixed, sequential
-from ttf.ab.stats.correction import holm
-from ttf.ab.stats.survival import kaplan_meier
+from ttf.tools.ab.stats import fixed, sequential
+from ttf.tools.ab.stats.correction import holm
+from ttf.tools.ab.stats.survival import kaplan_meier
 
 
 def test_the_curve_of_freireich_is_that_of_the_textbooks() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ttf.ab.stats import paired
-from ttf.ab.stats.paired import sign_flip
+from ttf.tools.ab.stats import paired
+from ttf.tools.ab.stats.paired import sign_flip
 
 
 def _by_hand(differences: list[float], at: float = 0.0) -> float:

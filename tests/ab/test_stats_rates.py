@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ttf.ab.stats import beta, boschloo, power_rates, rates
+from ttf.tools.ab.stats import beta, boschloo, power_rates, rates
 
 stats: Any = pytest.importorskip("scipy.stats", reason="scipy is the oracle of these tests")
 

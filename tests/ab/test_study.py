@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import ttf
-from ttf.ab import ending, study
-from ttf.ab.beginning import begin
-from ttf.ab.progress import Lines, Nobody
-from ttf.ab.running import Ended
-from ttf.ab.sample import Incident, Outcome, Sample
-from ttf.ab.schedule import Cell
-from ttf.ab.study import Limits, Study, carry_on, is_study, read_samples
 from ttf.errors import BadData, ConfigError, DataMissing, FolderInUse, GaveUp
+from ttf.tools.ab import finish, study
+from ttf.tools.ab.progress import Lines, Nobody
+from ttf.tools.ab.repeat import Ended
+from ttf.tools.ab.sample import Incident, Outcome, Sample
+from ttf.tools.ab.schedule import Cell
+from ttf.tools.ab.start import begin
+from ttf.tools.ab.study import Limits, Study, carry_on, is_study, read_samples
 
 
 @dataclass
@@ -77,7 +77,7 @@ def repeats(monkeypatch: pytest.MonkeyPatch) -> Repeats:
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Study]]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ttf.ab.beginning.checked", lambda arms, sets, steps: (arms, []))
+    monkeypatch.setattr("ttf.tools.ab.start.checked", lambda arms, sets, steps: (arms, []))
     for name in ("a", "b"):
         Path(f"{name}.toml").touch()
     opened: list[Study] = []
@@ -92,7 +92,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 def run(found: Study, **limits: Any) -> str:
-    return carry_on(found, Limits(**limits), Nobody(), ending.settled)
+    return carry_on(found, Limits(**limits), Nobody(), finish.settled)
 
 
 def test_every_repeat_is_run_once_block_by_block_and_remembered(
@@ -158,7 +158,7 @@ def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice
     assert run(second) == "all"
     assert sum(map(len, repeats.waves)) == 5
     assert (second.folder / "samples.jsonl").read_text().startswith(before)
-    ending.concluded(second, "all")
+    finish.concluded(second, "all")
     second.close()
     assert begun().folder != first.folder, "that one is finished"
 
@@ -211,7 +211,7 @@ def test_a_sequential_study_looks_when_it_is_time_and_ends_when_it_is_sure(
     assert looks[0] == 4 and set(looks) <= {4, 6, 8}
     found.close()
     sure = begun(repeats=10, sequential=True, seed=1)
-    monkeypatch.setattr(ending, "judged", lambda _: type("Sure", (), {"settled": True})())
+    monkeypatch.setattr(finish, "judged", lambda _: type("Sure", (), {"settled": True})())
     assert run(sure) == "settled"
     assert sure.blocks == 4 and sure.record.looks == [4]
 
@@ -220,7 +220,7 @@ def test_evaluations_that_take_long_are_told_once(
     repeats: Repeats, begun: Callable[..., Study], capsys: pytest.CaptureFixture[str]
 ) -> None:
     repeats.evaluating_s = 6.0
-    carry_on(begun(), Limits(), Lines(1), ending.settled)
+    carry_on(begun(), Limits(), Lines(1), finish.settled)
     err = capsys.readouterr().err
     assert err.count("Evaluations took 60%") == 1
     assert "repeat 7 of 8  " in err and "about 10 s left" in err

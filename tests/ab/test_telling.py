@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ttf.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Needs, Verdict
-from ttf.ab.measures import CRASH_RATE, PAIRED
-from ttf.ab.sample import Evaluated, Incident, Outcome, Sample
-from ttf.ab.telling import _terminal, csv_text, document, markdown, rows, table_lines, words
+from ttf.tools.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Needs, Verdict
+from ttf.tools.ab.measures import CRASH_RATE, PAIRED
+from ttf.tools.ab.output import _terminal, csv_text, document, markdown, rows, table_lines, words
+from ttf.tools.ab.sample import Evaluated, Incident, Outcome, Sample
 
 HOSTILE = "<script>alert('1')</script>|`*_\n| --- |"
 LONG = "miner.name=hnswlib, miner.isolation=process, tower.query.name=transformer, train.lr=0.0003"

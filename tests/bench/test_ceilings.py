@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ttf.bench import ceilings, ceilings_disk, ceilings_memory, machine
-from ttf.bench.ceilings import Ceilings, best_of, figure_of
+from ttf.machine import ceilings, ceilings_disk, ceilings_memory, processor
+from ttf.machine.ceilings import Ceilings, best_of, figure_of
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_they_come_back_from_the_cache_as_they_were(home: Path, found: Ceilings)
 def test_those_of_another_machine_are_stale(
     found: Ceilings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "fingerprint", lambda: "another")
+    monkeypatch.setattr(processor, "fingerprint", lambda: "another")
     assert found.stale
     assert ceilings.load() is None
 

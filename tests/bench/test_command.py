@@ -14,12 +14,12 @@ import psutil
 import pytest
 from tests.conftest import Invoke
 
-from ttf.bench import ceilings
-from ttf.bench.catalogue import BENCHES, Bench
-from ttf.bench.ceilings import Ceilings, Figure
-from ttf.bench.machine import describe, fingerprint
-from ttf.bench.peers import INSTALL, PEERS
-from ttf.bench.running import outcome_of
+from ttf.machine import ceilings
+from ttf.machine.ceilings import Ceilings, Figure
+from ttf.machine.processor import describe, fingerprint
+from ttf.tools.bench.catalogue import BENCHES, Bench
+from ttf.tools.bench.peers import INSTALL, PEERS
+from ttf.tools.bench.runner import outcome_of
 
 wide = pytest.mark.skipif(
     os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="one of many: TTF_CHAOS=1 runs it"

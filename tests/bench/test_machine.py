@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ttf.bench import machine
+from ttf.machine import processor
 
 
 def test_the_name_is_that_of_a_folder_and_the_same_each_time() -> None:
-    name = machine.fingerprint()
-    assert name == machine.fingerprint()
+    name = processor.fingerprint()
+    assert name == processor.fingerprint()
     assert re.fullmatch(r"[a-z0-9-]+", name) and len(name) < 80
 
 
 def test_neither_host_nor_user_is_told() -> None:
-    text = f"{machine.describe()} {machine.fingerprint()}".lower()
+    text = f"{processor.describe()} {processor.fingerprint()}".lower()
     host = platform.node().lower()
     assert not host or host not in text
     assert str(Path.home()).lower() not in text
@@ -32,14 +32,14 @@ def test_neither_host_nor_user_is_told() -> None:
 def test_what_changes_speed_changes_the_name(
     monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
 ) -> None:
-    before, facts = machine.fingerprint(), machine.describe()
-    monkeypatch.setattr(machine, "describe", lambda: {**facts, **change})
-    assert machine.fingerprint() != before
+    before, facts = processor.fingerprint(), processor.describe()
+    monkeypatch.setattr(processor, "describe", lambda: {**facts, **change})
+    assert processor.fingerprint() != before
 
 
 def test_measurements_lie_in_the_cache_under_that_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TTF_HOME", str(tmp_path))
-    assert machine.machine_dir() == tmp_path / "machine" / machine.fingerprint()
-    assert not machine.machine_dir().exists()
+    assert processor.machine_dir() == tmp_path / "machine" / processor.fingerprint()
+    assert not processor.machine_dir().exists()

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from ttf.bench import machine, tune
-from ttf.bench.machine_gemm import errors, factors, product
-from ttf.bench.tune import Measured, Path32, Shape, decide
 from ttf.errors import ArtifactDamaged
+from ttf.machine import processor
+from ttf.machine.gemm import errors, factors, product
+from ttf.tools.bench import tune
+from ttf.tools.bench.tune import Measured, Path32, Shape, decide
 
 TINY = (Shape(rows=8, inner=16, columns=24, times=3), Shape(rows=4, inner=64, columns=8, times=1))
 
@@ -66,7 +67,7 @@ def test_tuning_measures_speed_and_accuracy_of_every_path_and_changes_nothing(ho
     by_path = {path: [m for m in row.measured if m.path == path] for path in tune.PATHS}
     assert all(len(found) == len(TINY) for found in by_path.values())
     assert all(0 < m.error < tune.MOST_ERROR for m in by_path["highest"])
-    assert (row.bf16_gain is None) == (not machine.processor().bf16_unit)
+    assert (row.bf16_gain is None) == (not processor.processor().bf16_unit)
     assert not list(home.iterdir()), "only save writes"
 
 
@@ -74,7 +75,7 @@ def test_a_row_comes_back_as_it_was_saved_and_says_what_it_means() -> None:
     assert tune.load() is None
     row = tune.tune(shapes=TINY, repeats=3)
     file = tune.save(row)
-    assert file == machine.machine_dir() / "gemm.json"
+    assert file == processor.machine_dir() / "gemm.json"
     assert tune.load() == row
     text = "\n".join(row.lines())
     assert "8x16x24" in text and "Kept: " in text and row.why in text

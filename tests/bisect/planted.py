@@ -44,7 +44,7 @@ from pathlib import Path
 
 from ttf import hookimpl
 from ttf.contracts import Availability, MinerCost, MinerTraits
-from ttf.options import NoOptions
+from ttf.host.options import NoOptions
 from ttf_storage.npz_store import NpzStorage
 from ttf_towers.linear import LinearFactory
 
@@ -127,7 +127,7 @@ class Miner:
         import numpy as np
 
         perhaps("miner")
-        perhaps("isolation", "ttf.trainer" in sys.modules)
+        perhaps("isolation", "ttf.training.trainer" in sys.modules)
         rows = np.asarray(self.source.read(0, self.source.shape[0]), np.float32)
         scores = np.asarray(queries @ rows.T, np.float32)
         ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]

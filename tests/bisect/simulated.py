@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ttf.bisect.design import Next, Plan, Verdict, believed, judge, runs_to_see
-from ttf.bisect.factors import RULES
-from ttf.bisect.hypotheses import Ingredient
+from ttf.tools.bisect.design import Next, Plan, Verdict, believed, judge, runs_to_see
+from ttf.tools.bisect.factors import RULES
+from ttf.tools.bisect.hypotheses import Ingredient
 
 Tally = dict[frozenset[str], tuple[int, int]]
 _COMPONENTS = ("miner", "storage", "observers", "doc-tower", "tower", "device")

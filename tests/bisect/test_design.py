@@ -11,17 +11,9 @@ import pytest
 from tests.bisect.conftest import wide
 from tests.bisect.simulated import drawn, ingredients, study
 
-from ttf.bisect.design import (
-    Next,
-    Plan,
-    Verdict,
-    believed,
-    full_grid,
-    judge,
-    runs_to_see,
-)
-from ttf.bisect.factors import RULES
-from ttf.bisect.fisher import fisher, p_value
+from ttf.tools.bisect.design import Next, Plan, Verdict, believed, full_grid, judge, runs_to_see
+from ttf.tools.bisect.factors import RULES
+from ttf.tools.bisect.fisher import fisher, p_value
 
 SCALE = 15 if os.environ.get("TTF_CHAOS", "0") not in ("", "0") else 1
 """Times as many studies."""

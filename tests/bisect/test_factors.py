@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ttf.bisect.factors import RULES, Factor, Facts, Seen, edits_of, factors_of
+from ttf.tools.bisect.factors import RULES, Factor, Facts, Seen, edits_of, factors_of
 
 FLAT: dict[str, Any] = {
     "train.accumulate": 8,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ttf.bisect.rewriting import Change, rewrite
 from ttf.data.stores import open_store
+from ttf.tools.bisect.rewrite_data import Change, rewrite
 
 Arrays = dict[str, Any]
 RNG = np.random.default_rng(0)

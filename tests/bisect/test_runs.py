@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.bisect.planted import Place
 
-from ttf.bisect.factors import Factor
-from ttf.bisect.runs import Outcome, Setup, carry_out, command_line, raised, words
 from ttf.errors import ConfigError
+from ttf.tools.bisect.factors import Factor
+from ttf.tools.bisect.runs import Outcome, Setup, carry_out, command_line, raised, words
 
 Run = Callable[..., Outcome]
 

@@ -15,7 +15,7 @@ import pytest
 from tests.bisect.conftest import wide
 from tests.bisect.planted import FAULTS, Place, build
 
-from ttf.bisect.factors import RULES
+from ttf.tools.bisect.factors import RULES
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ttf import cli, host
+from ttf import cli
+from ttf.host import plugins
 
 if TYPE_CHECKING:
     from tests.conftest import FakeDistribution, Invoke
@@ -40,7 +41,7 @@ def test_a_broken_plugin_is_listed_and_only_showing_it_fails(
     assert invoke(["plugins", "show", "device.cpu"]).code == 0
 
 
-@pytest.mark.parametrize("reference", [f"{p.kind}.{p.name}" for p in host.installed()])
+@pytest.mark.parametrize("reference", [f"{p.kind}.{p.name}" for p in plugins.installed()])
 def test_every_built_in_shows_its_options_with_help(invoke: Invoke, reference: str) -> None:
     shown = invoke(["plugins", "show", reference, "--json"]).json()
     assert f"{shown['kind']}.{shown['name']}" == reference

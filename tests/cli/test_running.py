@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ttf import host
+from ttf.host import plugins
 
 if TYPE_CHECKING:
     from tests.conftest import FakeDistribution, Invoke
@@ -148,15 +148,15 @@ def test_a_run_whose_plugin_is_gone_says_what_to_install(
     fake_plugins.add("ttf-tower", {"tower.mine": "ttf_mine_tower"}, version="2.1")
     fake_plugins.module(
         "ttf_mine_tower",
-        "from ttf.hookspecs import hookimpl\nfrom ttf import host\n"
-        "@hookimpl\ndef ttf_tower(name):\n    return host.load('tower', 'linear')\n",
+        "from ttf.hookspecs import hookimpl\nfrom ttf.host import plugins\n"
+        "@hookimpl\ndef ttf_tower(name):\n    return plugins.load('tower', 'linear')\n",
     )
     assert invoke(["train", "run.toml", "--tower", "mine", "--out", "r"]).code == 0
     (place / "r" / "summary.json").unlink()
     for name in ("TTF-Tower", ""):
         monkeypatch.setenv("TTF_DISABLE_PLUGINS", name)
-        host.installed.cache_clear()
-        host.load.cache_clear()
+        plugins.installed.cache_clear()
+        plugins.load.cache_clear()
         for words in (["resume", "r"], ["eval", "r"], ["search", "r", "--queries", "pairs.npz"]):
             result = invoke([*words, "--json"])
             assert result.code == 2

@@ -13,9 +13,9 @@ from ttf.config.resolve import resolve
 from ttf.config.toml import dump, load_run_toml
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
-from ttf.deciding import Decided, decide, specify
-from ttf.devices import choose
 from ttf.incidents.remedies import remedies_for
+from ttf.machine.devices import choose
+from ttf.training.auto import Decided, decide, specify
 from ttf_devices.mps import MpsOptions, MpsPolicy
 
 

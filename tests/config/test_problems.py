@@ -121,7 +121,7 @@ def test_a_plugin_that_cannot_run_here_is_a_problem_with_its_fix(
         """
 from ttf.contracts import Availability
 from ttf.hookspecs import hookimpl
-from ttf.options import NoOptions
+from ttf.host.options import NoOptions
 class Factory:
     name, options_type = "foo", NoOptions
     def availability(self):

@@ -11,15 +11,15 @@ import pytest
 from tests.config.test_layers import write
 from tests.training.world import open_small
 
+from ttf.config.request import Change
 from ttf.config.resolve import Resolved, flat, resolve
 from ttf.config.schema import RunConfig
 from ttf.config.toml import dump, load_run_toml
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
-from ttf.deciding import Decided, decide, specify
-from ttf.devices import choose
 from ttf.errors import ConfigError, DeviceMistrusted
-from ttf.supervise.request import Change
+from ttf.machine.devices import choose
+from ttf.training.auto import Decided, decide, specify
 from ttf_devices.mps import MpsOptions, MpsPolicy
 
 ORIGIN = "remedy of incident 002 (omp-duplicate)"

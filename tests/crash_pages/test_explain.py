@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from tests.conftest import Invoke
 
-from ttf.crashes import pages
-from ttf.crashes.terminal import rendered
 from ttf.incidents.classes import CLASSES
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death
 from ttf.incidents.writing import write_incident
+from ttf.tools.explain import pages
+from ttf.tools.explain.markdown import rendered
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ttf.crashes import evidence, pages
 from ttf.errors import UnknownName
 from ttf.incidents import words
 from ttf.incidents.classes import CLASSES
 from ttf.incidents.rule import EXIT
 from ttf.incidents.rules import RULES
+from ttf.tools.explain import evidence, pages
 
 ROOT = Path(__file__).parents[2]
 FACTS = ROOT.parent / "shared/FACTS/reliability.md"

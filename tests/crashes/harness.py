@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ttf.flight import Flight, read_flight
-from ttf.lifeline import is_stopped
+from ttf.process.lifeline import is_stopped
+from ttf.rundir.flight_record import Flight, read_flight
 
 MARK: Final = "TTF_CRASH_TEST"
 """In the environment of every process that a test starts, and of all that those start."""
@@ -334,7 +334,7 @@ def alive(pid: int) -> bool:
 def is_trainer(pid: int) -> bool:
     """Its keeper has the same command line, but leads no session."""
     with contextlib.suppress(ProcessLookupError):
-        return os.getsid(pid) == pid and "ttf.trainer_process" in command_line(pid)
+        return os.getsid(pid) == pid and "ttf.supervise.trainer_main" in command_line(pid)
     return False
 
 

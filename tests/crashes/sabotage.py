@@ -103,7 +103,7 @@ ACTS = {
     "wait": wait,
     "children": children,
     "garbage": lambda notes: os.write(results_pipe(), b"no frame, but as long as the head of one"),
-    "nonsense": lambda notes: __import__("ttf.mining.frames", fromlist=["write"]).write(
+    "nonsense": lambda notes: __import__("ttf.process.messages", fromlist=["write"]).write(
         results_pipe(), {"checkpointed": "soon"}),
 }
 

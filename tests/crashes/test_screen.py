@@ -22,8 +22,8 @@ from tests.crashes.harness import (
 )
 from tests.crashes.terminal import GO_ON, HOLD, INTERRUPT, SUSPEND, InTerminal, Tmux
 
-from ttf.flight import read_flight
-from ttf.lifeline import is_stopped
+from ttf.process.lifeline import is_stopped
+from ttf.rundir.flight_record import read_flight
 
 Resume = Callable[[], Ended]
 

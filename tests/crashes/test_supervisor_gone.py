@@ -23,7 +23,7 @@ from tests.crashes.harness import (
 )
 
 from ttf.errors import ExitCode
-from ttf.lifeline import PARENT_STOPPED
+from ttf.process.lifeline import PARENT_STOPPED
 
 Resume = Callable[[], Ended]
 STOP, CONT, KILL = signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ttf.contracts import DType
 from ttf.data.buffers import Buffers
 from ttf.data.loader import Loader, MicroBatch, StepHead, head_of
-from ttf.data.opening import open_dataset
+from ttf.data.open_dataset import open_dataset
 from ttf.data.order import Order
 from ttf.data.queries import Queries
 from ttf.data.stores import open_store

@@ -15,7 +15,7 @@ from tests.data.files import BANK, config, pairs
 
 from ttf.data.dataset import Dataset
 from ttf.data.loader import QUEUE_LENGTH, Loader, StepHead, choose_targets, head_of
-from ttf.data.opening import open_dataset
+from ttf.data.open_dataset import open_dataset
 from ttf.data.order import Order
 
 SAMPLES = 8

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from ttf.data.keyed_random import Permutation, hash64, key, uniform
 from ttf.data.order import Order
-from ttf.keyed import Permutation, hash64, key, uniform
 
 TRIALS = 1500
 

@@ -14,7 +14,7 @@ from tests.data.files import BANK, RNG, config, pairs
 
 from ttf.contracts import DType
 from ttf.data.dataset import Dataset
-from ttf.data.opening import open_dataset
+from ttf.data.open_dataset import open_dataset
 from ttf.data.queries import Queries
 from ttf.errors import BadData
 

@@ -1,4 +1,4 @@
-"""`ttf.devices`: which device "auto" means, and preparing the process for it."""
+"""`ttf.machine.devices`: which device "auto" means, and preparing the process for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from ttf import devices
 from ttf.errors import ConfigError, PluginUnavailable, UnknownName
+from ttf.machine import devices
 from ttf_devices import cuda
 from ttf_devices.cpu import CpuOptions, CpuPolicy
 
@@ -112,7 +112,7 @@ def test_prepare_says_what_came_too_late(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_choosing_and_preparing_leave_torch_unloaded_and_reach_it_in_time() -> None:
     code = (
-        "import sys; from ttf import devices; p = devices.choose('auto', {}, 1); "
+        "import sys; from ttf.machine import devices; p = devices.choose('auto', {}, 1); "
         "notes = devices.prepare(p).notes; assert notes == (), notes; "
         "assert 'torch' not in sys.modules; import torch; p.start(); "
         "assert torch.get_num_threads() == 1"

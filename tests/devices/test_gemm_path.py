@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ttf.bench import machine, tune
-from ttf.bench.machine import Processor
+from ttf.machine import processor
+from ttf.machine.processor import Processor
+from ttf.tools.bench import tune
 from ttf_devices import _gemm
 from ttf_devices.cpu import CpuOptions, CpuPolicy
 
@@ -52,7 +53,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def row(**changes: object) -> tune.TunedRow:
     values = {
-        "fingerprint": machine.fingerprint(),
+        "fingerprint": processor.fingerprint(),
         "date": "2026-11-18",
         "torch": "2",
         "threads": 2,
@@ -127,7 +128,7 @@ def test_each_row_of_the_table_is_found_by_its_cpuinfo(
     monkeypatch.setattr(platform, "machine", lambda: arch)
     file = tmp_path / "cpuinfo"
     file.write_text(text)
-    found = machine.processor(file)
+    found = processor.processor(file)
     assert _gemm.row_of(found).name == name
     settled = _gemm.settle(found)
     assert settled.value == path and settled.reason.startswith(f"table, {name}: ")
@@ -149,7 +150,7 @@ def test_no_row_of_the_table_is_out_of_reach() -> None:
 
 def test_a_missing_cpuinfo_is_no_fault(tmp_path: Path) -> None:
     if sys.platform == "linux":
-        assert machine.processor(tmp_path / "none").flags == frozenset()
+        assert processor.processor(tmp_path / "none").flags == frozenset()
 
 
 # --- the tuned row ---------------------------------------------------------------------------
@@ -226,7 +227,7 @@ def test_bf16_without_a_unit_is_granted_and_said() -> None:
 
 def test_two_processes_with_one_configuration_decide_alike_and_load_no_torch() -> None:
     code = (
-        "import sys; from ttf import devices; p = devices.choose('auto', {}, 2); "
+        "import sys; from ttf.machine import devices; p = devices.choose('auto', {}, 2); "
         "print(p.float32_matmul, p.settled(), p.precision('auto')); "
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     )

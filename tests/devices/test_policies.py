@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from ttf import host
-from ttf.bench import machine
 from ttf.contracts import DevicePolicy
 from ttf.errors import ConfigError, PluginUnavailable
-from ttf.threads import THREAD_VARIABLES
+from ttf.host import plugins
+from ttf.machine import processor
+from ttf.machine.thread_variables import THREAD_VARIABLES
 from ttf_devices import _host, cpu, cuda, mps
 
 
@@ -146,7 +146,7 @@ def test_steps_can_be_waited_for_and_caches_cleared(policy: DevicePolicy) -> Non
 @pytest.mark.parametrize("name", ["cpu", "mps", "cuda"])
 def test_listing_and_asking_a_device_never_loads_torch(name: str) -> None:
     code = (
-        "import sys; from ttf import host; f = host.load('device', sys.argv[1]); "
+        "import sys; from ttf.host import plugins; f = plugins.load('device', sys.argv[1]); "
         "f.availability(); p = f.create(f.options_type(), None); p.environment(); "
         "assert p.threads >= 1; assert 'torch' not in sys.modules, 'torch was loaded'"
     )
@@ -158,7 +158,7 @@ def test_listing_and_asking_a_device_never_loads_torch(name: str) -> None:
 
 def test_preferences_put_cuda_before_cpu_before_mps() -> None:
     order = sorted(
-        (host.load("device", n) for n in ("cpu", "cuda", "mps")),
+        (plugins.load("device", n) for n in ("cpu", "cuda", "mps")),
         key=lambda f: -f.preference,  # type: ignore[attr-defined]
     )
     assert [f.name for f in order] == ["cuda", "cpu", "mps"]
@@ -222,7 +222,7 @@ def test_threads_follow_a_cgroup_v2_quota_of_an_ancestor(tmp_path: Path) -> None
             "sys/fs/cgroup/job/task/cpu.max": "max 100000\n",
         },
     )
-    assert machine.cgroup_quota(root) == 1.5
+    assert processor.cgroup_quota(root) == 1.5
     assert _host.host_threads(None, root) == 1
     assert _host.host_threads(7, root) == 7
 
@@ -236,12 +236,12 @@ def test_threads_follow_a_cgroup_v1_quota(tmp_path: Path) -> None:
             "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "50000\n",
         },
     )
-    assert machine.cgroup_quota(root) == 2.0
+    assert processor.cgroup_quota(root) == 2.0
 
 
 def test_no_quota_means_the_processors_of_the_affinity_mask(tmp_path: Path) -> None:
-    assert machine.cgroup_quota(tmp_path) is None
-    assert _host.host_threads(None, tmp_path) == machine.usable_processors()
+    assert processor.cgroup_quota(tmp_path) is None
+    assert _host.host_threads(None, tmp_path) == processor.usable_processors()
 
 
 # --- mps -------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.conftest import RunTtf
 
-from ttf import devices
-from ttf.bench import tune
-from ttf.bench.machine import Processor
 from ttf.config.resolve import Resolved, resolve
 from ttf.config.toml import dump, load_run_toml
 from ttf.data.synth import write_synth
-from ttf.settling import recorded, with_device
+from ttf.machine import devices
+from ttf.machine.processor import Processor
+from ttf.tools.bench import tune
+from ttf.training.device_auto import recorded, with_device
 from ttf_devices.cpu import CpuOptions, CpuPolicy
 
 KEY = "device.cpu.float32_matmul"

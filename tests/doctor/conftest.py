@@ -24,7 +24,7 @@ MINER = """
 import ctypes, os, signal, sys, time
 from ttf import hookimpl
 from ttf.contracts import Availability, MinerCost, MinerTraits
-from ttf.options import NoOptions
+from ttf.host.options import NoOptions
 {at_import}
 
 class Miner:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.doctor.conftest import HANG, SEGFAULT, TORCH_IS_HERE, Ask, OddMiner, wide
 
-from ttf.doctor import coload
+from ttf.tools.doctor import coload
 
 
 def test_two_openmp_runtimes_that_meet_are_named_and_fail_with_6(

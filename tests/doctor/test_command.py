@@ -75,7 +75,7 @@ def test_the_doctor_itself_loads_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert "ttf.doctor.coload" in loaded
+    assert "ttf.tools.doctor.coload" in loaded
     assert not loaded & {"torch", "numpy", "faiss", "hnswlib", "zarr", "pydantic", "rich"}
 
 

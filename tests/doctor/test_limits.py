@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.doctor.conftest import Ask, WriteToml, shell, wide
 
-from ttf.doctor import of_run
-from ttf.doctor.examination import Examination
-from ttf.doctor.places import look_at_disk, look_at_shm
-from ttf.doctor.resources import look_at_cgroup, look_at_memory
+from ttf.tools.doctor import run_checks
+from ttf.tools.doctor.context import Examination
+from ttf.tools.doctor.places import look_at_disk, look_at_shm
+from ttf.tools.doctor.resources import look_at_cgroup, look_at_memory
 
 
 def _checks(text: str) -> dict[str, Any]:
@@ -164,7 +164,7 @@ PLAN: Mapping[str, Any] = {
 def test_a_prediction_is_held_against_every_limit(
     change: dict[str, Any], status: str, said: str
 ) -> None:
-    verdict = of_run.judged_plan({**PLAN, **change}, free_disk=10**9)
+    verdict = run_checks.judged_plan({**PLAN, **change}, free_disk=10**9)
     assert (verdict.status, said in verdict.detail) == (status, True), verdict
     if status == "fail" and "fixed_bytes" in change:
         assert "depend on no option" in verdict.remedy

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import FakeDistribution, Invoke
 from tests.doctor.conftest import HANG, SEGFAULT, Ask, OddMiner, WriteToml, wide
 
-from ttf.doctor import foreign, packages
+from ttf.tools.doctor import packages, plugin_checks
 
 CHECK = """
 import ctypes, os, sys, time
@@ -94,7 +94,7 @@ def test_a_check_that_fails_itself_names_its_distribution(
 def test_a_check_that_hangs_is_ended(
     ask: Ask, licence: FakeDistribution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign, "DEADLINE_S", 2.0)
+    monkeypatch.setattr(plugin_checks, "DEADLINE_S", 2.0)
     install(licence, run=f"[{HANG} for _ in range(9)]")
     found = ask(check="licence")
     assert (found["status"], found["exit_code"]) == ("fail", 6)

@@ -69,7 +69,7 @@ def test_the_text_of_a_healthy_environment_ends_happily(run_ttf: RunTtf) -> None
 
 
 def test_every_check_has_its_section_in_the_document() -> None:
-    from ttf.doctor.registry import OURS_ALL
+    from ttf.tools.doctor.registry import OURS_ALL
 
     page = Path(__file__).parents[2].joinpath("docs/doctor.md").read_text()
     headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]

@@ -17,9 +17,9 @@ import torch
 from tests.durability.conftest import told_by
 from tests.durability.small_run import write_run
 
-from ttf import fsio
-from ttf.failpoints import Failpoint
-from ttf.lifeline import die_with_parent
+from ttf.process.lifeline import die_with_parent
+from ttf.rundir import durable
+from ttf.rundir.failpoints import Failpoint
 
 
 def main() -> None:
@@ -53,8 +53,8 @@ def _child(request: dict[str, Any], gate: int) -> int:
         os.read(gate, 1)
 
     if request["failpoint"]:
-        # As TTF_FAILPOINT does at import: this process has imported fsio already.
-        fsio._interceptor = Failpoint.parse(request["failpoint"])
+        # As TTF_FAILPOINT does at import: this process has imported ttf.rundir.durable already.
+        durable._interceptor = Failpoint.parse(request["failpoint"])
     try:
         write_run(root, tell=tell, ready=ready, **request["options"])
     except BaseException:  # noqa: BLE001 -- told to the test

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from ttf import checkpoint
-from ttf.checkpoint import Snapshot
 from ttf.errors import StorageError
-from ttf.flight import FlightRecorder
-from ttf.fsio import remove_leftovers
-from ttf.metrics_log import MetricsLog
 from ttf.mining.candidates import CandidateTable
-from ttf.mining.table_files import prune_tables
-from ttf.saving import Saver
+from ttf.rundir.durable import remove_leftovers
+from ttf.rundir.flight_record import FlightRecorder
+from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.table_files import prune_tables
+from ttf.training import checkpoint
+from ttf.training.checkpoint import Snapshot
+from ttf.training.checkpoint_writer import Saver
 
 WINDOW = 2
 """Steps that share a table."""

@@ -18,10 +18,11 @@ from tests.durability.small_run import (
     write_run,
 )
 
-from ttf import checkpoint, fsio
-from ttf.checkpoint_files import newest_step
 from ttf.errors import NoCheckpoint
-from ttf.fsio import Operation
+from ttf.rundir import durable
+from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.durable import Operation
+from ttf.training import checkpoint
 
 CHAOS = os.environ.get("TTF_CHAOS") == "1"
 MOST_STATES = 40_000 if CHAOS else 900
@@ -40,7 +41,7 @@ class Recording:
         self.operations: Sequence[Operation] = ()
 
     def run(self, start: int, stop: int) -> None:
-        with fsio.recorded() as operations:
+        with durable.recorded() as operations:
 
             def tell(saved: int = -1, said: str = "") -> None:
                 assert not said
@@ -159,7 +160,7 @@ def test_what_is_loaded_is_what_was_verified(ram: Path) -> None:
     root = begin(ram / "run")
     write_run(root, tell=lambda **_: None, stop=1)
     recording = Recording(root)
-    with fsio.recorded() as operations:
+    with durable.recorded() as operations:
         checkpoint.save(root / "checkpoints", snapshot(2))
     recording.operations = [o for o in operations if o.verb != "fsync"]
     said: list[str] = []

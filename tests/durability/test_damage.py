@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.durability.small_run import assert_state, begin, recovered, table, write_run
 
-from ttf import checkpoint
-from ttf.checkpoint_files import newest_step, problem_with
 from ttf.errors import NoCheckpoint, StorageError
+from ttf.rundir.checkpoint_files import newest_step, problem_with
+from ttf.training import checkpoint
 
 CHECKPOINT = [
     "checkpoint.json",
@@ -133,7 +133,7 @@ def test_what_is_damaged_does_not_count_as_kept(run: Path) -> None:
 def test_the_supervisor_may_ask_without_torch(run: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from ttf.checkpoint_files import newest_step\n"
+        "from ttf.rundir.checkpoint_files import newest_step\n"
         "print(newest_step(Path(sys.argv[1])))\n"
         "heavy = {'torch', 'numpy', 'pydantic', 'rich', 'safetensors'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

@@ -10,7 +10,8 @@ import pytest
 from tests.durability.conftest import Forker
 from tests.durability.small_run import assert_whole, begin, recovered, snapshot, write_run
 
-from ttf import checkpoint, failpoints, fsio
+from ttf.rundir import durable, failpoints
+from ttf.training import checkpoint
 
 CHAOS = os.environ.get("TTF_CHAOS") == "1"
 STEPS = 8 if CHAOS else 4
@@ -30,7 +31,7 @@ def names(begun: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What the undisturbed continuation does, in order."""
     root = tmp_path_factory.mktemp("counted") / "run"
     shutil.copytree(begun, root)
-    with fsio.recorded() as operations:
+    with durable.recorded() as operations:
         write_run(root, tell=lambda **_: None, start=BEGUN, stop=STEPS)
     return [operation.name for operation in operations]
 
@@ -90,17 +91,17 @@ def test_after_a_failed_fsync_no_file_is_fsynced_again(begun: Path, ram: Path) -
     failing = failpoints.Failpoint.parse("*.fsync:1+:eio")
     asked: list[Path] = []
 
-    def note(operation: fsio.Operation, act: fsio.Act) -> int:
+    def note(operation: durable.Operation, act: durable.Act) -> int:
         if operation.verb == "fsync":
             asked.append(operation.path)
         return failing(operation, act)
 
-    with fsio.intercepted(note):
+    with durable.intercepted(note):
         for _ in range(5):
             with pytest.raises(Exception, match="Input/output error"):
                 checkpoint.save(root / "checkpoints", snapshot(4))
             with pytest.raises(Exception, match="Input/output error"):
-                fsio.write_json(root / "summary.json", {})
+                durable.write_json(root / "summary.json", {})
     assert len(asked) == len(set(asked)) == 10
     assert not list(root.rglob(".tmp-*"))
     assert recovered(root).step == BEGUN

@@ -16,11 +16,11 @@ import os, subprocess, time
 from pathlib import Path
 import torch
 from tests.durability.small_run import begin, steps_logged, recovered, snapshot
-from ttf.checkpoint_files import newest_step
+from ttf.rundir.checkpoint_files import newest_step
 from ttf.errors import StorageError
-from ttf.flight import FlightRecorder
-from ttf.metrics_log import MetricsLog
-from ttf.saving import Saver
+from ttf.rundir.flight_record import FlightRecorder
+from ttf.rundir.metrics_log import MetricsLog
+from ttf.training.checkpoint_writer import Saver
 
 torch.set_num_threads(1)
 root = begin(Path("/mnt/run"))

@@ -17,11 +17,12 @@ from tests.conftest import wait_until
 from tests.durability.conftest import Forker
 from tests.durability.small_run import begin, recovered, snapshot
 
-from ttf import checkpoint, fsio
 from ttf.errors import StorageError
-from ttf.failpoints import Failpoint
-from ttf.flight import FlightRecorder, read_flight
-from ttf.saving import Saver
+from ttf.rundir import durable
+from ttf.rundir.failpoints import Failpoint
+from ttf.rundir.flight_record import FlightRecorder, read_flight
+from ttf.training import checkpoint
+from ttf.training.checkpoint_writer import Saver
 
 
 @dataclass
@@ -74,7 +75,7 @@ def test_what_is_saved_is_the_state_at_the_call_whatever_the_training_does_next(
     wanted = {name: tensor.clone() for name, tensor in state.model.items()}
     with (
         saving(root) as (saver, told),
-        fsio.intercepted(Failpoint.parse("checkpoint.mkdir:1:sleep=0.2")),
+        durable.intercepted(Failpoint.parse("checkpoint.mkdir:1:sleep=0.2")),
     ):
         assert saver.save(state)
         for tensors in (state.model, state.optimizer, state.bank):
@@ -128,10 +129,10 @@ def test_flush_returns_when_the_state_is_durable_and_writes_no_step_twice(root: 
 def test_a_disk_that_fails_once_is_said_and_the_next_checkpoint_goes_elsewhere(
     root: Path,
 ) -> None:
-    with saving(root) as (saver, told), fsio.recorded() as done:
+    with saving(root) as (saver, told), durable.recorded() as done:
         saver.flush(plain(1))
         failing = Failpoint.parse("checkpoint.fsync:1:eio")
-        with fsio.intercepted(failing):
+        with durable.intercepted(failing):
             assert saver.save(plain(2))
             settle(saver)
             saver.raise_if_failed()
@@ -154,7 +155,7 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
 ) -> None:
     with saving(root, retry_s=0) as (saver, _):
         saver.flush(plain(7))
-        with fsio.intercepted(Failpoint.parse("checkpoint.write:1+:enospc")):
+        with durable.intercepted(Failpoint.parse("checkpoint.write:1+:enospc")):
             saver.save(plain(8))
             settle(saver)
             with pytest.raises(StorageError) as caught:
@@ -172,7 +173,7 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
 def test_patience_ends_when_failures_go_on_for_longer(root: Path) -> None:
     with (
         saving(root, retry_s=0.05) as (saver, told),
-        fsio.intercepted(Failpoint.parse("checkpoint.rename:1+:eio")),
+        durable.intercepted(Failpoint.parse("checkpoint.rename:1+:eio")),
     ):
         saver.save(plain(1))
         settle(saver)
@@ -191,7 +192,7 @@ def test_patience_ends_when_failures_go_on_for_longer(root: Path) -> None:
 def test_the_last_checkpoint_waits_for_a_disk_that_recovers(root: Path) -> None:
     with (
         saving(root, retry_s=60) as (saver, told),
-        fsio.intercepted(Failpoint.parse("checkpoint.rename:1:eio")),
+        durable.intercepted(Failpoint.parse("checkpoint.rename:1:eio")),
     ):
         saver.flush(plain(4))
     assert told.saved == [4]
@@ -203,7 +204,7 @@ def test_the_last_checkpoint_waits_for_a_disk_that_recovers(root: Path) -> None:
 def test_the_last_checkpoint_gives_up_when_its_time_is_over(root: Path) -> None:
     with (
         saving(root, retry_s=0.3) as (saver, _),
-        fsio.intercepted(Failpoint.parse("checkpoint.*:1+:enospc")),
+        durable.intercepted(Failpoint.parse("checkpoint.*:1+:enospc")),
         pytest.raises(StorageError, match="No checkpoint could be written"),
     ):
         saver.flush(plain(4))
@@ -212,11 +213,11 @@ def test_the_last_checkpoint_gives_up_when_its_time_is_over(root: Path) -> None:
 def test_metrics_are_durable_before_the_checkpoint_of_their_step_begins(root: Path) -> None:
     order: list[str] = []
 
-    def note(operation: fsio.Operation, act: fsio.Act) -> int:
+    def note(operation: durable.Operation, act: durable.Act) -> int:
         order.append(operation.name)
         return act(memoryview(operation.data))
 
-    with fsio.intercepted(note):
+    with durable.intercepted(note):
         saver = Saver(
             root / "checkpoints",
             keep=2,
@@ -278,7 +279,7 @@ def test_tables_of_a_checkpoint_on_its_way_are_in_use(root: Path) -> None:
     table("table1").save(root / "candidates")
     with (
         saving(root) as (saver, _),
-        fsio.intercepted(Failpoint.parse("checkpoint.mkdir:1:sleep=0.2")),
+        durable.intercepted(Failpoint.parse("checkpoint.mkdir:1:sleep=0.2")),
     ):
         assert saver.save(snapshot(3))
         assert saver.busy
@@ -289,7 +290,7 @@ def test_tables_of_a_checkpoint_on_its_way_are_in_use(root: Path) -> None:
 
 def test_closing_lets_a_checkpoint_come_to_its_end(root: Path) -> None:
     with (
-        fsio.intercepted(Failpoint.parse("checkpoint.rename:1:sleep=0.2")),
+        durable.intercepted(Failpoint.parse("checkpoint.rename:1:sleep=0.2")),
         saving(root) as (saver, told),
     ):
         assert saver.save(plain(1))
@@ -301,9 +302,9 @@ def test_closing_lets_a_checkpoint_come_to_its_end(root: Path) -> None:
 def test_large_tensors_are_cut_and_come_back_whole(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ttf import tensorfile
+    from ttf.rundir import tensor_file
 
-    monkeypatch.setattr(tensorfile.parts_of, "__defaults__", (1000,))
+    monkeypatch.setattr(tensor_file.parts_of, "__defaults__", (1000,))
     state = plain(1)
     state.optimizer = {
         "0.exp_avg": torch.arange(1200.0).reshape(30, 40),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from ttf.checkpoint_files import newest_step
+from ttf.rundir.checkpoint_files import newest_step
 
 MARK = "TTF_FAULTS_TEST"
 """Variable in the environment of every process of a test: none outlives it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.faults.harness import Ended, Place
 
-from ttf.checkpoint_files import newest_step
+from ttf.rundir.checkpoint_files import newest_step
 
 
 @pytest.fixture

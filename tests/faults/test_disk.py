@@ -12,7 +12,7 @@ import pytest
 from tests.faults.conftest import SmallDisk, Undisturbed, read_only
 from tests.faults.harness import WIDELY, Ended, Place
 
-from ttf.checkpoint_files import newest_step
+from ttf.rundir.checkpoint_files import newest_step
 
 
 def test_a_disk_that_is_full_for_a_while_costs_nothing(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ttf import catalogue, host
 from ttf.errors import ConfigError, PluginBroken, PluginUnavailable, UnknownName
+from ttf.host import plugin_list, plugins
 
 if TYPE_CHECKING:
     from tests.conftest import FakeDistribution
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 GOOD = """
 from ttf.hookspecs import hookimpl
 from ttf.contracts import Availability
-from ttf.options import NoOptions
+from ttf.host.options import NoOptions
 
 class Factory:
     options_type = NoOptions
@@ -32,7 +32,7 @@ def ttf_miner(name):
 
 def test_a_misspelt_name_gets_the_closest_match_and_what_is_known() -> None:
     with pytest.raises(UnknownName, match=r"No miner named 'hnswlb'. Did you mean 'hnswlib'\?"):
-        host.find("miner", "hnswlb")
+        plugins.find("miner", "hnswlb")
 
 
 def test_a_third_party_plugin_is_found_and_loaded_by_name(
@@ -40,10 +40,10 @@ def test_a_third_party_plugin_is_found_and_loaded_by_name(
 ) -> None:
     fake_plugins.add("ttf-foo", {"miner.foo": "ttf_foo_miner"})
     fake_plugins.module("ttf_foo_miner", GOOD)
-    assert "foo" in host.choices("miner")
-    assert host.load("miner", "foo").name == "foo"
+    assert "foo" in plugins.choices("miner")
+    assert plugins.load("miner", "foo").name == "foo"
     with pytest.raises(ConfigError, match="libfoo is missing") as caught:
-        host.usable("miner", "foo")
+        plugins.usable("miner", "foo")
     assert caught.value.hint == 'pip install "foo"'
 
 
@@ -63,9 +63,9 @@ def test_a_broken_plugin_names_its_distribution_and_harms_no_other(
     fake_plugins.add("ttf-broken", {"miner.broken": "ttf_broken_miner"})
     fake_plugins.module("ttf_broken_miner", source)
     with pytest.raises(PluginBroken, match=f"ttf-broken 1.0 failed to load: {said}") as caught:
-        host.load("miner", "broken")
+        plugins.load("miner", "broken")
     assert "TTF_DISABLE_PLUGINS=ttf-broken" in caught.value.hint
-    assert host.load("device", "cpu").name == "cpu"
+    assert plugins.load("device", "cpu").name == "cpu"
 
 
 def test_a_hook_that_returns_nothing_is_the_authors_fault(
@@ -74,7 +74,7 @@ def test_a_hook_that_returns_nothing_is_the_authors_fault(
     fake_plugins.add("ttf-empty", {"tower.empty": "ttf_empty"})
     fake_plugins.module("ttf_empty", "")
     with pytest.raises(PluginBroken, match="ttf_tower returned nothing for 'empty'"):
-        host.load("tower", "empty")
+        plugins.load("tower", "empty")
 
 
 def test_a_name_claimed_twice_names_both_and_is_chosen_by_distribution(
@@ -84,14 +84,14 @@ def test_a_name_claimed_twice_names_both_and_is_chosen_by_distribution(
         fake_plugins.add(f"ttf-{number}", {"miner.same": f"ttf_{number}"})
         fake_plugins.module(f"ttf_{number}", GOOD)
     with pytest.raises(ConfigError, match="ttf-one, ttf-two") as caught:
-        host.load("miner", "same")
+        plugins.load("miner", "same")
     assert "ttf-one:same or ttf-two:same" in caught.value.hint
-    assert host.load("miner", "ttf-two:same").name == "same"
-    assert host.find("miner", "ttf-two:same").distribution == "ttf-two"
-    assert {"ttf-one:same", "ttf-two:same"} < set(host.choices("miner"))
+    assert plugins.load("miner", "ttf-two:same").name == "same"
+    assert plugins.find("miner", "ttf-two:same").distribution == "ttf-two"
+    assert {"ttf-one:same", "ttf-two:same"} < set(plugins.choices("miner"))
     with pytest.raises(UnknownName, match="Did you mean 'ttf-two:same'"):
-        host.find("miner", "ttf-tow:same")
-    reasons = [e.reason for e in catalogue.entries() if e.name == "same"]
+        plugins.find("miner", "ttf-tow:same")
+    reasons = [e.reason for e in plugin_list.entries() if e.name == "same"]
     assert reasons == [
         "claimed by ttf-one and ttf-two: choose ttf-one:same",
         "claimed by ttf-one and ttf-two: choose ttf-two:same",
@@ -103,8 +103,8 @@ def test_a_distribution_can_be_switched_off(
 ) -> None:
     fake_plugins.add("ttf-foo", {"miner.foo": "nowhere"})
     monkeypatch.setenv("TTF_DISABLE_PLUGINS", "something, TTF-Foo")
-    assert "foo" not in host.choices("miner")
-    (entry,) = (e for e in catalogue.entries() if e.name == "foo")
+    assert "foo" not in plugins.choices("miner")
+    (entry,) = (e for e in plugin_list.entries() if e.name == "foo")
     assert (entry.available, entry.reason) == (False, "switched off by TTF_DISABLE_PLUGINS")
 
 
@@ -116,8 +116,8 @@ def test_plugins_of_another_api_are_listed_with_the_reason_and_not_offered(
     fake_plugins: FakeDistribution, group: str, said: str
 ) -> None:
     fake_plugins.add("ttf-other", {"miner.other": "nowhere"}, group=group)
-    assert "other" not in host.choices("miner")
-    (entry,) = (e for e in catalogue.entries() if e.name == "other")
+    assert "other" not in plugins.choices("miner")
+    (entry,) = (e for e in plugin_list.entries() if e.name == "other")
     assert entry.available is False
     assert said in entry.reason
     assert "pip install --upgrade" in entry.reason
@@ -127,7 +127,7 @@ def test_an_entry_point_of_no_known_kind_is_listed_with_the_closest_kind(
     fake_plugins: FakeDistribution,
 ) -> None:
     fake_plugins.add("ttf-typo", {"minr.foo": "nowhere"})
-    (entry,) = (e for e in catalogue.entries() if e.distribution == "ttf-typo")
+    (entry,) = (e for e in plugin_list.entries() if e.distribution == "ttf-typo")
     assert entry.available is False
     assert "Did you mean 'miner'?" in entry.reason
 
@@ -139,12 +139,12 @@ def test_observers_are_loaded_one_by_one_and_called(fake_plugins: FakeDistributi
         "from ttf.hookspecs import hookimpl\nseen = []\n"
         "@hookimpl\ndef ttf_checkpointed(step, path):\n    seen.append(step)\n",
     )
-    host.observers(["watch"]).ttf_checkpointed(step=3, path=fake_plugins.folder)
+    plugins.observers(["watch"]).ttf_checkpointed(step=3, path=fake_plugins.folder)
     import sys
 
     assert sys.modules["ttf_watch"].seen == [3]
     with pytest.raises(PluginBroken, match="ttf-watch"):
-        host.observers(["bad"])
+        plugins.observers(["bad"])
 
 
 WATCH = """
@@ -171,7 +171,7 @@ def test_an_observer_that_fails_is_left_out_aloud_and_the_others_go_on(
     fake_plugins.add("ttf-good", {"observer.good": "ttf_good"})
     fake_plugins.module("ttf_good", WATCH.format(fails=""))
     said: list[str] = []
-    watching = host.observers(["bad", "good"], said.append)
+    watching = plugins.observers(["bad", "good"], said.append)
     for step in (1, 2, 3):
         watching.ttf_step(record=step)
     assert sys.modules["ttf_bad"].seen == [1]
@@ -189,7 +189,7 @@ def test_without_a_listener_failures_of_observers_go_to_standard_error(
 ) -> None:
     fake_plugins.add("ttf-bad", {"observer.bad": "ttf_bad"})
     fake_plugins.module("ttf_bad", WATCH.format(fails="raise ValueError('boom')"))
-    host.observers(["bad"]).ttf_step(record=1)
+    plugins.observers(["bad"]).ttf_step(record=1)
     out, err = capsys.readouterr()
     assert out == ""
     assert "note: The observer.bad of the distribution ttf-bad failed in ttf_step" in err
@@ -202,15 +202,15 @@ def test_a_plugin_that_a_run_used_and_that_is_gone_is_named_with_its_distributio
     fake_plugins.add("ttf-foo", {"miner.foo": "ttf_foo_miner"})
     fake_plugins.module("ttf_foo_miner", GOOD)
     with pytest.raises(PluginUnavailable, match="tower 'ghost'.*ttf-ghost 2.1") as caught:
-        host.require("tower", "ghost", "ttf-ghost 2.1")
+        plugins.require("tower", "ghost", "ttf-ghost 2.1")
     assert 'pip install "ttf-ghost==2.1"' in caught.value.hint
     with pytest.raises(PluginUnavailable) as caught:
-        host.require("tower", "ttf-other:ghost")
+        plugins.require("tower", "ttf-other:ghost")
     assert 'pip install "ttf-other"' in caught.value.hint
     with pytest.raises(PluginUnavailable, match="libfoo is missing"):
-        host.require("miner", "foo", "ttf-foo 1.0")
+        plugins.require("miner", "foo", "ttf-foo 1.0")
     monkeypatch.setenv("TTF_DISABLE_PLUGINS", "TTF-Foo")
     with pytest.raises(PluginUnavailable, match="TTF_DISABLE_PLUGINS switches off") as caught:
-        host.require("miner", "foo", "ttf-foo 1.0")
+        plugins.require("miner", "foo", "ttf-foo 1.0")
     assert "ttf-foo" in caught.value.hint
-    host.require("device", "cpu")
+    plugins.require("device", "cpu")

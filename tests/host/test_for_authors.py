@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from tests.conftest import FakeDistribution, Invoke, RunTtf
 
-from ttf import PluginDeprecationWarning, asides, catalogue, hookspecs, host
+from ttf import PluginDeprecationWarning, hookspecs
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump
 from ttf.data.synth import write_synth
 from ttf.errors import ConfigError, PluginUnavailable
+from ttf.host import notices, plugin_list, plugins
 
 TOWER = """
 from dataclasses import dataclass
@@ -39,9 +40,9 @@ def ttf_tower(name):
 def heard() -> Iterator[list[str]]:
     """What the host says beside the matter."""
     said: list[str] = []
-    asides.hear(said.append)
+    notices.hear(said.append)
     yield said
-    asides.hear(None)
+    notices.hear(None)
 
 
 # --- who is asked ----------------------------------------------------------------------------
@@ -49,11 +50,11 @@ def heard() -> Iterator[list[str]]:
 
 def test_a_name_of_ttf_stays_its_own_and_both_are_reported(fake_plugins: FakeDistribution) -> None:
     fake_plugins.add("ttf-other", {"miner.exact": "nowhere", "tower.gru": "nowhere"})
-    assert host.find("miner", "exact").distribution == "twotower"
-    assert host.find("miner", "TTF_Other:exact").distribution == "ttf-other"
-    assert host.find("miner", "twotower:exact").distribution == "twotower"
-    assert {"exact", "ttf-other:exact"} < set(host.choices("miner"))
-    reasons = {e.distribution: e.reason for e in catalogue.entries() if e.name == "exact"}
+    assert plugins.find("miner", "exact").distribution == "twotower"
+    assert plugins.find("miner", "TTF_Other:exact").distribution == "ttf-other"
+    assert plugins.find("miner", "twotower:exact").distribution == "twotower"
+    assert {"exact", "ttf-other:exact"} < set(plugins.choices("miner"))
+    reasons = {e.distribution: e.reason for e in plugin_list.entries() if e.name == "exact"}
     claimed = "claimed by ttf-other and twotower: choose "
     assert reasons["ttf-other"] == f"{claimed}ttf-other:exact"
     assert reasons["twotower"] == f"{claimed}twotower:exact, exact alone is this one"
@@ -71,7 +72,7 @@ def test_who_names_a_plugin_of_another_api_hears_which_side_is_old(
 ) -> None:
     fake_plugins.add("ttf-foo", {"miner.foo": "nowhere"}, group=group)
     with pytest.raises(PluginUnavailable, match=said) as caught:
-        host.find("miner", "foo")
+        plugins.find("miner", "foo")
     assert caught.value.hint == hint
 
 
@@ -96,14 +97,14 @@ def test_who_names_a_plugin_that_is_switched_off_hears_that(
     fake_plugins.add("ttf-foo", {"miner.foo": "nowhere"})
     monkeypatch.setenv("TTF_DISABLE_PLUGINS", "ttf_foo")
     with pytest.raises(PluginUnavailable, match="switched off by TTF_DISABLE_PLUGINS"):
-        host.find("miner", "foo")
+        plugins.find("miner", "foo")
 
 
 def test_auto_weighs_what_comes_with_ttf_alone(fake_plugins: FakeDistribution) -> None:
-    from ttf import devices
+    from ttf.machine import devices
 
     fake_plugins.add("ttf-foo", {"device.foo": "nowhere", "miner.foo": "nowhere"})
-    assert "foo" not in host.ours("device") + host.ours("miner")
+    assert "foo" not in plugins.ours("device") + plugins.ours("miner")
     assert devices.choose("auto").name == "cpu"
 
 
@@ -129,8 +130,8 @@ def test_options_of_a_name_claimed_twice_lie_in_its_own_table(
     again = resolve(file, sets=["miner.k=7"])
     assert again.config.device.name == "ttf-two:same"
     assert again.config.device.options_of("ttf-two:same") == {"deterministic": False}
-    from ttf import devices
-    from ttf.settling import recorded, with_device
+    from ttf.machine import devices
+    from ttf.training.device_auto import recorded, with_device
 
     policy = devices.choose("ttf-two:same", {"ttf-two:same": {"deterministic": False}}, 1)
     assert (policy.owner, policy.options.deterministic) == ("two", False)  # type: ignore[attr-defined]
@@ -145,13 +146,13 @@ def test_options_of_a_name_claimed_twice_lie_in_its_own_table(
 def test_a_trace_shows_imports_and_hook_calls(
     monkeypatch: pytest.MonkeyPatch, heard: list[str]
 ) -> None:
-    host.load.cache_clear()
-    host.load("tower", "linear")
+    plugins.load.cache_clear()
+    plugins.load("tower", "linear")
     assert heard == []
     monkeypatch.setenv("TTF_TRACE_PLUGINS", "1")
-    host.load.cache_clear()
-    host.load("tower", "linear")
-    host.load.cache_clear()
+    plugins.load.cache_clear()
+    plugins.load("tower", "linear")
+    plugins.load.cache_clear()
     imported, called = heard
     assert imported.startswith("trace tower.linear of twotower ")
     assert "imported ttf_towers.linear in" in imported
@@ -188,12 +189,12 @@ def test_a_hook_going_out_of_use_is_told_with_its_plugin(
         "ttf_foo_old", "from ttf import hookimpl\n@hookimpl\ndef ttf_old(record): pass\n"
     )
     with pytest.warns(PluginDeprecationWarning, match="implement ttf_step"):
-        host.observer("foo")
+        plugins.observer("foo")
     assert heard == ["observer.foo of ttf-foo: ttf_old will go: implement ttf_step"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ConfigError, match="ttf_old will go"):
-            host.observer("foo")
+            plugins.observer("foo")
 
 
 def test_a_hook_that_nobody_calls_is_told_with_the_closest(
@@ -203,7 +204,7 @@ def test_a_hook_that_nobody_calls_is_told_with_the_closest(
     fake_plugins.module(
         "ttf_foo_typo", "from ttf import hookimpl\n@hookimpl\ndef ttf_stepp(record): pass\n"
     )
-    host.observer("foo")
+    plugins.observer("foo")
     (line,) = heard
     assert "observer.foo of ttf-foo implements ttf_stepp" in line
     assert "Did you mean 'ttf_step'?" in line
@@ -218,7 +219,7 @@ def test_an_argument_that_a_hook_does_not_have_is_an_error_that_names_it(
         "from ttf import hookimpl\n@hookimpl\ndef ttf_step(record, colour): pass\n",
     )
     with pytest.raises(ConfigError, match="colour"):
-        host.observer("foo")
+        plugins.observer("foo")
 
 
 def test_options_with_an_earlier_name_are_read_and_told(
@@ -275,7 +276,7 @@ def test_who_writes_a_plugin_is_not_told_to_reinstall_it(fake_plugins: FakeDistr
     info.joinpath("direct_url.json").write_text('{"url": "x", "dir_info": {"editable": true}}')
     fake_plugins.module("ttf_foo_written", "def broken(:")
     with pytest.raises(ConfigError, match="SyntaxError") as caught:
-        host.load("tower", "foo")
+        plugins.load("tower", "foo")
     assert caught.value.hint == "TTF_DEBUG=1 shows where."
 
 
@@ -283,9 +284,9 @@ def test_none_switches_an_option_off_where_it_may_be_none(fake_plugins: FakeDist
     fake_plugins.add("ttf-foo", {"tower.foo": "ttf_foo_none"})
     source = TOWER.replace("    old: int = option(0,", "    old: int | None = option(3,")
     fake_plugins.module("ttf_foo_none", source)
-    from ttf.options import checked
+    from ttf.host.options import checked
 
-    factory = host.load("tower", "foo")
+    factory = plugins.load("tower", "foo")
     assert checked(factory.options_type, {"old": "none"}, "tower.foo").old is None
     with pytest.raises(ConfigError):
         checked(factory.options_type, {"width": "none"}, "tower.foo")

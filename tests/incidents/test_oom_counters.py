@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ttf.memory.oom import OomCounters, OomWatch
+from ttf.machine.memory.oom import OomCounters, OomWatch
 
 RECORDED = Path(__file__).parent / "recorded/cgroup2"
 GROUP = Path("sys/fs/cgroup/job.slice/run")

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ttf.flight import Flight, Phase
 from ttf.incidents.case import Case, last_words
 from ttf.incidents.classes import CLASSES, table
 from ttf.incidents.classify import classify, first_match, matches
@@ -22,6 +21,7 @@ from ttf.incidents.death import Death, FileChange, MemoryPoint
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
 from ttf.incidents.rules import RULES
+from ttf.rundir.flight_record import Flight, Phase
 
 DOCS = Path(__file__).parents[2] / "docs/incidents.md"
 CONTRACT = """

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ttf.errors import StorageError
-from ttf.flight import FlightRecorder, Phase, read_flight
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, FileChange, MemoryPoint
 from ttf.incidents.writing import list_incidents, note_remedy, write_incident
+from ttf.rundir.flight_record import FlightRecorder, Phase, read_flight
 
 KEYS = [
     *("class", "certain", "process", "signal", "exit_code", "phase", "step"),

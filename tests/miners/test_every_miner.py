@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ttf import host
 from ttf.contracts import Miner, MinerContext
 from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import from_float32, unit_rows
 from ttf.errors import BadData, ConfigError
-from ttf.mining.checked import checked_search
+from ttf.host import plugins
+from ttf.mining.check_answers import checked_search
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Kind:
     deterministic: bool = True
 
     def make(self, **changes: Any) -> Miner:
-        factory = host.miner(self.miner)
+        factory = plugins.miner(self.miner)
         granted: dict[str, Any] = {
             "threads": 2,
             "seed": 3,
@@ -40,7 +40,7 @@ class Kind:
         return factory.create(factory.options_type(**self.options), context)
 
     def traits(self) -> Any:
-        factory = host.miner(self.miner)
+        factory = plugins.miner(self.miner)
         context = MinerContext(
             threads=2, seed=3, deterministic=self.deterministic, budget_bytes=64 << 20
         )
@@ -60,7 +60,7 @@ KINDS = [
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     chosen: Kind = request.param
-    state = host.load("miner", chosen.miner).availability()
+    state = plugins.load("miner", chosen.miner).availability()
     if not state.ok:
         pytest.skip(state.reason)
     return chosen
@@ -229,7 +229,7 @@ def test_the_bank_is_read_in_blocks(kind: Kind, tmp_path: Path) -> None:
 
 
 def test_the_cost_grows_with_rows_and_queries(kind: Kind) -> None:
-    factory = host.miner(kind.miner)
+    factory = plugins.miner(kind.miner)
     options = factory.options_type(**kind.options)
     context = MinerContext(threads=2, seed=0, deterministic=True, budget_bytes=1 << 30)
     small = factory.estimate(10_000, 64, 100, 10, options, context)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ttf.contracts import MinerContext
 from ttf.data.in_memory import MemorySource
-from ttf.rows import exact_search
-from ttf.scan import float32
-from ttf.scan.first import BLOCK_ROWS
+from ttf.mining.author_helpers import exact_search
+from ttf.mining.scan import float32
+from ttf.mining.scan.first import BLOCK_ROWS
 from ttf_miners._exact_scan import ExactMiner
 from ttf_miners._faiss_scan import FlatScan
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ttf.mining.frames import BrokenFrame, Reader, encode
 from ttf.mining.journal import IDS, SCORES, Journal
+from ttf.process.messages import BrokenFrame, Reader, encode
 
 MESSAGES: list[dict[str, Any]] = [{"progress": [1, 2]}, {"say": "Gr\u00f6\u00dfe\n"}, {}]
 

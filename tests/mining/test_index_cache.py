@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tests.conftest import FakeDistribution
 from tests.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
 
-from ttf import host
 from ttf.contracts import VectorSource
 from ttf.data.in_memory import MemorySource
 from ttf.errors import StorageError
-from ttf.fsio import sha256_file
+from ttf.host import plugins
 from ttf.mining import provenance
 from ttf.mining.index_cache import IndexRecord, index_key, ready_index, write_note
+from ttf.rundir.durable import sha256_file
 
 INDEXED = [kind for kind in KINDS if kind.name in ("faiss-hnsw", "faiss-ivf", "hnswlib")]
 each_kind = pytest.mark.parametrize("kind", INDEXED, ids=lambda kind: kind.name)
@@ -135,14 +135,14 @@ def test_an_index_of_other_code_is_another_index(fake_plugins: FakeDistribution)
     package.mkdir()
     for name in ("__init__", "plugin", "index"):
         package.joinpath(f"{name}.py").write_text(f"# {name}\n")
-    info = host.find("miner", "foo")
+    info = plugins.find("miner", "foo")
     before = provenance.code_of(info)
     provenance.code_of.cache_clear()
     assert provenance.code_of(info) == before
     package.joinpath("index.py").write_text("# mended\n")
     provenance.code_of.cache_clear()
     assert provenance.code_of(info) != before
-    assert provenance.code_of(host.find("miner", "faiss")) != before
+    assert provenance.code_of(plugins.find("miner", "faiss")) != before
     assert provenance.versions_of(["faiss"])["faiss"].startswith("faiss-cpu ")
     assert provenance.versions_of(["no_such_module"]) == {"no_such_module": ""}
 

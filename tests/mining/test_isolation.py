@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tests.mining.saboteur import BANK, QUERIES, TRUTH, is_right, mine, nothing, run, sabotaged
 
-from ttf.data.refs import VectorRef
+from ttf.data.reopen import VectorRef
 from ttf.errors import (
     BadAnswer,
     ConfigError,
@@ -24,7 +24,7 @@ from ttf.errors import (
     MinerFailed,
 )
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
-from ttf.mining.process import environment
+from ttf.mining.worker_process import environment
 from ttf.mining.workers import MinerWorkers
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.mining.saboteur import run
 
 from ttf.errors import BadAnswer, TtfError
-from ttf.mining import frames
-from ttf.mining.checked import checked_report
-from ttf.mining.failures import error_in
+from ttf.mining.check_answers import checked_report
+from ttf.mining.failure_errors import error_in
 from ttf.mining.job import MiningJob
+from ttf.process import messages
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -27,8 +27,8 @@ ON_ONE_JOB = settings(
 
 @given(st.lists(st.binary(max_size=40)))
 def test_any_bytes_are_messages_or_a_broken_frame(pieces: list[bytes]) -> None:
-    reader = frames.Reader()
-    with contextlib.suppress(frames.BrokenFrame):
+    reader = messages.Reader()
+    with contextlib.suppress(messages.BrokenFrame):
         for piece in pieces:
             assert all(isinstance(message, dict) for message in reader.feed(piece))
 
@@ -37,8 +37,8 @@ def test_any_bytes_are_messages_or_a_broken_frame(pieces: list[bytes]) -> None:
 def test_messages_come_out_as_they_went_in_however_the_stream_is_cut(
     message: dict[str, Any], size: int
 ) -> None:
-    data = frames.encode(message) * 2
-    reader = frames.Reader()
+    data = messages.encode(message) * 2
+    reader = messages.Reader()
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     found = [found for piece in pieces for found in reader.feed(piece)]
     assert repr(found) == repr([message, message])

@@ -14,8 +14,8 @@ from tests.conftest import wait_until
 from tests.mining.saboteur import BANK, TRUTH, ask, family, is_right, sabotaged
 
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
-from ttf.mining.output import HEAD_BYTES, TAIL_BYTES, BoundedOutput
 from ttf.mining.workers import MinerWorkers
+from ttf.process.kept_output import HEAD_BYTES, TAIL_BYTES, BoundedOutput
 
 Round = Callable[..., MiningJob]
 

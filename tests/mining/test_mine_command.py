@@ -17,8 +17,8 @@ from tests.conftest import Invoke, RunTtf
 from ttf.data.synth import write_synth
 from ttf.data.vectors import unit_rows
 from ttf.errors import MinerDied
-from ttf.fsio import read_json
 from ttf.mining.job import MiningJob
+from ttf.rundir.durable import read_json
 
 BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
 QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)
@@ -93,8 +93,9 @@ def test_an_interrupted_command_continues(
     files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every attempt dies after its first chunk; the chunks add up."""
-    from ttf.mining import offline, work, workers
-    from ttf.mining.checked import checked_search
+    from ttf.mining import work, workers
+    from ttf.mining.check_answers import checked_search
+    from ttf.tools.mine import offline
 
     real_search = checked_search
     searched: list[int] = []
@@ -199,7 +200,7 @@ def test_it_must_be_clear_what_to_mine(argv: list[str], invoke: Invoke) -> None:
 def test_an_output_that_cannot_be_is_refused_before_anything_is_mined(
     files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, out: str, code: int, text: str
 ) -> None:
-    from ttf.mining import offline
+    from ttf.tools.mine import offline
 
     monkeypatch.setattr(offline, "mine", lambda *_, **__: pytest.fail("it was mined"))
     monkeypatch.chdir(files)
@@ -232,7 +233,7 @@ def test_answers_survive_an_error_met_after_them(
     files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second of three chunks meets a query that cannot be searched."""
-    from ttf.mining import offline
+    from ttf.tools.mine import offline
 
     spoilt = QUERIES.copy()
     spoilt[250] = np.nan

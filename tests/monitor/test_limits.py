@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.monitor.conftest import GROWS, Start, wide
 
-from ttf.monitor.room import Room
-from ttf.monitor.target import find
-from ttf.monitor.watch import Monitor
+from ttf.tools.monitor.room import Room
+from ttf.tools.monitor.target import find
+from ttf.tools.monitor.watch import Monitor
 
 MIB = 1 << 20
 _LIMIT_DATA = f"import resource; resource.setrlimit(resource.RLIMIT_DATA, ({180 * MIB},) * 2)\n"

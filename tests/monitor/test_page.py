@@ -8,11 +8,11 @@ import time
 import pytest
 from tests.monitor.views import PROCESS, RUN, VIEW
 
-from ttf.monitor.cells import Paint, columns, cut
-from ttf.monitor.lines import COLUMNS, heading, line
-from ttf.monitor.page import page
-from ttf.monitor.run import Ended
-from ttf.monitor.view import View, document, warnings
+from ttf.tools.monitor.cells import Paint, columns, cut
+from ttf.tools.monitor.lines import COLUMNS, heading, line
+from ttf.tools.monitor.page import page
+from ttf.tools.monitor.run import Ended
+from ttf.tools.monitor.view import View, document, warnings
 
 PLAIN = Paint()
 VIEWS = {

@@ -15,13 +15,13 @@ from tests.conftest import wait_until
 from tests.monitor.conftest import Start
 
 from ttf.errors import ConfigError, DataMissing
-from ttf.lifeline import is_stopped
-from ttf.monitor._darwin import Darwin
-from ttf.monitor._linux import Linux
-from ttf.monitor.processes import ProcessTable, Raw, platform, role_of
-from ttf.monitor.target import Target, find, owner_of
-from ttf.monitor.view import warnings
-from ttf.monitor.watch import Monitor
+from ttf.process.lifeline import is_stopped
+from ttf.tools.monitor._darwin import Darwin
+from ttf.tools.monitor._linux import Linux
+from ttf.tools.monitor.processes import ProcessTable, Raw, platform, role_of
+from ttf.tools.monitor.target import Target, find, owner_of
+from ttf.tools.monitor.view import warnings
+from ttf.tools.monitor.watch import Monitor
 
 MIB = 1 << 20
 HOLDS = """
@@ -115,8 +115,8 @@ def raw(*words: str, session: int = 7) -> Raw:
 @pytest.mark.parametrize(
     ("process", "role"),
     [
-        (raw("python", "-m", "ttf.trainer_process", "7", "12"), "trainer"),
-        (raw("python", "-m", "ttf.trainer_process", "7", "12", session=6), "keeper"),
+        (raw("python", "-m", "ttf.supervise.trainer_main", "7", "12"), "trainer"),
+        (raw("python", "-m", "ttf.supervise.trainer_main", "7", "12", session=6), "keeper"),
         (raw("python", "-P", "-m", "ttf.mining.worker", "3"), "miner worker"),
         (raw("python", "-P", "-m", "ttf.mining.worker", "3", session=6), "keeper"),
         (raw("/usr/bin/python3.11", "-m", "ttf", "train", "run.toml"), "ttf train"),
@@ -149,8 +149,8 @@ def test_of_another_users_process_what_can_be_seen_is_shown_and_the_rest_is_said
     """nobody looks at a process of root."""
     code = (
         "import os, sys\n"
-        "from ttf.monitor.target import find\n"
-        "from ttf.monitor.watch import Monitor\n"
+        "from ttf.tools.monitor.target import find\n"
+        "from ttf.tools.monitor.watch import Monitor\n"
         "import pwd; Monitor(find(str(os.getpid()))).look()  # nobody may not read this checkout\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "view = Monitor(find(sys.argv[1])).look()\n"

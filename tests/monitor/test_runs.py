@@ -16,10 +16,10 @@ from tests.conftest import Invoke, wait_until
 from tests.crashes.harness import EVERY, Live, World, in_phase
 from tests.monitor.conftest import wide
 
-from ttf.monitor.lines import heading
-from ttf.monitor.target import find
-from ttf.monitor.view import View
-from ttf.monitor.watch import Monitor
+from ttf.tools.monitor.lines import heading
+from ttf.tools.monitor.target import find
+from ttf.tools.monitor.view import View
+from ttf.tools.monitor.watch import Monitor
 
 STEPS = 70
 Ttf = Callable[..., subprocess.Popen[str]]
@@ -42,7 +42,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(
     training.trains(since=EVERY + 5)
     training.until(lambda: any((run / "checkpoints").glob("step-*")), "a checkpoint is whole")
     trainer, flight = training.hold(in_phase("forward", since=EVERY + 5))
-    monkeypatch.setattr("ttf.monitor.run.STALE_S", 0.5)
+    monkeypatch.setattr("ttf.tools.monitor.run.STALE_S", 0.5)
     monitor = Monitor(find(str(run)))
     time.sleep(0.6)
     _assert_training(monitor.look(), training, trainer, flight.step)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ttf.monitor.trend import (
+from ttf.tools.monitor.trend import (
     HORIZON_S,
     NOT_RISING,
     TOO_EARLY,

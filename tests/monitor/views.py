@@ -6,11 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-from ttf.memory import TreeMemory
-from ttf.monitor.processes import Process
-from ttf.monitor.room import Room
-from ttf.monitor.run import Evaluated, Happened, Run, Saved
-from ttf.monitor.view import View
+from ttf.machine.memory import TreeMemory
+from ttf.tools.monitor.processes import Process
+from ttf.tools.monitor.room import Room
+from ttf.tools.monitor.run import Evaluated, Happened, Run, Saved
+from ttf.tools.monitor.view import View
 
 PROCESS: Final = Process(
     pid=1234,

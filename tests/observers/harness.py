@@ -57,7 +57,7 @@ class Place:
         return ["train", *files, *small, *(f"--set={text}" for text in sets), *argv]
 
     def ttf(self, *argv: str, failpoint: str = "") -> tuple[int, str]:
-        """Exit code and standard error. `failpoint`: see `ttf.failpoints`."""
+        """Exit code and standard error. `failpoint`: see `ttf.rundir.failpoints`."""
         paths = os.pathsep.join([str(self.root / "site"), os.environ.get("PYTHONPATH", "")])
         fault = {"TTF_FAILPOINT": failpoint} if failpoint else {}
         done = subprocess.run(

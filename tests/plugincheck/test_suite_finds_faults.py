@@ -47,12 +47,12 @@ def plant(fake_plugins: FakeDistribution) -> FakeDistribution:
 
 def asked(fault: str, test: str, tmp_path: Path) -> None:
     """The test of the suite, on the planted miner with that fault."""
-    from ttf import host
-    from ttf.options import checked
+    from ttf.host import plugins
+    from ttf.host.options import checked
 
     suite = type("Planted", (MinerTests,), {"name": "planted", "options": {"fault": fault}})()
     suite._scratch = tmp_path
-    factory: Any = host.load("miner", "planted")
+    factory: Any = plugins.load("miner", "planted")
     chosen = checked(factory.options_type, suite.options, "miner.planted")
     known = {
         "factory": factory,
@@ -173,8 +173,8 @@ SOURCES = {"tower": planted.TOWER, "storage": planted.STORAGE, "device": planted
 
 
 def asked_of(case: Case, fault: str, site: FakeDistribution, tmp_path: Path) -> None:
-    from ttf import host
-    from ttf.options import checked
+    from ttf.host import plugins
+    from ttf.host.options import checked
 
     suite_type, _, test, given = case
     kind = suite_type.kind
@@ -183,7 +183,7 @@ def asked_of(case: Case, fault: str, site: FakeDistribution, tmp_path: Path) -> 
     site.module("ttf_planted_plugin", source if kind == "tower" else source.format(fault=fault))
     options = {} if kind == "storage" else {"fault": fault}
     suite: Any = type("Planted", (suite_type,), {"name": "planted", "options": options})()
-    factory: Any = host.load(kind, "planted")
+    factory: Any = plugins.load(kind, "planted")
     chosen = checked(factory.options_type, options, "planted")
     known = {"factory": factory, "chosen": chosen, "tmp_path": tmp_path, **given}
     if kind == "device":
@@ -210,13 +210,13 @@ def test_faults_of_other_kinds_are_found_and_nothing_else(
 @contextlib.contextmanager
 def swapped(old: FakeDistribution, new: FakeDistribution) -> Iterator[None]:
     """The distributions of `new` in the place of those of `old`."""
-    from ttf import host
+    from ttf.host import plugins
 
     sys.path.remove(str(old.folder))
     sys.path.insert(0, str(new.folder))
     sys.modules.pop("ttf_planted_plugin", None)
     importlib.invalidate_caches()
-    for cached in (host.installed, host.load):
+    for cached in (plugins.installed, plugins.load):
         cached.cache_clear()
     try:
         yield
@@ -224,5 +224,5 @@ def swapped(old: FakeDistribution, new: FakeDistribution) -> Iterator[None]:
         sys.path.remove(str(new.folder))
         sys.path.insert(0, str(old.folder))
         sys.modules.pop("ttf_planted_plugin", None)
-        for cached in (host.installed, host.load):
+        for cached in (plugins.installed, plugins.load):
             cached.cache_clear()

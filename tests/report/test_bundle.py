@@ -15,9 +15,9 @@ from tests.report.canaries import NEVER, PROJECT, USER
 from tests.report.conftest import Person, incident
 from tests.report.test_page import Checked
 
-from ttf.bundle import write_bundle
-from ttf.bundle._collect import Bounds, chosen_incidents, collect
-from ttf.bundle._zip import MOST_BYTES
+from ttf.tools.report.bundle import write_bundle
+from ttf.tools.report.bundle._collect import Bounds, chosen_incidents, collect
+from ttf.tools.report.bundle._zip import MOST_BYTES
 
 
 @pytest.fixture(scope="module")

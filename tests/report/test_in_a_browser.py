@@ -9,7 +9,7 @@ import pytest
 from tests.report import chromium
 from tests.report.chromium import Browser
 
-from ttf.page import write_page
+from ttf.tools.report.page import write_page
 
 pytestmark = pytest.mark.skipif(
     chromium.find() is None, reason="chromium is not installed: nothing to look at the page with"

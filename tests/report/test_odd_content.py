@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.report.test_page import Checked
 
-from ttf.bundle import write_bundle
-from ttf.page import page_of, read_run
+from ttf.tools.report.bundle import write_bundle
+from ttf.tools.report.page import page_of, read_run
 
 KEYS = st.sampled_from(
     [

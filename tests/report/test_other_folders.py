@@ -9,7 +9,7 @@ import pytest
 from tests.report.conftest import incident, write_lines
 from tests.report.test_page import Checked, page, run_dir, step
 
-from ttf.page import is_reportable, page_of, read_run, write_page
+from ttf.tools.report.page import is_reportable, page_of, read_run, write_page
 
 __all__ = ["run_dir"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump
-from ttf.page import _chart, _read, _spread, _story, write_page
+from ttf.tools.report.page import _chart, _read, _spread, _story, write_page
 
 VOID = {"meta", "br", "hr", "img", "line", "circle", "polyline"}
 

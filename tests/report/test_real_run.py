@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.report.test_page import Checked
 
-from ttf.page import page_of, read_run
+from ttf.tools.report.page import page_of, read_run
 
 
 def lines(run: Path, kind: str) -> list[dict[str, Any]]:

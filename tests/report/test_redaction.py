@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ttf.bundle._identity import Identity, is_distinctive
-from ttf.bundle._redact import Redactor
+from ttf.tools.report.bundle._identity import Identity, is_distinctive
+from ttf.tools.report.bundle._redact import Redactor
 
 
 def redactor(**known: object) -> Redactor:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tests.report.conftest import incident, wide, write_lines
 
-from ttf.bundle._reproduce import MEMORY, NATIVE, Reproducer, reproducers
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump
-from ttf.page import read_run
+from ttf.tools.report.bundle._reproduce import MEMORY, NATIVE, Reproducer, reproducers
+from ttf.tools.report.page import read_run
 
 SHAPES = {"query_dim": 16, "query_steps": 3, "bank_dim": 16, "bank_rows": 300, "train_pairs": 200}
 VERSIONS = {"torch": "2.13.0+cpu", "numpy": "2.4.6", "faiss-cpu": "1.15.1", "hnswlib": "0.8.0"}

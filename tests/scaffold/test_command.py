@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ttf.scaffold import package
-from ttf.scaffold.naming import LONGEST, Naming
+from ttf.tools.plugins.scaffold import package
+from ttf.tools.plugins.scaffold.naming import LONGEST, Naming
 
 if TYPE_CHECKING:
     from tests.conftest import FakeDistribution, Invoke, RunTtf

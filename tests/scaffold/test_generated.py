@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ttf.scaffold import package
-from ttf.scaffold.naming import LONGEST, Naming
+from ttf.tools.plugins.scaffold import package
+from ttf.tools.plugins.scaffold.naming import LONGEST, Naming
 
 if TYPE_CHECKING:
     from ttf.contracts import Kind

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import UnitRows, from_float32, unit_rows
 from ttf.errors import BadData
-from ttf.scan.bounds import asked
-from ttf.scan.capability import FirstPass, first_pass, has_bf16_units
-from ttf.scan.certified import Scan
-from ttf.scan.half import open_half
-from ttf.scan.one_by_one import scan_one_by_one
-from ttf.scan.rounding import rounded
-from ttf.scan.scores import pair_scores
-from ttf.scan.searching import BankSearch
-from ttf.scan.tally import Tally
+from ttf.mining.scan.bounds import asked
+from ttf.mining.scan.capability import FirstPass, first_pass, has_bf16_units
+from ttf.mining.scan.certified import Scan
+from ttf.mining.scan.half import open_half
+from ttf.mining.scan.one_by_one import scan_one_by_one
+from ttf.mining.scan.rounding import rounded
+from ttf.mining.scan.scores import pair_scores
+from ttf.mining.scan.searching import BankSearch
+from ttf.mining.scan.tally import Tally
 
 Rows = NDArray[np.float32]
 both = pytest.mark.parametrize("first", ["bf16", "fp32"])

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import UnitRows, from_float32
 from ttf.errors import BadData
-from ttf.scan.half import HalfBank, open_half
-from ttf.scan.rounding import LARGEST, rounded
+from ttf.mining.scan.half import HalfBank, open_half
+from ttf.mining.scan.rounding import LARGEST, rounded
 
 RNG = np.random.default_rng(0)
 BANK = RNG.standard_normal((9001, 24)).astype(np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ttf.incidents.death import Remedy
-from ttf.supervise.deciding import decide, initial, wake_at
+from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
     Action,
     Beat,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.supervise.story import ADVICE, HALVE, ISOLATE, QUARTER, Run, spawn
 
-from ttf.supervise.deciding import State, initial, wake_at
+from ttf.config.request import Change, History
+from ttf.supervise.decide import State, initial, wake_at
 from ttf.supervise.events import (
     Action,
     Beat,
@@ -30,7 +31,6 @@ from ttf.supervise.events import (
     Suspended,
     Tick,
 )
-from ttf.supervise.request import Change, History
 
 # --- beginning and ending -----------------------------------------------------------------------
 
@@ -390,7 +390,7 @@ def test_a_process_that_survives_its_kill_is_spoken_of_once_and_never_doubled() 
 
 
 def test_deciding_is_light() -> None:
-    code = "import sys, ttf.supervise.deciding; print(*sys.modules)"
+    code = "import sys, ttf.supervise.decide; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"torch", "numpy", "pydantic", "rich", "psutil", "click"}
     assert not heavy & set(done.stdout.split())

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from ttf.incidents.death import Remedy
-from ttf.supervise.deciding import decide, initial, wake_at
+from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
     Action,
     AskToLeave,
@@ -48,7 +48,7 @@ from ttf.supervise.events import (
     Suspended,
     Tick,
 )
-from ttf.supervise.restarting import MOST_REMEDIES
+from ttf.supervise.restart_rules import MOST_REMEDIES
 
 LAST = (Stop, GiveUp, Finish, EndWithError)
 TO_A_TRAINER = (AskToStop, AskToShed, AskToLeave, DumpStacks, Kill)

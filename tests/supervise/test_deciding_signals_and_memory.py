@@ -9,7 +9,7 @@ import pytest
 from tests.supervise.story import ADVICE, HALVE, ISOLATE, Run, spawn
 
 from ttf.incidents.death import Remedy
-from ttf.supervise.deciding import wake_at
+from ttf.supervise.decide import wake_at
 from ttf.supervise.events import (
     AskToLeave,
     AskToShed,

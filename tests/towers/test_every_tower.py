@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from ttf import host
 from ttf.contracts import Tower, TowerShape
 from ttf.errors import BadData, ConfigError
+from ttf.host import plugins
 
 DIM, STEPS, BATCH = 12, 5, 6
 
@@ -73,7 +73,7 @@ def shape_of(*, sequence: bool = True, out_dim: int = DIM, in_dim: int = DIM) ->
 
 def make(name: str, options: dict[str, Any], shape: TowerShape | None = None) -> nn.Module:
     torch.manual_seed(1)
-    factory = host.tower(name)
+    factory = plugins.tower(name)
     return factory.create(shape or shape_of(), factory.options_type(**options))
 
 
@@ -282,7 +282,7 @@ def test_the_estimate_is_what_training_needs(
 ) -> None:
     if not options.get("project", True):
         options = {**options, "hidden": shape.out_dim // (2 if name in ("gru", "lstm") else 1)}
-    factory = host.tower(name)
+    factory = plugins.tower(name)
     module = make(name, options, shape)
     cost = factory.estimate(shape, factory.options_type(**options))
     assert cost.parameters == sum(p.numel() for p in module.parameters())

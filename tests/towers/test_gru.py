@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ttf import host
 from ttf.contracts import TowerShape
-from ttf.optimizer import PlainAdamW
+from ttf.host import plugins
+from ttf.training.optimizer import PlainAdamW
 from ttf_towers._modules.gru import NativeGru, Need, supported
 
 DIM, HIDDEN, BATCH, STEPS = 6, 4, 5, 7
@@ -180,7 +180,7 @@ def test_weights_made_ready_follow_every_change(change: Callable[[nn.GRU], None]
 
 @pytest.mark.usefixtures("float32_matmul")
 def test_a_tower_that_has_run_can_be_copied_and_saved() -> None:
-    factory = host.tower("gru")
+    factory = plugins.tower("gru")
     shape = TowerShape(in_dim=DIM, length=STEPS, sequence=True, out_dim=DIM)
     tower = factory.create(shape, factory.options_type(hidden=HIDDEN)).eval()
     expected: Tensor = tower(batch())
@@ -321,7 +321,7 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def test_a_forward_makes_the_products_of_the_estimate_and_no_other(
     pool: str, layers: int, steps: int
 ) -> None:
-    factory = host.tower("gru")
+    factory = plugins.tower("gru")
     options = factory.options_type(hidden=HIDDEN, pool=pool, layers=layers, residual="none")
     shape = TowerShape(in_dim=DIM, length=steps, sequence=steps > 1, out_dim=DIM)
     tower = factory.create(shape, options)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ttf import host
 from ttf.contracts import TowerShape
 from ttf.errors import BadData
+from ttf.host import plugins
 
 DIM, STEPS = 6, 4
 SHAPE = TowerShape(in_dim=DIM, length=STEPS, sequence=True, out_dim=DIM)
@@ -18,7 +18,7 @@ SHAPE = TowerShape(in_dim=DIM, length=STEPS, sequence=True, out_dim=DIM)
 
 def make(name: str, **options: Any) -> nn.Module:
     torch.manual_seed(1)
-    factory = host.tower(name)
+    factory = plugins.tower(name)
     return factory.create(SHAPE, factory.options_type(**options)).eval()
 
 

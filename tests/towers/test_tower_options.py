@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ttf import host
 from ttf.contracts import TowerShape
 from ttf.errors import ConfigError
-from ttf.options import describe, validate
+from ttf.host import plugins
+from ttf.host.options import describe, validate
 
 NAMES = ["gru", "identity", "linear", "lstm", "mlp", "transformer"]
 SHAPE = TowerShape(in_dim=12, length=5, sequence=True, out_dim=12)
@@ -28,7 +28,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_wrong_option_is_reported_at_once(name: str) -> None:
-    options, problems = validate(host.tower(name).options_type, WRONG[name], "tower.query")
+    options, problems = validate(plugins.tower(name).options_type, WRONG[name], "tower.query")
     assert options is None
     assert len(problems) == len(WRONG[name])
     for key in WRONG[name]:
@@ -37,7 +37,7 @@ def test_every_wrong_option_is_reported_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_defaults_are_valid_described_and_build_a_tower(name: str) -> None:
-    factory = host.tower(name)
+    factory = plugins.tower(name)
     options, problems = validate(factory.options_type, {}, "tower.query")
     assert problems == []
     assert all(info.help for info in describe(factory.options_type))
@@ -60,7 +60,7 @@ def test_the_defaults_are_valid_described_and_build_a_tower(name: str) -> None:
 def test_what_cannot_be_built_says_why_before_anything_is_built(
     name: str, values: dict[str, Any], out_dim: int, message: str, hint: str
 ) -> None:
-    factory = host.tower(name)
+    factory = plugins.tower(name)
     shape = TowerShape(in_dim=12, length=5, sequence=True, out_dim=out_dim)
     options = factory.options_type(**values)
     for action in (factory.create, factory.estimate):
@@ -72,11 +72,11 @@ def test_what_cannot_be_built_says_why_before_anything_is_built(
 def test_plugins_describe_and_estimate_without_importing_torch_or_numpy() -> None:
     code = f"""
 import sys
-from ttf import host
+from ttf.host import plugins
 from ttf.contracts import TowerShape
 shape = TowerShape(in_dim=12, length=5, sequence=True, out_dim=12)
 for name in {NAMES}:
-    factory = host.load("tower", name)
+    factory = plugins.load("tower", name)
     factory.availability()
     factory.estimate(shape, factory.options_type())
 heavy = {{"torch", "numpy", "pydantic", "rich"}} & set(sys.modules)

@@ -12,12 +12,12 @@ import pytest
 import torch
 from tests.training.world import MLP, World, open_small
 
-from ttf import checkpoint
-from ttf.checkpoint import Snapshot
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing, NoCheckpoint
-from ttf.fsio import remove_leftovers
-from ttf.model import load_model, save_model, start_from
+from ttf.rundir.durable import remove_leftovers
+from ttf.training import checkpoint
+from ttf.training.checkpoint import Snapshot
+from ttf.training.towers import load_model, save_model, start_from
 
 
 @pytest.fixture(scope="module")
@@ -208,8 +208,8 @@ KILLED_WHILE_SAVING = """
 import os, random, signal, sys, time
 from pathlib import Path
 import torch
-from ttf import checkpoint
-from ttf.runfolder import RunFolder
+from ttf.training import checkpoint
+from ttf.rundir.folder import RunFolder
 
 torch.set_num_threads(1)  # forked below: no OpenMP thread may exist before
 folder = RunFolder(Path(sys.argv[1]))

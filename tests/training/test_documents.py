@@ -23,9 +23,9 @@ from tests.training.world import (
 
 from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
-from ttf.data.refs import open_ref
+from ttf.data.reopen import open_ref
 from ttf.errors import BadData, NumericFailure
-from ttf.evaluation import encode_split, evaluate, metrics_from_ranks, positive_scores
+from ttf.training.evaluation import encode_split, evaluate, metrics_from_ranks, positive_scores
 
 ROWS = np.arange(DOCUMENTS, dtype=np.int64)
 

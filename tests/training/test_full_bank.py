@@ -26,9 +26,9 @@ from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
 from ttf.data.loader import StepHead, head_of
 from ttf.errors import BadData
-from ttf.fullbank.blocks import HalfBlocks, StoredBlocks
-from ttf.fullbank.whole import FullBank
-from ttf.step import StepResult
+from ttf.training.loss.bank_blocks import HalfBlocks, StoredBlocks
+from ttf.training.loss.whole_bank import FullBank
+from ttf.training.step import StepResult
 
 BF16 = Precision(name="bf16", reason="test")
 
@@ -140,7 +140,7 @@ def test_training_lowers_the_loss_and_lifts_the_recall(data: Dataset) -> None:
 
 
 def test_a_long_pass_gives_signs_of_life(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ttf.fullbank.blocks.BLOCK_ROWS", 7)
+    monkeypatch.setattr("ttf.training.loss.bank_blocks.BLOCK_ROWS", 7)
     made = Whole(data)
     before = made.stepper.gradients.flight._sequence
     made.step(0)
@@ -151,7 +151,7 @@ def test_a_bank_cut_in_blocks_gives_the_same_step(
     data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, _ = trained(data)
-    monkeypatch.setattr("ttf.fullbank.blocks.BLOCK_ROWS", 7)
+    monkeypatch.setattr("ttf.training.loss.bank_blocks.BLOCK_ROWS", 7)
     cut, _ = trained(data)
     for one, other in zip(whole, cut, strict=True):
         assert other.loss == pytest.approx(one.loss, rel=1e-5)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ttf.fullbank.found import GROUP, Finder, Found
-from ttf.fullbank.loss import swept_loss
-from ttf.fullbank.sweep import Block, Excluded
-from ttf.loss import _contrast
+from ttf.training.loss.fixed_documents import swept_loss
+from ttf.training.loss.infonce import _contrast
+from ttf.training.loss.seen import GROUP, Finder, Found
+from ttf.training.loss.sweep import Block, Excluded
 
 
 def blocks_of(docs: Tensor, size: int) -> Iterator[Block]:

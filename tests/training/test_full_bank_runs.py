@@ -14,9 +14,9 @@ import ttf
 from ttf.config.resolve import resolve
 from ttf.data.dataset import Dataset
 from ttf.data.synth import write_synth
-from ttf.deciding import Decided, decide, specify
-from ttf.devices import choose
 from ttf.errors import ConfigError
+from ttf.machine.devices import choose
+from ttf.training.auto import Decided, decide, specify
 
 
 @pytest.fixture(scope="module")

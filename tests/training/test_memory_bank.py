@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ttf.bank import Columns, MemoryBank
-from ttf.loss import info_nce
+from ttf.training.loss.infonce import info_nce
+from ttf.training.memory_bank import Columns, MemoryBank
 
 DIM, DOCUMENTS, ROOM = 4, 24, 10
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim import AdamW
 
-from ttf.optimizer import PlainAdamW
+from ttf.training.optimizer import PlainAdamW
 
 
 def trained(kind: type[AdamW], steps: int, *, through_state: bool = False) -> list[torch.Tensor]:
@@ -47,7 +47,7 @@ def test_its_state_is_that_of_torchs_own() -> None:
 
 def test_a_step_loads_no_compiler() -> None:
     code = (
-        "import sys, torch; from ttf.optimizer import PlainAdamW; "
+        "import sys, torch; from ttf.training.optimizer import PlainAdamW; "
         "p = torch.nn.Linear(3, 3); o = PlainAdamW(p.parameters(), lr=0.1, fused=True); "
         "p(torch.ones(2, 3)).sum().backward(); o.step(); o.zero_grad(); "
         "o.load_state_dict(o.state_dict()); "

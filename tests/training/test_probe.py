@@ -14,19 +14,19 @@ from tests.conftest import FakeDistribution, RunTtf
 from tests.training.standin import SOURCE
 from tests.training.world import FP32, IDENTITY, LINEAR, MLP, World, open_small
 
-from ttf import host
-from ttf.assembly import assemble
 from ttf.config.resolve import resolve
 from ttf.config.schema import ProbeConfig
 from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
-from ttf.data.opening import open_dataset
+from ttf.data.open_dataset import open_dataset
 from ttf.data.synth import write_synth
-from ttf.deciding import decide, specify
-from ttf.devices import choose
 from ttf.errors import DeviceMistrusted, ExitCode, NumericFailure
-from ttf.parity import differences
-from ttf.probe import Probe, _comparable
+from ttf.host import plugins
+from ttf.machine.devices import choose
+from ttf.training.auto import decide, specify
+from ttf.training.build import assemble
+from ttf.training.gradient_difference import differences
+from ttf.training.parity_probe import Probe, _comparable
 
 DROPPING = MLP | {"dropout": 0.5}
 TOWERS: dict[str, dict[str, Any]] = {
@@ -62,7 +62,7 @@ def probe_of(
     stepper = world.stepper
     changes: dict[str, Any] = {}
     if fault is not None:
-        factory = host.device("standin")
+        factory = plugins.device("standin")
         changes["policy"] = factory.create(factory.options_type(fault=fault), 1)
     if bf16:
         changes["precision"] = Precision(name="bf16", reason="test")

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ttf.config.schema import Gate
 from ttf.contracts import EvalRecord
 from ttf.errors import GateNotMet
-from ttf.evaluation import check_gates, metrics_from_ranks
-from ttf.ranks import TIE, ranks_in_blocks
-from ttf.scan.capability import FirstPass
+from ttf.mining.scan.capability import FirstPass
+from ttf.training.evaluation import check_gates, metrics_from_ranks
+from ttf.training.ranks import TIE, ranks_in_blocks
 
 
 def blocks(docs: torch.Tensor, size: int) -> Iterator[tuple[int, torch.Tensor]]:

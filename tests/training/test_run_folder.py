@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ttf import fsio
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError
-from ttf.metrics_log import MetricsLog
-from ttf.runfolder import RunFolder
+from ttf.rundir import durable
+from ttf.rundir.folder import RunFolder
+from ttf.rundir.metrics_log import MetricsLog
 
 HOLDS = """
 import sys
 from pathlib import Path
-from ttf.runfolder import RunFolder
+from ttf.rundir.folder import RunFolder
 with RunFolder(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -214,11 +214,11 @@ def private_mount(options: str, script: str) -> subprocess.CompletedProcess[str]
 
 
 REFUSED = """
-from ttf.checkpoint import Snapshot, load_newest, save
+from ttf.training.checkpoint import Snapshot, load_newest, save
 from ttf.errors import StorageError
-from ttf.fsio import write_atomically, folder_written_whole
-from ttf.metrics_log import MetricsLog
-from ttf.runfolder import RunFolder
+from ttf.rundir.durable import write_atomically, folder_written_whole
+from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.folder import RunFolder
 
 def state(step, size):
     return Snapshot(step=step, model={"w": torch.zeros(size)}, optimizer={}, bank={}, best={})
@@ -285,24 +285,24 @@ refused(lambda: MetricsLog(ROOT / "metrics.jsonl", 3), "metrics.jsonl")
 
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    fsio.write_json(path, {"a": [1.5, float("nan")]})
-    assert fsio.read_json(path) == {"a": [1.5, None]}
+    durable.write_json(path, {"a": [1.5, float("nan")]})
+    assert durable.read_json(path) == {"a": [1.5, None]}
     with pytest.raises(TypeError):
-        fsio.write_json(path, {"a": object()})
-    assert fsio.read_json(path) == {"a": [1.5, None]}
+        durable.write_json(path, {"a": object()})
+    assert durable.read_json(path) == {"a": [1.5, None]}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "folder"
-    with fsio.folder_written_whole(path) as temp:
+    with durable.folder_written_whole(path) as temp:
         (temp / "inner").mkdir()
         (temp / "inner" / "a").write_text("old")
-    with pytest.raises(ZeroDivisionError), fsio.folder_written_whole(path) as temp:
+    with pytest.raises(ZeroDivisionError), durable.folder_written_whole(path) as temp:
         (temp / "a").write_text("new")
         _ = 1 / 0
     assert (path / "inner" / "a").read_text() == "old"
-    with fsio.folder_written_whole(path) as temp:
+    with durable.folder_written_whole(path) as temp:
         (temp / "b").write_text("new")
     assert [p.name for p in path.iterdir()] == ["b"]
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from ttf.config.schema import EvaluateConfig, MinerConfig
 from ttf.contracts import EvalRecord
 from ttf.data.order import Order
-from ttf.refresh import Window, window_of
-from ttf.selection import Selection
-from ttf.stopping import StopRequest
-from ttf.stopwatch import Stopwatch
+from ttf.process.stop_signals import StopRequest
+from ttf.training.best_weights import Selection
+from ttf.training.refresh import Window, window_of
+from ttf.training.stopwatch import Stopwatch
 
 
 def evaluated(selection: Selection, values: list[float], first: int = 0) -> list[bool]:
@@ -151,7 +151,7 @@ def test_counted_refreshes_count_from_the_first_mined_step() -> None:
 
 WORKS = """
 import signal, sys, time
-from ttf.stopping import StopAsked, StopRequest
+from ttf.process.stop_signals import StopAsked, StopRequest
 with StopRequest() as stop:
     print("ready", flush=True)
     try:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ttf.data.dataset import Dataset
 from ttf.errors import BadData, NumericFailure
-from ttf.step import learning_rate, make_optimizer
+from ttf.training.step import learning_rate, make_optimizer
 
 STEPS = 3
 

@@ -12,18 +12,18 @@ import torch
 from numpy.typing import NDArray
 from tests.data.files import config
 
-from ttf import host
-from ttf.bank import MemoryBank
 from ttf.config.schema import LossConfig, TowerConfig
 from ttf.contracts import Precision, TowerShape
 from ttf.data.dataset import Dataset
+from ttf.data.keyed_random import key
 from ttf.data.loader import MicroBatch, StepHead, head_of
-from ttf.data.opening import open_dataset
+from ttf.data.open_dataset import open_dataset
 from ttf.data.order import Order
-from ttf.documents import Documents
-from ttf.keyed import key
-from ttf.model import TowerSpec, TwoTower, build
-from ttf.step import Stepper, StepResult, StepSettings, make_optimizer
+from ttf.host import plugins
+from ttf.training.documents import Documents
+from ttf.training.memory_bank import MemoryBank
+from ttf.training.step import Stepper, StepResult, StepSettings, make_optimizer
+from ttf.training.towers import TowerSpec, TwoTower, build
 
 DIM, DOCUMENTS, PAIRS, SAMPLES = 6, 60, 80, 32
 RNG = np.random.default_rng(7)
@@ -74,7 +74,7 @@ class World:
 
     def __post_init__(self) -> None:
         torch.manual_seed(key(self.seed, "weights"))
-        self.policy = host.device("cpu").create(host.device("cpu").options_type(), 1)
+        self.policy = plugins.device("cpu").create(plugins.device("cpu").options_type(), 1)
         settings = LossConfig(memory_bank=self.memory_bank, **self.loss)
         shape = TowerShape(in_dim=DIM, length=1, sequence=False, out_dim=DIM)
         self.specs = (

@@ -122,7 +122,7 @@ def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
 def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
     """`ttf resume` and `ttf train --resume`."""
     from ttf import api
-    from ttf.runfolder import RunFolder
+    from ttf.rundir.folder import RunFolder
 
     folder = RunFolder.existing(run_dir)
     summary = api.resume_run(
@@ -151,7 +151,7 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name, value in after.items():
         start = f"  (before training {before[name]:.4f})" if name in before else ""
         yield name, f"{value:.4f}{start}"
-    from ttf.reporting.ending import what_happened
+    from ttf.text.progress.ending import what_happened
 
     yield from what_happened(summary)
     for name, label in (("miner", "miner"), ("weights_sha256", "weights"), ("run_dir", "folder")):
@@ -218,9 +218,9 @@ def plugin_name(kind: Kind, *also: str) -> Suggesting:
     """The installed names of a kind (from metadata, nothing is imported), and `also`."""
 
     def values() -> list[str]:
-        from ttf import host
+        from ttf.host import plugins
 
-        return [*also, *host.choices(kind)]
+        return [*also, *plugins.choices(kind)]
 
     return _PluginName(kind, values)
 
@@ -230,13 +230,13 @@ class _PluginName(Suggesting):
     switched off."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from ttf import host
         from ttf.errors import TtfError, UnknownName
+        from ttf.host import plugins
 
         if value in self._values():
             return cast("str", value)
         try:
-            host.find(cast("Kind", self.name), str(value))
+            plugins.find(cast("Kind", self.name), str(value))
         except UnknownName:
             return super().convert(value, param, ctx)
         except TtfError as error:

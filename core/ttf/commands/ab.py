@@ -25,8 +25,8 @@ from ttf.commands._studies import Duration, signal_of, signals_raise
 from ttf.errors import ConfigError, Stopped
 
 if TYPE_CHECKING:
-    from ttf.ab.ending import Places
-    from ttf.ab.study import Limits, Study
+    from ttf.tools.ab.finish import Places
+    from ttf.tools.ab.study import Limits, Study
 
 
 class Margin(click.ParamType[tuple[str, float]]):
@@ -39,8 +39,8 @@ class Margin(click.ParamType[tuple[str, float]]):
     ) -> tuple[str, float]:
         if isinstance(value, tuple):
             return value
-        from ttf.ab.measures import CRASH_RATE, PAIRED
         from ttf.errors import suggestion
+        from ttf.tools.ab.measures import CRASH_RATE, PAIRED
 
         name, _, text = str(value).rpartition("=")
         known = [measure.name for measure in (CRASH_RATE, *PAIRED)]
@@ -158,8 +158,8 @@ def command(
     repeats" where that is what the numbers say. The same command again goes on where it was
     interrupted.
     """
-    from ttf.ab.ending import Places
-    from ttf.ab.study import Limits, Study
+    from ttf.tools.ab.finish import Places
+    from ttf.tools.ab.study import Limits, Study
 
     limits = Limits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
     places = Places(csv=csv, markdown=markdown, html=html)
@@ -190,7 +190,7 @@ def _begun(
     **asked: Any,
 ) -> Study:
     """A new study, or the one that this very command began."""
-    from ttf.ab.beginning import begin
+    from ttf.tools.ab.start import begin
 
     if not files:
         raise ConfigError(
@@ -209,28 +209,28 @@ def _begun(
 
 def _carry_out(study: Study, limits: Limits, places: Places, as_json: bool) -> None:
     """To its end, and what there is to say of it."""
-    from ttf.ab import ending
-    from ttf.ab.progress import Lines
-    from ttf.ab.study import carry_on
+    from ttf.tools.ab import finish
+    from ttf.tools.ab.progress import Lines
+    from ttf.tools.ab.study import carry_on
 
     try:
         _introduce(study, limits)
         try:
             with signals_raise():
-                reason = carry_on(study, limits, Lines(limits.parallel), ending.settled)
+                reason = carry_on(study, limits, Lines(limits.parallel), finish.settled)
         except (Stopped, KeyboardInterrupt) as stop:
             say()
             raise _stopped(study, stop) from None
         except BaseException:
             say()  # the line of the repeat that was running
             raise
-        analysis = ending.concluded(study, reason, places)
+        analysis = finish.concluded(study, reason, places)
     finally:
         study.close()
     if as_json:
-        emit_json(ending.result(study, analysis, reason))
+        emit_json(finish.result(study, analysis, reason))
         return
-    from ttf.ab.telling import table_lines
+    from ttf.tools.ab.output import table_lines
 
     say()
     show(table_lines(analysis))
@@ -260,7 +260,7 @@ def _introduce(study: Study, limits: Limits) -> None:
 
 def _stopped(study: Study, stop: BaseException) -> Stopped:
     """The partial result stands beside the error in --json."""
-    from ttf.ab import ending
+    from ttf.tools.ab import finish
 
     total = len(study.setup.cells)
     error = Stopped(
@@ -268,5 +268,5 @@ def _stopped(study: Study, stop: BaseException) -> Stopped:
         f"Stopped after {len(study.done)} of {total} repeats; those are kept.",
         hint=f"Continue with: ttf ab --resume {quoted(study.folder)}",
     )
-    error.details = {"study": ending.result(study, ending.judged(study), "stopped")}
+    error.details = {"study": finish.result(study, finish.judged(study), "stopped")}
     return error

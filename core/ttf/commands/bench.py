@@ -20,13 +20,13 @@ from ttf.commands._common import (
 from ttf.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
-    from ttf.bench.catalogue import Bench
-    from ttf.bench.running import Outcome
-    from ttf.bench.telling import Progress
+    from ttf.tools.bench.catalogue import Bench
+    from ttf.tools.bench.runner import Outcome
+    from ttf.tools.bench.table import Progress
 
 
 def _names() -> list[str]:
-    from ttf.bench.catalogue import BENCHES
+    from ttf.tools.bench.catalogue import BENCHES
 
     return list(BENCHES)
 
@@ -77,13 +77,13 @@ def command(
     With --json: {"machine": {...}, "results": [{"name", "value", "unit", "peer", "peer_value",
     "ratio", "ratio_low", "ratio_high", "repeats", "ceiling_ratio", ...}], "findings": [...]}.
     """
-    from ttf.bench.catalogue import BENCHES
+    from ttf.tools.bench.catalogue import BENCHES
 
     chosen = [BENCHES[name] for name in dict.fromkeys(names)] or list(BENCHES.values())
     if list_only:
         _list(chosen, as_json)
         return int(ExitCode.DONE)
-    from ttf.bench.telling import Progress
+    from ttf.tools.bench.table import Progress
 
     progress = Progress()
     if tune:
@@ -113,7 +113,7 @@ def command(
 
 
 def _list(benches: Sequence[Bench], as_json: bool) -> None:
-    from ttf.bench.peers import INSTALL, PEERS
+    from ttf.tools.bench.peers import INSTALL, PEERS
 
     if as_json:
         emit_json(
@@ -139,8 +139,8 @@ def _list(benches: Sequence[Bench], as_json: bool) -> None:
 
 
 def _tune(progress: Progress, as_json: bool) -> int:
-    from ttf.bench import tune
-    from ttf.bench.catalogue import TUNE
+    from ttf.tools.bench import tune
+    from ttf.tools.bench.catalogue import TUNE
 
     row = _answer(TUNE, {}, progress)["tuned"]
     if as_json:
@@ -159,8 +159,8 @@ def _tune(progress: Progress, as_json: bool) -> int:
 
 def _ceilings(fresh: bool, progress: Progress) -> Mapping[str, Any]:
     """Of this machine, from the cache or measured now."""
-    from ttf.bench import ceilings
-    from ttf.bench.catalogue import CEILINGS
+    from ttf.machine import ceilings
+    from ttf.tools.bench.catalogue import CEILINGS
 
     kept = None if fresh else ceilings.load()
     if kept is not None:
@@ -171,8 +171,8 @@ def _ceilings(fresh: bool, progress: Progress) -> Mapping[str, Any]:
 
 def _answer(bench: Bench, ceilings: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
     """Of a process that measures the machine itself. Raises what it raised."""
-    from ttf.bench.running import MeasurerDied, outcome_of
-    from ttf.error_document import from_document
+    from ttf.process.error_document import from_document
+    from ttf.tools.bench.runner import MeasurerDied, outcome_of
 
     outcome = outcome_of(bench, "reference", ceilings, progress)
     progress.clear()
@@ -188,7 +188,7 @@ def _answer(bench: Bench, ceilings: Mapping[str, Any], progress: Progress) -> Ma
 
 
 def _show_machine(ceilings: Mapping[str, Any]) -> None:
-    from ttf.bench.near import words
+    from ttf.machine.ceiling_figures import words
 
     show(table(list(words(ceilings))))
 
@@ -197,8 +197,8 @@ def _measured(
     bench: Bench, size: str, ceilings: Mapping[str, Any], progress: Progress, as_json: bool
 ) -> Outcome:
     """Shown as soon as it is there."""
-    from ttf.bench import telling
-    from ttf.bench.running import outcome_of
+    from ttf.tools.bench import table as telling
+    from ttf.tools.bench.runner import outcome_of
 
     outcome = outcome_of(bench, size, ceilings, progress)
     progress.clear()
@@ -214,7 +214,7 @@ def _measured(
 
 
 def _what_next(found: Sequence[Outcome], quick: bool) -> None:
-    from ttf.bench.peers import INSTALL
+    from ttf.tools.bench.peers import INSTALL
 
     missing = any(line.note == INSTALL for one in found for line in one.lines)
     show()

@@ -27,13 +27,13 @@ from ttf.commands._studies import Bytes, Duration, signal_of, signals_raise
 from ttf.errors import ConfigError, Stopped
 
 if TYPE_CHECKING:
-    from ttf.bisect.design import Next, Verdict
-    from ttf.bisect.runs import Outcome
-    from ttf.bisect.study import Limits, Study, Wanted
+    from ttf.tools.bisect.design import Next, Verdict
+    from ttf.tools.bisect.runs import Outcome
+    from ttf.tools.bisect.study import Limits, Study, Wanted
 
 
 def _factor_names() -> list[str]:
-    from ttf.bisect.factors import RULES
+    from ttf.tools.bisect.factors import RULES
 
     return list(RULES)
 
@@ -118,8 +118,8 @@ def command(
     a culprit is named when it is sure, or nobody is. The same command again goes on where it was
     interrupted.
     """
-    from ttf.bisect.factors import MOST_COPIED
-    from ttf.bisect.study import Limits, Study, Wanted
+    from ttf.tools.bisect.factors import MOST_COPIED
+    from ttf.tools.bisect.study import Limits, Study, Wanted
 
     limits = Limits(
         budget_s=budget, max_runs=max_runs, most_of_grid=0.4 if max_runs is None else None
@@ -152,8 +152,8 @@ def command(
 
 def _begun(wanted: Wanted, out: Path | None) -> Study:
     """A new study, or the one that this very command began."""
-    from ttf.bisect.study import Study, prepare, same_study
-    from ttf.studies.folder import next_folder
+    from ttf.tools.bisect.study import Study, prepare, same_study
+    from ttf.tools.studies.folder import next_folder
 
     wanted.identity()  # the file is there
     folder = out or _unfinished(wanted)
@@ -172,7 +172,7 @@ def _begun(wanted: Wanted, out: Path | None) -> Study:
 
 def _unfinished(wanted: Wanted) -> Path | None:
     """Of the folders that are made without --out."""
-    from ttf.bisect.study import same_study
+    from ttf.tools.bisect.study import same_study
 
     for folder in sorted(Path("runs").glob("bisect-*"), reverse=True):
         if not (folder / "result.json").exists() and same_study(folder, wanted):
@@ -182,8 +182,8 @@ def _unfinished(wanted: Wanted) -> Path | None:
 
 def _study(study: Study, limits: Limits, as_json: bool) -> None:
     """To its verdict, and what there is to say of it."""
-    from ttf.bisect.study import carry_on
-    from ttf.bisect.telling import Findings
+    from ttf.tools.bisect.output import Findings
+    from ttf.tools.bisect.study import carry_on
 
     try:
         _introduce(study)
@@ -195,7 +195,7 @@ def _study(study: Study, limits: Limits, as_json: bool) -> None:
         findings = Findings(study=study, verdict=verdict)
         document = findings.document()
         if verdict.kind != "unsure":
-            from ttf.fsio import write_json
+            from ttf.rundir.durable import write_json
 
             write_json(study.folder / "result.json", document, "bisect")
             study.drop_data(sorted(findings.data_in_use()))
@@ -217,7 +217,7 @@ def _introduce(study: Study) -> None:
 
 
 def _tell(findings: Any) -> None:
-    from ttf.bisect.telling import HEADER
+    from ttf.tools.bisect.output import HEADER
 
     say()
     show(table(list(findings.rows()), HEADER))
@@ -237,8 +237,8 @@ def _tell(findings: Any) -> None:
 
 def _stopped(study: Study, stop: BaseException) -> Stopped:
     """The partial result stands beside the error in --json, and as a table where a person looks."""
-    from ttf.bisect.design import believed
-    from ttf.bisect.telling import HEADER, Findings
+    from ttf.tools.bisect.design import believed
+    from ttf.tools.bisect.output import HEADER, Findings
 
     verdict = believed(study.plan(), study.tally)
     findings = Findings(study=study, verdict=verdict)
@@ -264,7 +264,7 @@ class _Lines:
         sys.stderr.flush()
 
     def ended(self, study: Study, outcome: Outcome, left_s: float) -> None:
-        from ttf.bisect.design import believed
+        from ttf.tools.bisect.design import believed
 
         how: str = outcome.result
         if outcome.result == "crash":

@@ -10,7 +10,7 @@ from ttf.commands._common import emit_json, json_option, next_command, quoted, s
 from ttf.commands._data_common import size_text, storage_option
 
 if TYPE_CHECKING:
-    from ttf.data.inspecting import ArrayFacts, Inspection
+    from ttf.data.inspect import ArrayFacts, Inspection
 
 
 @click.command(
@@ -35,7 +35,7 @@ def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
     "aligned", "bytes", "finite", "norms": {"min", "mean", "max"}, "rows_seen"}], "problems",
     "hints"}; finite is null and norms is empty where nothing was looked at.
     """
-    from ttf.data.inspecting import inspect
+    from ttf.data.inspect import inspect
 
     seen = inspect(path, storage=storage, full=full)
     if as_json:
@@ -64,7 +64,7 @@ def verify_command(path: str, storage: str, as_json: bool) -> int:
     Exit code 3 where there are problems. With --json: {"path", "container", "ok", "problems",
     "hints", "arrays"}.
     """
-    from ttf.data.inspecting import verify
+    from ttf.data.inspect import verify
     from ttf.errors import ExitCode
 
     seen = verify(path, storage=storage)

@@ -23,12 +23,12 @@ from ttf.commands._common import (
 from ttf.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
-    from ttf.doctor.registry import AnyCheck
-    from ttf.doctor.report import Result
+    from ttf.tools.doctor.registry import AnyCheck
+    from ttf.tools.doctor.report import Result
 
 
 def _ids() -> list[str]:
-    from ttf.doctor.registry import all_checks
+    from ttf.tools.doctor.registry import all_checks
 
     return [check.id for check in all_checks()]
 
@@ -70,14 +70,14 @@ def command(
     With --json: {"ok", "exit_code", "checks": [{"id", "title", "status": "ok"|"warn"|"fail"|"skip",
     "detail", "evidence", "remedy", "cause", "docs", "distribution", "seconds"}]}.
     """
-    from ttf.doctor.registry import chosen
+    from ttf.tools.doctor.registry import chosen
 
     checks = chosen(wanted)
     if list_checks:
         _list(checks, as_json)
         return int(ExitCode.DONE)
     _needs_a_run(checks, wanted, run_toml)
-    from ttf.doctor import report
+    from ttf.tools.doctor import report
 
     results = list(_results(checks, run_toml, verbose=verbose, as_json=as_json))
     if as_json:
@@ -120,8 +120,8 @@ def _results(
     checks: list[AnyCheck], run_toml: Path | None, *, verbose: bool, as_json: bool
 ) -> Iterator[Result]:
     """Each is shown as soon as it is made."""
-    from ttf.doctor import report
-    from ttf.doctor.examination import Examination
+    from ttf.tools.doctor import report
+    from ttf.tools.doctor.context import Examination
 
     exam = Examination(run_toml, say=lambda text: say(click.style(f"... {text}", dim=True)))
     width = max(len(check.id) for check in checks)

@@ -14,8 +14,8 @@ from ttf.commands._common import emit_json, json_option, next_command, quoted, s
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from ttf.crashes.found import Incident
-    from ttf.crashes.pages import Page
+    from ttf.tools.explain.find_incident import Incident
+    from ttf.tools.explain.pages import Page
 
 
 class What(click.ParamType[str]):
@@ -28,10 +28,10 @@ class What(click.ParamType[str]):
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        from ttf.crashes import pages
+        from ttf.tools.explain import pages
 
-        found = [CompletionItem(n) for n in pages.names() if n.startswith(incomplete)]
-        return found or [CompletionItem(incomplete, type="file")]
+        find_incident = [CompletionItem(n) for n in pages.names() if n.startswith(incomplete)]
+        return find_incident or [CompletionItem(incomplete, type="file")]
 
 
 _EPILOG = """\b
@@ -55,7 +55,7 @@ def command(what: str | None, as_json: bool) -> None:
     A page has the symptom, what it means, how ttf tells it from others, what it is often mistaken
     for, what to do (in a run, in a script of your own, under ttf guard), and where it is known from.
     """
-    from ttf.crashes import pages
+    from ttf.tools.explain import pages
 
     if what is None:
         _list(list(pages.names()), as_json)
@@ -74,7 +74,7 @@ def command(what: str | None, as_json: bool) -> None:
 
 
 def _list(classes: list[str], as_json: bool, *, ending: str = "") -> None:
-    from ttf.crashes import pages
+    from ttf.tools.explain import pages
 
     found = [(name, pages.page(name).summary) for name in classes]
     if as_json:
@@ -105,9 +105,9 @@ def _table(found: list[tuple[str, str]]) -> str:
 
 
 def _show_incident(path: Path, as_json: bool) -> None:
-    from ttf.crashes import found, pages
+    from ttf.tools.explain import find_incident, pages
 
-    incident = found.find(path)
+    incident = find_incident.find(path)
     page = pages.page(incident.name) if incident.name in pages.names() else pages.page("unknown")
     _show_page(page, incident, as_json)
     if incident.others:
@@ -121,9 +121,9 @@ def _show_page(page: Page, incident: Incident | None, as_json: bool) -> None:
     if as_json:
         emit_json({**({} if incident is None else _told(incident)), **_document(page)})
         return
-    from ttf.crashes import found
+    from ttf.tools.explain import find_incident
 
-    text = "" if incident is None else f"{found.markdown(incident)}\n"
+    text = "" if incident is None else f"{find_incident.markdown(incident)}\n"
     _print(text + page.markdown)
 
 
@@ -146,7 +146,7 @@ def _print(markdown: str) -> None:
         return
     import shutil
 
-    from ttf.crashes.terminal import rendered
+    from ttf.tools.explain.markdown import rendered
 
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns - 1

@@ -108,8 +108,8 @@ def command(
     mapped OpenMP runtimes and data files that changed become one classified incident, with what
     may help.
     """
-    from ttf.guard.guarding import guard
-    from ttf.guard.options import GuardOptions
+    from ttf.tools.guard.options import GuardOptions
+    from ttf.tools.guard.run import guard
 
     outcome = guard(
         GuardOptions(

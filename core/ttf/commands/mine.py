@@ -26,8 +26,8 @@ from ttf.commands._data_common import overwrite_option
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ttf.mining.offline import Inputs, Mined
-    from ttf.reporting import Reporter
+    from ttf.text.progress import Reporter
+    from ttf.tools.mine.offline import Inputs, Mined
 
 
 class _Local(click.Path):
@@ -107,9 +107,9 @@ def command(
     from ttf import api
     from ttf.config.resolve import Resolved
     from ttf.data.writing import sigterm_raised
-    from ttf.mining.offline import mine
-    from ttf.mining.table_file import check_table
-    from ttf.reporting import make_reporter
+    from ttf.text.progress import make_reporter
+    from ttf.tools.mine.offline import mine
+    from ttf.tools.mine.table_file import check_table
 
     check_table(out, [path for path in (queries, bank) if path], overwrite=overwrite)
     with contextlib.ExitStack() as stack:
@@ -152,7 +152,7 @@ def _inputs(
     out: Path,
     reporter: Reporter,
 ) -> Inputs:
-    from ttf.mining.offline import file_inputs, run_inputs
+    from ttf.tools.mine.offline import file_inputs, run_inputs
 
     if run_dir is not None:
         return stack.enter_context(run_inputs(run_dir, bank, out))

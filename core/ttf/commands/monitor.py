@@ -12,8 +12,8 @@ from ttf.commands._common import emit_json, json_option, next_command, quoted, s
 from ttf.errors import ExitCode
 
 if TYPE_CHECKING:
-    from ttf.monitor.view import View
-    from ttf.monitor.watch import Monitor
+    from ttf.tools.monitor.view import View
+    from ttf.tools.monitor.watch import Monitor
 
 _FIRST_LOOK_S = 0.25
 """Between two looks of --once: processor time is a difference."""
@@ -50,8 +50,8 @@ def command(target: str, interval: float, once: bool, as_json: bool) -> int:
     On a terminal a view that stays in place; in a pipe one line an interval. It ends when nobody is
     at work any more, and shows how a finished run ended. --json looks once.
     """
-    from ttf.monitor.target import find
-    from ttf.monitor.watch import Monitor
+    from ttf.tools.monitor.target import find
+    from ttf.tools.monitor.watch import Monitor
 
     monitor = Monitor(find(target))
     try:
@@ -74,9 +74,9 @@ def _show_once(monitor: Monitor, as_json: bool) -> None:
     import shutil
     import time
 
-    from ttf.monitor.cells import Paint
-    from ttf.monitor.page import page
-    from ttf.monitor.view import document
+    from ttf.tools.monitor.cells import Paint
+    from ttf.tools.monitor.page import page
+    from ttf.tools.monitor.view import document
 
     view = monitor.look()
     if view.alive:
@@ -94,7 +94,7 @@ def _show_once(monitor: Monitor, as_json: bool) -> None:
 
 
 def _show_live(monitor: Monitor, interval: float) -> None:
-    from ttf.monitor import screen
+    from ttf.tools.monitor import screen
 
     canvas = screen.Screen(sys.stdout, colour=not os.environ.get("NO_COLOR"))
     _say_end(screen.show(monitor.look, canvas, interval), shown=True)
@@ -103,7 +103,7 @@ def _show_live(monitor: Monitor, interval: float) -> None:
 def _show_lines(monitor: Monitor, interval: float) -> None:
     import time
 
-    from ttf.monitor.lines import heading, line
+    from ttf.tools.monitor.lines import heading, line
 
     show(heading())
     view, due = monitor.look(), time.monotonic()

@@ -21,7 +21,7 @@ from ttf.commands.plugins_check import command as check
 from ttf.commands.plugins_new import command as new
 
 if TYPE_CHECKING:
-    from ttf.host import PluginInfo
+    from ttf.host.installed import PluginInfo
 
 _KINDS = ("tower", "miner", "storage", "device", "observer", "check")
 
@@ -51,9 +51,9 @@ def list_(kind: str | None, as_json: bool) -> None:
     With --json: [{"kind", "name", "distribution", "version", "api", "available", "reason"}];
     "available" is null where only loading the plugin can tell (ttf plugins show KIND.NAME does).
     """
-    from ttf import catalogue
+    from ttf.host import plugin_list
 
-    found = [e for e in catalogue.entries() if kind in (None, e.kind)]
+    found = [e for e in plugin_list.entries() if kind in (None, e.kind)]
     if as_json:
         emit_json(found)
     elif not found:
@@ -118,7 +118,7 @@ class Description:
 
 
 def _describe(info: PluginInfo) -> Description:
-    from ttf import host, options
+    from ttf.host import options, plugins
 
     common: dict[str, Any] = {
         "kind": info.kind,
@@ -126,7 +126,7 @@ def _describe(info: PluginInfo) -> Description:
         "distribution": info.distribution,
         "version": info.version,
     }
-    name = host.choice_of(info)
+    name = plugins.choice_of(info)
     if info.kind == "observer":
         ok, reason, fix = _observer_state(name)
         return Description(
@@ -134,12 +134,12 @@ def _describe(info: PluginInfo) -> Description:
             section="observers", example=f"ttf train --set observers='[\"{name}\"]'" if ok else "",
         )  # fmt: skip
     if info.kind == "check":
-        title = str(getattr(host.check(name), "title", ""))
+        title = str(getattr(plugins.check(name), "title", ""))
         return Description(
             **common, summary=title, available=True, reason="", fix="", options=[],
             section="", example=f"ttf doctor --check {name}",
         )  # fmt: skip
-    factory = host.load(info.kind, name)
+    factory = plugins.load(info.kind, name)
     state = factory.availability()
     described = [
         vars(o) | {"bounds": dict(o.bounds)} for o in options.describe(factory.options_type)
@@ -164,11 +164,11 @@ def _describe(info: PluginInfo) -> Description:
 
 def _observer_state(name: str) -> tuple[bool, str, str]:
     """Whether it can work here, and if not, why and what to type."""
-    from ttf import host
     from ttf.errors import PluginUnavailable
+    from ttf.host import plugins
 
     try:
-        host.observer(name)
+        plugins.observer(name)
     except PluginUnavailable as error:
         return False, str(error), error.hint
     return True, "", ""

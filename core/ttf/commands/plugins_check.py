@@ -21,8 +21,8 @@ from ttf.commands._common import (
 from ttf.errors import ConfigError, ExitCode, UnknownName
 
 if TYPE_CHECKING:
-    from ttf.installed import PluginInfo
-    from ttf.plugincheck.checking import Finding, Wanted
+    from ttf.host.installed import PluginInfo
+    from ttf.tools.plugins.check.run import Finding, Wanted
 
 _MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "died": ("DIED", "red"),
           "skip": ("skip", "yellow")}  # fmt: skip
@@ -30,7 +30,7 @@ _MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "died": ("DIED", "re
 
 def references() -> list[str]:
     """What can be typed for one plugin."""
-    from ttf import host
+    from ttf.host import plugins as host
 
     return [f"{p.kind}.{host.choice_of(p)}" for p in host.installed()]
 
@@ -44,8 +44,8 @@ class Reference(Suggesting):
 
 def find(reference: str) -> PluginInfo:
     """By `kind.name`, or by a name that only one kind has."""
-    from ttf import host
     from ttf.contracts import KINDS
+    from ttf.host import plugins as host
 
     kind, _, name = reference.partition(".")
     known = {str(k): k for k in KINDS}
@@ -98,7 +98,7 @@ def command(
     With --json: {"ok", "plugins": [{"kind", "name", "distribution", "version", "ok", "checks":
     [{"check", "status": "ok"|"fail"|"died"|"skip", "seconds", "detail", "evidence"}]}]}.
     """
-    from ttf.plugincheck.checking import Wanted
+    from ttf.tools.plugins.check.run import Wanted
 
     plugins = _asked_for(name)
     if importlib.util.find_spec("pytest") is None:
@@ -122,7 +122,7 @@ def command(
 
 
 def _asked_for(name: str) -> list[PluginInfo]:
-    from ttf import host
+    from ttf.host import plugins as host
 
     of_distribution = [p for p in host.installed() if p.owned_by(name)]
     return of_distribution or [find(name)]
@@ -142,7 +142,7 @@ def _options(sets: Sequence[str]) -> dict[str, Any]:
 
 def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:
     """Each finding is shown as soon as it is made."""
-    from ttf.plugincheck.checking import SUITES, check
+    from ttf.tools.plugins.check.run import SUITES, check
 
     info = wanted.info
     suite = SUITES.get(info.kind)

@@ -20,11 +20,11 @@ from ttf.commands._common import (
 
 if TYPE_CHECKING:
     from ttf.contracts import Kind
-    from ttf.scaffold.naming import Naming
+    from ttf.tools.plugins.scaffold.naming import Naming
 
 
 def _kinds() -> list[str]:
-    from ttf.scaffold import package
+    from ttf.tools.plugins.scaffold import package
 
     return package.kinds()
 
@@ -53,8 +53,8 @@ def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
 
     With --json: {"kind", "name", "distribution", "module", "path", "files"}.
     """
-    from ttf.scaffold import naming as names
-    from ttf.scaffold import package
+    from ttf.tools.plugins.scaffold import naming as names
+    from ttf.tools.plugins.scaffold import package
 
     naming = names.checked_naming(cast("Kind", kind), name)
     folder = Path(naming.distribution) if out is None else out

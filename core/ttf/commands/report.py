@@ -11,7 +11,7 @@ from ttf.commands._common import PATH, emit_json, json_option, next_command, quo
 from ttf.errors import ConfigError, DataMissing, StorageError
 
 if TYPE_CHECKING:
-    from ttf.bundle import Bundle
+    from ttf.tools.report.bundle import Bundle
 
 _LARGE_BYTES = 20 << 20
 """Metrics from this size on take a moment to read."""
@@ -55,8 +55,8 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
 
 
 def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
-    from ttf.ab.study import is_study
-    from ttf.page import is_reportable
+    from ttf.tools.ab.study import is_study
+    from ttf.tools.report.page import is_reportable
 
     hint = "Name the folder that ttf train or ttf guard printed, e.g. runs/run-001."
     if not run_dir.exists():
@@ -102,12 +102,12 @@ def _say_if_large(run_dir: Path) -> None:
 
 
 def _write_page(run_dir: Path, out: Path | None) -> Path:
-    from ttf.ab.study import is_study
-    from ttf.page import write_page
+    from ttf.tools.ab.study import is_study
+    from ttf.tools.report.page import write_page
 
     try:
         if is_study(run_dir):
-            from ttf.ab.ending import page_anew
+            from ttf.tools.ab.finish import page_anew
 
             return page_anew(run_dir, out)
         return write_page(run_dir, out)
@@ -118,7 +118,7 @@ def _write_page(run_dir: Path, out: Path | None) -> Path:
 
 
 def _write_bundle(run_dir: Path, out: Path) -> Bundle:
-    from ttf.bundle import write_bundle
+    from ttf.tools.report.bundle import write_bundle
 
     return write_bundle(run_dir, out)
 
@@ -140,7 +140,7 @@ def _struck_out(packed: Bundle) -> str:
 
 
 def _next(run_dir: Path, packed: Bundle | None, as_json: bool) -> None:
-    from ttf.ab.study import is_study
+    from ttf.tools.ab.study import is_study
 
     if as_json or is_study(run_dir):
         return
@@ -151,6 +151,6 @@ def _next(run_dir: Path, packed: Bundle | None, as_json: bool) -> None:
 
 
 def _size(count: int) -> str:
-    from ttf.reporting import text
+    from ttf.text import numbers
 
-    return text.size(count)
+    return numbers.size(count)

@@ -20,7 +20,7 @@ from ttf.commands._common import (
 from ttf.commands._data_common import overwrite_option
 
 if TYPE_CHECKING:
-    from ttf.inference import Found
+    from ttf.training.inference import Found
 
 
 @click.command(

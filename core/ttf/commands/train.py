@@ -198,8 +198,8 @@ def command(
         if predicted.fits:
             next_command(_again(run_toml, out, sets, given, safe=safe))
         return
-    from ttf.runfolder import RunFolder
-    from ttf.supervise.request import TrainRequest
+    from ttf.config.request import TrainRequest
+    from ttf.rundir.folder import RunFolder
 
     folder = RunFolder.new(out)
     request = TrainRequest(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from ttf import host, options
 from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
 from ttf.errors import TtfError, UnknownName, suggestion
+from ttf.host import options
+from ttf.host import plugins as host
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Draft, Keys

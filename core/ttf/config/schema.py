@@ -210,7 +210,7 @@ class MemoryConfig(Section):
     def budget_bytes(self) -> int:
         if self.budget != "auto":
             return parse_bytes(self.budget)
-        from ttf.memory import limit_in_force
+        from ttf.machine.memory import limit_in_force
 
         return max(2**30, limit_in_force().bytes // 4)
 

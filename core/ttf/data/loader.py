@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from ttf.data.buffers import Buffers
 from ttf.data.dataset import Split
+from ttf.data.keyed_random import key, uniform
 from ttf.data.order import Order
 from ttf.data.queries import QueryBatch
-from ttf.keyed import key, uniform
 
 QUEUE_LENGTH = 2
 _AHEAD_BYTES = 64 << 20

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.keyed import Permutation, key
+from ttf.data.keyed_random import Permutation, key
 
 _AT_ONCE = 8192
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
+from ttf.data.keyed_random import hash64
 from ttf.data.vectors import to_float32
 from ttf.errors import BadData
-from ttf.keyed import hash64
 
 UNKNOWN = -1
 _COMPARED_AT_ONCE = 8192

@@ -6,8 +6,8 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from ttf import host
 from ttf.errors import ConfigError, DataMissing
+from ttf.host import plugins
 
 if TYPE_CHECKING:
     from ttf.contracts import StorageFactory, Store, StoreWriter
@@ -26,13 +26,13 @@ def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str
     write, for which `--storage` is no help.
     """
     if storage != "auto":
-        host.find("storage", storage)
+        plugins.find("storage", storage)
         return storage
-    factories = [_loaded(name) for name in host.ours("storage")]
+    factories = [_loaded(name) for name in plugins.ours("storage")]
     for factory in factories:
         if factory.claims(uri):
             return factory.name
-    strangers = sorted({p.name for p in host.of_kind("storage") if not p.ours}, key=len)
+    strangers = sorted({p.name for p in plugins.of_kind("storage") if not p.ours}, key=len)
     file = uri.rstrip("/").lower()
     for name in reversed(strangers):  # zarr.gz before gz
         if file.endswith(f".{name}") and _loaded(name).claims(uri):
@@ -48,7 +48,7 @@ def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str
 
 
 def _loaded(name: str) -> StorageFactory:
-    return cast("StorageFactory", host.load("storage", name))
+    return cast("StorageFactory", plugins.load("storage", name))
 
 
 def open_store(uri: str, storage: str = "auto") -> Store:
@@ -56,12 +56,12 @@ def open_store(uri: str, storage: str = "auto") -> Store:
     name = storage_for(uri, storage)
     if is_local(uri) and not Path(uri).exists():
         raise _missing(Path(uri))
-    return host.storage(name).open(uri)
+    return plugins.storage(name).open(uri)
 
 
 def create_store(uri: str, storage: str = "auto") -> StoreWriter:
     """Starts a new container; nothing is visible at the uri before `commit`."""
-    return host.storage(storage_for(uri, storage, output=True)).create(uri)
+    return plugins.storage(storage_for(uri, storage, output=True)).create(uri)
 
 
 def is_local(uri: str) -> bool:

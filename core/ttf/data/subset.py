@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.data.keyed_random import Permutation, key
 from ttf.data.stores import open_store
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
-from ttf.keyed import Permutation, key
 
 if TYPE_CHECKING:
     from ttf.contracts import Store, StoreWriter, VectorSource

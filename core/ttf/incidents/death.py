@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ttf.flight import Flight
+from ttf.rundir.flight_record import Flight
 
 ProcessName = Literal["trainer", "miner", "supervisor", "command"]
 KilledByUs = Literal["", "hang", "memory", "stop", "garbage"]

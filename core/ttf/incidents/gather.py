@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from ttf.flight import Flight, read_flight
 from ttf.incidents import _darwin, _linux
 from ttf.incidents.death import Death, KilledByUs, MemoryPoint, ProcessName
 from ttf.incidents.inputs import InputFile, changes
-from ttf.memory._linux import descendants
-from ttf.memory.oom import OomWatch
+from ttf.machine.memory._linux import descendants
+from ttf.machine.memory.oom import OomWatch
+from ttf.rundir.flight_record import Flight, read_flight
 
 TAIL_BYTES: Final = 64 << 10
 """What is kept of stderr."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ttf import fsio
 from ttf.errors import StorageError, storage_error
 from ttf.incidents.case import signal_name
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.scrub import Scrubber
+from ttf.rundir import durable
 
 AREA: Final = "incident"
 _CURVE_S: Final = 600.0
@@ -48,7 +48,7 @@ def write_incident(
     }
     try:
         for name, data in files.items():
-            fsio.write_atomically(path / name, data, AREA)
+            durable.write_atomically(path / name, data, AREA)
         if applied is not None:
             note_remedy(folder, number, applied)
     except StorageError as error:
@@ -59,7 +59,7 @@ def write_incident(
 
 def note_remedy(folder: Path, number: str, text: str) -> None:
     """Says which remedy is in force because of an incident. Raises StorageError."""
-    fsio.write_json(folder / number / _APPLIED, {"remedy": text}, AREA)
+    durable.write_json(folder / number / _APPLIED, {"remedy": text}, AREA)
 
 
 def list_incidents(folder: Path) -> list[dict[str, str | None]]:
@@ -169,7 +169,7 @@ def _memory_csv(death: Death) -> str:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(fsio.finite(value), indent=2, default=str).encode() + b"\n"
+    return json.dumps(durable.finite(value), indent=2, default=str).encode() + b"\n"
 
 
 def _take_number(folder: Path) -> tuple[str, Path]:
@@ -179,11 +179,11 @@ def _take_number(folder: Path) -> tuple[str, Path]:
         while True:
             path = folder / f"{number:03d}"
             try:
-                fsio.make_dir(path, AREA)
+                durable.make_dir(path, AREA)
             except FileExistsError:
                 number += 1
             else:
-                fsio.fsync_dir(folder, AREA)
+                durable.fsync_dir(folder, AREA)
                 return path.name, path
     except OSError as error:
         raise storage_error(error, str(folder)) from error
@@ -201,7 +201,7 @@ def _listed(path: Path) -> dict[str, str | None]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        value = fsio.read_json(path)
+        value = durable.read_json(path)
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -14,8 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.fsio import OpenFile, folder_written_whole, json_bytes, write_new
-from ttf.mining.table_files import AREA, ARRAYS, MANIFEST, verified_manifest
+from ttf.rundir.durable import OpenFile, folder_written_whole, json_bytes, write_new
+from ttf.rundir.table_files import AREA, ARRAYS, MANIFEST, verified_manifest
 
 __all__ = ["MANIFEST", "CandidateTable"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ttf import host
 from ttf.contracts import MinerContext, MinerCost, MinerFactory
 from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
+from ttf.host import plugins
 
 if TYPE_CHECKING:
     from ttf.config.schema import MinerConfig
@@ -66,7 +66,7 @@ def choose_miner(
     )
     exact = Offer(name=EXACT, cost=estimate(EXACT, miner.options_of(EXACT), work, context))
     offers = []
-    for other in host.ours("miner"):
+    for other in plugins.ours("miner"):
         cost = _if_approximate(other, miner.options_of(other), work, context)
         if cost is not None:
             offers.append(Offer(name=other, cost=cost))
@@ -97,7 +97,7 @@ def estimate(
     name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
 ) -> MinerCost:
     """The cost of one miner with these (unvalidated) options."""
-    factory = host.miner(name)
+    factory = plugins.miner(name)
     return factory.estimate(
         work.rows, work.dim, work.queries, work.k, checked_options(factory, options), context
     )
@@ -107,7 +107,7 @@ def checked_options(factory: MinerFactory, options: Mapping[str, Any]) -> Any:
     """An instance of the miner's options type. Raises ConfigError with every problem."""
     if not options:
         return factory.options_type()
-    from ttf.options import validate
+    from ttf.host.options import validate
 
     instance, problems = validate(factory.options_type, options, f"miner.{factory.name}")
     if instance is None:
@@ -149,7 +149,7 @@ def above_budget(
 ) -> str:
     """What to say where a miner without an index takes more than the budget even for one pass of
     few queries; empty otherwise. One with an index refuses by itself, with its own figure."""
-    factory = host.miner(name)
+    factory = plugins.miner(name)
     if factory.traits(checked_options(factory, options), context).has_index:
         return ""
     few = replace(work, queries=min(work.queries, _FEW_QUERIES))
@@ -168,7 +168,7 @@ def _if_approximate(
 ) -> MinerCost | None:
     """The cost of an approximate miner that can run here; None for any other."""
     try:
-        factory = host.miner(name)
+        factory = plugins.miner(name)
     except (PluginUnavailable, PluginBroken):
         return None
     chosen = checked_options(factory, options)

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from ttf.contracts import Miner, VectorSource
 from ttf.errors import ArtifactDamaged, StorageError, TtfError
-from ttf.fsio import TEMP_PREFIX, folder_written_whole, read_json, sha256_file, write_json
+from ttf.rundir.durable import TEMP_PREFIX, folder_written_whole, read_json, sha256_file, write_json
 
 MANIFEST: Final = "manifest.json"
 

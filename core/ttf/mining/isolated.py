@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ttf.incidents.death import KilledByUs
-from ttf.mining import frames
-from ttf.mining.process import WorkerProcess
+from ttf.mining.worker_process import WorkerProcess
+from ttf.process import messages
 
 Say = Callable[[str], None]
 WAKE_S: Final = 0.25
@@ -80,7 +80,7 @@ class _Talk:
         news: Callable[[int, int], None],
     ) -> None:
         self._worker, self._selector, self._say, self._news = worker, selector, say, news
-        self._frames = frames.Reader()
+        self._frames = messages.Reader()
         self._to_send = memoryview(b"")
         self.answer: Mapping[str, Any] | None = None
         selector.register(worker.results, selectors.EVENT_READ, self._take_results)
@@ -90,7 +90,7 @@ class _Talk:
 
     def send(self, message: Mapping[str, Any]) -> None:
         """As far as the pipe takes it; the rest when it has room, so that nobody blocks."""
-        self._to_send = memoryview(frames.encode(message))
+        self._to_send = memoryview(messages.encode(message))
         self._selector.register(self._worker.lifeline, selectors.EVENT_WRITE, self._send_more)
 
     def listen(self, timeout_s: float) -> None:
@@ -117,7 +117,7 @@ class _Talk:
         try:
             for message in self._frames.feed(data or b""):
                 self._take(message)
-        except frames.BrokenFrame as error:
+        except messages.BrokenFrame as error:
             raise NoAnswer("garbage", f"sent what is no message: {error}") from None
 
     def _take(self, message: Mapping[str, Any]) -> None:
@@ -149,7 +149,7 @@ class _Talk:
             try:
                 for message in self._frames.feed(data):
                     self._take(message)
-            except frames.BrokenFrame:
+            except messages.BrokenFrame:
                 break
         if self.answer is None:
             raise NoAnswer("", "")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.errors import storage_error
-from ttf.fsio import fsync_dir, fsync_file, read_json, write_json
+from ttf.rundir.durable import fsync_dir, fsync_file, read_json, write_json
 
 PROGRESS: Final = "progress.json"
 IDS: Final = "ids.npy"

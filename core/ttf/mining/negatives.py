@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.data.keyed_random import hash64
 from ttf.errors import ConfigError
-from ttf.keyed import hash64
 
 if TYPE_CHECKING:
     from ttf.config.schema import NegativesConfig

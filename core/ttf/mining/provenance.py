@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from ttf.installed import PluginInfo, normal
+from ttf.host.installed import PluginInfo, normal
 
 
 @functools.cache

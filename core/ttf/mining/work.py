@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import host
 from ttf.contracts import Miner, Progress, VectorSource
-from ttf.data.refs import OpenRef, open_ref
+from ttf.data.reopen import OpenRef, open_ref
 from ttf.errors import BadData, DataChanged, storage_error
-from ttf.fsio import TEMP_PREFIX, sha256_file
-from ttf.mining.checked import checked_search
+from ttf.host import plugins
+from ttf.mining.check_answers import checked_search
 from ttf.mining.choose import checked_options
 from ttf.mining.index_cache import IndexRecord, index_key, ready_index
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.mining.journal import IDS, SCORES, Journal
 from ttf.mining.provenance import code_of, versions_of
-from ttf.scan.tally import Certifies, Tally
+from ttf.mining.scan.tally import Certifies, Tally
+from ttf.rundir.durable import TEMP_PREFIX, sha256_file
 
 Say = Callable[[str], None]
 
@@ -116,7 +116,7 @@ class Searcher:
             bank = on_failure.enter_context(open_ref(job.bank))
             started = time.monotonic()
             context = replace(job.context, cache=job.cache)
-            miner = host.miner(job.miner).create(_options(job), context)
+            miner = plugins.miner(job.miner).create(_options(job), context)
             on_failure.callback(miner.close)
             index = _built(job, miner, bank.source, made_from, say)
             on_failure.pop_all()
@@ -190,7 +190,7 @@ def _tally(miner: Miner, say: Say) -> Tally | None:
 def _built(
     job: MiningJob, miner: Miner, source: VectorSource, made_from: dict[str, Any], say: Say
 ) -> IndexRecord | None:
-    traits = host.miner(job.miner).traits(_options(job), job.context)
+    traits = plugins.miner(job.miner).traits(_options(job), job.context)
     with _scratch(Path(job.out)) as workdir:
         if job.cache is None or not traits.has_index:
             miner.build(source, workdir)
@@ -214,13 +214,13 @@ def _scratch(out: Path) -> Iterator[Path]:
 
 
 def _options(job: MiningJob) -> Any:
-    return checked_options(host.miner(job.miner), job.options)
+    return checked_options(plugins.miner(job.miner), job.options)
 
 
 def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
     """Everything an index follows from; a bank's fingerprint says whether it is at unit length."""
-    plugin = host.find("miner", job.miner)
-    traits = host.miner(job.miner).traits(_options(job), job.context)
+    plugin = plugins.find("miner", job.miner)
+    traits = plugins.miner(job.miner).traits(_options(job), job.context)
     rows = job.bank.rows_path
     return {
         "bank": source.fingerprint(),
@@ -234,5 +234,5 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
         "plugin": f"{plugin.distribution} {plugin.version}",
         "code": code_of(plugin),
         "libraries": versions_of(traits.native),
-        "api": host.API,
+        "api": plugins.API,
     }

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ttf import asides, lifeline
-from ttf.memory.allocator import give_back
-from ttf.mining import frames, keeper
+from ttf.host import notices
+from ttf.machine.memory.allocator import give_back
+from ttf.process import lifeline, messages, miner_keeper
 
 if TYPE_CHECKING:
     from ttf.mining.work import Searcher
@@ -28,7 +28,7 @@ def main(life: int, results: int, parent: int, stacks: str) -> None:
     lifeline.die_with_parent(parent)
     for fd in (life, results):
         os.set_inheritable(fd, False)
-    keeper.start((life, results))
+    miner_keeper.start((life, results))
     _be_the_first_victim()
     with lifeline.stacks_to(Path(stacks or "/dev/stderr")):
         requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -45,7 +45,7 @@ def _serve(requests: queue.SimpleQueue[dict[str, Any]], results: int) -> None:
         number = message["request"]
 
         def tell(news: Mapping[str, Any], number: int = number) -> None:
-            frames.write(results, {"request": number, **news})
+            messages.write(results, {"request": number, **news})
 
         tell(_answer(searcher, message["job"], tell))
         give_back()  # until the next round, which may be long in coming
@@ -55,11 +55,11 @@ def _answer(searcher: Searcher, job: dict[str, Any], tell: Any) -> dict[str, Any
     """The final message of a request."""
     import traceback
 
-    from ttf.error_document import to_document
     from ttf.errors import TtfError
     from ttf.mining.job import MiningJob
+    from ttf.process.error_document import to_document
 
-    asides.hear(lambda text: tell({"say": text}))
+    notices.hear(lambda text: tell({"say": text}))
     try:
         report = searcher.do(
             MiningJob.from_json(job),

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ttf.contracts import Progress
-from ttf.error_document import to_document
 from ttf.errors import (
     BadAnswer,
     GaveUp,
@@ -25,7 +24,10 @@ from ttf.errors import (
     TtfError,
 )
 from ttf.incidents.death import Death, KilledByUs
-from ttf.mining.autopsy import (
+from ttf.mining.check_answers import checked_report, num_queries
+from ttf.mining.choose import EXACT
+from ttf.mining.failure_errors import AttemptFailed, error_in, no_answer, told, with_words
+from ttf.mining.failure_evidence import (
     death_in_process,
     death_of,
     how_it_ended,
@@ -33,13 +35,11 @@ from ttf.mining.autopsy import (
     last_words,
     settings_of,
 )
-from ttf.mining.checked import checked_report, num_queries
-from ttf.mining.choose import EXACT
-from ttf.mining.failures import AttemptFailed, error_in, no_answer, told, with_words
 from ttf.mining.isolated import NoAnswer, ask
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
 from ttf.mining.journal import Journal
-from ttf.mining.process import WorkerProcess
+from ttf.mining.worker_process import WorkerProcess
+from ttf.process.error_document import to_document
 
 if TYPE_CHECKING:
     from ttf.mining.work import Searcher

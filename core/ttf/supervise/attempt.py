@@ -14,17 +14,18 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ttf.flight import FlightReader
+from ttf.config.request import TrainRequest
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import remedies_for
-from ttf.lifeline import is_stopped
-from ttf.memory.curve import MemoryCurve
-from ttf.memory.pressure import Gauge
-from ttf.mining.output import BoundedOutput
-from ttf.runfolder import RunFolder
-from ttf.supervise.child import Child
+from ttf.machine.memory.curve import MemoryCurve
+from ttf.machine.memory.pressure import Gauge
+from ttf.process.child import Child
+from ttf.process.kept_output import BoundedOutput
+from ttf.process.lifeline import is_stopped
+from ttf.rundir.flight_record import FlightReader
+from ttf.rundir.folder import RunFolder
 from ttf.supervise.events import (
     Beat,
     Checkpointed,
@@ -34,8 +35,7 @@ from ttf.supervise.events import (
     Settings,
     Suspended,
 )
-from ttf.supervise.request import TrainRequest
-from ttf.supervise.watching import Signals, Watch, now
+from ttf.supervise.watch import Signals, Watch, now
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -43,7 +43,7 @@ LATE_S: Final = 2.0
 """A wait that took so much longer was a machine asleep, or we were stopped."""
 _STACKS_S: Final = 3.0
 _STACKS_PAUSE_S: Final = 0.01
-_MODULE: Final = ("-m", "ttf.trainer_process")
+_MODULE: Final = ("-m", "ttf.supervise.trainer_main")
 
 
 class Attempt:

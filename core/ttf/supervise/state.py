@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ttf.config.request import Change, History
 from ttf.incidents.death import Remedy
 from ttf.supervise.events import Settings
-from ttf.supervise.request import Change, History
 
 Edit = tuple[str, str]
 """A dotted key and the repr of the value it was set to."""

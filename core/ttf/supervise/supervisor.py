@@ -19,17 +19,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NoReturn, assert_never
 
-from ttf.checkpoint_files import newest_step
-from ttf.error_document import from_document
+from ttf.config.request import TrainRequest
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
 from ttf.incidents.writing import note_remedy, write_incident
-from ttf.runfolder import RunFolder
-from ttf.summary import Ending
+from ttf.process.error_document import from_document
+from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.folder import RunFolder
+from ttf.rundir.supervision import Journal
 from ttf.supervise.attempt import Attempt
-from ttf.supervise.deciding import decide, initial, wake_at
+from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
     Action,
     AskToLeave,
@@ -53,11 +54,10 @@ from ttf.supervise.events import (
     Suspended,
     Tick,
 )
-from ttf.supervise.journal import Journal
-from ttf.supervise.obituary import write_last_summary
-from ttf.supervise.request import TrainRequest
+from ttf.supervise.last_summary import write_last_summary
 from ttf.supervise.screen import Screen
-from ttf.supervise.watching import Signals, now, wait_for
+from ttf.supervise.watch import Signals, now, wait_for
+from ttf.training.summary import Ending
 
 MENDABLE: Final = frozenset({"NumericFailure", "DataChanged", "StorageError", "DeviceMistrusted"})
 """Errors of ours that are incidents: what is done about them is decided, not only passed on."""

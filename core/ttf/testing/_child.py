@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ttf.doctor.child import main
+from ttf.supervise.throwaway_main import main
 
 Tell = Callable[[Mapping[str, Any]], None]
 Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]

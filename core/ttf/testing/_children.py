@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from ttf.doctor import deaths
-from ttf.doctor.throwaway import Ended, Task, run
+from ttf.supervise.throwaway import Ended, Task, run
+from ttf.tools.doctor import task_failures
 
 DEADLINE_S: Final = 120.0
 _MODULE: Final = "ttf.testing._child"
@@ -38,7 +38,7 @@ def answer(task: str, **request: Any) -> Mapping[str, Any]:
 def told(done: Ended) -> str:
     """How a child ended, with what it said last."""
     where = f" while {done.stage}" if done.stage else ""
-    lines = [f"The process{where}: {deaths.in_a_word(done)}", *deaths.evidence(done)]
+    lines = [f"The process{where}: {task_failures.in_a_word(done)}", *task_failures.evidence(done)]
     return "\n".join([*lines, *done.stderr.splitlines()[-15:]])
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ttf import host, installed
 from ttf.contracts import Kind
 from ttf.hookspecs import hookimpl
+from ttf.host import installed, plugins
 
 NAME: Final = "crashing"
 VARIABLE: Final = "TTF_TESTING_CRASH"
@@ -55,7 +55,7 @@ def crashing(kind: Kind, name: str, folder: Path) -> Iterator[str]:
 
 def _forget() -> None:
     installed.installed.cache_clear()
-    host.load.cache_clear()
+    plugins.load.cache_clear()
 
 
 def _told() -> dict[str, str]:
@@ -95,7 +95,7 @@ class _Wrapped:
 
 
 def _factory(kind: Kind) -> Any:
-    factory = host.load(kind, _told()["name"])
+    factory = plugins.load(kind, _told()["name"])
     wraps = {"tower": _tower, "miner": _miner, "storage": _storage, "device": _device}
     return wraps[kind](factory)
 

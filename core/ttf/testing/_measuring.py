@@ -102,7 +102,7 @@ class PeakMemory:
 
 
 def _anonymous() -> int:
-    from ttf.memory import _linux
+    from ttf.machine.memory import _linux
 
     use = _linux.status(os.getpid())
     assert use is not None

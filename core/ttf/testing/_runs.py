@@ -25,7 +25,7 @@ def small_set(folder: Path) -> dict[str, Path]:
 
 def what_happened(run: Run) -> str:
     """Each incident of a run, with what it rests on."""
-    from ttf.fsio import read_json
+    from ttf.rundir.durable import read_json
 
     told = []
     for path in sorted((run.path / "incidents").glob("*/incident.json")):

@@ -28,13 +28,13 @@ ENOUGH_CPU_S: Final = 0.5
 
 def listing(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Loads the plugin and asks whether it can run; which modules of others that imported."""
-    from ttf import host
+    from ttf.host import plugins
 
     kind, name = request["kind"], request["name"]
-    module = host.find(kind, name).entry_point.module
+    module = plugins.find(kind, name).entry_point.module
     tell({"at": f"importing {module}"})
     before = set(sys.modules)
-    factory = host.load(kind, name)
+    factory = plugins.load(kind, name)
     tell({"at": "asking whether it can run here"})
     state = factory.availability()
     mine = {module.partition(".")[0], *LIGHT, *sys.stdlib_module_names}
@@ -45,7 +45,7 @@ def listing(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def beside_torch(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """torch and the plugin in one process, both at work, in the order that is asked for."""
-    from ttf.doctor.tasks import runtimes, torch_works
+    from ttf.tools.doctor.tasks import runtimes, torch_works
 
     kind, name = request["kind"], request["name"]
     torch_first = request["first"] == "torch"
@@ -65,11 +65,11 @@ def beside_torch(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
     """The least real work of its kind."""
-    from ttf import host
-    from ttf.doctor import tasks
+    from ttf.host import plugins
+    from ttf.tools.doctor import tasks
 
     if kind == "miner":
-        tasks.mine(host.miner(name), name, {"options": options})
+        tasks.mine(plugins.miner(name), name, {"options": options})
         return
     work = {"storage": _write_and_read, "tower": _forward, "device": _start}[kind]
     work(name, options)
@@ -78,9 +78,9 @@ def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
 def _write_and_read(name: str, options: Mapping[str, Any]) -> None:
     import numpy as np
 
-    from ttf import host
+    from ttf.host import plugins
 
-    factory = host.storage(name)
+    factory = plugins.storage(name)
     with tempfile.TemporaryDirectory() as folder:
         uri = str(Path(folder) / f"bank{factory.suffixes[0]}")
         rows = np.arange(60, dtype=np.float32).reshape(20, 3)
@@ -103,18 +103,18 @@ def write_array(factory: Any, uri: str, rows: NDArray[Any], step: int = 8) -> No
 def _forward(name: str, options: Mapping[str, Any]) -> None:
     import torch
 
-    from ttf import host
     from ttf.contracts import TowerShape
-    from ttf.options import checked
+    from ttf.host import plugins
+    from ttf.host.options import checked
 
-    factory = host.tower(name)
+    factory = plugins.tower(name)
     shape = TowerShape(in_dim=8, length=4, sequence=True, out_dim=8)
     module = factory.create(shape, checked(factory.options_type, options, f"tower.{name}"))
     module(torch.randn(2, 4, 8)).sum()
 
 
 def _start(name: str, options: Mapping[str, Any]) -> None:
-    from ttf import devices
+    from ttf.machine import devices
 
     policy = devices.choose(name, {name: options}, 1)
     devices.prepare(policy)
@@ -170,8 +170,8 @@ def keep_index(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def threads_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Builds and searches with one thread until that took some time; how much each thread took."""
+    from ttf.machine.thread_variables import thread_environment
     from ttf.testing._measuring import ThreadTimes
-    from ttf.threads import thread_environment
 
     os.environ.update(thread_environment(1))
     import numpy as np
@@ -213,10 +213,10 @@ def memory_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def made(request: Mapping[str, Any]) -> tuple[MinerFactory, Miner, MinerContext]:
     """The miner a request is about."""
-    from ttf import host
     from ttf.contracts import MinerContext
+    from ttf.host import plugins
 
-    factory = host.miner(request["name"])
+    factory = plugins.miner(request["name"])
     context = MinerContext(
         threads=request.get("threads", 1),
         seed=3,
@@ -227,7 +227,7 @@ def made(request: Mapping[str, Any]) -> tuple[MinerFactory, Miner, MinerContext]
 
 
 def chosen_options(factory: Any, request: Mapping[str, Any]) -> Any:
-    from ttf.options import checked
+    from ttf.host.options import checked
 
     return checked(factory.options_type, request["options"], f"miner.{request['name']}")
 
@@ -245,12 +245,12 @@ def write_store(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Writes a container in many blocks, and says when it begins."""
     import numpy as np
 
-    from ttf import host
+    from ttf.host import plugins
 
     rows = np.load(request["rows"])
     tell({"at": "saving", "pid": os.getpid()})
     began = time.perf_counter()
-    write_array(host.storage(request["name"]), request["uri"], rows, step=request["step"])
+    write_array(plugins.storage(request["name"]), request["uri"], rows, step=request["step"])
     return {"seconds": time.perf_counter() - began}
 
 
@@ -273,9 +273,9 @@ def write_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """The same of a container; what is left in its folder after `abort`."""
     import numpy as np
 
-    from ttf import host
+    from ttf.host import plugins
 
-    factory, rows = host.storage(request["name"]), np.load(request["rows"])
+    factory, rows = plugins.storage(request["name"]), np.load(request["rows"])
     _no_larger_than(rows.nbytes // 2)
     writer = factory.create(request["uri"])
 

@@ -8,8 +8,8 @@ import pytest
 
 from ttf.contracts import Kind
 from ttf.errors import ConfigError
+from ttf.machine.thread_variables import THREAD_VARIABLES
 from ttf.testing.plugin import PluginTests
-from ttf.threads import THREAD_VARIABLES
 
 if TYPE_CHECKING:
     from ttf.contracts import DevicePolicy
@@ -113,8 +113,8 @@ class DeviceTests(PluginTests):
 
     def bitwise(self) -> bool:
         """Where the numbers are the CPU's."""
-        from ttf import host
+        from ttf.host import plugins
 
-        factory: Any = host.load("device", self.name)
+        factory: Any = plugins.load("device", self.name)
         policy = factory.create(factory.options_type(), 1)
         return bool(policy.torch_device().type == "cpu")

@@ -20,9 +20,9 @@ from typing import (
 
 import pytest
 
-from ttf import host
 from ttf.contracts import Kind
-from ttf.deprecation import PluginDeprecationWarning
+from ttf.host import plugins
+from ttf.host.deprecation import PluginDeprecationWarning
 from ttf.testing import _children, _runs
 from ttf.testing._crashing import crashing
 
@@ -45,7 +45,7 @@ class PluginTests:
     @pytest.fixture
     def factory(self) -> Any:
         """Skips where the plugin says that it cannot run here."""
-        found = host.load(self.kind, self.name)
+        found = plugins.load(self.kind, self.name)
         state = found.availability()
         if not state.ok:
             pytest.skip(f"{self.kind}.{self.name} cannot run here: {state.reason}")
@@ -54,7 +54,7 @@ class PluginTests:
     @pytest.fixture
     def chosen(self, factory: Any) -> Any:
         """An instance of its options."""
-        from ttf.options import checked
+        from ttf.host.options import checked
 
         return checked(factory.options_type, self.options, f"{self.kind}.{self.name}")
 
@@ -68,25 +68,25 @@ class PluginTests:
         )
 
     def test_where_it_cannot_run_it_says_why_and_what_to_type(self) -> None:
-        state = host.load(self.kind, self.name).availability()
+        state = plugins.load(self.kind, self.name).availability()
         assert state.ok or (state.reason and state.fix), (
             f"availability() says no, but not why (reason) or what to type (fix): {state}"
         )
 
     def test_its_factory_has_the_name_it_was_asked_for(self) -> None:
-        factory, bare = host.load(self.kind, self.name), self.name.rpartition(":")[2]
+        factory, bare = plugins.load(self.kind, self.name), self.name.rpartition(":")[2]
         assert factory.name == bare, f"the entry point is {bare!r}, the factory {factory.name!r}"
 
     def test_it_uses_nothing_that_is_going_out_of_use(self) -> None:
-        host.load.cache_clear()
+        plugins.load.cache_clear()
         with warnings.catch_warnings():
             warnings.simplefilter("error", PluginDeprecationWarning)
-            host.load(self.kind, self.name)
+            plugins.load(self.kind, self.name)
 
     def test_its_options_have_help_and_defaults_that_are_valid(self) -> None:
-        from ttf.options import describe, validate
+        from ttf.host.options import describe, validate
 
-        options_type = host.load(self.kind, self.name).options_type
+        options_type = plugins.load(self.kind, self.name).options_type
         assert dataclasses.is_dataclass(options_type), "options_type is no dataclass"
         made = vars(options_type)["__dataclass_params__"]
         assert made.frozen, "@dataclass(frozen=True, kw_only=True): options do not change"
@@ -105,9 +105,9 @@ class PluginTests:
         assert again == options_type()
 
     def test_a_misspelt_option_is_told_the_closest(self) -> None:
-        from ttf.options import validate
+        from ttf.host.options import validate
 
-        options_type = host.load(self.kind, self.name).options_type
+        options_type = plugins.load(self.kind, self.name).options_type
         for field in dataclasses.fields(options_type):
             _, problems = validate(options_type, {f"{field.name}x": 1}, self.name)
             assert any(f"Did you mean {field.name!r}" in p or "Known:" in p for p in problems)

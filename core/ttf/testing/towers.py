@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
 
-from ttf import host
 from ttf.contracts import Kind, Tower, TowerShape
 from ttf.errors import ConfigError
+from ttf.host import plugins
 from ttf.testing import _runs
 from ttf.testing.plugin import PluginTests
 
@@ -73,9 +73,9 @@ class TowerTests(PluginTests):
         return _runs.train("tower", name, self.options, data, out, doc_tower=doc)
 
     def works_in_every_step(self) -> bool:
-        from ttf.options import checked
+        from ttf.host.options import checked
 
-        factory = host.tower(self.name)
+        factory = plugins.tower(self.name)
         chosen = checked(factory.options_type, self.options, f"tower.{self.name}")
         return not self.made(factory, chosen).frozen
 

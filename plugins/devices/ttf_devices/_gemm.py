@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ttf.bench.machine import Processor
-from ttf.bench.tune import Path32, load
 from ttf.contracts import Settled
 from ttf.errors import ArtifactDamaged
+from ttf.machine.processor import Processor
+from ttf.tools.bench.tune import Path32, load
 
 ASK_FOR_MORE: Final = "ttf bench --tune measures whether another path is faster here"
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ttf import hookimpl, option
-from ttf.bench import machine
 from ttf.contracts import Availability, BatchPlan, Precision, Settled
-from ttf.threads import thread_environment
+from ttf.machine import processor as machine
+from ttf.machine.thread_variables import thread_environment
 from ttf_devices import _gemm, _host
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ttf import hookimpl, option
 from ttf.contracts import Availability, BatchPlan, Precision, Settled
 from ttf.errors import ConfigError, PluginUnavailable
-from ttf.threads import thread_environment
+from ttf.machine.thread_variables import thread_environment
 from ttf_devices import _host
 
 if TYPE_CHECKING:

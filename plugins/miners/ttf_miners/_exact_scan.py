@@ -1,4 +1,4 @@
-"""The exact scan of a bank where it lies, by the two passes of `ttf.scan`."""
+"""The exact scan of a bank where it lies, by the two passes of `ttf.mining.scan`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext, VectorSource
-from ttf.rows import require_bank
-from ttf.scan.searching import BankSearch
-from ttf.scan.tally import Tally
+from ttf.mining.author_helpers import require_bank
+from ttf.mining.scan.searching import BankSearch
+from ttf.mining.scan.tally import Tally
 
 
 class ExactMiner:

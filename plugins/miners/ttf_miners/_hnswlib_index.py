@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext, VectorSource
+from ttf.data.keyed_random import key
 from ttf.errors import ArtifactDamaged, MinerFailed, StorageError
-from ttf.fsio import fsync_file
-from ttf.keyed import key
-from ttf.rows import exact_search, float32_blocks, require_bank, require_memory
+from ttf.mining.author_helpers import exact_search, float32_blocks, require_bank, require_memory
+from ttf.rundir.durable import fsync_file
 from ttf_miners.hnswlib_miner import HnswlibOptions, index_bytes
 
 FILE: Final = "index.hnswlib"

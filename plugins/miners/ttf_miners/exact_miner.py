@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
 from ttf.hookspecs import hookimpl
-from ttf.options import NoOptions
-from ttf.scan.capability import FirstPass, has_bf16_units
+from ttf.host.options import NoOptions
+from ttf.mining.scan.capability import FirstPass, has_bf16_units
 
 if TYPE_CHECKING:
     from ttf.contracts import Miner, MinerFactory

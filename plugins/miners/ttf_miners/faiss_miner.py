@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
 from ttf.hookspecs import hookimpl
-from ttf.options import option
+from ttf.host.options import option
 from ttf_miners import _graph_cost
 
 if TYPE_CHECKING:

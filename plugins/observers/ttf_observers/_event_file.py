@@ -20,8 +20,8 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ttf import StorageError, fsync_dir, storage_error
-from ttf.fsio import OpenFile
-from ttf.patience import Patience
+from ttf.rundir.disk_retry import Patience
+from ttf.rundir.durable import OpenFile
 
 _AREA: Final = "tensorboard"
 _PREFIX: Final = "events.out.tfevents."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttf.checkpoint_files import newest_first
+from ttf.rundir.checkpoint_files import newest_first
 
 
 def kept_until(run_dir: Path, resumed_from: int) -> int | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttf import Availability, hookimpl
-from ttf.metrics_log import MetricsLog
+from ttf.rundir.metrics_log import MetricsLog
 from ttf_observers._kept import kept_until
 
 if TYPE_CHECKING:

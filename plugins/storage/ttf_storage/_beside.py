@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ttf.contracts import DType
 from ttf.data.vectors import numpy_dtype
 from ttf.errors import storage_error
-from ttf.fsio import TEMP_PREFIX, fsync_dir, fsync_file
+from ttf.rundir.durable import TEMP_PREFIX, fsync_dir, fsync_file
 
 
 class FileBeside:

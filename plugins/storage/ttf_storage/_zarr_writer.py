@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ttf.contracts import DType
 from ttf.data.vectors import numpy_dtype
 from ttf.errors import ConfigError, storage_error
-from ttf.fsio import TEMP_PREFIX, fsync_dir
+from ttf.rundir.durable import TEMP_PREFIX, fsync_dir
 from ttf_storage._beside import FileBeside, checked_block
 from ttf_storage._crc32c import crc32c
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ttf.contracts import Availability
 from ttf.errors import ConfigError
 from ttf.hookspecs import hookimpl
-from ttf.options import NoOptions
+from ttf.host.options import NoOptions
 
 if TYPE_CHECKING:
     from ttf.contracts import StorageFactory, Store, StoreWriter

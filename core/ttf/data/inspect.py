@@ -1,0 +1,220 @@
+"""What is in a container and what is wrong with it: the facts behind inspect and verify."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.data.file_check import unfit
+from ttf.data.stores import open_store
+from ttf.data.streams import Rows, stream_rows
+from ttf.data.vectors import FLOATS, row_norms, to_float32
+from ttf.data.writing import block_rows
+from ttf.errors import BadData
+
+if TYPE_CHECKING:
+    from ttf.contracts import DType, Store, VectorSource
+
+SAMPLE_BYTES: Final = 32 << 20
+SAMPLE_ROWS: Final = 4096
+_NAMED: Final = 3
+
+
+@dataclass
+class ArrayFacts:
+    """One array as `ttf data inspect --json` shows it; None: not looked at."""
+
+    name: str
+    shape: list[int] | None
+    dtype: str | None
+    stored: str
+    mappable: bool
+    aligned: bool
+    bytes: int
+    finite: bool | None = None
+    norms: dict[str, float | None] = field(default_factory=dict)
+    rows_seen: int = 0
+
+
+@dataclass
+class Inspection:
+    path: str
+    container: str
+    arrays: list[ArrayFacts]
+    problems: list[str]
+    hints: list[str]
+    """What helps against the problems, each once."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def inspect(uri: str, *, storage: str = "auto", full: bool = False) -> Inspection:
+    """Looks at a bounded sample of rows, or at all of them; BadData where nothing opens."""
+    store = open_store(uri, storage)
+    try:
+        return _inspect(store, full)
+    finally:
+        store.close()
+
+
+def verify(uri: str, *, storage: str = "auto") -> Inspection:
+    """Reads everything: checksums and sizes by the container, every number by us."""
+    store = open_store(uri, storage)
+    try:
+        found = list(store.verify())
+        seen = _inspect(store, full=not found)
+        seen.problems = list(dict.fromkeys([*found, *seen.problems]))
+        store.check_unchanged()
+        return seen
+    finally:
+        store.close()
+
+
+def _inspect(store: Store, full: bool) -> Inspection:
+    seen = Inspection(store.uri, store.container, [], [], [])
+    for name in store.names():
+        seen.arrays.append(_array(store, name, full, seen))
+    seen.problems += _disagreements({a.name: a for a in seen.arrays})
+    seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
+    for error in unfit(store):
+        seen.problems.append(str(error))
+        seen.hints.append(error.hint)
+    seen.problems = list(dict.fromkeys(seen.problems))
+    seen.hints = list(dict.fromkeys(h for h in seen.hints if h))
+    return seen
+
+
+def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
+    about: Mapping[str, Any] = store.describe(name)
+    facts = ArrayFacts(
+        name=name,
+        shape=about.get("shape"),
+        dtype=about.get("dtype"),
+        stored=about["stored"],
+        mappable=about["mappable"],
+        aligned=about["aligned"],
+        bytes=about["bytes"],
+    )
+    try:
+        source = store.source(name)
+    except BadData as error:
+        seen.problems.append(str(error))
+        seen.hints.append(error.hint)
+        if full and facts.shape:
+            _measure_stream(store, name, facts, seen)
+        return facts
+    facts.shape, facts.dtype = list(source.shape), source.dtype
+    blocks = _all_blocks(source) if full else _sampled_blocks(source)
+    _measure(blocks, source.dtype, facts, f"{store.uri}: {name}", seen)
+    return facts
+
+
+def _measure_stream(store: Store, name: str, facts: ArrayFacts, seen: Inspection) -> None:
+    """A compressed array is measured as well where all rows are read anyway."""
+    try:
+        rows: Rows = stream_rows(store, name)
+        numbered = _numbered(rows.blocks)
+        _measure(numbered, rows.dtype, facts, f"{store.uri}: {name}", seen)
+    except BadData as error:
+        if str(error) not in seen.problems:
+            seen.problems.append(str(error))
+
+
+def _measure(
+    blocks: Iterator[tuple[NDArray[np.int64], NDArray[Any]]],
+    dtype: DType,
+    facts: ArrayFacts,
+    where: str,
+    seen: Inspection,
+) -> None:
+    facts.finite = True
+    low, high, total, count = np.inf, -np.inf, 0.0, 0
+    wrong: list[int] = []
+    for ids, rows in blocks:
+        facts.rows_seen += len(rows)
+        if dtype not in FLOATS or not rows.size:
+            continue
+        wide = to_float32(rows, dtype)
+        good = np.isfinite(wide).reshape(len(wide), -1).all(axis=1)
+        wrong += [int(i) for i in ids[~good]]
+        if wide.ndim > 1:
+            norms = row_norms(wide[good]).astype(np.float64)
+            if norms.size:
+                low, high = min(low, float(norms.min())), max(high, float(norms.max()))
+                total, count = total + float(norms.sum()), count + norms.size
+    if count:
+        facts.norms = {"min": low, "mean": total / count, "max": high}
+    if wrong:
+        facts.finite = False
+        named = ", ".join(map(str, wrong[:_NAMED])) + (", ..." if len(wrong) > _NAMED else "")
+        seen.problems.append(
+            f"{where}: {len(wrong)} of the {facts.rows_seen} rows looked at are not finite "
+            f"(NaN or infinite): {named}."
+        )
+
+
+def _numbered(
+    blocks: Iterator[NDArray[Any]],
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    start = 0
+    for block in blocks:
+        yield np.arange(start, start + len(block)), block
+        start += len(block)
+
+
+def _all_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    step, rows = block_rows(source.shape), source.shape[0]
+    return _numbered(source.read(s, min(s + step, rows)) for s in range(0, rows, step))
+
+
+def _sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Rows spread evenly over the array, first and last among them."""
+    rows, step = source.shape[0], block_rows(source.shape)
+    most = min(rows, SAMPLE_ROWS, max(2, SAMPLE_BYTES // (16 << 20) * step))
+    ids = np.unique(np.linspace(0, max(0, rows - 1), most).astype(np.int64))
+    for start in range(0, len(ids), step):
+        part = ids[start : start + step]
+        yield part, source.gather(part)
+
+
+def _disagreements(arrays: Mapping[str, ArrayFacts]) -> list[str]:
+    """Arrays of a split must have the same number of rows, those of a kind the same width."""
+    problems = []
+    for split in ("train", "val"):
+        rows = {
+            name: facts.shape[0]
+            for kind in ("X", "seq", "Y", "pos", "len")
+            for name in [f"{kind}_{split}"]
+            if (facts := arrays.get(name)) and facts.shape
+        }
+        if len(set(rows.values())) > 1:
+            shown = ", ".join(f"{name} {count}" for name, count in rows.items())
+            problems.append(f"The arrays of {split} differ in rows: {shown}.")
+    for kind in ("X", "seq", "Y"):
+        one, other = arrays.get(f"{kind}_train"), arrays.get(f"{kind}_val")
+        if one and other and one.shape and other.shape and one.shape[1:] != other.shape[1:]:
+            problems.append(
+                f"{kind}_train has rows of {tuple(one.shape[1:])}, "
+                f"{kind}_val of {tuple(other.shape[1:])}."
+            )
+    return problems
+
+
+def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
+    """`ids` name the rows of `vectors`, each once."""
+    ids, vectors = arrays.get("ids"), arrays.get("vectors")
+    if not ids or not ids.mappable or not ids.shape:
+        return []
+    problems = []
+    if vectors and vectors.shape and vectors.shape[0] != ids.shape[0]:
+        problems.append(f"ids has {ids.shape[0]} rows, vectors {vectors.shape[0]}.")
+    values, counts = np.unique(store.source("ids").read(0, ids.shape[0]), return_counts=True)
+    if (counts > 1).any():
+        double = values[counts > 1]
+        problems.append(f"ids: {len(double)} ids occur more than once, e.g. {double[0]}.")
+    return problems

@@ -1,0 +1,385 @@
+"""Opens what `[data]` names and checks how pairs, bank and context fit together.
+
+Reads headers and the small integer arrays (positives, lengths), never the vectors, except where
+positives have to be found by value. Every problem names the file, the array and the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.config.schema import DataConfig
+from ttf.contracts import Store, VectorSource
+from ttf.data import positives as pos
+from ttf.data.dataset import Dataset, OpenBank, Split
+from ttf.data.queries import Queries
+from ttf.data.reopen import VectorRef
+from ttf.data.stacked import StackedRows
+from ttf.data.stores import open_store, storage_for
+from ttf.data.vectors import FLOATS, RowView
+from ttf.errors import ArrayMissing, BadData, ConfigError
+
+_CHECK_AT_OPEN_BYTES = 64 << 20
+
+
+def open_dataset(config: DataConfig) -> Dataset:
+    """Opens what `[data]` names; every problem names the file, the array and the row."""
+    with Opening(config) as opening:
+        bank = opening.bank
+        train, val = opening.split("train"), opening.split("val")
+        _same_inputs(opening.pairs, train.queries, val.queries)
+        return Dataset(**(vars(bank) | {"stores": opening.keep()}), train=train, val=val)
+
+
+class Opening:
+    """What `[data]` names, opened as it is asked for: each file once, none that is not needed.
+
+    Leaving the `with` block closes everything, unless `keep` handed it over.
+    """
+
+    def __init__(self, config: DataConfig, *, own_pairs: str | None = None) -> None:
+        """`own_pairs`: whose targets are the bank where there is none; else those of the pairs."""
+        self._config = config
+        self._own_pairs = own_pairs or config.pairs
+        self._stores: dict[str, Store] = {}
+        self._own_positives: dict[str, pos.Positives] = {}
+        self.notes: list[str] = []
+
+    def store(self, uri: str) -> Store:
+        if uri not in self._stores:
+            self._stores[uri] = open_store(uri, self._config.storage)
+        return self._stores[uri]
+
+    def adopt(self, store: Store) -> None:
+        """Closes a store with the others that somebody else opened."""
+        self._stores[store.uri] = store
+
+    @cached_property
+    def pairs(self) -> _Arrays:
+        return self._arrays(self._config.pairs)
+
+    @cached_property
+    def bank(self) -> OpenBank:
+        """The documents; without a bank, the distinct rows of Y."""
+        config = self._config
+        ids = rows = None
+        source: VectorSource
+        if config.bank is not None:
+            arrays = self._arrays(config.bank)
+            source = _vectors(arrays.store, config.names)
+            ids = _bank_ids(arrays, source)
+            storage = storage_for(config.bank, config.storage)
+            at = VectorRef(uri=config.bank, array=source.name, storage=storage)
+        else:
+            source, at, known = _bank_from_targets(self._arrays(self._own_pairs), config)
+            rows = source.rows
+            self._own_positives = known if self._own_pairs == config.pairs else {}
+            self.notes.append(
+                f"No bank was given: the {source.shape[0]:,} distinct rows of Y are the bank."
+            )
+        return OpenBank(
+            bank=source, bank_at=at, bank_rows=rows, bank_ids=ids, notes=self.notes, stores=[]
+        )
+
+    @cached_property
+    def context(self) -> VectorSource:
+        """What seq_* refers to."""
+        config = self._config
+        return (
+            _vectors(self.store(config.context), config.names)
+            if config.context
+            else (self.bank.bank)
+        )
+
+    def split(self, name: str) -> Split:
+        """The usable pairs of one split."""
+        pairs, bank = self.pairs, self.bank.bank
+        queries = _queries(pairs, name, lambda: self.context)
+        known = self._known(name, len(queries))
+        if known.unmatched:
+            self.notes.append(
+                f"{known.unmatched:,} of {len(queries):,} {name} pairs have no positive in the "
+                "bank (unknown, or Y equals no bank row): they are left out."
+            )
+        keep = known.usable
+        if not len(keep):
+            raise BadData(
+                f"None of the {len(queries):,} {name} pairs of {pairs.uri} has a positive "
+                f"in the bank {bank.uri}.",
+                hint=f"Check that pos_{name} or Y_{name} belongs to this bank.",
+            )
+        if queries.num_steps * 8 <= _CHECK_AT_OPEN_BYTES:
+            queries.check_steps(keep)
+        return Split(
+            name=name, queries=queries, positives=known.rows, keep=keep, left_out=known.unmatched
+        )
+
+    def _known(self, name: str, count: int) -> pos.Positives:
+        pairs = self.pairs
+        own_bank = self._config.bank is None
+        if own_bank and f"pos_{name}" in pairs:
+            self.notes.append(f"pos_{name} is not used: without a bank, it names rows of nothing.")
+        if name in self._own_positives:
+            known = self._own_positives[name]
+            _same_count(pairs, f"Y_{name}", len(known.rows), name, count)
+            return known
+        return _positives(pairs, name, self.bank.bank, count, by_value=own_bank)
+
+    def _arrays(self, uri: str | None) -> _Arrays:
+        if uri is None:
+            raise ConfigError("No training pairs were given.", hint="Add --pairs FILE.")
+        return _Arrays(self.store(uri), self._config.names)
+
+    def keep(self) -> list[Store]:
+        """Hands the open stores over: whoever takes them closes them."""
+        stores, self._stores = list(self._stores.values()), {}
+        return stores
+
+    def close(self) -> None:
+        for store in self.keep():
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Arrays:
+    """A store seen through the `[data.names]` mapping."""
+
+    def __init__(self, store: Store, names: dict[str, str]) -> None:
+        self.store, self.uri, self._names = store, store.uri, names
+        self._present = set(store.names())
+
+    def __contains__(self, name: str) -> bool:
+        return self._names.get(name, name) in self._present
+
+    def __getitem__(self, name: str) -> VectorSource:
+        return self.store.source(self._names.get(name, name))
+
+    def said(self, name: str) -> str:
+        """The name as a message should have it, with what the user mapped it to."""
+        mapped = self._names.get(name, name)
+        return name if mapped == name else f"{name} (mapped to {mapped!r})"
+
+
+def _vectors(store: Store, names: dict[str, str]) -> VectorSource:
+    source = store.source(names.get("vectors", "vectors"))
+    _need_floats(source, (2,), "(rows, dim)")
+    return source
+
+
+def _need_floats(source: VectorSource, ranks: tuple[int, ...], shape: str) -> None:
+    if source.dtype not in FLOATS:
+        raise BadData(
+            f"{source.name} in {source.uri} is {source.dtype}; vectors must be float32, "
+            "float16 or bfloat16.",
+            hint=f"Convert it: ttf data convert {source.uri} OUT --dtype f32",
+        )
+    if len(source.shape) not in ranks or 0 in source.shape:
+        raise BadData(
+            f"{source.name} in {source.uri} has shape {source.shape}, expected {shape}, not empty."
+        )
+
+
+def _queries(pairs: _Arrays, split: str, context: Callable[[], VectorSource]) -> Queries:
+    x, seq = f"X_{split}", f"seq_{split}"
+    if x in pairs and seq in pairs:
+        raise BadData(
+            f"{pairs.uri} has both {x} and {seq}; it must have one of them.",
+            hint="Name the one you want, e.g. --set data.names.seq_train=none",
+        )
+    if x not in pairs and seq not in pairs:
+        raise ArrayMissing(
+            f"{pairs.uri} has neither {pairs.said(x)} nor {pairs.said(seq)}; it has: "
+            f"{', '.join(pairs.store.names()) or 'nothing'}.",
+            hint=f"Map your names, e.g. --set data.names.{x}=queries",
+        )
+    source = pairs[x] if x in pairs else pairs[seq]
+    if x in pairs:
+        _need_floats(source, (2, 3), "(N, D) or (N, L, D)")
+    elif source.dtype not in ("int32", "int64") or len(source.shape) != 2 or 0 in source.shape:
+        raise BadData(
+            f"{seq} in {pairs.uri} is {source.dtype} {source.shape}; it must be int32 or int64 "
+            "of shape (N, L): rows of the context, -1 for padding."
+        )
+    return Queries(source, None if x in pairs else context(), _lengths(pairs, split, source))
+
+
+def _lengths(pairs: _Arrays, split: str, source: VectorSource) -> NDArray[np.int64] | None:
+    name = f"len_{split}"
+    if name not in pairs:
+        return None
+    array = pairs[name]
+    if array.dtype not in ("int32", "int64") or array.shape != source.shape[:1]:
+        raise BadData(
+            f"{name} in {pairs.uri} is {array.dtype} {array.shape}; it must be int32 or int64 of "
+            f"shape ({source.shape[0]},), like {source.name}."
+        )
+    lengths = np.array(array.read(0, array.shape[0]), dtype=np.int64)
+    plain = source.dtype in FLOATS and len(source.shape) == 2  # (N, D): one vector a query
+    longest = 1 if plain else source.shape[1]
+    wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
+    if wrong.size:
+        raise BadData(
+            f"{array.name}[{wrong[0]}] = {lengths[wrong[0]]} in {pairs.uri}, but a sequence of "
+            f"{source.name} has 1 to {longest} steps ({wrong.size:,} such values in all)."
+        )
+    return lengths
+
+
+def _positives(
+    pairs: _Arrays, split: str, bank: VectorSource, count: int, *, by_value: bool
+) -> pos.Positives:
+    named, valued = f"pos_{split}", f"Y_{split}"
+    found = None
+    if named in pairs and not by_value:
+        found = pos.from_array(pairs[named], bank.shape[0])
+        _same_count(pairs, named, len(found.rows), split, count)
+    if valued in pairs and (found is None or found.unmatched):
+        target = pairs[valued]
+        _need_floats(target, (2,), "(N, D)")
+        if target.shape[1] != bank.shape[1]:
+            raise BadData(
+                f"{valued} in {pairs.uri} has width {target.shape[1]}, but the bank {bank.uri} "
+                f"has width {bank.shape[1]}.",
+                hint="Targets must be rows of the bank.",
+            )
+        _same_count(pairs, valued, target.shape[0], split, count)
+        matched = pos.match(target, bank)
+        if found is None:
+            return matched
+        missing = (found.rows < 0).all(axis=1)
+        found.rows[missing, 0] = matched.rows[missing, 0]
+    if found is None and by_value:
+        raise ArrayMissing(
+            f"{pairs.uri} has no {pairs.said(valued)}, and the bank is made of such rows: the "
+            f"positives of the {split} pairs are unknown.",
+            hint=f"Add {valued}, or --bank FILE.",
+        )
+    if found is None:
+        raise ArrayMissing(
+            f"{pairs.uri} has neither {pairs.said(named)} nor {pairs.said(valued)}: the "
+            f"positives of the {split} pairs are unknown.",
+            hint=f"Add {named} (rows of the bank), or map your name: "
+            f"--set data.names.{named}=positives",
+        )
+    return found
+
+
+def _same_count(pairs: _Arrays, name: str, got: int, split: str, count: int) -> None:
+    if got != count:
+        raise BadData(
+            f"{name} in {pairs.uri} has {got:,} rows, but there are {count:,} {split} queries."
+        )
+
+
+def _bank_from_targets(
+    pairs: _Arrays, config: DataConfig
+) -> tuple[RowView, VectorRef, dict[str, pos.Positives]]:
+    """The distinct rows of Y_train, then those of Y_val, as a view; and every pair's row in it."""
+    targets = []
+    for name in ("Y_train", "Y_val"):
+        if name not in pairs:
+            raise ArrayMissing(
+                f"There is no bank, and no {name} in {pairs.uri} to make one of.",
+                hint="Add --bank FILE (array `vectors`).",
+            )
+        targets.append(pairs[name])
+        _need_floats(targets[-1], (2,), "(N, D)")
+    if (targets[0].shape[1], targets[0].dtype) != (targets[1].shape[1], targets[1].dtype):
+        raise BadData(
+            f"Y_train {targets[0].dtype} {targets[0].shape} and Y_val {targets[1].dtype} "
+            f"{targets[1].shape} of {pairs.uri} differ in width or type."
+        )
+    stacked = StackedRows(targets)
+    rows, inverse = pos.distinct_rows(stacked)
+    storage = storage_for(pairs.uri, config.storage)
+    bank_at = VectorRef(uri=pairs.uri, array=stacked.name, storage=storage)
+    count = targets[0].shape[0]
+    known = {
+        "train": pos.Positives(rows=inverse[:count, None], matched_by_value=count),
+        "val": pos.Positives(rows=inverse[count:, None], matched_by_value=len(inverse) - count),
+    }
+    return RowView(stacked, rows), bank_at, known
+
+
+def _bank_ids(arrays: _Arrays, bank: VectorSource) -> NDArray[np.int64] | None:
+    if "ids" not in arrays:
+        return None
+    source = arrays["ids"]
+    if source.dtype not in ("int32", "int64") or source.shape != bank.shape[:1]:
+        raise BadData(
+            f"ids in {arrays.uri} is {source.dtype} {source.shape}; it must be int64 of shape "
+            f"({bank.shape[0]},), one for each vector."
+        )
+    ids = np.array(source.read(0, source.shape[0]), dtype=np.int64)
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) != len(ids):
+        twice = values[counts > 1][0]
+        first, second = np.flatnonzero(ids == twice)[:2]
+        raise BadData(
+            f"ids in {arrays.uri} has duplicates: {twice} stands at rows {first} and {second} "
+            f"({len(ids) - len(values):,} too many in all).",
+            hint="Each document needs an id of its own.",
+        )
+    return ids
+
+
+def _same_inputs(pairs: _Arrays, train: Queries, val: Queries) -> None:
+    if (train.dim, train.sequence) != (val.dim, val.sequence) or train.length != val.length:
+        raise BadData(
+            f"Training and validation queries of {pairs.uri} differ in shape: "
+            f"{train.source.name} {train.source.shape}, {val.source.name} {val.source.shape}."
+        )
+
+
+class OpenQueries:
+    """The queries of a file that holds nothing else that matters; closes what it opened."""
+
+    def __init__(self, queries: Queries, opening: Opening) -> None:
+        self.queries, self._opening = queries, opening
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opening.close()
+
+
+def open_queries(uri: str, config: DataConfig, bank: VectorSource) -> OpenQueries:
+    """Queries to search with: an array `vectors`, or the first X_* or seq_* of the file."""
+    opening = Opening(config)
+    try:
+        arrays = _Arrays(open_store(uri), {})
+        opening.adopt(arrays.store)
+        return OpenQueries(_found_queries(arrays, opening, config, bank), opening)
+    except BaseException:
+        opening.close()
+        raise
+
+
+def _found_queries(
+    arrays: _Arrays, opening: Opening, config: DataConfig, bank: VectorSource
+) -> Queries:
+    if "vectors" in arrays:
+        source = arrays["vectors"]
+        _need_floats(source, (2, 3), "(N, D) or (N, L, D)")
+        return Queries(source, None, None)
+    present = sorted(arrays.store.names())
+    order = ["X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train"]
+    named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
+    if not named:
+        raise ArrayMissing(
+            f"{arrays.uri} has no queries: neither `vectors` nor any X_* or seq_*; "
+            f"it has: {', '.join(present) or 'nothing'}."
+        )
+    split = named[0].partition("_")[2]
+    return _queries(arrays, split, lambda: bank if config.context is None else opening.context)

@@ -1,0 +1,40 @@
+"""A run's observers: hooks that listen, and cannot end what they listen to."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ttf import hookspecs
+from ttf.host.installed import PluginInfo
+
+
+class Observers:
+    """Calls the hooks of a run's observers, as `observers.ttf_step(record=...)`.
+
+    Watching must not end what is watched: an observer that raises is left out from then on.
+    """
+
+    def __init__(
+        self, loaded: Iterable[tuple[PluginInfo, Any]], say: Callable[[str], None]
+    ) -> None:
+        self._loaded, self._say = list(loaded), say
+
+    def __getattr__(self, hook: str) -> Callable[..., None]:
+        if not hasattr(hookspecs, hook):
+            raise AttributeError(f"there is no hook {hook!r}")
+        return functools.partial(self._call, hook)
+
+    def _call(self, hook: str, **arguments: Any) -> None:
+        for entry in list(self._loaded):
+            info, hooks = entry
+            try:
+                getattr(hooks, hook)(**arguments)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code
+                self._loaded.remove(entry)
+                self._say(
+                    f"The {info.reference} of the distribution {info.distribution} failed in "
+                    f"{hook} ({type(error).__name__}: {error}): it is left out for the rest of "
+                    "the run."
+                )

@@ -1,0 +1,70 @@
+"""Every plugin that is installed, usable or not, from metadata alone: what `ttf plugins list` says.
+
+`installed` offers what can be chosen; this also names what was switched off, was made for another
+plugin API, or declares a kind nobody knows, each with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ttf.contracts import KINDS
+from ttf.errors import suggestion
+from ttf.host import installed
+from ttf.host.installed import Declared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the list; `available` None means: not known without loading it."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    api: int
+    available: bool | None
+    reason: str
+
+
+def entries() -> list[Entry]:
+    """Sorted by kind and name; imports no plugin."""
+    found = {(d.kind, d.name, d.distribution, d.api): _entry(d) for d in installed.declared()}
+    return sorted(found.values(), key=lambda e: (_rank(e.kind), e.kind, e.name, e.distribution))
+
+
+def _entry(one: Declared) -> Entry:
+    available, reason = _state(one)
+    return Entry(
+        kind=one.kind,
+        name=one.name,
+        distribution=one.distribution,
+        version=one.version,
+        api=one.api,
+        available=available,
+        reason=reason,
+    )
+
+
+def _state(one: Declared) -> tuple[bool | None, str]:
+    if one.mismatch:
+        return False, one.mismatch
+    if one.switched_off:
+        return False, "switched off by TTF_DISABLE_PLUGINS"
+    known = {str(k): k for k in KINDS}
+    if one.kind not in known or not one.name:
+        return False, f"its entry point names no kind of plugin.{suggestion(one.kind, known)}"
+    owners = installed.claimed_twice(known[one.kind]).get(one.name, [])
+    if not owners:
+        return None, ""
+    typed = f"{one.distribution}:{one.name}"
+    bare = (
+        f", {one.name} alone is this one"
+        if installed.normal(one.distribution) == installed.OURS
+        else ""
+    )
+    return None, f"claimed by {' and '.join(owners)}: choose {typed}{bare}"
+
+
+def _rank(kind: str) -> int:
+    return KINDS.index(kind) if kind in KINDS else len(KINDS)

@@ -1,0 +1,148 @@
+"""Choosing the device, and preparing the process for it before torch loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ttf.errors import PluginBroken, PluginUnavailable
+from ttf.host import plugins
+
+if TYPE_CHECKING:
+    from ttf.contracts import DeviceFactory, DevicePolicy
+
+AUTO = "auto"
+MARKER = "TTF_PREPARED"
+"""Variables that `prepare` set, as JSON: children inherit them, and they are no user's wish."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What `prepare` did to the environment of this process."""
+
+    applied: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    """What the user must hear: settings of theirs that were kept, settings that came too late."""
+
+
+def choose(
+    name: str, options_by_name: Mapping[str, Any] | None = None, threads: int | None = None
+) -> DevicePolicy:
+    """The policy of the device `name`; "auto" takes the best of those that come with
+    ttf and says why in `reason`; one of somebody else has to be named.
+
+    `options_by_name` holds, per device, its validated options or the raw table of them. Without
+    `threads`, a number the user put into OMP_NUM_THREADS counts as asked for.
+    """
+    wanted = options_by_name or {}
+    count = threads if threads is not None else _threads_of_user()
+    if name != AUTO:
+        return plugins.device(name).create(_options(name, wanted), count)
+    return _best(wanted, count)
+
+
+def prepare(policy: DevicePolicy) -> Prepared:
+    """Sets the policy's environment; call it before anything imports torch.
+
+    A variable the user set is kept, and named in the notes where it differs.
+    """
+    ours = _ours()
+    loaded = "torch" in sys.modules
+    applied: dict[str, str] = {}
+    kept: list[str] = []
+    late: list[str] = []
+    for key, value in policy.environment().items():
+        now = os.environ.get(key)
+        if now == value:
+            continue
+        if now is not None and ours.get(key) != now:
+            kept.append(f"{key}={now} (the device {policy.name} would set {value})")
+            continue
+        os.environ[key] = value
+        applied[key] = value
+        if loaded:
+            late.append(f"{key}={value}")
+    if applied:
+        os.environ[MARKER] = json.dumps({**ours, **applied})
+    notes = []
+    if kept:
+        notes.append("Kept from your environment: " + ", ".join(kept) + ".")
+    if late:
+        notes.append(
+            "torch was already loaded, so these may take no effect in this process: "
+            + ", ".join(late)
+            + "."
+        )
+    return Prepared(applied=applied, notes=tuple(notes))
+
+
+def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
+    usable: list[DeviceFactory] = []
+    passed: list[str] = []
+    for name in plugins.ours("device"):
+        try:
+            factory = plugins.device(name)
+        except (PluginUnavailable, PluginBroken) as error:
+            passed.append(f"{name}: {_why_not(name, error)}")
+        else:
+            usable.append(factory)
+    usable.sort(key=lambda factory: (-factory.preference, factory.name))
+    for position, factory in enumerate(usable):
+        options = _options(factory.name, wanted)
+        try:
+            policy = factory.create(options, threads)
+        except PluginUnavailable as error:
+            passed.append(f"{factory.name}: {error}")
+            continue
+        passed.extend(_less_preferred(usable[position + 1 :]))
+        policy.reason = _because(policy, passed)
+        return policy
+    raise PluginUnavailable(
+        "No device can be used here: " + ("; ".join(passed) or "no device plugin is installed"),
+        hint="Reinstall twotower: its device cpu runs everywhere.",
+    )
+
+
+def _less_preferred(factories: list[DeviceFactory]) -> list[str]:
+    out = []
+    for factory in factories:
+        why = factory.availability().reason or "less preferred"
+        out.append(f"{factory.name}: usable, but {why}")
+    return out
+
+
+def _because(policy: DevicePolicy, passed: list[str]) -> str:
+    threads = f"{policy.threads} thread{'s' if policy.threads != 1 else ''}"
+    return "; ".join([f"the best device here, with {threads}", *(f"not {p}" for p in passed)])
+
+
+def _why_not(name: str, error: PluginUnavailable | PluginBroken) -> str:
+    if isinstance(error, PluginBroken):
+        return str(error)
+    return plugins.load("device", name).availability().reason
+
+
+def _options(name: str, wanted: Mapping[str, Any]) -> Any:
+    given = wanted.get(name, {})
+    if not isinstance(given, Mapping):
+        return given
+    from ttf.host.options import checked
+
+    return checked(plugins.load("device", name).options_type, given, f"device.{name}")
+
+
+def _threads_of_user() -> int | None:
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    if not value or _ours().get("OMP_NUM_THREADS") == value:
+        return None
+    first = value.split(",")[0].strip()
+    return int(first) if first.isdigit() and int(first) > 0 else None
+
+
+def _ours() -> dict[str, str]:
+    marker = os.environ.get(MARKER)
+    return dict(json.loads(marker)) if marker else {}

@@ -1,0 +1,164 @@
+"""How near a process is to being killed for its memory: the share of a limit that is used up by
+what cannot be dropped. Page cache never counts: it goes when others need the room."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ttf.machine.memory.limits import Limit, group_limits, rlimits
+
+LOOK_AGAIN_S: Final = 2.0
+"""Limits and processes come and go, but seldom; finding them costs more than a reading."""
+_STAT_KEYS: Final = {
+    "memory.max": (b"\nanon ", b"\nshmem "),
+    "memory.limit_in_bytes": (b"\ntotal_rss ", b"\ntotal_shmem "),
+}
+_STATUS_KEYS: Final = {"RLIMIT_AS": b"\nVmSize:", "RLIMIT_DATA": b"\nVmData:"}
+
+
+class Reading(NamedTuple):
+    """The limit that is nearest."""
+
+    share: float
+    """1.0: all of it is used."""
+    held: int
+    limit: int
+    source: str
+    """Who says so: "cgroup /job (memory.max)", "physical memory", "RLIMIT_AS of process 7"."""
+    text: str
+    """'7.6 GB of 8.0 GB, cgroup /job (memory.max)'."""
+
+
+class _Group(NamedTuple):
+    limit: Limit
+    stat: str
+    keys: tuple[bytes, bytes]
+
+
+class _Process(NamedTuple):
+    limit: Limit
+    status: str
+    key: bytes
+
+
+class Gauge:
+    """Measures against every limit that holds for `pid` and its children; the reader's own limits
+    do not matter.
+
+    - A cgroup's limit is measured by the anonymous and shared memory of the whole group: processes
+      that are not ours use it up as well.
+    - Physical memory is used up by everything but MemAvailable. Dirty page cache counts as
+      available there, and rightly so: the kernel throttles who writes and drops the pages once
+      they are on disk, before it kills anybody. Free swap counts as room, because the kernel uses
+      it before it kills.
+    - RLIMIT_AS and RLIMIT_DATA are each process's own, measured by what the kernel compares with
+      them: the address space (a mapped 11 GB file counts in full) and the private writable part
+      of it (a mapped file that is only read does not count).
+
+    `root` stands for / in tests.
+    """
+
+    def __init__(self, pid: int, *, root: Path = Path("/")) -> None:
+        self.pid = pid
+        self._root = root
+        self._groups: tuple[_Group, ...] = ()
+        self._processes: tuple[_Process, ...] = ()
+        self._look_again_at = 0.0
+
+    def read(self) -> Reading:
+        """The limit with the largest share now. Raises ProcessLookupError once the process is
+        gone, at the latest when limits are looked for again."""
+        return max(self.readings(), key=lambda reading: reading.share)
+
+    def readings(self) -> list[Reading]:
+        """Every limit that holds; raises as `read` does."""
+        now = time.monotonic()
+        if now >= self._look_again_at:
+            self._groups = tuple(self._limited_groups())
+            self._processes = tuple(self._limited_processes())
+            self._look_again_at = now + LOOK_AGAIN_S
+        return [self._physical(), *self._of_groups(), *self._of_processes()]
+
+    def _physical(self) -> Reading:
+        path = self._root / "proc/meminfo"
+        if sys.platform != "linux" and not path.exists():
+            import psutil  # type: ignore[import-untyped, unused-ignore]
+
+            memory = psutil.virtual_memory()
+            return _reading(memory.total - memory.available, memory.total, "physical memory")
+        text = b"\n" + _read(str(path))
+        total, available, swap = (
+            _number(text, key) << 10 for key in (b"\nMemTotal:", b"\nMemAvailable:", b"\nSwapFree:")
+        )
+        name = "physical memory and free swap" if swap else "physical memory"
+        return _reading(total - available, total + swap, name)
+
+    def _of_groups(self) -> Iterator[Reading]:
+        for limit, path, keys in self._groups:
+            try:
+                text = b"\n" + _read(path)
+            except OSError:  # the group went with its last process (ENOENT, ENODEV)
+                continue
+            held = sum(_number(text, key) for key in keys)
+            yield _reading(held, limit.bytes, limit.source)
+
+    def _of_processes(self) -> Iterator[Reading]:
+        for limit, path, key in self._processes:
+            try:
+                text = _read(path)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            yield _reading(_number(text, key) << 10, limit.bytes, limit.source)
+
+    def _limited_groups(self) -> Iterator[_Group]:
+        most = self._physical().limit
+        for folder, limit in group_limits(self._root, self.pid):
+            if 0 < limit.bytes <= most:
+                file = limit.source.rpartition("(")[2].rstrip(")")
+                yield _Group(limit, str(folder / "memory.stat"), _STAT_KEYS[file])
+
+    def _limited_processes(self) -> Iterator[_Process]:
+        if sys.platform != "linux":
+            return
+        from ttf.machine.memory._linux import descendants
+
+        for pid in descendants(self.pid):
+            try:
+                limits = list(rlimits(pid))
+            except PermissionError:  # another user's
+                continue
+            except ProcessLookupError:
+                if pid == self.pid:
+                    raise ProcessLookupError(f"There is no process {pid}.") from None
+                continue
+            for limit in limits:
+                named = Limit(limit.bytes, f"{limit.source} of process {pid}")
+                status = str(self._root / f"proc/{pid}/status")
+                yield _Process(named, status, _STATUS_KEYS[limit.source])
+
+
+def _reading(held: int, limit: int, source: str) -> Reading:
+    text = f"{_size(held)} of {_size(limit)}, {source}"
+    return Reading(held / limit if limit else 1.0, held, limit, source, text)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _number(text: bytes, key: bytes) -> int:
+    """The number behind a key; 0 where there is none (no swap, a kernel without that line)."""
+    start = text.find(key)
+    if start < 0:
+        return 0
+    return int(text[start + len(key) : start + len(key) + 32].split(None, 1)[0])
+
+
+def _read(path: str) -> bytes:
+    with FileIO(path) as file:
+        return file.readall()

@@ -1,0 +1,187 @@
+"""Which machine this is, as far as speed depends on it: its processor, memory and torch.
+
+Read from the system's own files, without loading torch: the choice of a GEMM path comes before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.machine.memory import cgroup
+from ttf.rundir.cache import cache_dir
+
+CPUINFO: Final = Path("/proc/cpuinfo")
+FLAGS: Final = (
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512bw",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx_ne_convert",
+    "amx_tile",
+    "amx_bf16",
+    "amx_fp16",
+    "asimd",
+    "sve",
+    "bf16",
+    "i8mm",
+)
+"""The features that products of matrices depend on; `bf16` is Arm's (FEAT_BF16)."""
+BF16_UNITS: Final = ("amx_bf16", "avx512_bf16", "bf16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processor:
+    """One processor as the system describes it; "" and 0 where it does not say."""
+
+    arch: str
+    vendor: str = ""
+    family: int = 0
+    model: str = ""
+    flags: frozenset[str] = frozenset()
+
+    @property
+    def apple(self) -> bool:
+        return self.vendor == "Apple"
+
+    @property
+    def bf16_unit(self) -> str:
+        """Its instructions for bf16 products by name, "" where it has none that we know of."""
+        return next((unit for unit in BF16_UNITS if unit in self.flags), "")
+
+    @property
+    def arm(self) -> bool:
+        return self.arch in ("arm64", "aarch64")
+
+
+def processor(cpuinfo: Path = CPUINFO) -> Processor:
+    """The first processor that the system lists."""
+    if sys.platform == "darwin":
+        return _of_a_mac()
+    fields = dict(_first_block(cpuinfo))
+    words = set(fields.get("flags", fields.get("Features", "")).split())
+    return Processor(
+        arch=platform.machine(),
+        vendor=fields.get("vendor_id", fields.get("CPU implementer", "")),
+        family=_number(fields.get("cpu family", fields.get("CPU part", ""))),
+        model=fields.get("model name", fields.get("CPU part", "")),
+        flags=frozenset(words.intersection(FLAGS)),
+    )
+
+
+def _first_block(cpuinfo: Path) -> Iterator[tuple[str, str]]:
+    """Up to the empty line: the file repeats itself for every processor."""
+    if not cpuinfo.is_file():
+        return
+    with cpuinfo.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            key, colon, value = line.partition(":")
+            if not colon:
+                return
+            yield key.strip(), value.strip()
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return 0
+
+
+def _of_a_mac() -> Processor:
+    model = _sysctl("machdep.cpu.brand_string")
+    has_bf16 = _sysctl("hw.optional.arm.FEAT_BF16") == "1"
+    flags = {"bf16"} if has_bf16 else set()
+    vendor = "Apple" if platform.machine() == "arm64" else _sysctl("machdep.cpu.vendor")
+    return Processor(arch=platform.machine(), vendor=vendor, model=model, flags=frozenset(flags))
+
+
+def _sysctl(name: str) -> str:
+    """Empty where this system has no such entry."""
+    asked = subprocess.run(
+        ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip()
+
+
+# --- what of it a process may use ------------------------------------------------------------
+
+
+def usable_threads(root: Path = Path("/")) -> int:
+    """The processors this process may really use, by affinity mask and by cgroup."""
+    allowed, quota = usable_processors(), cgroup_quota(root)
+    return max(1, allowed if quota is None else min(allowed, int(quota)))
+
+
+def usable_processors() -> int:
+    """The processors of this process's affinity mask, which containers and taskset narrow."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cgroup_quota(root: Path = Path("/")) -> float | None:
+    """The processors the cgroup of this process grants (2.5 = two and a half), None: no limit.
+
+    More threads than that make every parallel region wait for the throttled ones.
+    """
+    quotas: list[float] = []
+    for folder in cgroup.folders("cpu", root):
+        v2 = cgroup.words(folder / "cpu.max")
+        if len(v2) == 2 and v2[0] != "max":
+            quotas.append(int(v2[0]) / int(v2[1]))
+        quota = cgroup.words(folder / "cpu.cfs_quota_us")
+        period = cgroup.words(folder / "cpu.cfs_period_us")
+        if quota and period and int(quota[0]) > 0:
+            quotas.append(int(quota[0]) / int(period[0]))
+    return min(quotas) if quotas else None
+
+
+# --- its name --------------------------------------------------------------------------------
+
+
+def describe() -> dict[str, Any]:
+    """What makes two machines the same for speed; no name of a host or a user."""
+    found = processor()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": found.model or found.arch,
+        "vendor": found.vendor,
+        "family": found.family,
+        "flags": sorted(found.flags),
+        "threads": usable_threads(),
+        "memory_gib": round(memory / 2**30),  # the kernel's share differs from boot to boot
+        "torch": _version("torch"),
+        "numpy": _version("numpy"),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def fingerprint() -> str:
+    """A folder's name for this machine: readable, and different where `describe` is."""
+    facts = describe()
+    digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:10]
+    slug = re.sub(r"[^a-z0-9]+", "-", str(facts["processor"]).lower()).strip("-")[:40]
+    return f"{slug}-{facts['threads']}t-{digest}"
+
+
+def machine_dir() -> Path:
+    """Where measurements of this machine are kept; made by whoever writes there."""
+    return cache_dir() / "machine" / fingerprint()

@@ -1,0 +1,89 @@
+"""How far the first pass's scores can be from the float32 ones: proven, per query and row.
+
+With q^ and x^ the rounded vectors, s^ their product as the machine sums it, and f the float32 score
+that is returned:
+
+    |f - s^| <= |f - q.x| + |q.x - q^.x^| + |q^.x^ - s^|
+             <= g |q||x| + (|q - q^| |x^| + |q| |x - x^|) + g |q^||x^|
+
+The middle is Cauchy-Schwarz on (q - q^).x^ + q.(x - x^). g bounds a sum of D products in float32,
+in any order, fused or not: D + 1 roundings (products of two bfloat16 values are exact in float32),
+each by one unit in the last place at most, 2^-23, so that also units which round to odd or towards
+zero are covered: g = (D + 2) 2^-23 / (1 - (D + 2) 2^-23). Values below 2^-126 may be flushed to
+zero: `_TINY` per term. What the bound is computed with is itself rounded, in float32: 2^-20 of it
+is added. With |x^| <= |x| + |x - x^|, it is a sum of two products, of a number of the query with
+one of the row; so a group of rows is bounded by its longest row and its largest residual.
+
+Rounding s^ to bfloat16 (all that torch offers on a CPU) costs nothing where it is compared with a
+threshold rounded the same way: rounding is monotone. Elsewhere it is 2^-8 of |s^|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.mining.scan.rounding import rounded, upper_norms
+
+_TINY = 2.0**-124
+_OWN = 1 + 2.0**-20
+SAFE = 1e37
+"""Beyond this product of lengths a float32 sum may overflow on the way: not for a first pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Queries as the first pass takes them, and their share of the bound."""
+
+    vectors: torch.Tensor
+    """(T, D), bfloat16 or float32."""
+    lengths: torch.Tensor
+    of_norm: torch.Tensor
+    of_residual: torch.Tensor
+    constant: torch.Tensor
+
+    def error(self, norms: torch.Tensor, residuals: torch.Tensor) -> torch.Tensor:
+        """(T, G) for G rows or groups of rows."""
+        return torch.addmm(
+            torch.outer(self.of_norm, norms).add_(self.constant[:, None]),
+            self.of_residual[:, None],
+            residuals[None],
+        )
+
+    def error_of(
+        self, query: torch.Tensor, norms: torch.Tensor, residuals: torch.Tensor
+    ) -> torch.Tensor:
+        """(C,) for C pairs of a query's place and a row."""
+        return (
+            self.of_norm[query] * norms + self.of_residual[query] * residuals + self.constant[query]
+        )
+
+
+def asked(queries: NDArray[np.float32], *, half: bool) -> Asked:
+    """Of finite queries (T, D)."""
+    q_TD = torch.from_numpy(queries)
+    if half:
+        cut = rounded(q_TD)
+        vectors, norms, residuals = cut.half, cut.norms, cut.residuals
+    else:
+        vectors, norms, residuals = q_TD, upper_norms(q_TD), np.zeros(len(queries), np.float32)
+    dim = queries.shape[1]
+    unit = (dim + 2) * 2.0**-23
+    sums = unit / (1 - unit)
+    q, r = norms.astype(np.float64), residuals.astype(np.float64)
+    parts = (
+        (r + sums * (2 * q + r)) * _OWN + dim * _TINY,
+        (r + q + sums * (q + r)) * _OWN,
+        dim * _TINY * (1 + q),
+    )
+    of_norm, of_residual, constant = (torch.from_numpy(part).float() for part in parts)
+    return Asked(
+        vectors=vectors,
+        lengths=torch.from_numpy(norms),
+        of_norm=of_norm,
+        of_residual=of_residual,
+        constant=constant,
+    )

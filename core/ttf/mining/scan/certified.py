@@ -1,0 +1,248 @@
+"""The k best rows of a bank for every query, exact: two passes, the second over what is left.
+
+The first pass, in bfloat16 where the processor has units for it, collects for every query the rows
+whose score may reach a floor, guessed from a sample. The second scores these in float32. Where the
+k-th best of them reaches the floor, nothing that was left out can be better: the answer is
+certified. Queries for which it does not are scanned again with a floor that is certain; those whose
+rows were too many to hold, in float32, at last score by score. All give the same answers, because
+all of them return the scores of `ttf.mining.scan.scores`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.mining.scan import float32
+from ttf.mining.scan.bounds import asked
+from ttf.mining.scan.capability import FirstPass
+from ttf.mining.scan.first import BLOCK_ROWS, Block, offer
+from ttf.mining.scan.floors import Sample, sampled
+from ttf.mining.scan.found import PAIR_BYTES, Bounds, Found
+from ttf.mining.scan.half import HalfBank
+from ttf.mining.scan.one_by_one import scan_one_by_one
+from ttf.mining.scan.order import rows_and_scores
+from ttf.mining.scan.rounding import upper_norms
+from ttf.mining.scan.second import Scored, by_row, scored
+from ttf.mining.scan.tally import Tally
+
+_TILE = 1024
+_LATER_TILE = 128
+_LATER_ROOM = 16
+_SHARES = 4
+_AHEAD = 2
+_EVERYTHING = 64
+"""Queries of a tile without floors: at first every row of a block is news to each of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Round:
+    """How some queries are scanned."""
+
+    first: FirstPass
+    tile: int
+    room: int
+    """Pairs held for a query, on average, before the floors are raised."""
+
+
+@dataclass(kw_only=True)
+class _Answers:
+    queries: NDArray[np.float32]
+    k: int
+    ids: NDArray[np.int64] = field(init=False)
+    scores: NDArray[np.float32] = field(init=False)
+    floors: NDArray[np.float32] = field(init=False)
+    """What the k-th best of each query is at least, for certain."""
+    done: NDArray[np.bool_] = field(init=False)
+    crowded: NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        num = len(self.queries)
+        self.ids = np.empty((num, self.k), np.int64)
+        self.scores = np.empty((num, self.k), np.float32)
+        self.floors = np.full(num, -np.inf, np.float32)
+        self.done, self.crowded = np.zeros(num, np.bool_), np.zeros(num, np.bool_)
+
+    def take(self, tile: NDArray[np.int64], keys_TK: NDArray[np.int64]) -> None:
+        self.ids[tile], self.scores[tile] = rows_and_scores(keys_TK)
+        self.floors[tile] = np.maximum(self.floors[tile], self.scores[tile, -1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """A bank, and with how many threads and how much memory it is searched."""
+
+    bank: HalfBank
+    threads: int
+    budget_bytes: int
+    first: FirstPass
+
+    def top_k(
+        self, queries: NDArray[np.float32], k: int, tally: Tally
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Best first, of equal scores the smaller row; `k` is cut to the number of rows."""
+        found = _Answers(queries=queries, k=min(k, self.bank.shape[0]))
+        if len(queries) and found.k:
+            self._answer(found, tally)
+        return found.ids, found.scores
+
+    def _answer(self, found: _Answers, tally: Tally) -> None:
+        room = room_of(found.k)
+        sample = sampled(self.bank, found.k, half=self.first == "bf16")
+        everyone = np.arange(len(found.queries))
+        self._round(found, everyone, _Round(first=self.first, tile=_TILE, room=room), sample)
+        tally.queries += len(everyone)
+        tally.rescanned += int((~found.done).sum())
+        again = _Round(first=self.first, tile=_LATER_TILE, room=room)
+        self._round(found, np.flatnonzero(~found.done & ~found.crowded), again, None)
+        finer = _Round(first="fp32", tile=_LATER_TILE, room=_LATER_ROOM * room)
+        self._round(found, np.flatnonzero(~found.done), finer, None)
+        left = np.flatnonzero(~found.done)
+        if len(left):
+            found.ids[left], found.scores[left] = scan_one_by_one(
+                self.bank, found.queries[left], found.k, self.threads
+            )
+
+    def _round(
+        self, found: _Answers, some: NDArray[np.int64], how: _Round, sample: Sample | None
+    ) -> None:
+        """Scans some queries, as many at a time as the memory allows."""
+        step = queries_per_pass(self.bank.shape[1], how, self.threads, self.budget_bytes)
+        for start in range(0, len(some), step):
+            part = some[start : start + step]
+            tile = how.tile
+            if sample is None and np.isneginf(found.floors[part]).any():
+                tile = min(tile, _EVERYTHING)
+            _Pass(self.bank, found, part, how, min(tile, step), self.threads).run(sample)
+
+
+class _Pass:
+    """One reading of the bank for some queries. Tiles are independent, and one thread each is
+    faster than all threads on each."""
+
+    def __init__(
+        self,
+        bank: HalfBank,
+        found: _Answers,
+        part: NDArray[np.int64],
+        how: _Round,
+        tile: int,
+        threads: int,
+    ) -> None:
+        rounds = -(-len(part) // (tile * threads))  # so that all threads have as many
+        size = max(1, -(-len(part) // (rounds * threads)))
+        self._bank, self._found, self._how = bank, found, how
+        self._tiles = [part[at : at + size] for at in range(0, len(part), size)]
+        self._threads, self._workers = threads, min(threads, len(self._tiles))
+        self._half = how.first == "bf16"
+        self._pairs: list[Found] = []
+        rows = bank.shape[0]
+        self._bounds = Bounds(norms=torch.empty(rows), residuals=torch.zeros(rows))
+
+    def run(self, sample: Sample | None) -> None:
+        with (
+            float32.settings(self._threads // self._workers),
+            ThreadPoolExecutor(self._workers) as pool,
+        ):
+            self._pairs = list(pool.map(lambda tile: self._begun(tile, sample), self._tiles))
+            self._read()
+            self._rank(pool)
+
+    @torch.inference_mode()
+    def _begun(self, tile: NDArray[np.int64], sample: Sample | None) -> Found:
+        queries = asked(self._found.queries[tile], half=self._half)
+        floors = torch.from_numpy(self._found.floors[tile])
+        if sample is not None:
+            floors = torch.maximum(floors, sample.floors(queries.vectors))
+        return Found(queries, floors, self._found.k, self._how.room, half=self._half)
+
+    def _read(self) -> None:
+        """The next blocks are read while the threads are at theirs, none waiting for another."""
+        rows, largest = self._bank.shape[0], len(self._tiles[0])
+        dtype = torch.bfloat16 if self._half else torch.float32
+        scratch = [torch.empty(largest * BLOCK_ROWS, dtype=dtype) for _ in range(self._workers)]
+        with contextlib.ExitStack() as stack:
+            lines = [stack.enter_context(ThreadPoolExecutor(1)) for _ in scratch]
+            under_way: deque[list[Future[None]]] = deque()
+            for start in range(0, rows, BLOCK_ROWS):
+                block = self._block(start, min(start + BLOCK_ROWS, rows))
+                while len(under_way) >= _AHEAD:
+                    for share in under_way.popleft():
+                        share.result()
+                under_way.append(
+                    [
+                        line.submit(self._offer, worker, block, scratch[worker])
+                        for worker, line in enumerate(lines)
+                    ]
+                )
+            for share in chain.from_iterable(under_way):
+                share.result()
+
+    @torch.inference_mode()
+    def _block(self, start: int, stop: int) -> Block:
+        if self._half:
+            read = self._bank.block(start, stop)
+            rows_ND, norms_N = read.half, torch.from_numpy(read.norms)
+            self._bounds.residuals[start:stop] = torch.from_numpy(read.residuals)
+        else:
+            rows_ND = self._bank.full(start, stop)
+            norms_N = torch.from_numpy(upper_norms(rows_ND))
+        self._bounds.norms[start:stop] = norms_N
+        return Block(rows_ND, start, norms_N, self._bounds.residuals[start:stop])
+
+    @torch.inference_mode()
+    def _offer(self, worker: int, block: Block, scratch: torch.Tensor) -> None:
+        for pairs in self._pairs[worker :: self._workers]:
+            offer(pairs, block, scratch, self._bounds)
+
+    def _rank(self, pool: ThreadPoolExecutor) -> None:
+        """Pairs carry the place of their query in this pass."""
+        begins = np.cumsum([0, *(len(tile) for tile in self._tiles)])
+        pairs = list(pool.map(self._settled, self._pairs, begins))
+        every = np.concatenate(self._tiles)
+        queries = self._found.queries[every]
+        scores = scored(self._bank, queries, pairs, pool, _SHARES * self._workers)
+        for _ in pool.map(lambda at: self._take(at, scores, begins), range(len(self._tiles))):
+            pass
+
+    @torch.inference_mode()
+    def _settled(self, pairs: Found, begin: int) -> NDArray[np.int64]:
+        query_C, row_C = pairs.settled(self._bounds)
+        return by_row(row_C, query_C.astype(np.int64) + begin)
+
+    def _take(self, at: int, scores: Scored, begins: NDArray[np.int64]) -> None:
+        found, tile, pairs = self._found, self._tiles[at], self._pairs[at]
+        counts_T, keys_TK = scores.best(int(begins[at]), int(begins[at + 1]), found.k)
+        crowded_T = pairs.given_up.numpy()
+        found.crowded[tile] = crowded_T
+        whole_T = ~crowded_T & (counts_T >= found.k)
+        found.take(tile[whole_T], keys_TK[whole_T])
+        reached_T = found.scores[tile[whole_T], -1] >= pairs.floors.numpy()[whole_T]
+        found.done[tile[whole_T]] = reached_T
+
+
+def room_of(k: int) -> int:
+    return max(4 * k, 1024)
+
+
+def queries_per_pass(dim: int, how: _Round, threads: int, budget_bytes: int) -> int:
+    """How many queries one reading of the bank can serve, at least a few.
+
+    A tile's scores and the sorting of its pairs are needed once a thread, a query's rounded
+    vector and its pairs once.
+    """
+    per_query = 8 * dim + 2 * how.room * PAIR_BYTES
+    of_tile = 4 * BLOCK_ROWS + 6 * PAIR_BYTES * how.room
+    of_blocks = (2 + _AHEAD) * 4 * BLOCK_ROWS * dim
+    for tile in (how.tile, how.tile // 4, how.tile // 16):
+        room = budget_bytes - of_blocks - threads * tile * of_tile
+        if room >= threads * tile * per_query:
+            return int(room // per_query)
+    return max(1, how.tile // 16)

@@ -1,0 +1,1 @@
+"""Child processes: how they are started, talked to, watched and ended; signals."""

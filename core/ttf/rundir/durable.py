@@ -1,0 +1,377 @@
+"""Everything of a run folder is written here: beside, fsynced, renamed, the folder fsynced.
+
+Every change of the disk is an `Operation` with a name ("checkpoint.write") that passes one seam,
+`_through`: there a recorder lists them and a failpoint (`ttf.rundir.failpoints`) makes them fail.
+
+After a failed fsync a file is given up, never fsynced again: the kernel has marked its pages clean.
+It is written anew under another name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ttf.errors import storage_error
+from ttf.rundir import failpoints
+
+TEMP_PREFIX = ".tmp-"
+OLD_PREFIX = f"{TEMP_PREFIX}old-"
+_GONE_PREFIX: Final = f"{TEMP_PREFIX}gone-"
+_CHUNK_BYTES: Final = 4 << 20
+_counter = itertools.count()
+
+# --- the seam ------------------------------------------------------------------------------------
+
+Verb = Literal["create", "write", "fsync", "rename", "fsync_dir", "unlink", "mkdir", "rmdir"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """One change of the disk, or one wait for it."""
+
+    verb: Verb
+    area: str
+    """What is being written: 'checkpoint', 'metrics', 'candidates', ..."""
+    path: Path
+    target: Path | None = None
+    """Of a rename."""
+    offset: int = 0
+    data: bytes | memoryview = b""
+    """Of a write."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.area}.{self.verb}"
+
+
+Act = Callable[[memoryview], int]
+"""Does the operation; takes the bytes to write, where it is a write, and returns how many were."""
+Interceptor = Callable[[Operation, Act], int]
+
+_interceptor: Interceptor | None = failpoints.from_environment()
+
+
+def _through(operation: Operation, act: Act) -> int:
+    if _interceptor is None:
+        return act(memoryview(operation.data))
+    return _interceptor(operation, act)
+
+
+@contextlib.contextmanager
+def intercepted(interceptor: Interceptor) -> Iterator[None]:
+    """Every operation of this process, of all threads, passes `interceptor` meanwhile."""
+    global _interceptor
+    before, _interceptor = _interceptor, interceptor
+    try:
+        yield
+    finally:
+        _interceptor = before
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[Operation]]:
+    """Lists every operation in the order they were done."""
+    done: list[Operation] = []
+
+    def note(operation: Operation, act: Act) -> int:
+        count = act(memoryview(operation.data))
+        data = bytes(operation.data[:count]) if operation.verb == "write" else b""
+        done.append(replace(operation, data=data))
+        return count
+
+    with intercepted(note):
+        yield done
+
+
+def _plainly(act: Callable[[], object]) -> Act:
+    def do(_: memoryview) -> int:
+        act()
+        return 0
+
+    return do
+
+
+# --- single operations ---------------------------------------------------------------------------
+
+
+def fsync_file(fd: int, path: Path | None = None, area: str = "other") -> None:
+    """Makes a file durable; plain fsync is not on macOS (F_FULLFSYNC there)."""
+    _through(
+        Operation(verb="fsync", area=area, path=path or Path(f"fd {fd}")),
+        _plainly(lambda: _fsync(fd)),
+    )
+
+
+def _fsync(fd: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(fd)
+
+
+def fsync_dir(path: Path, area: str = "other") -> None:
+    """Makes the names in a folder durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _through(Operation(verb="fsync_dir", area=area, path=path), _plainly(lambda: os.fsync(fd)))
+    finally:
+        os.close(fd)
+
+
+def rename(path: Path, target: Path, area: str) -> None:
+    _through(
+        Operation(verb="rename", area=area, path=path, target=target),
+        _plainly(lambda: path.rename(target)),
+    )
+
+
+def unlink(path: Path, area: str) -> None:
+    _through(Operation(verb="unlink", area=area, path=path), _plainly(path.unlink))
+
+
+def make_dir(path: Path, area: str) -> None:
+    _through(Operation(verb="mkdir", area=area, path=path), _plainly(path.mkdir))
+
+
+def remove_tree(path: Path, area: str) -> None:
+    """Deletes a file or a folder with all that is in it."""
+    if path.is_dir() and not path.is_symlink():
+        for inner in sorted(path.iterdir()):
+            remove_tree(inner, area)
+        _through(Operation(verb="rmdir", area=area, path=path), _plainly(path.rmdir))
+    else:
+        unlink(path, area)
+
+
+def remove_folder(path: Path, area: str) -> None:
+    """Deletes a folder that readers look for: it goes from their sight as a whole, first."""
+    gone = _beside(path, _GONE_PREFIX)
+    rename(path, gone, area)
+    remove_tree(gone, area)
+
+
+class OpenFile:
+    """A new file that grows at its end; every byte passes the seam. Raises OSError.
+
+    A file whose fsync failed refuses to be fsynced again: what it held is to be written anew.
+    """
+
+    def __init__(self, path: Path, area: str) -> None:
+        self.path, self.area = path, area
+        self.size = 0
+        self._digest = hashlib.sha256()
+        self._given_up = False
+        self._fd = -1
+        _through(Operation(verb="create", area=area, path=path), _plainly(self._open))
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
+        self._fd = os.open(self.path, flags, 0o666)
+
+    def write(self, data: bytes | memoryview) -> int:
+        """All of it, in as many calls as it takes. After a failure the same bytes can be written
+        again: they go to the same place."""
+        left = memoryview(data).cast("B")
+        start, total = self.size, len(left)
+        position = start
+        while left:
+            chunk = left[:_CHUNK_BYTES]
+            count = _through(
+                Operation(
+                    verb="write", area=self.area, path=self.path, offset=position, data=chunk
+                ),
+                lambda some, at=position: os.pwrite(self._fd, some, at),  # type: ignore[misc]
+            )
+            if not 0 < count <= len(chunk):
+                raise OSError(errno.EIO, f"a write came back with {count}", str(self.path))
+            left = left[count:]
+            position += count
+        self._digest.update(data)
+        self.size = position
+        return total
+
+    def sync(self) -> None:
+        if self._given_up:
+            raise OSError(errno.EIO, "an earlier fsync of this file failed", str(self.path))
+        try:
+            fsync_file(self._fd, self.path, self.area)
+        except BaseException:
+            self._given_up = True
+            raise
+
+    def move_to(self, target: Path) -> None:
+        """Gives the file its name, durably; writing may go on."""
+        rename(self.path, target, self.area)
+        self.path = target
+        fsync_dir(target.parent, self.area)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    @property
+    def sha256(self) -> str:
+        """Of what was meant to be in the file, whatever the disk made of it."""
+        return self._digest.hexdigest()
+
+
+# --- whole files and folders ---------------------------------------------------------------------
+
+
+def _beside(path: Path, prefix: str = TEMP_PREFIX) -> Path:
+    """A name no writer used before: a write that is tried again does not meet its own remains."""
+    return path.with_name(f"{prefix}{path.name}-{os.getpid()}.{next(_counter)}")
+
+
+def write_new(path: Path, data: bytes | memoryview, area: str) -> str:
+    """Writes a file inside `folder_written_whole`, which makes it durable; returns its SHA-256."""
+    file = OpenFile(path, area)
+    try:
+        file.write(data)
+    finally:
+        file.close()
+    return file.sha256
+
+
+@contextlib.contextmanager
+def file_written_whole(path: Path, area: str | None = None) -> Iterator[OpenFile]:
+    """Yields a file to fill; on success it becomes `path`, durably. It stays open: the caller
+    closes it, and may write on. Raises StorageError."""
+    area = area or path.stem
+    file: OpenFile | None = None
+    try:
+        file = OpenFile(_beside(path), area)
+        yield file
+        file.sync()
+        file.move_to(path)
+    except BaseException as error:
+        if file is not None:
+            file.close()
+            with contextlib.suppress(OSError):  # renamed already, or the file system is read-only
+                if file.path != path:
+                    unlink(file.path, area)
+        if isinstance(error, OSError):
+            raise storage_error(error, str(path)) from error
+        raise
+
+
+def write_atomically(path: Path, data: bytes, area: str | None = None) -> None:
+    """Replaces `path` as a whole or not at all. Raises StorageError."""
+    with file_written_whole(path, area) as file:
+        file.write(data)
+    file.close()
+
+
+def write_json(path: Path, value: Any, area: str | None = None) -> None:
+    """Non-finite numbers are written as null: JSON has none, and readers choke on NaN."""
+    write_atomically(path, json_bytes(value), area)
+
+
+def json_bytes(value: Any) -> bytes:
+    return json.dumps(finite(value), indent=2, allow_nan=False).encode() + b"\n"
+
+
+@contextlib.contextmanager
+def folder_written_whole(path: Path, area: str | None = None) -> Iterator[Path]:
+    """Yields a folder to fill; on success it becomes `path`, durably, replacing what was there.
+
+    Raises StorageError.
+    """
+    area = area or path.stem
+    temp, old = _beside(path), _beside(path, OLD_PREFIX)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make_dir(temp, area)
+        yield temp
+        _sync_tree(temp, area)
+        _put_in_place(temp, path, old, area)
+        if old.exists():
+            remove_tree(old, area)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # on a read-only file system even this fails
+            if temp.exists():
+                remove_tree(temp, area)
+        if isinstance(error, OSError):
+            raise storage_error(error, str(path)) from error
+        raise
+
+
+def _sync_tree(folder: Path, area: str) -> None:
+    for inner in sorted(folder.iterdir()):
+        if inner.is_dir():
+            _sync_tree(inner, area)
+        else:
+            fd = os.open(inner, os.O_RDONLY)
+            try:
+                fsync_file(fd, inner, area)
+            finally:
+                os.close(fd)
+    fsync_dir(folder, area)
+
+
+def _put_in_place(temp: Path, path: Path, old: Path, area: str) -> None:
+    """Never a half-removed folder under the real name, and never none where there was one."""
+    replaces = path.exists()
+    if replaces:
+        rename(path, old, area)
+    try:
+        rename(temp, path, area)
+    except OSError:
+        if replaces:
+            rename(old, path, area)
+        raise
+    fsync_dir(path.parent, area)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Deletes what an interrupted write left beside its target; call with the folder locked.
+
+    What was moved aside for a successor that never came is put back.
+    """
+    for old in sorted(folder.glob(f"{OLD_PREFIX}*")):
+        target = folder / old.name.removeprefix(OLD_PREFIX).rpartition("-")[0]
+        if not target.exists():
+            rename(old, target, "leftover")
+    for left in sorted(folder.glob(f"{TEMP_PREFIX}*")):
+        with contextlib.suppress(OSError):  # it is in nobody's way
+            remove_tree(left, "leftover")
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def sha256_file(path: Path, *, from_disk: bool = False) -> str:
+    """`from_disk` asks the kernel to forget its copy first: what is read is what would be read
+    after a crash. Only for files that were fsynced; a hint, where the system knows it."""
+    with path.open("rb") as file:
+        if from_disk and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def finite(value: Any) -> Any:
+    """The same value with every non-finite float replaced by None."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value

@@ -1,0 +1,220 @@
+"""A run's folder: its names, its lock, and the files that grow while the run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from filelock import FileLock, Timeout
+
+from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError, storage_error
+from ttf.process.lifeline import is_stopped
+from ttf.rundir.durable import read_json, remove_leftovers, write_json
+
+_ORPHANS_LEAVE_S = 10.0
+_NAMED_WITHIN_S = 0.5
+FOLDERS = ("checkpoints", "candidates", "index", "incidents")
+
+
+class RunFolder:
+    """Paths of a run, and its two locks.
+
+    `with folder:` claims the run: a second `ttf train` or `ttf resume` on it is refused.
+    `with folder.writing():` is held by the process that writes, which may be the claimer's child.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "run.toml"
+        self.manifest = path / "manifest.json"
+        self.metrics = path / "metrics.jsonl"
+        self.memory = path / "memory.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.candidates = path / "candidates"
+        self.index = path / "index"
+        self.model = path / "model"
+        self.summary = path / "summary.json"
+        self.incidents = path / "incidents"
+        self.supervision = path / "supervision.json"
+        self.flight = path / "flight.bin"
+        self.stderr = path / "stderr.txt"
+        self.stacks = path / "faulthandler.txt"
+        self._lock = FileLock(path / ".lock")
+        self._writer = FileLock(path / ".writer")
+        self._made = self._made_parent = False
+
+    @classmethod
+    def new(cls, path: Path | None) -> RunFolder:
+        """A folder for a new run, locked until `close`; `runs/run-001` and counting where none is
+        named."""
+        made, made_parent = path is None or not path.exists(), False
+        try:
+            if path is None:
+                made_parent = not Path("runs").exists()
+                path = _make_next(Path("runs"))
+            path.mkdir(parents=True, exist_ok=True)
+            folder = cls(path)
+            folder._made, folder._made_parent = made, made_parent
+            folder._acquire(tidy=False)
+            if folder.config.exists():
+                folder.close()
+                again = shlex.quote(str(path))
+                raise ConfigError(
+                    f"{path} already holds a run.",
+                    hint=f"Continue it with: ttf resume {again}, or choose another --out.",
+                )
+            for name in FOLDERS:
+                (path / name).mkdir(exist_ok=True)
+        except (OSError, StorageError) as error:
+            if made and path is not None:
+                _take_back(path)
+            if isinstance(error, StorageError):
+                raise
+            raise storage_error(error, str(path or "runs")) from error
+        return folder
+
+    def abandon(self) -> None:
+        """Removes what `new` made, where no run began in it: bad input leaves no folder behind.
+
+        Only while the lock is held: another run may have taken the folder otherwise.
+        """
+        if not self._lock.is_locked or self.config.exists():
+            return
+        own = (".owner", ".lock", ".writer", self.flight.name, self.stderr.name, self.stacks.name)
+        for name in (*own, self.memory.name, self.supervision.name):
+            (self.path / name).unlink(missing_ok=True)
+        folders = [self.path / name for name in FOLDERS]
+        folders += [self.path] if self._made else []
+        folders += [self.path.parent] if self._made_parent else []
+        for made in folders:
+            with contextlib.suppress(OSError):  # somebody put a file there: it stays
+                made.rmdir()
+
+    def close(self) -> None:
+        """Lets go of the lock; does nothing where it is not held."""
+        while self._lock.is_locked:
+            self._release()
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        folder = cls(path)
+        if not folder.config.is_file():
+            raise DataMissing(
+                f"{path} is not a run folder: it has no run.toml.",
+                hint="Name the folder that ttf train printed, e.g. runs/run-001.",
+            )
+        return folder
+
+    def __enter__(self) -> Self:
+        self._acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    def _acquire(self, *, tidy: bool = True) -> None:
+        """May be nested; the outermost one tidies up after a process that was killed."""
+        outermost = not self._lock.is_locked
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise FolderInUse(
+                f"{self.path} is in use by another live process{self._holder()}.",
+                hint="Wait for it, stop it, or choose another --out.",
+            ) from None
+        except OSError as error:
+            raise storage_error(error, str(self.path)) from error
+        if outermost:
+            try:
+                (self.path / ".owner").write_text(str(os.getpid()))
+                if tidy and self.config.exists():  # a run's folder: what is unfinished is ours
+                    self.tidy()
+            except OSError as error:
+                self._lock.release()
+                raise storage_error(error, str(self.path)) from error
+
+    def tidy(self) -> None:
+        """Removes what a dead process left unfinished; call it with the folder claimed."""
+        with self.writing():
+            incidents = [p for p in self.incidents.glob("*") if p.is_dir()]
+            own = (self.path, self.checkpoints, self.candidates, self.index, *incidents)
+            for folder in own:
+                remove_leftovers(folder)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Self]:
+        """Held by the one process that writes the run's files.
+
+        Whoever claimed the folder may have died and left a child behind, which is gone a moment
+        later: so this waits.
+        """
+        try:
+            self._writer.acquire(timeout=_ORPHANS_LEAVE_S)
+        except Timeout:
+            raise FolderInUse(
+                f"{self.path} is still written to by a process whose supervisor is gone.",
+                hint="Look for it with: fuser " + shlex.quote(str(self.path / ".writer")),
+            ) from None
+        except OSError as error:
+            raise storage_error(error, str(self.path)) from error
+        try:
+            yield self
+        finally:
+            self._writer.release()
+
+    def _release(self) -> None:
+        if self._lock.lock_counter == 1:
+            with contextlib.suppress(OSError):  # the disk may have gone: the lock goes all the same
+                (self.path / ".owner").unlink(missing_ok=True)
+        self._lock.release()
+
+    def _holder(self) -> str:
+        """Who has the lock; it may have it for so short a time that its name is not there yet, and
+        that of somebody who died is."""
+        ends_at = time.monotonic() + _NAMED_WITHIN_S
+        while time.monotonic() < ends_at:
+            with contextlib.suppress(OSError, ValueError):  # it may end, and tidy up, while we look
+                pid = int((self.path / ".owner").read_text())
+                os.kill(pid, 0)
+                if is_stopped(pid):
+                    return f" (process {pid}, which is stopped: kill -CONT {pid} lets it go on)"
+                return f" (process {pid})"
+            time.sleep(0.01)
+        return ""
+
+    def read_summary(self) -> dict[str, Any]:
+        """summary.json, or an empty dict if the run never came that far."""
+        return dict(read_json(self.summary)) if self.summary.is_file() else {}
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        write_json(self.summary, dict(summary))
+
+
+def _take_back(path: Path) -> None:
+    """What was made of a new folder before the disk took no more."""
+    for name in (".owner", ".lock", *FOLDERS):
+        with contextlib.suppress(OSError):
+            (path / name).rmdir() if name in FOLDERS else (path / name).unlink()
+    with contextlib.suppress(OSError):
+        path.rmdir()
+
+
+def _make_next(runs: Path) -> Path:
+    """Makes the next free folder; two runs that start at once get two."""
+    numbers = [
+        int(p.name.removeprefix("run-"))
+        for p in runs.glob("run-*")
+        if p.name.removeprefix("run-").isdigit()
+    ]
+    for number in itertools.count(max(numbers, default=0) + 1):
+        path = runs / f"run-{number:03d}"
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError

@@ -1,0 +1,190 @@
+"""metrics.jsonl: a line per event, each step once, and none lost to a disk that is full for a while.
+
+Lines stay in memory until an fsync has taken them in: a write that fails is done again at the same
+place, and after a failed fsync the file is written anew under another name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.errors import StorageError, storage_error
+from ttf.rundir.disk_retry import Patience
+from ttf.rundir.durable import file_written_whole, finite
+
+_SYNC_AT_BYTES: Final = 4 << 20
+_MOST_BYTES: Final = 64 << 20
+"""Held back while the disk takes nothing; a run writes some 200 bytes a step."""
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class MetricsLog:
+    """Written by the main thread; `make_durable` may be called by another one meanwhile."""
+
+    def __init__(
+        self,
+        path: Path,
+        resume_step: int | None,
+        *,
+        retry_s: float = 0.0,
+        say: Callable[[str], None] | None = None,
+        area: str = "metrics",
+    ) -> None:
+        """`resume_step` None starts the file anew; otherwise later lines are dropped first. A disk
+        that fails is put up with for `retry_s`; `say` hears of it. `area`: see `ttf.rundir.durable`."""
+        self._path, self._say, self._area = path, say or (lambda _: None), area
+        self._patience = Patience(retry_s)
+        self._state = threading.Lock()
+        self._syncing = threading.Lock()
+        self._tail = bytearray()
+        """What no fsync has taken in yet; begins at `_durable`."""
+        self._fsync_failed = self._closed = False
+        kept: Iterator[bytes] = iter(()) if resume_step is None else _lines_until(path, resume_step)
+        with file_written_whole(path, area) as self._file:
+            for block in _blocks(kept):
+                self._file.write(block)
+        self._durable = self._file.size
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Raises StorageError once the disk has failed for too long, or too much is held back."""
+        line = json.dumps(finite(dict(record)), allow_nan=False).encode() + b"\n"
+        try:
+            with self._state:
+                self._tail += line
+                self._write_out()
+        except OSError as error:
+            self._failed(storage_error(error, str(self._path)))
+        else:
+            if not self._fsync_failed:
+                self._recovered()
+        if len(self._tail) >= _SYNC_AT_BYTES and self._patience.error is None:
+            self.sync()
+
+    def sync(self) -> None:
+        """Makes what was written durable; a failure is put up with as in `write`."""
+        try:
+            self.make_durable()
+        except StorageError as error:
+            self._failed(error)
+        else:
+            self._recovered()
+
+    def make_durable(self) -> None:
+        """The same for a checkpoint, which must not be ahead of its metrics: raises StorageError
+        at every failure, and says nothing. From any thread."""
+        try:
+            with self._syncing:
+                if self._fsync_failed:
+                    self._write_anew()
+                else:
+                    self._sync_in_place()
+        except OSError as error:
+            raise storage_error(error, str(self._path)) from error
+
+    def close(self) -> None:
+        """Writes what was held back, if the disk takes it now; says how many lines are lost.
+        A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(OSError), self._state:
+            self._write_out()
+        lost = self._tail[self._file.size - self._durable :].count(b"\n")
+        self._file.close()
+        if lost:
+            self._say(f"{lost} lines of {self._path} are lost: the disk did not take them.")
+
+    # --- how -------------------------------------------------------------------------------
+
+    def _write_out(self) -> None:
+        """What the file does not have yet. A failed write left `size` where it was."""
+        held_back = bytes(self._tail[self._file.size - self._durable :])
+        if held_back:
+            self._file.write(held_back)
+
+    def _sync_in_place(self) -> None:
+        with self._state:
+            self._write_out()
+            file, end = self._file, self._file.size
+        try:
+            file.sync()  # lines may be added meanwhile
+        except OSError:
+            self._fsync_failed = True
+            raise
+        with self._state:
+            del self._tail[: end - self._durable]
+            self._durable = end
+
+    def _write_anew(self) -> None:
+        """What an fsync took in once, and the lines since then: those from memory, because the
+        kernel counts the pages of a failed fsync as written."""
+        with self._state:
+            since = bytes(self._tail)
+        with file_written_whole(self._path, self._area) as file:
+            for block in _first_bytes(self._path, self._durable):
+                file.write(block)
+            file.write(since)
+        with self._state:
+            self._file.close()
+            self._file = file
+            del self._tail[: len(since)]
+            self._durable = file.size
+            self._fsync_failed = False
+            self._write_out()
+
+    def _failed(self, error: StorageError) -> None:
+        first = self._patience.error is None
+        self._patience.failed(error)
+        if self._patience.used_up or len(self._tail) > _MOST_BYTES:
+            raise error
+        if first:
+            self._say(f"{error} The lines are kept in memory and written later. {error.hint}")
+
+    def _recovered(self) -> None:
+        if self._patience.succeeded():
+            self._say(f"{self._path} is written again; no line is missing.")
+
+
+def _lines_until(path: Path, step: int) -> Iterator[bytes]:
+    """Whole lines up to a step; a line the last process did not finish is dropped.
+
+    A checkpoint is made before the mining that its step starts with, which happens again.
+    """
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(record, dict) or not line.endswith(b"\n"):
+                continue
+            if record.get("step", 0) < step + (record.get("type") != "mining"):
+                yield line
+
+
+def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
+    block = bytearray()
+    for line in lines:
+        block += line
+        if len(block) >= _BLOCK_BYTES:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
+
+
+def _first_bytes(path: Path, count: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while count:
+            block = file.read(min(count, _BLOCK_BYTES))
+            if not block:
+                raise OSError(errno.EIO, f"it has become {count:,} bytes shorter", str(path))
+            yield block
+            count -= len(block)

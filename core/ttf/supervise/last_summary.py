@@ -1,0 +1,64 @@
+"""The summary of a run whose trainer is no more: what its newest checkpoint knew of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from ttf.config.request import Change, History
+from ttf.errors import StorageError
+from ttf.incidents.writing import list_incidents
+from ttf.rundir.checkpoint_files import MANIFEST, newest_first, problem_with
+from ttf.rundir.durable import read_json
+from ttf.rundir.folder import RunFolder
+from ttf.tools.report.page import write_page
+from ttf.training.summary import Ending, summarize
+
+_NOTHING: Mapping[str, Any] = {
+    "steps": 0,
+    "epochs": 0.0,
+    "samples": 0,
+    "metrics": {},
+    "metrics_initial": {},
+    "metrics_last": {},
+    "best_step": 0,
+    "kept_step": None,
+    "chosen_by": "",
+    "samples_per_s": 0.0,
+    "wall_s": 0.0,
+    "peak_anon_mb": 0.0,
+    "deviations": [],
+    "miner": "",
+    "seed": None,
+}
+
+
+def write_last_summary(
+    folder: RunFolder, ending: Ending, history: History, overlay: Mapping[str, Change]
+) -> StorageError | None:
+    """Writes summary.json and the page; returns why it could not: the error that ends the run is
+    the more important one."""
+    known = {**_NOTHING, **_newest_facts(folder), "wall_s": history.wall_s}
+    summary = summarize(
+        ending,
+        known,
+        list_incidents(folder.incidents),
+        restarts=history.restarts,
+        deviations=[change.deviation for change in overlay.values() if change.deviation],
+    )
+    try:
+        folder.write_summary(summary)
+    except StorageError as error:
+        return error
+    with contextlib.suppress(Exception):  # everything it shows is in the folder: see ttf report
+        write_page(folder.path)
+    return None
+
+
+def _newest_facts(folder: RunFolder) -> Mapping[str, Any]:
+    for path in newest_first(folder.checkpoints):
+        if not problem_with(path, read_tables=False):
+            found: Mapping[str, Any] = read_json(path / MANIFEST)["progress"].get("summary", {})
+            return found
+    return {}

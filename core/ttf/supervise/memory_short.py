@@ -1,0 +1,103 @@
+"""What is done while memory runs short: a word, then less, then a restart with less need of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ttf.supervise.events import Action, AskToLeave, AskToShed, Kill, Pressure, Say
+from ttf.supervise.restart_rules import Decision, applicable, shown
+from ttf.supervise.state import State, Trainer
+
+ENOUGH: Final = 0.80
+"""Below it, the next crossing is news again, if the last is long ago: the memory of a training goes
+up and down with every step."""
+NEWS_AFTER_S: Final = 600.0
+WARN: Final = 0.85
+SHED: Final = 0.90
+LEAVE: Final = 0.95
+LAST: Final = 0.99
+"""Beyond it there is no time to save: the kernel would kill next, and not say why."""
+SHED_EVERY_S: Final = 30.0
+
+
+def squeezed(state: State, trainer: Trainer, event: Pressure) -> Decision:
+    """A look at the memory of a trainer that runs."""
+    if trainer.killed_at is not None or trainer.hang is not None:
+        return state, ()
+    if event.share < ENOUGH:
+        if trainer.warned_at is not None and event.now - trainer.warned_at >= NEWS_AFTER_S:
+            trainer = replace(trainer, warned_at=None, full_said=False)
+        return replace(state, trainer=trainer), ()
+    if trainer.leave_at is not None:
+        return _leaving(state, trainer, event)
+    actions: list[Action] = []
+    if event.share >= WARN and trainer.warned_at is None:
+        trainer = replace(trainer, warned_at=event.now)
+        actions.append(Say(text=_warning(state, event)))
+    if event.share >= SHED and _may_shed(trainer, event.now):
+        trainer = replace(trainer, shed_at=event.now)
+        actions.append(AskToShed())
+    if event.share >= LEAVE and state.stopping is None:
+        trainer, more = _full(state, trainer, event)
+        actions.extend(more)
+    return replace(state, trainer=trainer), tuple(actions)
+
+
+def _leaving(state: State, trainer: Trainer, event: Pressure) -> Decision:
+    """It was asked to leave; the memory may not last that long."""
+    if event.share < LAST or _has_a_first_victim(state, trainer):
+        return state, ()
+    text = f"memory was at {_share(event)} before it could leave"
+    trainer = replace(trainer, killed_at=event.now)
+    return replace(state, trainer=trainer), (Kill(why="memory", text=text),)
+
+
+def _has_a_first_victim(state: State, trainer: Trainer) -> bool:
+    """While a worker mines, the kernel ends that one and not the trainer."""
+    return trainer.phase == "mining" and state.flat.get("miner.isolation") == "process"
+
+
+def _may_shed(trainer: Trainer, now: float) -> bool:
+    return trainer.shed_at is None or now - trainer.shed_at >= SHED_EVERY_S
+
+
+def _full(state: State, trainer: Trainer, event: Pressure) -> tuple[Trainer, tuple[Action, ...]]:
+    remedy = applicable(state, state.memory_remedies) if _may_restart(state) else None
+    if remedy is not None:
+        text = f"Memory is at {_share(event)}. The run saves and starts anew with a remedy: "
+        say = Say(text=f"{text}{shown(remedy)}.", loud=True)
+        return replace(trainer, leave_at=event.now), (say, AskToLeave())
+    if trainer.full_said:
+        return trainer, ()
+    text = f"Memory is at {_share(event)}. Training goes on as it is and may be killed, because "
+    end = f"{_why_not(state)}; its checkpoints are kept."
+    return replace(trainer, full_said=True), (Say(text=text + end, loud=True),)
+
+
+def _may_restart(state: State) -> bool:
+    return state.settings.remedies and state.settings.max_restarts > 0
+
+
+def _why_not(state: State) -> str:
+    if not state.settings.remedies:
+        return "remedies are off (supervise.remedies)"
+    if state.settings.max_restarts == 0:
+        return "no restart is allowed (supervise.max_restarts)"
+    return "nothing is known that would make the run smaller"
+
+
+def _warning(state: State, event: Pressure) -> str:
+    remedy = applicable(state, state.memory_remedies) if _may_restart(state) else None
+    last = (
+        f"nothing more is done, because {_why_not(state)}"
+        if remedy is None
+        else f"the run saves and starts anew with a remedy: {shown(remedy)}"
+    )
+    return (
+        f"Memory is at {_share(event)}. At {SHED:.0%} caches are given back; at {LEAVE:.0%} {last}."
+    )
+
+
+def _share(event: Pressure) -> str:
+    return f"{event.share:.0%} of what may be used" + (f" ({event.text})" if event.text else "")

@@ -1,0 +1,248 @@
+"""What follows a death: the same again, a remedy, the trainer's own error, or the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from ttf.config.request import Change, History
+from ttf.incidents.death import Remedy
+from ttf.supervise.events import (
+    Action,
+    Died,
+    EndWithError,
+    GiveUp,
+    Say,
+    Spawn,
+    Stop,
+)
+from ttf.supervise.state import Edit, State, Strike
+
+STRIKES: Final = 3
+"""So often in a row at one place, and a class is answered with its remedy, certain or not."""
+MET_AGAIN: Final = frozenset({"non-finite"})
+"""Classes that only a remedy mends: a device that computes wrongly does so after a restart."""
+MOST_REMEDIES: Final = 24
+"""In a row without a checkpoint that grew; halving a batch of a million takes twenty."""
+LONGEST_DELAY_S: Final = 30.0
+_TOLD: Final = 20
+
+Decision = tuple[State, tuple[Action, ...]]
+
+
+def after_death(state: State, died: Died) -> Decision:
+    """The trainer is gone; its incident is written."""
+    configured = state.trainer is not None and state.trainer.configured
+    state = _reckoned(state, died)
+    streak = _streak(state.strikes)
+    if not died.retry:
+        return _error(state, died, "A restart cannot mend this.")
+    if state.stopping is not None:
+        return over(_told(state, "stopped, as asked")), (Stop(signum=state.stopping.signum),)
+    if died.name == "python-error" and died.phase == "start" and not configured:
+        return _error(state, died, "It failed before it knew its configuration.")
+    remedy = _due(state, died, streak)
+    if remedy is not None and state.settings.remedies and state.settings.max_restarts > 0:
+        return _remedied(state, died, remedy)
+    if died.name == "python-error" and streak > 1:
+        where = f"in {died.phase} at step {died.step}"
+        return _error(state, died, f"The same error came twice in a row {where}.")
+    if died.name == "python-error" and state.settings.max_restarts == 0:
+        return _error(state, died, "supervise.max_restarts is 0.")
+    told: tuple[Action, ...] = () if remedy is None else (_by_hand(died, remedy),)
+    if died.name in MET_AGAIN:
+        state, error = _error(state, died, "The same again would meet it again.")
+        return state, (*told, *error)
+    if state.restarts >= state.settings.max_restarts:
+        state = _told(state, "gave up")
+        return over(state), (*told, GiveUp(text=_story(state)))
+    state, spawn = _unchanged(state, died)
+    return state, (*told, spawn)
+
+
+def over(state: State) -> State:
+    """Nothing is done any more, whatever happens."""
+    return replace(state, stage="over", trainer=None)
+
+
+def applicable(state: State, remedies: Iterable[Remedy]) -> Remedy | None:
+    """The first that would change something and was not tried before."""
+    if state.remedies_in_a_row >= MOST_REMEDIES:
+        return None
+    for remedy in remedies:
+        if not _edits(remedy) <= state.applied and not _in_force(state, remedy):
+            return remedy
+    return None
+
+
+def _edits(remedy: Remedy) -> frozenset[Edit]:
+    return frozenset((key, repr(value)) for key, value in remedy.set.items())
+
+
+def shown(remedy: Remedy) -> str:
+    """What it changes, and what that does to the numbers."""
+    edits = ", ".join(f"{key} = {_toml(value)}" for key, value in remedy.set.items())
+    return f"{edits} ({remedy.deviation or 'the numbers stay the same'})"
+
+
+def _reckoned(state: State, died: Died) -> State:
+    """The death is written down; a checkpoint that grew since the last one opens a new account."""
+    progress = died.checkpoint_step > state.best_checkpoint
+    trainer, history = state.trainer, state.history
+    wall = 0.0 if trainer is None else max(0.0, died.now - trainer.started_at)
+    strike = Strike(
+        incident=died.incident,
+        name=died.name,
+        step=died.step,
+        phase=died.phase,
+        checkpoint_step=died.checkpoint_step,
+        outcome="",
+    )
+    return replace(
+        state,
+        trainer=None,
+        strikes=(*state.strikes, strike),
+        best_checkpoint=max(state.best_checkpoint, died.checkpoint_step),
+        restarts=0 if progress else state.restarts,
+        remedies_in_a_row=0 if progress else state.remedies_in_a_row,
+        history=replace(
+            history,
+            wall_s=history.wall_s + wall,
+            incidents=(*history.incidents, died.incident),
+        ),
+    )
+
+
+def _streak(strikes: tuple[Strike, ...]) -> int:
+    """How many of the last deaths, up to `STRIKES`, were the same."""
+    last = strikes[-STRIKES:]
+    for count, strike in enumerate(reversed(last)):
+        if strike.place != strikes[-1].place:
+            return count
+    return len(last)
+
+
+def _due(state: State, died: Died, streak: int) -> Remedy | None:
+    """The remedy that the evidence or the repetition asks for."""
+    if died.certain or streak >= STRIKES:
+        return applicable(state, died.remedies)
+    return None
+
+
+def _in_force(state: State, remedy: Remedy) -> bool:
+    def now(key: str) -> Any:
+        change = state.overlay.get(key)
+        return state.flat.get(key) if change is None else change.value
+
+    known = state.overlay.keys() | state.flat.keys()
+    return all(key in known and now(key) == value for key, value in remedy.set.items())
+
+
+def _remedied(state: State, died: Died, remedy: Remedy) -> Decision:
+    origin = f"remedy of incident {died.incident} ({died.name})"
+    changes = {
+        key: Change(value=value, origin=origin, deviation=remedy.deviation)
+        for key, value in remedy.set.items()
+    }
+    overlay = {**state.overlay, **changes}
+    state = _told(state, f"restarted with a remedy: {shown(remedy)}")
+    state = replace(
+        state,
+        stage="spawning",
+        overlay=overlay,
+        applied=state.applied | _edits(remedy),
+        restarts=0,
+        remedies_in_a_row=state.remedies_in_a_row + 1,
+        history=_restarted(state.history),
+        paces={},  # another device or batch size has other pauses
+        longest_save_s=0.0,
+    )
+    because = f"{_what(died)}: going on from {_from(died)} with a remedy: {shown(remedy)}."
+    return state, (Spawn(overlay=overlay, because=because),)
+
+
+def _unchanged(state: State, died: Died) -> tuple[State, Spawn]:
+    earlier, most = state.restarts, state.settings.max_restarts
+    delay = 0.0 if earlier == 0 else min(LONGEST_DELAY_S, 2.0 ** min(earlier - 1, 10))
+    when = f" in {delay:g} s" if delay else ""
+    count = f"restart {earlier + 1} of {most} without progress"
+    state = replace(
+        _told(state, "restarted unchanged"),
+        stage="spawning",
+        restarts=earlier + 1,
+        history=_restarted(state.history),
+    )
+    because = f"{_what(died)}: going on from {_from(died)} unchanged{when} ({count})."
+    return state, Spawn(delay_s=delay, overlay=state.overlay, because=because)
+
+
+def _restarted(history: History) -> History:
+    return replace(history, restarts=history.restarts + 1)
+
+
+def _error(state: State, died: Died, why: str) -> Decision:
+    state = _told(state, "ended with this error")
+    return over(state), (EndWithError(incident=died.incident, text=why),)
+
+
+def _told(state: State, outcome: str) -> State:
+    *before, last = state.strikes
+    return replace(state, strikes=(*before, replace(last, outcome=outcome)))
+
+
+def _by_hand(died: Died, remedy: Remedy) -> Say:
+    return Say(
+        text=f"{_what(died)}: its remedy would be {shown(remedy)}. It is not applied, because "
+        "remedies are off or no restart is allowed (supervise.remedies, supervise.max_restarts). "
+        f"By hand: {remedy.text}",
+        loud=True,
+    )
+
+
+def _story(state: State) -> str:
+    """Every death, what was tried, what to do."""
+    strikes, most = state.strikes, state.settings.max_restarts
+    left_out = len(strikes) - _TOLD
+    lines = [
+        f"The trainer died {_times(len(strikes))}; it was restarted {_times(most)} in a row "
+        "without a newer checkpoint (supervise.max_restarts)."
+        if most
+        else f"The trainer died {_times(len(strikes))} and is not to be restarted "
+        "(supervise.max_restarts is 0).",
+        *([f"  ... and {left_out} deaths before these:"] if left_out > 0 else []),
+        *(f"  {_line(strike)}" for strike in strikes[-_TOLD:]),
+    ]
+    if state.overlay:
+        tried = ", ".join(f"{k} = {_toml(c.value)} ({c.origin})" for k, c in state.overlay.items())
+        lines.append(f"Changed by then: {tried}.")
+    last = strikes[-1]
+    lines.append(
+        f"What to do: read incidents/{last.incident}/ in the run folder (evidence, stacks, the "
+        "end of stderr) and let `ttf doctor` check this machine; the run can go on from "
+        f"{_from(last)}."
+    )
+    return "\n".join(lines)
+
+
+def _line(strike: Strike) -> str:
+    kept = "no checkpoint" if strike.checkpoint_step < 0 else f"saved: {strike.checkpoint_step}"
+    place = f"at step {strike.step} in {strike.phase} ({kept})"
+    return f"{strike.incident} {strike.name} {place}: {strike.outcome}"
+
+
+def _what(died: Died) -> str:
+    return f"Incident {died.incident}, {died.name} in {died.phase} at step {died.step}"
+
+
+def _from(died: Died | Strike) -> str:
+    step = died.checkpoint_step
+    return "its start (no checkpoint yet)" if step < 0 else f"step {step}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,70 @@
+"""The trainer's own process: `python -m ttf.supervise.trainer_main LIFELINE RESULTS DISPLAY PARENT`.
+
+Three descriptors and the parent's process id. Reads its request from the life line, tells what
+happens on the results pipe, shows progress on the display (-1: none), and ends at once when the
+life line closes. Its exit code is 0 only after its final record was sent.
+
+A SIGTERM or SIGINT that somebody sends to this process itself, not to the supervisor, is taken for
+what it asks: once there are steps to save, the run saves them and ends (143 or 130); before that,
+and the second time, it is a death like any other, and the supervisor restarts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ttf.config.request import TrainRequest
+from ttf.errors import ExitCode, TtfError
+from ttf.host import notices
+from ttf.process import lifeline, trainer_keeper
+from ttf.process.error_document import to_document
+from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
+
+STACKS = "faulthandler.txt"
+
+
+def main(life: int, results: int, display: int, parent: int) -> int:
+    lifeline.die_with_parent(parent)
+    trainer_keeper.start(life, parent)
+    link = SupervisedLink(results)
+    lifeline.follow(life, link.obey)
+    request = link.request()
+    lifeline.leave_when_stopped(parent)
+    with lifeline.stacks_to(Path(request.run_dir) / STACKS):
+        end = _end(request, link, display)
+        link.tell({"end": end})
+    return int(end.get("error", {}).get("exit_code", ExitCode.DONE))
+
+
+def _end(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
+    """The final record: {"summary"}, {"error"} or {"left"}."""
+    try:
+        return {"summary": _train(request, link, display)}
+    except LeaveAsked:
+        return {"left": "memory"}
+    except BaseException as error:  # noqa: BLE001 - told to the supervisor, which decides
+        if not isinstance(error, TtfError) or os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
+            sys.excepthook(type(error), error, error.__traceback__)
+        return {"error": to_document(error)}
+
+
+def _train(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
+    from ttf.api import train_here
+    from ttf.rundir.folder import RunFolder
+    from ttf.text.progress import Reporter, make_reporter
+
+    reporter = Reporter()
+    if display >= 0:
+        # As our own standard error would be, were it not a pipe.
+        encoding = sys.stderr.encoding
+        stream = os.fdopen(display, "w", encoding=encoding, errors="replace", closefd=False)
+        reporter = make_reporter(json=request.json, stream=stream)
+        notices.hear(reporter.note)
+    return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

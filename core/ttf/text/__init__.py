@@ -1,0 +1,1 @@
+"""Text for people: numbers and sizes, wrapping, tables, progress."""

@@ -1,0 +1,10 @@
+"""What a person sees while a run goes on: events go to a `Reporter`, on standard error."""
+
+from __future__ import annotations
+
+from ttf.text.progress._base import Reporter
+from ttf.text.progress._choose import make_reporter
+from ttf.text.progress._live import ConsoleReporter
+from ttf.text.progress._plain import PlainReporter
+
+__all__ = ["ConsoleReporter", "PlainReporter", "Reporter", "make_reporter"]

@@ -1,0 +1,209 @@
+"""A live line at the bottom of a terminal, and above it what happened, in colour where wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ttf.text import numbers as _text
+from ttf.text.progress._base import Reporter
+from ttf.text.progress._state import TRAIN, Progress
+from ttf.text.progress._stream import lasting
+from ttf.text.progress.ending import last_lines, last_notes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ttf.contracts import EvalRecord, StepRecord
+
+DRAW_EVERY_S = 0.2
+CLEAR = "\r\x1b[K"
+LONGEST_BAR = 24
+SHORTEST_BAR = 6
+LABEL = 26
+EVALUATED = 10
+
+
+def _columns(stream: TextIO) -> int:
+    """Of the terminal that is written to: in a trainer, standard output is no terminal."""
+    with contextlib.suppress(OSError, ValueError):  # it is none, or it is gone
+        columns = os.get_terminal_size(stream.fileno()).columns
+        if columns > 0:
+            return columns
+    return shutil.get_terminal_size().columns
+
+
+class ConsoleReporter(Reporter):
+    """For terminals. Events are printed with rich; the live line is written by hand, because a
+    rich render takes longer than a short training step."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        colour: bool = True,
+        summary: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        width: Callable[[], int] | None = None,
+    ) -> None:
+        self._out = lasting(stream)
+        self._colour = colour
+        self._progress = Progress(clock)
+        self._show_summary = summary
+        self._width = width or (lambda: _columns(stream))
+        self._made_console: Console | None = None
+        self._next_draw = 0.0
+        self._drawn = False
+        self._bar_room = LONGEST_BAR
+        encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+        self._full, self._rest = ("\u2501", "\u2500") if "utf" in encoding else ("=", "-")
+
+    def watch_memory(self, held_bytes: Callable[[], int]) -> None:
+        self._progress.held_bytes = held_bytes
+
+    def chosen_by(self, metric: str) -> None:
+        self._progress.metric = metric
+
+    def resumed(self, step: int, initial: Mapping[str, float]) -> None:
+        self._progress.resumed(step, initial)
+        self._say_line(f"resumed at step {step:,}", "")
+
+    def stage(self, name: str, total: int | None) -> None:
+        self._end_stage()
+        self._progress.begin(name, total)
+        self._bar_room = LONGEST_BAR
+        self._draw()
+
+    def advance(self, done: int, total: int) -> None:
+        self._progress.done, self._progress.total = done, total
+        if self._progress.clock() >= self._next_draw:
+            self._draw()
+
+    def step(self, record: StepRecord, total_steps: int) -> None:
+        if self._progress.stage != TRAIN:
+            self.stage(TRAIN, total_steps)
+        self._progress.stepped(record, total_steps)
+        if self._progress.clock() >= self._next_draw:
+            self._draw()
+
+    def note(self, text: str) -> None:
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 1))
+        grid.add_column()
+        grid.add_column(overflow="fold")  # the end of a path is what tells it from others
+        grid.add_row(Text("note", style="bold yellow"), Text(text))
+        self._print(Padding(grid, (0, 0, 0, 2), expand=False))
+
+    def evaluated(self, record: EvalRecord) -> None:
+        """One line; the whole table is for the end."""
+        if self._progress.stage.startswith("eval"):
+            self._clear()
+            self._progress.stage = ""
+        label = "before" if record.step == 0 else f"step {record.step:,}"
+        room = self._width() - 1 - len(f"  {label:<{EVALUATED}}  ")
+        self._say_line(f"{label:<{EVALUATED}}", "  " + self._progress.headline(record, room))
+
+    def stopping(self, why: str) -> None:
+        self._end_stage()
+        self._say_line(f"stopping ({why})", ": saving a checkpoint ...")
+
+    def finished(self, summary: Mapping[str, Any]) -> None:
+        self._end_stage()
+        for note in last_notes(summary):
+            self.note(note)
+        for label, value in last_lines(summary) if self._show_summary else []:
+            self._say_line(f"{label:<{EVALUATED}}", f"  {value}")
+
+    def close(self) -> None:
+        self._clear()
+        self._out.flush()
+
+    # --- the live line -----------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        self._next_draw = self._progress.clock() + DRAW_EVERY_S
+        self._out.write(CLEAR + self._line(self._width()))
+        self._out.flush()
+        self._drawn = True
+
+    def _line(self, width: int) -> str:
+        """At most `width - 1` columns: a full line would make some terminals scroll."""
+        room = width - 1
+        label, counter = f"  {self._progress.stage}", f" {self._progress.counter()}"
+        used = len(label) + len(counter)
+        if used > room:
+            return (label + counter)[:room]
+        bar_room = 1 + SHORTEST_BAR if self._progress.total else 0
+        tail = ""
+        for part in self._progress.parts():
+            if used + bar_room + len(tail) + 2 + len(part) > room:
+                break
+            tail += "  " + part
+        bar = self._bar(room - used - len(tail) - 1)
+        return f"{self._paint('1', label)}{bar}{counter}{self._paint('2', tail)}"
+
+    def _bar(self, room: int) -> str:
+        """As wide as the figures leave it; within a stage it only shrinks, so as not to jump."""
+        self._bar_room = min(self._bar_room, room)
+        width = self._bar_room
+        total = self._progress.total
+        if not total or width < SHORTEST_BAR:
+            return ""
+        filled = min(width, int(width * self._progress.done / total))
+        done, rest = self._full * filled, self._rest * (width - filled)
+        return " " + self._paint("36", done) + self._paint("2", rest)
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour and text else text
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._out.write(CLEAR)
+            self._drawn = False
+
+    def _end_stage(self) -> None:
+        if not self._progress.stage:
+            return
+        took = _text.duration(self._progress.seconds())
+        done = self._progress.done
+        count = f"  {done:,}" if done else ""
+        self._clear()
+        label = self._paint("1", f"  {self._progress.stage:<{LABEL}}")
+        self._out.write(f"{label} {self._paint('2', f'{took:>8}{count}')}\n")
+        self._progress.stage = ""
+
+    def _say_line(self, strong: str, rest: str) -> None:
+        self._clear()
+        self._out.write(f"  {self._paint('1', strong)}{rest}\n")
+        self._out.flush()
+        if self._progress.stage:
+            self._draw()
+
+    def _print(self, *what: Any) -> None:
+        self._clear()
+        console = self._console()
+        console.width = self._width()
+        for each in what:
+            console.print(each)
+        if self._progress.stage:
+            self._draw()
+
+    def _console(self) -> Console:
+        if self._made_console is None:
+            from rich.console import Console
+
+            self._made_console = Console(
+                file=self._out,
+                force_terminal=True,
+                color_system="auto" if self._colour else None,
+                highlight=False,
+                legacy_windows=False,
+            )
+        return self._made_console

@@ -1,0 +1,79 @@
+"""The last words about a run, from its summary; its table goes to standard output elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.text import numbers as _text
+
+MOST_INCIDENTS: Final = 10
+
+
+def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) pairs: where everything is, and which weights it ends with."""
+    rows: list[tuple[str, str]] = []
+    if summary.get("run_dir"):
+        folder = Path(summary["run_dir"])
+        rows += [("run folder", str(folder)), ("report", str(folder / "report.html"))]
+    if kept := kept_weights(summary):
+        rows.append(("kept", kept))
+    return rows
+
+
+def last_notes(summary: Mapping[str, Any]) -> list[str]:
+    """What must be said aloud at the end, in any case."""
+    found = []
+    if remark := not_improved(summary):
+        found.append(remark)
+    if summary.get("exact") is False:
+        reasons = "; ".join(map(str, summary.get("deviations") or ["unknown"]))
+        found.append(f"the numbers are not bitwise those of an undisturbed run: {reasons}")
+    return found
+
+
+def what_happened(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) pairs about faults that the run survived: none for a run that met none."""
+    rows: list[tuple[str, str]] = []
+    if summary.get("restarts"):
+        rows.append(("restarts", str(summary["restarts"])))
+    incidents = [found for found in summary.get("incidents") or () if isinstance(found, Mapping)]
+    if len(incidents) > MOST_INCIDENTS:
+        rows.append(("incidents", f"{len(incidents)}; the last {MOST_INCIDENTS}:"))
+    for found in incidents[-MOST_INCIDENTS:]:
+        done = found.get("remedy") or "went on unchanged"
+        text = f"{found.get('class')} ({found.get('process')}): {done}"
+        rows.append((f"incident {found.get('id')}", text))
+    if summary.get("exact") is False:
+        reasons = map(str, summary.get("deviations") or ["for a reason that is not known"])
+        rows += [("numbers differ", reason) for reason in reasons]
+    elif incidents:
+        rows.append(("numbers", "bitwise those of an undisturbed run"))
+    return rows
+
+
+def kept_weights(summary: Mapping[str, Any]) -> str:
+    """'step 6 of 8, the best by recall@10'; '' where a run kept none or did not say."""
+    kept, steps = summary.get("kept_step"), summary.get("steps")
+    if not isinstance(kept, int) or not isinstance(steps, int):
+        return ""
+    if kept == steps:
+        return f"step {kept:,}, the last"
+    return f"step {kept:,} of {steps:,}, the best by {summary.get('chosen_by', 'its metric')}"
+
+
+def not_improved(summary: Mapping[str, Any]) -> str:
+    """A sentence where training steps were taken and the kept weights are no better for them."""
+    kept, metric = summary.get("kept_step"), summary.get("chosen_by", "its metric")
+    if not isinstance(kept, int) or not summary.get("steps"):
+        return ""
+    if kept == 0:
+        return f"training did not improve {metric}; the weights are those of before training"
+    before = (summary.get("metrics_initial") or {}).get(metric)
+    now = (summary.get("metrics") or {}).get(metric)
+    if before is None or now is None or now > before:
+        return ""
+    return f"training did not improve {metric}: {_text.metric(metric, before)} before it, " + (
+        f"{_text.metric(metric, now)} with the weights of step {kept:,}"
+    )

@@ -1,0 +1,191 @@
+"""Arms from files and variations: named, told apart, and looked at before anything runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.errors import ConfigError
+from ttf.tools.ab.setup import Arm
+from ttf.tools.studies.child import ask
+from ttf.tools.studies.folder import sha256_of
+
+EVALUATIONS: Final = 6
+"""Of a repeat on its way, where its configuration does not say: enough for recall against time."""
+_OURS: Final = {
+    "train.seed": "each block has a seed of its own (--seed)",
+    "supervise.remedies": "no repeat may change its configuration (--no-remedies)",
+    "evaluate.patience": "arms are compared after equally many steps",
+    "evaluate.keep_best": "arms are compared after equally many steps",
+    "gates": "arms are compared after equally many steps",
+}
+"""Keys that the study sets itself."""
+_CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
+
+
+def arms_of(files: Sequence[Path], vary: Sequence[str] = ()) -> tuple[Arm, ...]:
+    """Every file with every combination of variations. Raises ConfigError with all problems."""
+    problems: list[str] = []
+    paths = [path / "run.toml" if path.is_dir() else path for path in files]
+    problems += [f"{path} is not there" for path in paths if not path.is_file()]
+    varied = list(_varied(vary, problems))
+    whole = [path.absolute() for path in paths]
+    for path in dict.fromkeys(p for p in whole if whole.count(p) > 1):
+        problems.append(f"{path} is named twice; to compare it with itself, name a copy")
+    if problems:
+        raise ConfigError("These arms cannot be compared:", problems=problems)
+    combinations = list(itertools.product(*varied))
+    found = [
+        _arm(path, label, sets, single=len(paths) == 1)
+        for path, label in zip(whole, labels(whole), strict=True)
+        for sets in combinations
+    ]
+    if len(found) < 2:
+        raise ConfigError(
+            "There is one arm, and nothing to compare it with.",
+            hint="ttf ab a.toml b.toml, or ttf ab a.toml --vary miner.name=faiss,hnswlib",
+        )
+    return _with_slugs(found)
+
+
+def _varied(texts: Sequence[str], problems: list[str]) -> Iterator[list[str]]:
+    """Of each `--vary`, the texts that `--set` takes."""
+    keys: set[str] = set()
+    for text in texts:
+        key, equals, values = text.partition("=")
+        key, parts = key.strip(), split_values(values)
+        if not equals or not key or not all(parts):
+            problems.append(f"--vary {text}: write it as key.path=value,value")
+        elif key in keys:
+            problems.append(f"--vary {key} is given twice; write all values behind one")
+        elif len(set(parts)) < len(parts):
+            problems.append(f"--vary {text}: a value is there twice")
+        elif key in _OURS:
+            problems.append(f"--vary {key}: {_OURS[key]}")
+        else:
+            yield [f"{key}={part}" for part in parts]
+        keys.add(key)
+
+
+def split_values(text: str) -> list[str]:
+    """At commas outside of quotes and brackets.
+
+    >>> split_values("faiss, hnswlib")
+    ['faiss', 'hnswlib']
+    >>> split_values('[1, 10], "a,b"')
+    ['[1, 10]', '"a,b"']
+    """
+    parts, closing, quote = [""], "", ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in _CLOSES:
+            closing = _CLOSES[character] + closing
+        elif closing and character == closing[0]:
+            closing = closing[1:]
+        elif character == "," and not closing:
+            parts.append("")
+            continue
+        parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def labels(paths: Sequence[Path]) -> list[str]:
+    """Stems, with as much of their folders as tells them apart; a run is named by its folder."""
+    parts = [_parts(path) for path in paths]
+    for count in range(1, max(map(len, parts), default=1) + 1):
+        found = ["/".join(each[-count:]) for each in parts]
+        if len(set(found)) == len(found):
+            return found
+    return [str(path) for path in paths]  # a.toml beside a folder a that holds a run
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    folders = path.parent.parts[1:]
+    is_run = path.name == "run.toml" and (path.parent / "manifest.json").is_file()
+    return folders if is_run else (*folders, path.stem)
+
+
+def _arm(path: Path, label: str, sets: tuple[str, ...], *, single: bool) -> Arm:
+    words = [text.replace('"', "").replace("'", "") for text in sets]
+    name = ", ".join(words if single and words else [label, *words])
+    return Arm(name=name, toml=str(path), toml_sha256=sha256_of(path), sets=sets, slug="")
+
+
+def _with_slugs(arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """Short, and different also where only a character differs that no folder should have."""
+    slugs = [re.sub(r"[^\w.=-]+", "-", arm.name).strip("-.")[:60] for arm in arms]
+    return tuple(
+        replace(arm, slug=slug if slugs.count(slug) == 1 else f"{slug}-{number}")
+        for number, (arm, slug) in enumerate(zip(arms, slugs, strict=True), start=1)
+    )
+
+
+def checked(
+    arms: Sequence[Arm], sets: Sequence[str], steps: int | None
+) -> tuple[tuple[Arm, ...], list[str]]:
+    """The arms with what their configurations left open, and what should be said of them.
+
+    Every configuration is resolved, in one child process; ConfigError names all problems of all.
+    """
+    _refuse_ours(sets, steps, arms)
+    asked = [{"toml": arm.toml, "sets": [*sets, *arm.sets]} for arm in arms]
+    found = ask({"do": "resolve", "arms": asked})["arms"]
+    problems = list(_problems(arms, found))
+    if problems:
+        raise ConfigError(f"{_count(len(problems), 'problem')} in the arms:", problems=problems)
+    out = [
+        replace(arm, evaluate_every=_every(seen, steps))
+        for arm, seen in zip(arms, found, strict=True)
+    ]
+    return tuple(out), list(_notes(out, found))
+
+
+def _problems(arms: Sequence[Arm], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Each once, with the arms that have it."""
+    whose: dict[str, list[str]] = {}
+    for arm, seen in zip(arms, found, strict=True):
+        for problem in seen["problems"]:
+            whose.setdefault(problem, []).append(arm.name)
+    for problem, names in whose.items():
+        yield f"{'every arm' if len(names) == len(arms) else '; '.join(names)}: {problem}"
+
+
+def _refuse_ours(sets: Sequence[str], steps: int | None, arms: Sequence[Arm]) -> None:
+    ours = dict(_OURS)
+    if steps is not None:
+        ours["train.steps"] = "--steps says it for all arms"
+    texts = [*sets, *(text for arm in arms for text in arm.sets)]
+    keys = dict.fromkeys(text.partition("=")[0].strip() for text in texts)
+    problems = [f"{key}: {ours[key]}" for key in keys if key in ours]
+    if problems:
+        raise ConfigError("The study itself sets these keys:", problems=problems)
+
+
+def _every(seen: Mapping[str, Any], steps: int | None) -> int | None:
+    """So that there are about `EVALUATIONS`; epochs are left to be evaluated as they are."""
+    total = steps or seen["steps"]
+    if seen["says_when"] or total is None:
+        return None
+    return max(1, math.ceil(total / EVALUATIONS))
+
+
+def _notes(arms: Sequence[Arm], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Arms that are the same, as in a check of the check."""
+    for (arm, seen), (other, also) in itertools.combinations(zip(arms, found, strict=True), 2):
+        if seen["flat"] == also["flat"]:
+            yield (
+                f"{arm.name} and {other.name} are the same configuration: whatever they differ "
+                "in is chance."
+            )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

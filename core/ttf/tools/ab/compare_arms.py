@@ -1,0 +1,245 @@
+"""Two arms by one measure: what the test says, what the verdict is, what is missing for one.
+
+A difference is found where Holm's adjusted p is below the level. "Same" is two one-sided tests at
+the level: the interval at 1 - 2 * level lies within the margin. Truly different arms lie beyond one
+end only, so each false "same" has at most the chance `level`; the wider interval of the table would
+ask for a fifth more repeats to say no more. "Same" comes first: a difference that was found, and
+that is surely smaller than what matters, is "same" with a note.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ttf.tools.ab.analysis import Comparison, Interval, Needs, Verdict
+from ttf.tools.ab.measures import CRASH_RATE, PAIRED, Measure, at_time
+from ttf.tools.ab.sample import Sample
+from ttf.tools.ab.stats import boschloo, paired, power_rates, rates
+from ttf.tools.ab.stats.paired import SignFlip, sign_flip
+
+Blocks = Mapping[int, Sample]
+"""The counted sample of each block, of one arm."""
+_AT_EQUAL_TIME = " at equal time"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Before correction: the test, and what verdicts and needs are made of."""
+
+    a: str
+    b: str
+    measure: Measure
+    n: int
+    blocks: int
+    value_a: float | None = None
+    value_b: float | None = None
+    crashes: tuple[int, int, int, int] | None = None
+    """Of the scale "rate": crashes of A of so many, crashes of B of so many."""
+    flip: SignFlip | None = None
+    sigma: float | None = None
+    note: str = ""
+
+    @property
+    def p_value(self) -> float | None:
+        if self.crashes is not None:
+            a, of_a, b, of_b = self.crashes
+            return boschloo.p_value(a, of_a, b, of_b)
+        return None if self.flip is None else self.flip.p_value()
+
+    @property
+    def effect(self) -> float | None:
+        """In the unit of the comparison."""
+        if self.crashes is not None:
+            a, of_a, b, of_b = self.crashes
+            return b / of_b - a / of_a
+        return None if self.flip is None else self._told(self.flip.mean)
+
+    def interval(self, alpha: float) -> Interval:
+        if self.crashes is not None:
+            return rates.newcombe(*self.crashes, confidence=1 - alpha)
+        if self.flip is None:
+            return None, None
+        low, high = self.flip.interval(alpha)
+        return (
+            None if low is None else self._told(low),
+            None if high is None else self._told(high),
+        )
+
+    def _told(self, value: float) -> float:
+        return math.expm1(value) if self.measure.scale == "ratio" else value
+
+
+def compare(
+    a: str, b: str, of_a: Blocks, of_b: Blocks, margins: Mapping[str, float]
+) -> list[Compared]:
+    """By crash rate and by each measure that any repeat of these two has a value of."""
+    both = sorted(of_a.keys() & of_b.keys())
+    pairs = [(of_a[k], of_b[k]) for k in both]
+    found = [_rates(a, b, of_a, of_b, len(both))] if of_a and of_b else []
+    for measure in PAIRED:
+        values, known, note = _values(measure, pairs)
+        if known:
+            found.append(_paired(a, b, measure, values, len(both), note))
+    return [
+        replace(c, measure=replace(c.measure, margin=margins.get(c.measure.name, c.measure.margin)))
+        for c in found
+    ]
+
+
+def decide(
+    c: Compared,
+    p_adjusted: float | None,
+    level: float,
+    *,
+    needs_level: float,
+    family: int,
+    power: float,
+) -> Comparison:
+    """With the corrected p of the whole study at hand."""
+    measure, effect = c.measure, c.effect
+    different = p_adjusted is not None and p_adjusted < level
+    low, high = c.interval(2 * level)
+    same = (
+        low is not None and high is not None and -measure.margin <= low and high <= measure.margin
+    )
+    verdict: Verdict = "inconclusive"
+    note = c.note
+    if same:
+        verdict = "same"
+        if different:
+            note = _joined(note, "there is a difference, smaller than what matters")
+    elif different and effect is not None:
+        verdict = "b" if (effect > 0) == measure.higher_is_better else "a"
+    return Comparison(
+        a=c.a,
+        b=c.b,
+        metric=measure.name,
+        label=measure.label,
+        scale=measure.scale,
+        unit=measure.unit,
+        higher_is_better=measure.higher_is_better,
+        n=c.n,
+        value_a=c.value_a,
+        value_b=c.value_b,
+        effect=effect,
+        ci=c.interval(level),
+        ci_same=(low, high),
+        p_value=c.p_value,
+        p_adjusted=p_adjusted,
+        verdict=verdict,
+        margin=measure.margin,
+        needs=_needs(c, needs_level, family, power) if verdict == "inconclusive" else None,
+        note=note,
+    )
+
+
+def _needs(c: Compared, level: float, family: int, power: float) -> Needs | None:
+    """Repeats until a verdict of either kind, if the arms are as they looked: the smaller of what
+    it takes to find the difference seen (at the level that Holm's correction leaves the smallest
+    p: the worst case) and to show that they are the same. Assumes that repeats go on to spread as
+    so far; an effect seen in few repeats is itself uncertain, so this is told anew each time."""
+    effect, margin, alone = c.effect, c.measure.margin, level / max(1, family)
+    if effect is None:
+        return None
+    if c.crashes is not None:
+        a, of_a, b, of_b = c.crashes
+        differ = power_rates.to_differ(a / of_a, b / of_b, alone, power)
+        same = power_rates.to_be_same(a / of_a, b / of_b, margin, level, power)
+    elif c.sigma is None:
+        fewest = paired.fewest_pairs(alone)
+        why = f"with fewer than {fewest} repeats no difference can be told from luck"
+        return Needs(more=fewest - c.n, total=fewest, power=None, for_effect=None, reason=why)
+    else:
+        assert c.flip is not None
+        differ = paired.to_differ(c.flip.mean, c.sigma, alone, power)
+        same = paired.to_be_same(c.flip.mean, c.sigma, margin, level, power)
+    if differ is None and same is None:
+        return None
+    show_same = differ is None or (same is not None and same < differ)
+    pairs = same if show_same else differ
+    assert pairs is not None
+    # Where repeats are lost, it takes more of them for as many pairs.
+    total = max(math.ceil(pairs * c.blocks / c.n) if c.crashes is None else pairs, c.blocks + 1)
+    what = "to show that they are the same" if show_same else "to find a difference like that seen"
+    return Needs(
+        more=total - c.blocks,
+        total=total,
+        power=power,
+        for_effect=effect,
+        reason=f"{what}, if repeats go on as they did so far",
+    )
+
+
+def _rates(a: str, b: str, of_a: Blocks, of_b: Blocks, blocks: int) -> Compared:
+    crashed = [sum(s.crashed for s in of.values()) for of in (of_a, of_b)]
+    return Compared(
+        a=a,
+        b=b,
+        measure=CRASH_RATE,
+        n=min(len(of_a), len(of_b)),
+        blocks=blocks,
+        value_a=crashed[0] / len(of_a),
+        value_b=crashed[1] / len(of_b),
+        crashes=(crashed[0], len(of_a), crashed[1], len(of_b)),
+    )
+
+
+def _values(
+    measure: Measure, pairs: list[tuple[Sample, Sample]]
+) -> tuple[list[tuple[float, float]], bool, str]:
+    """Of pairs where both have a value; whether any sample has one; a note. A repeat that was lost
+    has none: its loss curve is cut short and it was never evaluated at the end."""
+    finished = [s for pair in pairs for s in pair if s.outcome != "lost"]
+    read, note = measure.read, ""
+    if measure.name.endswith(_AT_EQUAL_TIME):
+        metric = measure.name.removesuffix(_AT_EQUAL_TIME)
+        seconds = min((s.evaluated[-1].seconds for s in finished if s.evaluated), default=0.0)
+        note = f"after {seconds:.0f} s, the time that all of them had"
+
+        def read(sample: Sample) -> float | None:
+            return at_time(sample, seconds, metric)
+
+    def value(sample: Sample) -> float | None:
+        found = None if sample.outcome == "lost" else read(sample)
+        return None if found is not None and measure.scale == "ratio" and found <= 0 else found
+
+    read_pairs = [(value(x), value(y)) for x, y in pairs]
+    lost = sum("lost" in (x.outcome, y.outcome) for x, y in pairs)
+    if lost:
+        note = _joined(note, f"{lost} of {len(pairs)} pairs missing because a repeat was lost, "
+                             "and the rest may be the luckier ones")  # fmt: skip
+    known = any(v is not None for pair in read_pairs for v in pair)
+    both = [(x, y) for x, y in read_pairs if x is not None and y is not None]
+    finite = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    if len(finite) < len(both):
+        note = _joined(note, f"{len(both) - len(finite)} of {len(pairs)} pairs missing because "
+                             "a value is not a finite number")  # fmt: skip
+    return finite, known, note
+
+
+def _paired(
+    a: str, b: str, measure: Measure, values: list[tuple[float, float]], blocks: int, note: str
+) -> Compared:
+    if not values:
+        return Compared(a=a, b=b, measure=measure, n=0, blocks=blocks, note=note)
+    ratio = measure.scale == "ratio"
+    differences = [math.log(y / x) if ratio else y - x for x, y in values]
+    return Compared(
+        a=a,
+        b=b,
+        measure=measure,
+        n=len(values),
+        blocks=blocks,
+        value_a=statistics.fmean(x for x, _ in values),
+        value_b=statistics.fmean(y for _, y in values),
+        flip=sign_flip(differences),
+        sigma=statistics.stdev(differences) if len(values) > 1 else None,
+        note=note,
+    )
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)

@@ -1,0 +1,102 @@
+"""`ttf.compare`: the command `ttf ab` for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ttf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ttf.tools.ab.analysis import Analysis
+    from ttf.tools.ab.sample import Sample
+    from ttf.tools.ab.study import Limits, Study
+
+__all__ = ["Compared", "compare"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A study: its folder, what it came to, and every repeat."""
+
+    path: Path
+    analysis: Analysis
+    samples: Sequence[Sample]
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence or a few."""
+        return self.analysis.verdict
+
+
+def compare(
+    *configs: Path | str,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    sets: Mapping[str, Any] | None = None,
+    repeats: int | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    parallel: int = 1,
+    budget_s: float | None = None,
+    sequential: bool = False,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    margins: Mapping[str, float] | None = None,
+    hang_timeout_s: float | None = None,
+    keep_runs: bool = False,
+    out: Path | str | None = None,
+    resume: Path | str | None = None,
+    progress: bool = False,
+) -> Compared:
+    """Repeats of two or more configurations, and whether they differ by more than luck.
+
+    `configs` are TOML files or folders of runs; `vary` makes an arm of every value (of every
+    combination, with several keys), `sets` holds for all arms. `resume` continues a study as it is,
+    with more `repeats` where given (10 where it is new). Outputs are written into its folder.
+    """
+    from ttf.tools.ab.start import begin
+    from ttf.tools.ab.study import Limits, Study
+
+    if (resume is None) == (not configs):
+        raise ConfigError("It is not clear what to compare: give configurations, or resume.")
+    limits = Limits(parallel=parallel, budget_s=budget_s, keep_runs=keep_runs)
+    if resume is not None:
+        return _carried_out(Study.reopened(Path(resume), repeats), limits, progress)
+    study = begin(
+        [Path(config) for config in configs],
+        vary=[f"{key}={','.join(map(_text, values))}" for key, values in (vary or {}).items()],
+        sets=[f"{key}={_text(value)}" for key, value in (sets or {}).items()],
+        repeats=repeats or 10,
+        steps=steps,
+        seed=seed,
+        sequential=sequential,
+        alpha=alpha,
+        power=power,
+        margins=dict(margins or {}),
+        hang_timeout_s=hang_timeout_s,
+        out=None if out is None else Path(out),
+        command="ttf.compare",
+    )
+    return _carried_out(study, limits, progress)
+
+
+def _text(value: Any) -> str:
+    from ttf.config.toml import render
+
+    return "none" if value is None else render(str(value) if isinstance(value, Path) else value)
+
+
+def _carried_out(study: Study, limits: Limits, progress: bool) -> Compared:
+    from ttf.tools.ab import finish
+    from ttf.tools.ab.progress import Lines, Nobody
+    from ttf.tools.ab.study import carry_on
+
+    watcher = Lines(limits.parallel) if progress else Nobody()
+    try:
+        reason = carry_on(study, limits, watcher, finish.settled)
+        analysis = finish.concluded(study, reason)
+    finally:
+        study.close()
+    return Compared(path=study.folder, analysis=analysis, samples=tuple(study.samples))

@@ -1,0 +1,128 @@
+"""What a study comes to: judged once or at each look, and written down in every form there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.rundir import durable
+from ttf.tools.ab.analysis import Analysis
+from ttf.tools.ab.judge import Settings, judge
+from ttf.tools.ab.output import csv_text, document, markdown
+from ttf.tools.ab.page import write_page
+from ttf.tools.ab.sample import Sample
+from ttf.tools.ab.setup import Setup
+from ttf.tools.ab.stats.sequential import when_to_look
+from ttf.tools.ab.study import RESULT, Reason, Record, Study, read_record, read_samples, read_setup
+
+_AREA: Final = "ab"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where outputs go besides the study's folder."""
+
+    csv: Path | None = None
+    markdown: Path | None = None
+    html: Path | None = None
+
+
+def settled(study: Study) -> bool:
+    """Whether a sequential study needs no more; looks only when it is time to."""
+    looks, blocks = study.record.looks, study.blocks
+    taken = max(looks, default=0)
+    if not any(taken < look <= blocks for look in when_to_look(study.setup.repeats)):
+        return False
+    looks.append(blocks)
+    study.write_settings()
+    return judged(study).settled
+
+
+def judged(study: Study) -> Analysis:
+    return _judged(study.setup, study.record, study.samples)
+
+
+def _judged(setup: Setup, record: Record, samples: Sequence[Sample]) -> Analysis:
+    settings = Settings(
+        alpha=setup.alpha,
+        power=setup.power,
+        margins=setup.margins,
+        planned=setup.repeats,
+        looks=tuple(record.looks),
+    )
+    return judge(samples, setup.names, settings)
+
+
+def concluded(study: Study, reason: Reason, places: Places | None = None) -> Analysis:
+    """The end of a sitting: judged, and every output written. Raises StorageError.
+
+    Where nothing is left to do, `result.json` says so: the same command then begins a new study.
+    """
+    looks, blocks = study.record.looks, study.blocks
+    if study.setup.sequential and blocks > max(looks, default=0):  # an end is a look as well
+        looks.append(blocks)
+        study.write_settings()
+    analysis = judged(study)
+    _write_outputs(study, analysis, places or Places())
+    if reason != "budget":
+        durable.write_json(study.folder / RESULT, result(study, analysis, reason), _AREA)
+    return analysis
+
+
+def _write_outputs(study: Study, analysis: Analysis, places: Places) -> None:
+    folder, samples, known = study.folder, study.samples, facts(study.setup, study.record)
+    table, text = csv_text(samples), markdown(analysis, samples, known)
+    for path in filter(None, (folder / "samples.csv", places.csv)):
+        durable.write_atomically(path, table.encode(), _AREA)
+    for path in filter(None, (folder / "report.md", places.markdown)):
+        durable.write_atomically(path, text.encode(), _AREA)
+    _page(folder, known, analysis, samples, places.html)
+
+
+def page_anew(folder: Path, out: Path | None) -> Path:
+    """Of a study that may be going on: its folder is only read."""
+    setup, record, samples = read_setup(folder), read_record(folder), read_samples(folder)
+    known, analysis = facts(setup, record), _judged(setup, record, samples)
+    return _page(folder, known, analysis, samples, out)
+
+
+def _page(
+    folder: Path,
+    known: Mapping[str, Any],
+    analysis: Analysis,
+    samples: Sequence[Sample],
+    out: Path | None,
+) -> Path:
+    page: Path = write_page(folder, analysis, samples, known)
+    if out is not None:
+        durable.write_atomically(out, page.read_bytes(), _AREA)
+    return page if out is None else out
+
+
+def result(study: Study, analysis: Analysis, reason: str) -> dict[str, Any]:
+    """The document of --json."""
+    return {
+        **document(analysis, study.samples),
+        "ended": reason,
+        "repeats": study.setup.repeats,
+        "folder": str(study.folder),
+    }
+
+
+def _short(path: str) -> str:
+    """As seen from here: where somebody's files lie is nobody else's business."""
+    full = Path(path)
+    return str(full.relative_to(Path.cwd())) if full.is_relative_to(Path.cwd()) else full.name
+
+
+def facts(setup: Setup, record: Record) -> dict[str, Any]:
+    """What a reader of the report wants to know of the study, in words."""
+    out: dict[str, Any] = {"command": record.command, "machine": record.machine}
+    for arm in setup.arms:
+        said = ", ".join((*setup.sets, *arm.sets))
+        out[arm.name] = f"{_short(arm.toml)}{f' with {said}' if said else ''}"
+    if record.parallel > 1:
+        out["load"] = f"up to {record.parallel} repeats ran at a time: speeds are those under load"
+    return {key: value for key, value in out.items() if value != ""}

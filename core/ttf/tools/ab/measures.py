@@ -1,0 +1,139 @@
+"""What arms are compared by: how each measure is read of a sample, which way is better, and what
+difference is too small to matter."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ttf.tools.ab.sample import Curve, Sample
+
+Scale = Literal["rate", "ratio", "difference"]
+"""rate: a share of repeats; ratio: compared as b / a - 1; difference: as b - a."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """`margin`: arms closer than this are the same, in the unit of the effect."""
+
+    name: str
+    label: str
+    scale: Scale
+    higher_is_better: bool
+    margin: float
+    unit: str = ""
+    read: Callable[[Sample], float | None]
+
+
+CRASH_RATE: Final = Measure(
+    name="crash_rate",
+    label="repeats that crashed",
+    scale="rate",
+    higher_is_better=False,
+    margin=0.05,
+    read=lambda s: float(s.crashed),
+)
+PAIRED: Final[tuple[Measure, ...]] = (
+    Measure(
+        name="samples_per_s",
+        label="throughput",
+        scale="ratio",
+        higher_is_better=True,
+        margin=0.02,
+        unit="samples/s",
+        read=lambda s: s.samples_per_s,
+    ),
+    Measure(
+        name="peak_anon_mb",
+        label="peak memory",
+        scale="ratio",
+        higher_is_better=False,
+        margin=0.02,
+        unit="MB",
+        read=lambda s: s.peak_anon_mb,
+    ),
+    Measure(
+        name="memory_slope_mb_per_1k_steps",
+        label="memory growth",
+        scale="difference",
+        higher_is_better=False,
+        margin=1.0,
+        unit="MB per 1,000 steps",
+        read=lambda s: s.memory_slope_mb_per_1k_steps,
+    ),
+    Measure(
+        name="loss",
+        label="loss, mean of the last quarter",
+        scale="difference",
+        higher_is_better=False,
+        margin=0.01,
+        read=lambda s: last_quarter(s),
+    ),
+    Measure(
+        name="recall@10",
+        label="recall@10 after equal steps",
+        scale="difference",
+        higher_is_better=True,
+        margin=0.005,
+        read=lambda s: s.metrics.get("recall@10"),
+    ),
+    Measure(
+        name="mrr@10",
+        label="MRR@10 after equal steps",
+        scale="difference",
+        higher_is_better=True,
+        margin=0.005,
+        read=lambda s: s.metrics.get("mrr@10"),
+    ),
+    Measure(
+        name="recall@10 at equal time",
+        label="recall@10 after equal time",
+        scale="difference",
+        higher_is_better=True,
+        margin=0.005,
+        read=lambda s: None,  # needs the time that all arms had: judging reads it
+    ),
+)
+"""Compared within pairs; with the crash rate, eight."""
+
+
+def last_quarter(sample: Sample) -> float | None:
+    """The loss where it has settled; None without a curve."""
+    if not sample.loss:
+        return None
+    last = sample.loss[-1][0]
+    tail = [y for x, y in sample.loss if x > 0.75 * last]
+    return sum(tail) / len(tail) if tail else None
+
+
+def loss_distance(a: Sample, b: Sample) -> float | None:
+    """How far two loss curves lie apart on average, at steps that both have; None without such."""
+    if not a.loss or not b.loss:
+        return None
+    last = min(a.loss[-1][0], b.loss[-1][0])
+    shared = [(x, y) for x, y in a.loss if b.loss[0][0] <= x <= last]
+    gaps = [abs(y - _between(b.loss, x)) for x, y in shared]
+    known = [gap for gap in gaps if math.isfinite(gap)]
+    return sum(known) / len(known) if known else None
+
+
+def _between(curve: Curve, x: float) -> float:
+    """The curve at a place between its ends."""
+    for (s, a), (t, b) in itertools.pairwise(curve):
+        if s <= x <= t:
+            return a + (b - a) * (x - s) / (t - s) if t > s else b
+    return curve[-1][1]
+
+
+def at_time(sample: Sample, seconds: float, metric: str) -> float | None:
+    """A metric at a moment, between the evaluations around it; None before the first."""
+    points = [(e.seconds, e.metrics[metric]) for e in sample.evaluated if metric in e.metrics]
+    if not points or seconds < points[0][0]:
+        return None
+    for (s, a), (t, b) in itertools.pairwise(points):
+        if s <= seconds <= t:
+            return a + (b - a) * (seconds - s) / (t - s) if t > s else b
+    return points[-1][1]

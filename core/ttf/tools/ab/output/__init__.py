@@ -1,0 +1,9 @@
+"""What a study found, for people and for scripts: table, JSON, CSV, Markdown, of one Analysis."""
+
+from __future__ import annotations
+
+from ttf.tools.ab.output._document import csv_text, document
+from ttf.tools.ab.output._markdown import markdown
+from ttf.tools.ab.output._terminal import table_lines
+
+__all__ = ["csv_text", "document", "markdown", "table_lines"]

@@ -1,0 +1,32 @@
+"""The study for scripts: the contract's JSON document, and a CSV of one row a repeat."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from ttf.tools.ab.analysis import Analysis
+from ttf.tools.ab.output.rows import FIRST, in_order, metric_names, scalars
+from ttf.tools.ab.sample import Sample
+
+
+def document(analysis: Analysis, samples: Sequence[Sample]) -> dict[str, Any]:
+    """CONTRACT: `arms`, `comparisons`, `verdict`; more of the analysis, and every sample."""
+    return {**analysis.to_json(), "samples": [sample.to_json() for sample in in_order(samples)]}
+
+
+def csv_text(samples: Sequence[Sample]) -> str:
+    """Curves are not in it: they are in samples.jsonl and in the JSON document."""
+    metrics = metric_names(samples)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*FIRST, *metrics], lineterminator="\n")
+    writer.writeheader()
+    for sample in in_order(samples):
+        writer.writerow({name: _cell(value) for name, value in scalars(sample, metrics).items()})
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else "" if value is None else value

@@ -1,0 +1,161 @@
+"""The study at a terminal: an arm a row with its figures against the first, a comparison a row."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from ttf.tools.ab.analysis import Analysis, ArmSummary, Comparison
+from ttf.tools.ab.output import words
+
+WIDTH: Final = 100
+_LONGEST: Final = 12
+"""Longer names are told above the table, whole."""
+_HEADER: Final = ("arm", "crashed", "lost", *words.HEADINGS)
+_OTHERS: Final = 3
+"""With more arms, pairs without the first one are shown where they differ."""
+
+
+def table_lines(analysis: Analysis) -> str:
+    """Arms, comparisons, what is said once a pair, the verdict; plain text, no colour."""
+    parts = [
+        "\n".join(_arms(analysis)),
+        "\n".join(_comparisons(analysis)),
+        "\n".join(_below(analysis)),
+        "\n".join(_wrapped(words.verdict_text(analysis))),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+# --- arms ---------------------------------------------------------------------------------------
+
+
+def _arms(analysis: Analysis) -> Iterator[str]:
+    called = words.letters(analysis)
+    named_above = any(len(arm.name) > _LONGEST for arm in analysis.arms)
+    if named_above:
+        for arm in analysis.arms:
+            yield from _wrapped(f"{called[arm.name]}  {arm.name}")
+        yield ""
+    names = {n: c if named_above else f"{c} {n}" for n, c in called.items()}
+    lines = list(_laid_out(list(_arm_rows(analysis, names, intervals=True))))
+    if max(map(len, lines)) > WIDTH:  # the comparisons below have the intervals too
+        lines = list(_laid_out(list(_arm_rows(analysis, names, intervals=False))))
+    yield from lines
+    yield f"{words.GROWTH[0].upper()}{words.GROWTH[1:]}. Means of the repeats that finished."
+
+
+def _arm_rows(
+    analysis: Analysis, names: dict[str, str], *, intervals: bool
+) -> Iterator[Sequence[str]]:
+    """Of an arm its figures, what they are against the first arm, and the intervals."""
+    yield _HEADER
+    for place, arm in enumerate(analysis.arms):
+        values = [words.figure(metric, words.arm_value(arm, metric)) for metric in words.COLUMNS]
+        yield (names[arm.name], words.crashed(arm), str(arm.lost), *values)
+        found = [_to_the_first(analysis, arm, metric) for metric in words.COLUMNS] if place else []
+        effects = ["" if c is None else words.effect(c, c.effect) for c in found]
+        if any(effects):
+            yield ("  against A", words.rate_interval(arm), "", *effects)
+            if intervals:
+                yield ("  interval", "", "", *map(_bounds, found))
+        elif arm.runs:
+            yield ("", words.rate_interval(arm), "", *("" for _ in words.COLUMNS))
+
+
+def _to_the_first(analysis: Analysis, arm: ArmSummary, metric: str) -> Comparison | None:
+    return words.comparison(analysis, analysis.arms[0].name, arm.name, metric)
+
+
+def _bounds(c: Comparison | None) -> str:
+    """As narrow as it goes: the row above names the unit."""
+    if c is None:
+        return ""
+    low, high = (_narrow(words.effect(c, bound)) for bound in c.ci)
+    return f"{low or '?'}..{high or '?'}" if low or high else ""
+
+
+def _narrow(text: str) -> str:
+    """
+    >>> [_narrow(text) for text in ("+10.4%", "-0.004", "0.000", "0.0%")]
+    ['+10.4', '-.004', '0', '0']
+    """
+    bare = re.sub(r"^([+-]?)0(\.\d{3})$", r"\1\2", text.rstrip("%"))
+    return "0" if bare and not bare.strip(".0") else bare
+
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+def _comparisons(analysis: Analysis) -> Iterator[str]:
+    called, shown = words.letters(analysis), _shown(analysis)
+    rows: list[Sequence[str]] = []
+    for (a, b), group in groupby(shown, key=lambda c: (c.a, c.b)):
+        if rows:
+            rows.append([""] * len(rows[0]))
+        title = f"{called[b]} against {called[a]}"
+        rows.append((title, "difference", _confidence(analysis), "p", "verdict"))
+        rows += [_row(c, called) for c in group]
+    yield from _laid_out(rows)
+    compared = [c for c in analysis.comparisons if c.effect is not None]
+    if left := len(compared) - len(shown):
+        yield (
+            f"{left} more between other arms are the same or inconclusive: they are in the report."
+        )
+    if nothing := {words.short(c): None for c in analysis.comparisons if c.effect is None}:
+        yield from _wrapped(f"Some arms have no pair with a value in both: {'; '.join(nothing)}.")
+
+
+def _shown(analysis: Analysis) -> list[Comparison]:
+    few = len(analysis.arms) <= _OTHERS
+    first = analysis.arms[0].name if analysis.arms else ""
+    return [
+        c
+        for c in analysis.comparisons
+        if c.effect is not None and (few or c.a == first or c.verdict in ("a", "b"))
+    ]
+
+
+def _row(c: Comparison, called: dict[str, str]) -> Sequence[str]:
+    return (
+        words.short(c),
+        words.effect(c, c.effect),
+        words.interval(c),
+        words.p_text(c.p_adjusted),
+        words.verdict(c, called),
+    )
+
+
+def _below(analysis: Analysis) -> Iterator[str]:
+    count = sum(c.p_adjusted is not None for c in analysis.comparisons)
+    if count:
+        what = words.plural(count, "comparison")
+        yield f"p: corrected for {count} {what} (Holm), which the verdicts go by."
+    for note in words.notes(_shown(analysis), words.letters(analysis)):
+        yield from _wrapped(note)
+    for sentence in words.said_of_pairs(analysis):
+        yield from _wrapped(sentence)
+
+
+def _confidence(analysis: Analysis) -> str:
+    return f"{words.percent(analysis.confidence)} interval"
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _laid_out(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    from ttf.commands._common import table
+
+    if rows:
+        yield from table(rows).splitlines()
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    columns = min(WIDTH, max(40, shutil.get_terminal_size((WIDTH, 24)).columns))
+    return textwrap.wrap(text, columns, subsequent_indent="  ") if text else []

@@ -1,0 +1,140 @@
+"""How the study was measured, and what its figures mean: for whoever doubts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ttf.tools.ab.analysis import Analysis
+from ttf.tools.ab.output import words
+from ttf.tools.ab.sample import Sample
+
+Row = tuple[str, str]
+
+
+def how(analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]) -> list[Row]:
+    """What was run, then what the caller knows of it: its command, its machine, its arms."""
+    return [
+        *_from_samples(analysis, samples),
+        *((name, _told(value)) for name, value in facts.items()),
+    ]
+
+
+def meaning(analysis: Analysis) -> Iterator[Row]:
+    """Each piece of the statistics in two sentences or three."""
+    share = words.percent(analysis.confidence)
+    yield (
+        "a repeat",
+        (
+            "A training run in processes of its own, whose configuration no crash may change. It "
+            "counts as crashed when any incident happened in it: it survived if it finished all the "
+            "same, else it is lost."
+        ),
+    )
+    yield (
+        "a pair",
+        (
+            "Arms of one block have the same seed and ran after one another, in a random, balanced "
+            "order. Speed, memory and quality are compared within such pairs, so what slows the "
+            "machine down for a while slows both."
+        ),
+    )
+    yield (
+        "crash rates",
+        (
+            "The interval of one arm is exact (Clopper and Pearson), two arms are compared by an "
+            "exact test (Boschloo). Few repeats therefore give wide intervals: 0 of 20 still "
+            "allows for 17%."
+        ),
+    )
+    yield (
+        "everything else",
+        (
+            "The signs of the differences within pairs are flipped in all ways; p is the share of "
+            f"ways that go as far as what was seen. No distribution is assumed. {_fewest(analysis)}"
+        ),
+    )
+    yield (
+        "survival",
+        (
+            "Kaplan and Meier's curve: the share of repeats that had not crashed up to a step. "
+            "A repeat that ended without a crash leaves at its last step (a notch) and counts "
+            "neither for nor against the arm after it."
+        ),
+    )
+    yield (
+        "the verdicts",
+        (
+            f"Every p is corrected for the number of comparisons, {_compared(analysis)} (Holm), so that the "
+            f"chance of even one false alarm in the study is at most {words.percent(analysis.alpha)}. "
+            '"Same" is shown too: the whole interval lies within the margin. "Inconclusive" is '
+            "neither, and says what would tell."
+        ),
+    )
+    yield (
+        "intervals",
+        (
+            f"{share} each, of that comparison by itself. One may leave out 0 where the verdict is "
+            "still open: the verdict allows for all the other comparisons."
+        ),
+    )
+    if analysis.looks:
+        yield (
+            "sequential",
+            (
+                "It was judged while it went on, and each look may spend only a part of the error "
+                f"({', '.join(f'{look.alpha:.2g} after {look.blocks}' for look in analysis.looks)} "
+                "repeats). So stopping early does not make a false alarm likelier."
+            ),
+        )
+
+
+def _from_samples(analysis: Analysis, samples: Sequence[Sample]) -> Iterator[Row]:
+    arms = len(analysis.arms)
+    yield (
+        "repeats",
+        (
+            f"{analysis.blocks} complete {words.plural(analysis.blocks, 'block')} of {arms} "
+            f"{words.plural(arms, 'arm')}; {sum(s.counted for s in samples)} repeats count"
+        ),
+    )
+    out = {kind: sum(s.outcome == kind for s in samples) for kind in ("void", "invalid")}
+    if any(out.values()):
+        yield (
+            "left out",
+            f"{out['void']} that somebody else ended, {out['invalid']} that could not be run",
+        )
+    if seeds := sorted({s.seed for s in samples}):
+        span = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
+        yield "seeds", f"{span}, one a block"
+    steps = sorted({s.steps for s in samples if s.outcome == "clean" and s.steps})
+    if steps:
+        span = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+        yield "steps of a clean repeat", span
+
+
+def _fewest(analysis: Analysis) -> str:
+    """What a reader of a small study wonders at: clear differences without a verdict."""
+    from ttf.tools.ab.stats.paired import fewest_pairs
+
+    count = max(1, _compared(analysis))
+    pairs = fewest_pairs((1 - analysis.confidence) / count)
+    return f"As one of {count} comparisons it takes at least {pairs} pairs to show anything."
+
+
+def _compared(analysis: Analysis) -> int:
+    return sum(c.p_value is not None for c in analysis.comparisons)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{k} {_told(v)}" for k, v in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_told(item) for item in value)
+    return str(value)

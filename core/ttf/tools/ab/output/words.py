@@ -1,0 +1,296 @@
+"""The words and figures that table, report and page share: arms, effects, intervals, verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ttf.tools.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Interval
+
+COLUMNS: Final = (
+    "samples_per_s",
+    "peak_anon_mb",
+    "memory_slope_mb_per_1k_steps",
+    "recall@10",
+    "mrr@10",
+)
+"""The measures that every table of arms has, beside the crashes."""
+HEADINGS: Final = ("samples/s", "peak MB", "growth", "recall@10", "MRR@10")
+GROWTH: Final = "growth: MB of memory per 1,000 steps"
+
+_SHORT: Final = {
+    "loss": "loss, last quarter",
+    "recall@10": "recall@10, equal steps",
+    "mrr@10": "MRR@10, equal steps",
+    "recall@10 at equal time": "recall@10, equal time",
+}
+_BETTER: Final = {
+    "crash_rate": "crashes less",
+    "samples_per_s": "is faster",
+    "peak_anon_mb": "needs less",
+    "memory_slope_mb_per_1k_steps": "grows less",
+    "loss": "is lower",
+    "recall@10": "finds more",
+    "recall@10 at equal time": "finds more",
+    "mrr@10": "ranks better",
+}
+_LONG_NAME: Final = 32
+_MOST_NAMED: Final = 3
+"""More of a kind are counted."""
+
+
+def letter(place: int) -> str:
+    """
+    >>> [letter(n) for n in (0, 1, 25, 26)]
+    ['A', 'B', 'Z', 'A2']
+    """
+    return chr(ord("A") + place % 26) + (str(place // 26 + 1) if place >= 26 else "")
+
+
+def letters(analysis: Analysis) -> dict[str, str]:
+    """Of each arm, by its name."""
+    return {arm.name: letter(place) for place, arm in enumerate(analysis.arms)}
+
+
+def verdict_text(analysis: Analysis) -> str:
+    """The verdict; arms whose names are longer than a reader can carry go by their letter."""
+    text = analysis.verdict
+    for name, called in sorted(letters(analysis).items(), key=lambda item: -len(item[0])):
+        if len(name) > _LONG_NAME:
+            text = text.replace(name, called)
+    return text
+
+
+def listed(words: Iterable[str]) -> str:
+    """
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *most, last = list(words) or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# --- arms ---------------------------------------------------------------------------------------
+
+
+def crashed(arm: ArmSummary) -> str:
+    """'6 of 20', or '-' before any repeat counts."""
+    return f"{arm.crashes} of {arm.runs}" if arm.runs else "-"
+
+
+def endings(arm: ArmSummary) -> str:
+    """'4 survived, 2 lost'; '' where none crashed."""
+    return f"{arm.survived} survived, {arm.lost} lost" if arm.crashes else ""
+
+
+def rate_interval(arm: ArmSummary) -> str:
+    """'12% to 54%'"""
+    low, high = arm.crash_rate_ci
+    if not arm.runs or low is None or high is None:
+        return ""
+    return f"{percent(low)} to {percent(high)}"
+
+
+def arm_value(arm: ArmSummary, metric: str) -> float | None:
+    if metric in arm.metrics:
+        return arm.metrics[metric]
+    value = getattr(arm, metric, None)
+    return value if isinstance(value, int | float) else None
+
+
+def figure(metric: str, value: float | None) -> str:
+    """A measured value in its own unit, which the heading names; '-' for none.
+
+    >>> figure("samples_per_s", 1234.5), figure("recall@10", 0.5), figure("crash_rate", 0.3)
+    ('1,234', '0.500', '30%')
+    """
+    if value is None or not math.isfinite(value):
+        return "-"
+    if metric == "crash_rate":
+        return percent(value)
+    if metric in ("samples_per_s", "peak_anon_mb"):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    if metric == "memory_slope_mb_per_1k_steps":
+        return signed(value, 1)
+    return f"{value:.3f}"
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.3), percent(0.004), percent(0.0)
+    ('30%', '0.4%', '0%')
+    """
+    digits = 1 if 0 < share < 0.0095 else 0
+    return f"{100 * share:.{digits}f}%"
+
+
+def signed(value: float, digits: int) -> str:
+    """With its sign, zero without one.
+
+    >>> signed(1.25, 1), signed(-0.0001, 3)
+    ('+1.2', '0.000')
+    """
+    text = f"{value:+.{digits}f}"
+    return text[1:] if not any(c in "123456789" for c in text) else text
+
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+def comparison(analysis: Analysis, a: str, b: str, metric: str) -> Comparison | None:
+    found = (c for c in analysis.comparisons if (c.a, c.b, c.metric) == (a, b, metric))
+    return next(found, None)
+
+
+def short(c: Comparison) -> str:
+    """The measure in at most 22 letters."""
+    return _SHORT.get(c.metric, c.label)
+
+
+def effect(c: Comparison, value: float | None) -> str:
+    """A difference in the measure's own way: '+5.4%', '+25 points', '-0.004'."""
+    unit = "%" if c.scale == "ratio" else " points" if c.scale == "rate" else ""
+    return f"{_bare(c, value)}{unit}" if value is not None else ""
+
+
+def interval(c: Comparison, ci: Interval | None = None) -> str:
+    """'+4.1% to +6.7%'; open sides in words."""
+    low, high = c.ci if ci is None else ci
+    unit = "%" if c.scale == "ratio" else ""
+    if low is not None and high is not None:
+        return f"{_bare(c, low)}{unit} to {_bare(c, high)}{unit}"
+    if low is not None:
+        return f"at least {_bare(c, low)}{unit}"
+    return f"at most {_bare(c, high)}{unit}" if high is not None else ""
+
+
+def margin(c: Comparison) -> str:
+    """The difference that does not matter: '2%', '5 points', '0.005'."""
+    if c.scale == "ratio":
+        return f"{100 * c.margin:g}%"
+    return f"{100 * c.margin:g} points" if c.scale == "rate" else f"{c.margin:g}"
+
+
+def p_text(p: float | None) -> str:
+    """
+    >>> p_text(0.04321), p_text(0.00001), p_text(1.0)
+    ('0.043', '<0.0001', '1')
+    """
+    if p is None:
+        return ""
+    return "<0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def verdict(c: Comparison, called: dict[str, str]) -> str:
+    """'B is faster', 'same within 2%', 'inconclusive: about 40 more repeats'."""
+    if c.verdict in ("a", "b"):
+        return f"{called[c.a if c.verdict == 'a' else c.b]} {_BETTER.get(c.metric, 'is better')}"
+    if c.verdict == "same":
+        return f"same within {margin(c)}"
+    if c.needs is None:
+        return "inconclusive" if c.effect is not None else "not compared"
+    return f"inconclusive: about {c.needs.more:,} more {plural(c.needs.more, 'repeat')}"
+
+
+def plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _bare(c: Comparison, value: float | None) -> str:
+    if value is None:
+        return ""
+    if c.scale == "rate":
+        return signed(100 * value, 0)
+    if c.scale == "ratio":
+        return signed(100 * value, 1)
+    return signed(value, 1 if c.metric == "memory_slope_mb_per_1k_steps" else 3)
+
+
+# --- what is said once a pair -------------------------------------------------------------------
+
+
+def fixed_sentence(f: Fixed, called: dict[str, str]) -> str:
+    """Whether B got rid of the crashes of A, the control, and how much of that is shown."""
+    a, b = called[f.a], called[f.b]
+    if f.verdict == "not reproduced":
+        return (
+            f"{a}, the control, did not crash in {f.control_steps:,} steps: not reproduced, so "
+            f"nothing is known about {b}."
+        )
+    if f.verdict == "still crashes" or f.needed_steps is None:
+        return f"{b} still crashes, as {a} does."
+    says = f"{b} is fixed" if f.verdict == "fixed" else f"{b} cannot be called fixed yet"
+    clean = (
+        f"{f.clean_steps:,} steps without a crash; it takes {f.needed_steps:,} beside "
+        f"{f.control_crashes} {plural(f.control_crashes, 'incident')} of {a} in "
+        f"{f.control_steps:,} steps"
+    )
+    chance = ""
+    if f.p is not None:
+        told = p_text(f.p)
+        chance = f" (p {'' if told.startswith('<') else '= '}{told}, if nothing had changed)"
+    more = ""
+    if f.more_runs is not None:
+        more = f" About {f.more_runs:,} more {plural(f.more_runs, 'repeat')} of {b} would do."
+    return f"{says}: {clean}{chance}.{more}"
+
+
+def bitwise_sentence(b: Bitwise, called: dict[str, str]) -> str:
+    """How many pairs end with equal weights."""
+    return (
+        f"{b.equal} of {b.pairs} {plural(b.pairs, 'pair')} of {called[b.a]} and {called[b.b]} "
+        f"{'ends' if b.pairs == 1 else 'end'} with the same weights, to the last bit."
+    )
+
+
+def said_of_pairs(analysis: Analysis) -> list[str]:
+    """Crashes gone or not, equal weights: what no row of a table can hold."""
+    return [*_of_crashes(analysis), *_of_weights(analysis)]
+
+
+def _of_crashes(analysis: Analysis) -> Iterator[str]:
+    """Of several arms the first one is the control; another only where it shows that one is fixed."""
+    called = letters(analysis)
+    first, two = analysis.arms[0].name if analysis.arms else "", len(analysis.arms) == 2
+    steps = sum(arm.steps for arm in analysis.arms)
+    if analysis.fixed and steps and not any(arm.crashes for arm in analysis.arms):
+        yield (
+            f"No arm crashed in {steps:,} steps: a crash that came before was not reproduced, so "
+            "nothing is known about it."
+        )
+    for f in analysis.fixed:
+        told = f.a == first and f.verdict in ("not yet", "still crashes")
+        if f.verdict == "fixed" or told or (two and f.verdict == "not yet"):
+            yield fixed_sentence(f, called)
+
+
+def _of_weights(analysis: Analysis) -> Iterator[str]:
+    called = letters(analysis)
+    known = [b for b in analysis.bitwise if b.pairs]
+    if known and not any(b.equal for b in known):
+        yield "No pair ends with the same weights, to the last bit."
+    else:
+        yield from (bitwise_sentence(b, called) for b in known)
+    apart = [b for b in analysis.bitwise if b.loss_distance]
+    if apart:
+        figures = ", ".join(f"{called[b.a]} and {called[b.b]} {b.loss_distance:.2g}" for b in apart)
+        yield f"Loss curves of a pair lie apart by, on average: {figures}."
+
+
+def notes(comparisons: Iterable[Comparison], called: dict[str, str]) -> list[str]:
+    """What a reader must know before believing some of the figures, each said once."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for c in comparisons:
+        for note in filter(None, c.note.split("; ")):
+            pair = f"{called[c.b]} against {called[c.a]}"
+            found.setdefault(note, {}).setdefault(pair, []).append(short(c))
+    return [f"{note[0].upper()}{note[1:]} ({_where(pairs)})." for note, pairs in found.items()]
+
+
+def _where(pairs: dict[str, list[str]]) -> str:
+    """'B against A: throughput and peak memory'"""
+    measures = list(dict.fromkeys(m for names in pairs.values() for m in names))
+    arms = listed(pairs) if len(pairs) <= _MOST_NAMED else f"{len(pairs)} pairs of arms"
+    what = listed(measures) if len(measures) <= _MOST_NAMED else f"{len(measures)} measures"
+    return f"{arms}: {what}"

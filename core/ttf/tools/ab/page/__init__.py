@@ -1,0 +1,29 @@
+"""report.html of a study: one offline page, made of its analysis and its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ttf.rundir.durable import write_atomically
+from ttf.tools.ab.analysis import Analysis
+from ttf.tools.ab.page._render import render
+from ttf.tools.ab.sample import Sample
+from ttf.tools.report.page import FILE
+
+__all__ = ["write_page"]
+
+
+def write_page(
+    folder: Path, analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]
+) -> Path:
+    """Writes `folder/report.html` and returns its path. Raises StorageError.
+
+    `facts` are told in their order under "How it was measured", as `ttf ab` knows them: the
+    command, the machine, what each arm is. The page's title is the folder's name.
+    """
+    path = folder / FILE
+    page = render(folder.resolve().name, analysis, samples, facts)
+    write_atomically(path, page.encode(errors="replace"))
+    return path

@@ -1,0 +1,176 @@
+"""What is left of a repeat, read into a sample; also of one that was cut short anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.incidents.writing import list_incidents
+from ttf.rundir.durable import read_json
+from ttf.tools.ab.sample import Curve, Evaluated, Incident, Outcome, Sample
+from ttf.tools.ab.schedule import Cell
+from ttf.tools.monitor.trend import theil_sen
+from ttf.tools.studies.training import result_of
+
+MOST_POINTS: Final = 100
+WARM_UP: Final = 0.25
+"""Of the steps between two starts: caches fill, the first mining round comes and goes."""
+_MB: Final = 1e6
+
+
+def read_sample(
+    cell: Cell, run: Path, code: int, error: Mapping[str, Any] | None, began: float, wall_s: float
+) -> Sample:
+    """`began`: seconds since 1970, when its process was started; `error`: of its --json."""
+    incidents, lost_steps = _incidents(run / "incidents")
+    outcome = _outcome(code, [incident.name for incident in incidents])
+    summary = _summary(run)
+    whole = summary if outcome in ("clean", "survived") else {}
+    steps, evaluated, loss = _metrics(run / "metrics.jsonl", began)
+    if outcome == "lost" and not incidents:  # nobody was left to write one
+        incidents = (Incident(name="unknown", process="supervisor", step=steps),)
+    memory = list(_memory(run / "memory.jsonl"))
+    return Sample(
+        arm=cell.arm,
+        block=cell.block,
+        position=cell.position,
+        seed=cell.seed,
+        outcome=outcome,
+        exit_code=code,
+        reason=str((error or {}).get("message", "")).strip() if code else "",
+        incidents=incidents,
+        steps=max(int(summary.get("steps") or 0) + lost_steps, steps),
+        wall_s=round(wall_s, 3),
+        samples_per_s=_positive(whole.get("samples_per_s")),
+        peak_anon_mb=_positive(whole.get("peak_anon_mb")),
+        memory_slope_mb_per_1k_steps=slope(memory) if whole else None,
+        metrics=_numbers(whole.get("metrics_last")),
+        evaluated=evaluated,
+        loss=loss,
+        memory=thinned([(t - began, mb) for t, _, mb in memory], max),
+        weights_sha256=str(whole.get("weights_sha256") or ""),
+        exact=whole.get("exact"),
+    )
+
+
+def _outcome(code: int, classes: Sequence[str]) -> Outcome:
+    result = result_of(code, classes)
+    if result == "crash":
+        return "survived" if code == 0 else "lost"
+    return result
+
+
+def _summary(run: Path) -> Mapping[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found = read_json(run / "summary.json")
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _incidents(folder: Path) -> tuple[tuple[Incident, ...], int]:
+    """And the steps that were done in vain, because they were done again or never saved."""
+    found, lost = [], 0
+    for listed in list_incidents(folder):
+        whole: Any = {}
+        with contextlib.suppress(OSError, ValueError):
+            whole = read_json(folder / str(listed["id"]) / "incident.json")
+        step = int(whole.get("step") or 0)
+        lost += int(whole.get("lost_steps") or 0)
+        name, process = str(listed["class"]), str(listed["process"])
+        found.append(Incident(name=name, process=process, step=step))
+    return tuple(found), lost
+
+
+def _metrics(path: Path, began: float) -> tuple[int, tuple[Evaluated, ...], Curve]:
+    """The last step, the evaluations, the curve of the loss."""
+    loss: list[tuple[float, float]] = []
+    evaluated = []
+    for line in _lines(path):
+        step = line.get("step")
+        if not isinstance(step, int):
+            continue
+        if line.get("type") == "step" and _is_number(line.get("loss")):
+            loss.append((float(step), float(line["loss"])))
+        elif line.get("type") == "eval":
+            seconds = round(float(line.get("time", began)) - began, 3)
+            metrics = _numbers(line.get("metrics"))
+            evaluated.append(Evaluated(step=step, seconds=seconds, metrics=metrics))
+    last = int(loss[-1][0]) if loss else 0
+    return last, tuple(evaluated), thinned(loss, _mean)
+
+
+def evaluating_seconds(run: Path) -> float:
+    """What its evaluations on the way took; those before and after the training come in any case."""
+    seconds = [
+        float(line["seconds"])
+        for line in _lines(run / "metrics.jsonl")
+        if line.get("type") == "eval" and _is_number(line.get("seconds"))
+    ]
+    return sum(seconds[1:-1])
+
+
+def _memory(path: Path) -> Iterator[tuple[float, int, float]]:
+    """(time of day, steps done, anonymous and shared megabytes)"""
+    for line in _lines(path):
+        values = [line.get(key) for key in ("time", "step", "anon", "shared")]
+        if all(map(_is_number, values)):
+            time, step, anon, shared = (float(value) for value in values if value is not None)
+            yield time, int(step), (anon + shared) / _MB
+
+
+def slope(memory: Sequence[tuple[float, int, float]]) -> float | None:
+    """Megabytes per 1,000 steps: Theil and Sen's, over the longest stretch without a restart, its
+    first quarter of steps left out; None where that is too short to say."""
+    stretches: list[list[tuple[float, float]]] = [[]]
+    for _, step, megabytes in memory:
+        if stretches[-1] and step < stretches[-1][-1][0]:
+            stretches.append([])
+        stretches[-1].append((float(step), megabytes))
+    longest = max(stretches, key=lambda s: s[-1][0] - s[0][0] if s else 0.0)
+    if not longest:
+        return None
+    first, last = longest[0][0], longest[-1][0]
+    settled = [point for point in longest if point[0] > first + WARM_UP * (last - first)]
+    found = theil_sen(settled)
+    return None if found is None else round(1000 * found, 6)
+
+
+def thinned(points: Sequence[tuple[float, float]], of: Callable[[Sequence[float]], float]) -> Curve:
+    """At most `MOST_POINTS`, each standing for equally many neighbours: at the last one's place,
+    with what `of` makes of their values."""
+    size = max(1, math.ceil(len(points) / MOST_POINTS))
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    return tuple((round(g[-1][0], 3), round(of([y for _, y in g]), 6)) for g in groups)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Torn ones are left out."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for raw in file:
+            with contextlib.suppress(ValueError):
+                found = json.loads(raw)
+                if isinstance(found, dict):
+                    yield found
+
+
+def _numbers(values: Any) -> dict[str, float]:
+    found = values if isinstance(values, Mapping) else {}
+    return {str(name): float(value) for name, value in found.items() if _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _positive(value: Any) -> float | None:
+    return float(value) if _is_number(value) and value > 0 else None

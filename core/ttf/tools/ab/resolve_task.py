@@ -1,0 +1,42 @@
+"""The configurations of all arms, resolved as a run would; in a child process (`ttf.tools.studies.child`),
+because it loads pydantic and the user's plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ttf.config.resolve import flat, resolve
+from ttf.config.toml import load_run_toml
+from ttf.errors import ConfigError, TtfError
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study asks for: see `ttf.tools.studies.child`."""
+    return {"arms": [_seen(Path(arm["toml"]), arm["sets"]) for arm in request["arms"]]}
+
+
+def _seen(toml: Path, sets: Sequence[str]) -> dict[str, Any]:
+    """`problems`, or the values as `flat`, `steps`, and whether it says when to evaluate."""
+    try:
+        resolved = resolve(toml, sets)
+    except ConfigError as error:
+        return {"problems": list(error.problems) or [str(error)]}
+    origin = resolved.origins["evaluate.every"]
+    return {
+        "problems": [],
+        "flat": flat(resolved.config),
+        "steps": resolved.config.train.steps,
+        "says_when": origin != "default" and not (origin != "--set" and _by_default(toml)),
+    }
+
+
+def _by_default(toml: Path) -> bool:
+    """Of a run's own run.toml, which holds every value and where it is from."""
+    if not (toml.parent / "manifest.json").is_file():
+        return False
+    try:
+        return load_run_toml(toml).origins["evaluate.every"] == "default"
+    except TtfError:
+        return False

@@ -1,0 +1,116 @@
+"""Runs benches, each in a process of its own: however one ends, the others go on.
+
+Where a process dies while a peer had its turn, the bench is done again without that peer: our own
+figures do not depend on anybody's crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ttf.errors import ExitCode, TtfError
+from ttf.supervise import throwaway
+from ttf.tools.bench.catalogue import Bench
+from ttf.tools.bench.peers import INSTALL, PEERS
+from ttf.tools.bench.results import Finding, Line
+from ttf.tools.doctor import task_failures
+
+
+class MeasurerDied(TtfError):
+    """The process that measures the machine itself died."""
+
+    exit_code = ExitCode.UNSAFE
+
+
+class Show(Protocol):
+    """Told what is going on."""
+
+    def __call__(self, bench: str, at: str, done: int, total: int) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of one bench."""
+
+    bench: Bench
+    lines: tuple[Line, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] | None = None
+    """What it raised, as `ttf.process.error_document` writes it."""
+
+    @property
+    def well(self) -> bool:
+        """It gave its figures; peers that died are no fault of it."""
+        return bool(self.answer)
+
+
+def outcome_of(
+    bench: Bench,
+    size: str,
+    ceilings: Mapping[str, Any],
+    show: Show,
+) -> Outcome:
+    """One bench to its end, with every peer that is installed. From the main thread."""
+    peers = [name for name in bench.peers if PEERS[name].installed]
+    findings: list[Finding] = []
+    while True:
+        ended = _ended(bench, size, ceilings, peers, show)
+        if ended.answer is not None and ended.death is None:
+            lines = tuple(Line.from_json(line) for line in ended.answer.get("lines", ()))
+            return Outcome(
+                bench=bench,
+                lines=(*lines, *_not_measured(bench, lines, findings)),
+                findings=tuple(findings),
+                answer=ended.answer,
+            )
+        who = ended.stage if ended.stage in peers else None
+        findings.append(
+            Finding(
+                name=bench.name,
+                peer=who,
+                what=task_failures.in_a_word(ended),
+                evidence=tuple(task_failures.evidence(ended)),
+            )
+        )
+        if who is None:
+            return Outcome(bench=bench, findings=tuple(findings), error=ended.error)
+        peers.remove(who)
+
+
+def _ended(
+    bench: Bench,
+    size: str,
+    ceilings: Mapping[str, Any],
+    peers: list[str],
+    show: Show,
+) -> throwaway.Ended:
+    seen: dict[str, Any] = {"at": "starting", "done": 0, "total": 0}
+
+    def heard(news: Mapping[str, Any]) -> None:
+        seen.update(news)
+        show(bench.name, str(seen["at"]), int(seen["done"]), int(seen["total"]))
+
+    show(bench.name, "starting", 0, 0)
+    return throwaway.run(
+        throwaway.Task(
+            name=bench.name,
+            request={"size": size, "peers": list(peers), "ceilings": dict(ceilings)},
+            deadline_s=bench.deadline_s,
+            module="ttf.tools.bench.child",
+            heard=heard,
+        )
+    )
+
+
+def _not_measured(bench: Bench, lines: tuple[Line, ...], findings: list[Finding]) -> Iterator[Line]:
+    """A line of its own for every peer that has no figures, and why."""
+    died = {finding.peer: finding.what for finding in findings}
+    unit = lines[0].unit if lines else ""
+    for name in bench.peers:
+        if name in died:
+            yield Line(name=bench.name, unit=unit, peer=name, note=f"it ended with {died[name]}")
+        elif not PEERS[name].installed:
+            yield Line(name=bench.name, unit=unit, peer=name, note=INSTALL)

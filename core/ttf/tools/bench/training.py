@@ -1,0 +1,227 @@
+"""The training benches: our steps beside the same steps by hand and by two libraries."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ttf.machine.ceiling_figures import gemm_flops
+from ttf.tools.bench.arms import Arm, Ours, compared
+from ttf.tools.bench.catalogue import Tell
+from ttf.tools.bench.results import Line
+from ttf.tools.bench.sizes import SIZES, Size
+from ttf.tools.bench.work import GruWork, contrast_flops
+
+Pool = Literal["mean", "last"]
+PRECISIONS: Final = ("fp32", "bf16")
+
+
+def train_mean(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    return _trained("train-mean", "mean", request, tell)
+
+
+def train_last(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    return _trained("train-last", "last", request, tell)
+
+
+def train_l1(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    return _trained("train-l1", "mean", request, tell, length=1)
+
+
+def loader(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """The fastest step there is waits for data most."""
+    prepare()
+    from ttf.tools.bench.ours import Course, opened
+
+    size = SIZES[request["size"]]
+    course = Course(pool="last", precision="bf16")
+    with _folder() as folder:
+        tell({"at": "making data"})
+        paths = make_data(folder, size, size.length)
+        with opened(folder, size, [course], paths) as (loop,):
+            loop.keep(2)
+            shape = f"{_shape(size, size.length)}, bf16"
+            ours = Ours(
+                name="loader",
+                arm=Arm(name="loader", turn=loop.step, work=loop.samples),
+                unit="samples/s",
+                shape=shape,
+            )
+            peers = []
+            if "cached-batches" in request["peers"]:
+                note = "1 is a loader that is never waited for"
+                peers = [Arm(name="cached-batches", turn=loop.replay, work=loop.samples, note=note)]
+            lines = compared([ours], peers, size.repeats, tell)
+    return {"lines": [line.to_json() for line in lines]}
+
+
+def _trained(
+    name: str, pool: Pool, request: Mapping[str, Any], tell: Tell, length: int | None = None
+) -> dict[str, Any]:
+    size = SIZES[request["size"]]
+    steps = size.length if length is None else length
+    lines = measured(pool, steps, size, request["peers"], request["ceilings"], name=name, tell=tell)
+    return {"lines": [line.to_json() for line in lines]}
+
+
+def measured(
+    pool: Pool,
+    length: int,
+    size: Size,
+    wanted: Collection[str],
+    ceilings: Mapping[str, Any],
+    *,
+    name: str = "train",
+    tell: Tell = lambda news: None,
+) -> list[Line]:
+    """Ours in fp32 and bf16 beside those peers, all in this process, which loads torch only now."""
+    prepare()
+    from ttf.tools.bench.ours import Course, OurLoop, TorchSettings, opened
+
+    courses = [Course(pool=pool, precision=precision) for precision in PRECISIONS]
+    with _folder() as folder, contextlib.ExitStack() as stack:
+        tell({"at": "making data"})
+        paths = make_data(folder, size, length)
+        by_hand = TorchSettings()  # as torch comes
+        tell({"at": name})
+        loops: list[OurLoop] = stack.enter_context(opened(folder, size, courses, paths))
+        ours = [
+            Ours(
+                name=name if course.precision == "fp32" else f"{name}-{course.precision}",
+                arm=Arm(
+                    name=course.precision,
+                    turn=loop.settings.around(loop.step),
+                    work=loop.samples,
+                ),
+                unit="samples/s",
+                shape=f"{_shape(size, length)}, {course.precision}",
+                ideal_s=_ideal_s(size, length, pool, course.precision, ceilings),
+                ceiling=f"products at {course.precision}",
+            )
+            for course, loop in zip(courses, loops, strict=True)
+        ]
+        peers = list(_peers(stack, size, pool, paths, by_hand, wanted, tell))
+        return compared(ours, peers, size.repeats, tell)
+
+
+def prepare() -> None:
+    """The environment of the device that runs are made on; before torch is loaded."""
+    from ttf.machine import devices
+
+    devices.prepare(devices.choose("cpu"))
+
+
+def _peers(
+    stack: contextlib.ExitStack,
+    size: Size,
+    pool: Pool,
+    paths: Mapping[str, Path],
+    by_hand: Any,
+    wanted: Collection[str],
+    tell: Tell,
+) -> Iterator[Arm]:
+    import torch
+
+    from ttf.tools.bench import loops
+
+    threads = torch.get_num_threads()
+    rows = rows_in_memory(paths, size)
+    work = size.micro_batch * size.peer_micro_batches
+
+    def arm(name: str, loop: Any) -> Arm:
+        return Arm(
+            name=name,
+            turn=by_hand.around(lambda: loop.turn(size.peer_micro_batches)),
+            work=work,
+        )
+
+    def tower() -> loops.PlainTower:
+        return loops.PlainTower(size.dim, size.hidden, size.dim, pool)
+
+    cut = {"micro_batch": size.micro_batch, "accumulate": size.accumulate}
+    if "plain-torch" in wanted:
+        contrast: torch.nn.Module = loops.Contrast(rows.bank_MD)
+        yield arm("plain-torch", loops.HandLoop(tower(), contrast, rows, **cut))
+    if "pytorch-metric-learning" in wanted:
+        tell({"at": "pytorch-metric-learning"})
+        contrast = loops.LibraryContrast(rows.bank_MD)
+        yield arm("pytorch-metric-learning", loops.HandLoop(tower(), contrast, rows, **cut))
+    if "lightning" in wanted:
+        tell({"at": "lightning"})
+        by_hand()
+        contrast = loops.Contrast(rows.bank_MD)
+        lightning = loops.LightningLoop(tower(), contrast, rows, threads=threads, **cut)
+        stack.callback(lightning.close)
+        yield arm("lightning", lightning)
+
+
+def make_data(folder: Path, size: Size, length: int) -> dict[str, Path]:
+    """A synthetic set on disk: enough pairs for some steps, documents for a full memory bank."""
+    from ttf.data.synth import write_synth
+
+    pairs = max(size.pairs, 2 * size.micro_batch * size.accumulate)
+    return write_synth(
+        folder / "data",
+        pairs=pairs,
+        val=1,
+        seq_len=length,
+        dim=size.dim,
+        bank=size.memory_bank + pairs,
+        seed=0,
+    )
+
+
+def rows_in_memory(paths: Mapping[str, Path], size: Size) -> Any:
+    """The same files, loaded as a loop by hand loads them."""
+    import numpy as np
+    import torch
+
+    from ttf.tools.bench.loops import Rows
+
+    with np.load(paths["pairs"]) as pairs, np.load(paths["bank"]) as bank:
+        x, positives, documents = pairs["X_train"], pairs["pos_train"], bank["vectors"]
+    return Rows(
+        x=torch.from_numpy(x),
+        y_ND=torch.nn.functional.normalize(torch.from_numpy(documents[positives]), dim=-1),
+        bank_MD=torch.nn.functional.normalize(
+            torch.from_numpy(np.ascontiguousarray(documents[: size.memory_bank])), dim=-1
+        ),
+    )
+
+
+def work_of(size: Size, length: int, pool: str) -> GruWork:
+    return GruWork(
+        in_dim=size.dim,
+        hidden=size.hidden,
+        out_dim=size.dim,
+        length=length,
+        last_only=pool == "last",
+    )
+
+
+def _ideal_s(
+    size: Size, length: int, pool: str, precision: str, ceilings: Mapping[str, Any]
+) -> float | None:
+    """Seconds that a sample's products take at the ceiling of their precision."""
+    best = gemm_flops(ceilings, precision)
+    if best is None:
+        return None
+    candidates = size.memory_bank + size.micro_batch * size.accumulate
+    needed = work_of(size, length, pool).training + contrast_flops(candidates, size.dim)
+    return needed / best
+
+
+def _shape(size: Size, length: int) -> str:
+    return (
+        f"B={size.micro_batch} x {size.accumulate}, L={length}, D={size.dim}, "
+        f"BiGRU {size.hidden}, bank {size.memory_bank:,}"
+    )
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ttf-bench-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -1,0 +1,255 @@
+"""`ttf bench --tune`: which path float32 products take on this machine, measured once and kept.
+
+A row is taken only where it is clearly faster and as accurate as float32; otherwise the static
+table of the device decides. Runs read the row when they start and never measure anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from ttf.contracts import Progress
+from ttf.errors import ArtifactDamaged
+from ttf.machine import processor
+
+if TYPE_CHECKING:
+    from ttf.tools.bench.paired import Ratio
+
+Path32 = Literal["highest", "medium"]
+PATHS: Final[tuple[Path32, ...]] = get_args(Path32)
+"""torch's names for its float32 products on a CPU: through its default BLAS, through oneDNN."""
+
+MOST_ERROR: Final = 2e-6
+LEAST_GAIN: Final = 1.05
+REPEATS: Final = 9
+_CALL_FLOPS, _MOST_CALLS = 2e9, 1000
+"""What a timed call computes at least: 10 ms or so."""
+FILE: Final = "gemm.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A product (rows x inner) @ (inner x columns) of a training step, and how often it comes."""
+
+    rows: int
+    inner: int
+    columns: int
+    times: int
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.inner}x{self.columns}"
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.rows * self.inner * self.columns
+
+
+SHAPES: Final = (
+    Shape(rows=3200, inner=768, columns=3072, times=1),
+    Shape(rows=32, inner=512, columns=1536, times=200),
+    Shape(rows=128, inner=512, columns=1536, times=50),
+    Shape(rows=2048, inner=768, columns=2048, times=1),
+)
+"""Of the reference step: input product, recurrent products (alone and fused), rows of the bank."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One product through one path: its best rate, and its error against float64 (relative to
+    the largest result)."""
+
+    path: str
+    shape: str
+    gflops: float
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedRow:
+    """What was measured here, and what follows from it."""
+
+    fingerprint: str
+    date: str
+    torch: str
+    threads: int
+    float32: Path32 | None
+    """The path to take; None: nothing was clearly better, the static table decides."""
+    why: str
+    measured: tuple[Measured, ...]
+    bf16_gain: float | None
+    """How many times faster the step's products are in bf16 than in the fastest float32; None
+    where the processor has no unit for them."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> TunedRow:
+        """Raises ValueError, LookupError or TypeError where it is none."""
+        values = {field.name: found[field.name] for field in fields(cls)}
+        if values["float32"] not in (*PATHS, None):
+            raise ValueError(f"float32 is {values['float32']!r}")
+        for name in ("fingerprint", "date", "why"):
+            if not isinstance(values[name], str):
+                raise TypeError(f"{name} is {values[name]!r}")
+        if values["bf16_gain"] is not None:
+            values["bf16_gain"] = float(values["bf16_gain"])
+        values["measured"] = tuple(Measured(**line) for line in values["measured"])
+        return cls(**values)
+
+    def lines(self) -> list[str]:
+        """What was measured, what is kept and why; for people."""
+        kept = (
+            f"Kept: float32 products take the path {self.float32!r} ({self.why})."
+            if self.float32
+            else f"Kept: the static table of the device decides ({self.why})."
+        )
+        bf16 = "" if self.bf16_gain is None else f"{self.bf16_gain:.2f} times as fast as float32."
+        return [
+            *(
+                f"{m.shape:>16}  {m.path:<8} {m.gflops:7.0f} GF/s  error {m.error:.1e}"
+                for m in self.measured
+            ),
+            kept,
+            *([f"bf16 (--precision bf16) computes a step's products {bf16}"] if bf16 else []),
+            "Runs started from now on use it; a run that goes on keeps what it began with.",
+        ]
+
+
+# --- keeping ---------------------------------------------------------------------------------
+
+
+def path() -> Path:
+    return processor.machine_dir() / FILE
+
+
+def load(file: Path | None = None) -> TunedRow | None:
+    """This machine's row, None where it was never tuned. Raises ArtifactDamaged."""
+    file = file or path()
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return TunedRow.from_json(found)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ArtifactDamaged(
+            f"{file} cannot be read as what ttf bench --tune writes "
+            f"({type(error).__name__}: {error}).",
+            hint="Measure anew with ttf bench --tune, or delete the file.",
+        ) from error
+
+
+def save(row: TunedRow) -> Path:
+    """Raises StorageError."""
+    from ttf.rundir.durable import write_json
+
+    file = path()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, row.to_json(), "machine")
+    return file
+
+
+# --- measuring -------------------------------------------------------------------------------
+
+
+def tune(
+    progress: Progress = lambda done, total: None,
+    *,
+    shapes: Sequence[Shape] = SHAPES,
+    repeats: int = REPEATS,
+) -> TunedRow:
+    """Measures every path in turns on this process's threads; saves nothing (`save` does).
+
+    Leaves torch's settings as they were.
+    """
+    import torch
+
+    ways = (*PATHS, "bf16") if processor.processor().bf16_unit else PATHS
+    totals = {way: [0.0] * repeats for way in ways}
+    measured: list[Measured] = []
+    for at, shape in enumerate(shapes):
+
+        def here(done: int, total: int, at: int = at) -> None:
+            progress(at * total + done, len(shapes) * total)
+
+        found = _measure(shape, ways, repeats, here)
+        for line, seconds in found:
+            measured.append(line)
+            so_far = totals[line.path]
+            totals[line.path] = [sum(pair) for pair in zip(so_far, seconds, strict=True)]
+    choice, why = decide(totals, measured)
+    fastest = min(PATHS, key=lambda name: sum(totals[name]))
+    return TunedRow(
+        fingerprint=processor.fingerprint(),
+        date=datetime.now(UTC).date().isoformat(),
+        torch=torch.__version__,
+        threads=torch.get_num_threads(),
+        float32=choice,
+        why=why,
+        measured=tuple(measured),
+        bf16_gain=_ratio(totals[fastest], totals["bf16"]).median if "bf16" in totals else None,
+    )
+
+
+def _measure(
+    shape: Shape, ways: Sequence[str], repeats: int, progress: Progress
+) -> list[tuple[Measured, list[float]]]:
+    """Each way with the seconds a step spends in this product, round by round."""
+    from ttf.machine.gemm import errors, factors, product, repeated
+    from ttf.tools.bench.paired import in_turns
+
+    a_RI, b_CI = factors(shape.rows, shape.inner, shape.columns)
+    calls = min(_MOST_CALLS, max(1, round(_CALL_FLOPS / shape.flops)))
+    arms = {way: repeated(product(way, a_RI, b_CI), calls) for way in ways}
+    error = errors(ways, a_RI, b_CI)
+    taken = in_turns(arms, repeats, progress=progress)
+    return [
+        (
+            Measured(
+                path=way,
+                shape=str(shape),
+                gflops=shape.flops * calls / min(seconds) / 1e9,
+                error=error[way],
+            ),
+            [value / calls * shape.times for value in seconds],
+        )
+        for way, seconds in taken.items()
+    ]
+
+
+def decide(
+    totals: Mapping[str, Sequence[float]], measured: Sequence[Measured]
+) -> tuple[Path32 | None, str]:
+    """The path to take, None where the table is to decide; and the reason, in a sentence.
+
+    `totals` holds the seconds of a step's products by path, round by round.
+    """
+    worst = {name: max(m.error for m in measured if m.path == name) for name in PATHS}
+    accurate = [name for name in PATHS if worst[name] < MOST_ERROR]
+    if not accurate:
+        return None, "no path is as accurate as float32 here: " + _errors(worst)
+    best = min(accurate, key=lambda name: sum(totals[name]))
+    others = [name for name in accurate if name != best]
+    if not others:
+        return best, "the only path as accurate as float32 here: " + _errors(worst)
+    gains = {name: _ratio(totals[name], totals[best]) for name in others}
+    least = min(gains.values(), key=lambda gain: gain.low)
+    shown = f"{best} computes a step's products {least} times as fast as {'/'.join(others)}"
+    if least.low <= LEAST_GAIN:
+        return None, f"{shown}: not clearly more than {LEAST_GAIN}"
+    return best, f"{shown}, {_errors(worst)}"
+
+
+def _errors(worst: Mapping[Path32, float]) -> str:
+    return "relative error " + ", ".join(f"{name} {error:.1e}" for name, error in worst.items())
+
+
+def _ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
+    from ttf.tools.bench.paired import ratio
+
+    return ratio(above, below)

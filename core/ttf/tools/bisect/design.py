@@ -1,0 +1,364 @@
+"""Which run to make next, and when the culprit is sure: pure, deterministic, no I/O.
+
+A *run* takes some ingredients out of the configuration (an ablation) and crashes or not. The state
+of a study is its tally: how often each ablation was run, how often it crashed. From the tally alone
+`judge` says what to run next or what came out, so that a study can be resumed and simulated.
+
+Hypotheses: which ablations *cure*. One ingredient, with those that cure for certain when it does;
+either of two ("a setting triggers it, a component carries it"); two that must both go ("two
+causes"); or nothing here. Each with an unknown crash rate: a run crashes at that rate unless what it
+takes out cures. Hence a crash clears everything that was taken out, all at once, and a clean run
+says the more, the higher the rate. The next run is the one whose outcome tells most about who is to
+be named.
+
+Of several cures the one with the lowest rank is named: the least invasive. It is named once its
+probability is at least the asked confidence, runs without it alone stayed clean, and (where crashes
+are frequent, so that it costs little) every ingredient of a lower rank was cleared by a crash.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from ttf.tools.bisect.hypotheses import (
+    Hypothesis,
+    Ingredient,
+    Who,
+    entropy,
+    evidence,
+    hypotheses,
+    outlook,
+)
+
+Tally = Mapping[frozenset[str], tuple[int, int]]
+"""Runs and crashes by ablation; the empty set is the configuration as it is."""
+
+ALONE: Final = 2
+"""Clean runs without the culprit alone that it takes at least, however sure it looks."""
+_FEW_RUNS: Final = 12
+"""So many are always granted, however small the grid."""
+_CLIMBS: Final = 3
+_NO_SINGLE: Final = 0.5
+"""Below that probability of a single cause, two are looked at more closely."""
+_STRICTER: Final = 0.5
+_NOTHING_NEW: Final = 1e-6
+_CHEAP_PROOF: Final = 0.5
+"""Above that rate, that less avoids nothing is shown by a crash; below, its probability must do."""
+_OF_RATES: Final = 0.1
+"""What a bit about the crash rate is worth beside one about who: later runs tell more by it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is asked of a study; fixed while it runs."""
+
+    ingredients: tuple[Ingredient, ...]
+    confidence: float = 0.95
+    rarest: float = 0.2
+    """The lowest crash rate that is looked for before a configuration is called healthy."""
+    not_together: frozenset[frozenset[str]] = frozenset()
+    """What turned out not to run; nor does anything that contains it."""
+
+    most_of_grid: float | None = 0.4
+    """Of the runs of a full grid; None: as many as it takes."""
+
+    @property
+    def healthy_after(self) -> int:
+        """Clean runs of the unchanged configuration after which a crash rate of `rarest` would
+        have shown itself, at the asked confidence."""
+        return runs_to_see(self.rarest, self.confidence, least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Next:
+    """The run that is worth most now."""
+
+    ablate: frozenset[str]
+    why: str
+
+
+Kind = Literal["culprit", "pair", "unexplained", "healthy", "unsure"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What came out, or what is believed when the runs were used up."""
+
+    kind: Kind
+    culprit: tuple[str, ...] = ()
+    """One name; two where both must go; none where nobody is named."""
+    confidence: float = 0.0
+    suspects: tuple[tuple[tuple[str, ...], float], ...] = ()
+    """Who it could be, likeliest first; () stands for nothing that can be taken out."""
+    also: tuple[str, ...] = ()
+    """Avoids it as well, but changes more."""
+    rate: float = 0.0
+    """Of crashes where nothing cures, as far as it is known."""
+
+
+def runs_to_see(rate: float, confidence: float, *, least: int = 3) -> int:
+    """Repeats after which a fault of that rate has shown itself with that probability.
+
+    >>> runs_to_see(0.3, 0.95), runs_to_see(1.0, 0.95)
+    (9, 3)
+    """
+    if rate >= 1.0:
+        return least
+    return max(least, math.ceil(math.log1p(-confidence) / math.log1p(-max(rate, 0.01))))
+
+
+def in_order(plan: Plan) -> tuple[Ingredient, ...]:
+    return tuple(sorted(plan.ingredients, key=lambda i: (i.rank, i.name)))
+
+
+def full_grid(plan: Plan, tally: Tally) -> int:
+    """What it takes to try everything by itself: the unchanged configuration and each ingredient,
+    as often as the crash rate seen (or looked for) and the asked confidence need."""
+    return _grid(plan, _Study(plan, tally).rate or plan.rarest)
+
+
+def _grid(plan: Plan, rate: float) -> int:
+    return runs_to_see(rate, plan.confidence) * (1 + len(plan.ingredients))
+
+
+def judge(plan: Plan, tally: Tally) -> Next | Verdict:
+    """The next run, or the verdict; a function of its arguments alone."""
+    runs, crashes = sums(tally)
+    alone, _ = tally.get(frozenset(), (0, 0))
+    if not crashes:
+        if alone >= plan.healthy_after:
+            return Verdict(kind="healthy", confidence=1 - (1 - plan.rarest) ** alone)
+        return Next(ablate=frozenset(), why="does it crash as it is?")
+    study = _Study(plan, tally)
+    if not study.alive:  # whatever was taken out, it crashed as well
+        return Verdict(kind="unexplained", confidence=1.0, rate=crashes / runs)
+    leader, probability = study.ranking[0]
+    sure = 1 - probability <= (1 - plan.confidence) * study.doubt()
+    wanted = study.missing_proof(leader) if sure else study.most_telling()
+    if wanted is None:
+        return study.verdict(sure=sure and study.proven(leader))
+    if plan.most_of_grid is not None:
+        most = max(_FEW_RUNS, plan.most_of_grid * _grid(plan, max(study.rate, plan.rarest)))
+        if runs + 1 > most:
+            return study.verdict(sure=False)
+    return wanted
+
+
+def believed(plan: Plan, tally: Tally) -> Verdict:
+    """What can be said now, with nobody named unless `judge` does."""
+    found = judge(plan, tally)
+    if isinstance(found, Verdict):
+        return found
+    _, crashes = sums(tally)
+    return _Study(plan, tally).verdict(sure=False) if crashes else Verdict(kind="unsure")
+
+
+def sums(tally: Tally) -> tuple[int, int]:
+    """Runs and crashes of all ablations together."""
+    return sum(r for r, _ in tally.values()), sum(c for _, c in tally.values())
+
+
+# --- what the runs so far say --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Alive:
+    """A hypothesis that no run has refuted."""
+
+    who: Who
+    cures: tuple[int, ...]
+    weight: float
+    rate: float
+    """Expected, given the runs."""
+    noise: float
+    """Bits of a run's outcome that nothing foretells, were the rate known."""
+
+
+@dataclass
+class _Study:
+    """The posterior, and what it asks for."""
+
+    plan: Plan
+    tally: Tally
+    alive: list[_Alive] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = in_order(self.plan)
+        self.bits = {ingredient.name: 1 << i for i, ingredient in enumerate(self.order)}
+        self.known = self._known()
+        self.barred = [self._mask(names) for names in self.plan.not_together]
+        self.runs, self.crashes = sums(self.tally)
+        self.alive = self._posterior(self.known)
+        if self.crashes and sum(h.weight for h in self.alive if len(h.who) == 1) < _NO_SINGLE:
+            self.alive = self._posterior(self.known, wide=True)
+        self.rate = sum(h.weight * h.rate for h in self.alive) if self.crashes else 0.0
+        by_who: dict[Who, float] = {}
+        for h in self.alive:
+            by_who[h.who] = by_who.get(h.who, 0.0) + h.weight
+        self.ranking = sorted(by_who.items(), key=lambda item: (-item[1], item[0]))
+
+    def doubt(self) -> float:
+        """What is left of the doubt that is allowed. A rate below the one that is looked for is
+        easily taken for a higher one, and clean runs then for more than they are."""
+        return 1.0 if self.rate >= self.plan.rarest else _STRICTER
+
+    def _known(self) -> dict[int, tuple[int, int]]:
+        """Of runs without something that is no ingredient any more (it will not go alone), only
+        crashes count: it may be that what cured."""
+        out: dict[int, tuple[int, int]] = {}
+        for names, (runs, crashes) in self.tally.items():
+            mask = self._mask(names)
+            before = out.get(mask, (0, 0))
+            counted = runs if names <= self.bits.keys() else crashes
+            out[mask] = (before[0] + counted, before[1] + crashes)
+        return out
+
+    def _mask(self, names: frozenset[str]) -> int:
+        return sum(self.bits.get(name, 0) for name in names)
+
+    def _names(self, mask: int) -> frozenset[str]:
+        return frozenset(name for name, bit in self.bits.items() if bit & mask)
+
+    def _posterior(
+        self, known: Mapping[int, tuple[int, int]], *, wide: bool = False
+    ) -> list[_Alive]:
+        found: list[tuple[Hypothesis, float, int]] = []
+        for h in hypotheses(self.order, wide=wide):
+            clean = 0
+            for mask, (runs, crashes) in known.items():
+                if not h.cured_by(mask):
+                    clean += runs - crashes
+                elif crashes:
+                    break
+            else:
+                weight = h.prior * evidence(self.crashes, clean)
+                if weight > 0.0:
+                    found.append((h, weight, clean))
+        total = sum(weight for _, weight, _ in found)
+        return [
+            _Alive(h.who, h.cures, weight / total, *outlook(self.crashes, clean))
+            for h, weight, clean in found
+        ]
+
+    # --- the next run ---------------------------------------------------------------------------
+
+    def most_telling(self) -> Next | None:
+        """Climbs from the best of the simple ablations, one ingredient in or out at a time; None
+        where no run that can be made tells anything."""
+        everything = (1 << len(self.order)) - 1
+        singles = [1 << i for i in range(len(self.order))]
+        starts = [0, *singles, *(everything & ~s for s in singles), everything]
+        scored = {s: self._told_by(s) for s in starts if self._may(s)}
+        best = self._climbed(max(scored, key=lambda s: (scored[s], -s)), everything)
+        if self._told_by(best, of_rates=0.0) < _NOTHING_NEW:  # it tells about the rate alone
+            best = max(scored, key=lambda s: (self._told_by(s, of_rates=0.0), -s))
+            if self._told_by(best, of_rates=0.0) < _NOTHING_NEW:
+                return None
+        return Next(ablate=self._names(best), why="tells most")
+
+    def _climbed(self, best: int, among: int) -> int:
+        """The ablation that tells most, of those that differ from `best` in bits `among`."""
+        bits = [1 << i for i in range(len(self.order)) if among >> i & 1]
+        told = self._told_by(best)
+        for _ in range(_CLIMBS):
+            around = {best ^ b: self._told_by(best ^ b) for b in bits if self._may(best ^ b)}
+            better = max(around, key=lambda s: (around[s], -s), default=best)
+            if around.get(better, 0.0) <= told:
+                break
+            best, told = better, around[better]
+        return best
+
+    def _may(self, ablation: int) -> bool:
+        return not any(ablation & barred == barred for barred in self.barred)
+
+    def _told_by(self, ablation: int, of_rates: float = _OF_RATES) -> float:
+        """Bits that the outcome of a run tells about who is to be named."""
+        mass: dict[Who, float] = {}
+        crash: dict[Who, float] = {}
+        noise = 0.0
+        for h in self.alive:
+            who, weight = h.who, h.weight
+            mass[who] = mass.get(who, 0.0) + weight
+            for mask in h.cures:
+                if not mask & ablation:
+                    break
+            else:
+                if h.cures:
+                    continue
+            crash[who] = crash.get(who, 0.0) + weight * h.rate
+            noise += weight * h.noise
+        before = entropy(sum(crash.values()))
+        left = sum(m * entropy(crash[who] / m) for who, m in mass.items() if who in crash)
+        return before - left + of_rates * (before - noise)
+
+    # --- the proof ------------------------------------------------------------------------------
+
+    def missing_proof(self, leader: Who) -> Next | None:
+        """What a person would still ask before they believe it."""
+        if not leader:
+            return None
+        alone = sum(1 << i for i in leader)
+        if not self.proven(leader):
+            possible = self._may(alone)
+            why = "is it avoided without this alone?"
+            return Next(ablate=self._names(alone), why=why) if possible else None
+        if len(leader) > 1:
+            return None
+        suspects = self._uncleared() & ((1 << leader[0]) - 1)
+        if suspects and self.rate > _CHEAP_PROOF:
+            wide = self._widest(suspects)
+            others = ((1 << len(self.order)) - 1) & ~wide & ~alone
+            return Next(ablate=self._names(self._climbed(wide, others)), why="does less avoid it?")
+        return None
+
+    def proven(self, leader: Who) -> bool:
+        """Clean without these alone, more than once; nothing has to be shown of nothing."""
+        runs, crashes = self.known.get(sum(1 << i for i in leader), (0, 0))
+        return not leader or runs - crashes >= ALONE
+
+    def _uncleared(self) -> int:
+        cleared = 0
+        for mask, (_, crashes) in self.known.items():
+            cleared |= mask if crashes else 0
+        return ((1 << len(self.order)) - 1) & ~cleared
+
+    def _widest(self, suspects: int) -> int:
+        """As many of them at once as can be taken out together."""
+        out = 0
+        for i in range(len(self.order)):
+            if suspects >> i & 1 and self._may(out | 1 << i):
+                out |= 1 << i
+        return out
+
+    # --- the verdict ----------------------------------------------------------------------------
+
+    def verdict(self, *, sure: bool = True) -> Verdict:
+        leader, probability = self.ranking[0]
+        kinds: dict[int, Kind] = {0: "unexplained", 1: "culprit", 2: "pair"}
+        names = tuple(self.order[i].name for i in leader)
+        suspects = tuple(
+            (tuple(self.order[i].name for i in who), p) for who, p in self.ranking if p >= 0.01
+        )
+        return Verdict(
+            kind=kinds[len(leader)] if sure else "unsure",
+            culprit=names if sure else (),
+            confidence=probability,
+            suspects=suspects,
+            also=self._also(leader) if sure and len(leader) == 1 else (),
+            rate=self.rate,
+        )
+
+    def _also(self, leader: Who) -> tuple[str, ...]:
+        """Cures, by what the runs say, besides the one that is named."""
+        mine = [h for h in self.alive if h.who == leader]
+        total = sum(h.weight for h in mine)
+        out = []
+        for i, ingredient in enumerate(self.order):
+            if i != leader[0]:
+                share = sum(h.weight for h in mine if h.cures[0] >> i & 1) / total
+                if share >= 0.9:
+                    out.append(ingredient.name)
+        return tuple(out)

@@ -1,0 +1,260 @@
+"""What a study found, for people and for scripts: sentence, table, commands, one JSON document."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ttf.errors import TtfError
+from ttf.tools.bisect.design import Verdict
+from ttf.tools.bisect.factors import Factor
+from ttf.tools.bisect.fisher import p_value
+from ttf.tools.bisect.runs import Outcome, command_line, edits_for
+from ttf.tools.bisect.study import Study
+
+HEADER: Final = ("without", "runs", "crashes", "p", "what the runs say")
+_MOST_PAIRS: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """A study and its verdict, put together."""
+
+    study: Study
+    verdict: Verdict
+
+    # --- facts ----------------------------------------------------------------------------------
+
+    @property
+    def baseline(self) -> tuple[int, int]:
+        return self.study.tally.get(frozenset(), (0, 0))
+
+    @property
+    def culprit(self) -> Factor | None:
+        """Where it is one."""
+        if self.verdict.kind != "culprit":
+            return None
+        return self.study.setup.chosen(self.verdict.culprit)[0]
+
+    @property
+    def classes(self) -> Counter[str]:
+        """Of the incidents, by runs."""
+        return Counter(name for o in self.study.outcomes for name in o.classes)
+
+    @property
+    def advice(self) -> dict[str, Any]:
+        """The settings that avoid the crash; empty where nobody knows."""
+        if self.verdict.kind not in ("culprit", "pair"):
+            return {}
+        return edits_for(self.study.setup, self.verdict.culprit, self.study.folder)
+
+    def smallest(self) -> tuple[Outcome, str] | None:
+        """The crash with the most taken out, and its command; the first where several are equal."""
+        crashes = [o for o in self.study.outcomes if o.result == "crash"]
+        if not crashes:
+            return None
+        best = max(crashes, key=lambda o: (len(o.ablated), -o.run))
+        try:
+            edits = edits_for(self.study.setup, best.ablated, self.study.folder)
+        except TtfError:  # the user's data is gone meanwhile
+            return None
+        return best, command_line(self.study.setup, edits, best.seed)
+
+    def data_in_use(self) -> set[str]:
+        """Folders of rewritten data that the advice or the smallest command names."""
+        named = " ".join(map(str, self.advice.values()))
+        smallest = self.smallest()
+        named += " " + (smallest[1] if smallest else "")
+        places = (self.study.folder / "data").glob("*")
+        return {p.name for p in places if f"{p.absolute()}/" in named}
+
+    def counts(self, name: str) -> tuple[int, int]:
+        """Of all runs without it, alone or with others."""
+        found = [c for k, c in self.study.tally.items() if name in k]
+        return sum(r for r, _ in found), sum(c for _, c in found)
+
+    # --- JSON -----------------------------------------------------------------------------------
+
+    def document(self) -> dict[str, Any]:
+        """CONTRACT: `baseline`, `factors`, `culprit`, `confidence`, `advice`, `runs_total`."""
+        runs, crashes = self.baseline
+        smallest, counted = self.smallest(), len(self.study.counted)
+        culprit, grid = self.culprit, self.study.grid
+        return {
+            "baseline": {"runs": runs, "crashes": crashes},
+            "factors": [self._factor(f) for f in self.study.setup.factors],
+            "culprit": culprit.name if culprit else None,
+            "confidence": round(self.verdict.confidence, 4),
+            "advice": self.advice,
+            "runs_total": counted,
+            "verdict": self.verdict.kind,
+            "text": self.sentence(),
+            "crash_rate": round(self.verdict.rate, 3),
+            "also_avoids": list(self.verdict.also),
+            "pairs": [list(pair) for pair in self.pairs()],
+            "suspects": [
+                {"names": list(names), "probability": round(p, 4)}
+                for names, p in self.verdict.suspects
+            ],
+            "classes": dict(self.classes),
+            "smallest_failing": None
+            if smallest is None
+            else {"without": list(smallest[0].ablated), "command": smallest[1]},
+            "not_applicable": dict(self.study.setup.passed),
+            "could_not_be_tried": self.study.refused,
+            "grid": {"runs": grid, "used": round(counted / grid, 3)},
+            "folder": str(self.study.folder),
+        }
+
+    def _factor(self, factor: Factor) -> dict[str, Any]:
+        runs, crashes = self.counts(factor.name)
+        p = p_value(self.study.tally, factor.name) if runs else None
+        return {
+            "name": factor.name,
+            "runs": runs,
+            "crashes": crashes,
+            "p_value": p,
+            "what": factor.what,
+            "state": self._state(factor),
+        }
+
+    # --- text -----------------------------------------------------------------------------------
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """The table's; the culprit first, then as the runs have it."""
+        runs, crashes = self.baseline
+        yield "(nothing)", str(runs), str(crashes), "", "the configuration as it is"
+        named = self.verdict.culprit
+        for factor in sorted(self.study.setup.factors, key=lambda f: f.name not in named):
+            count, crashed = self.counts(factor.name)
+            p = f"{p_value(self.study.tally, factor.name):.2g}" if count else ""
+            state = f"{self._state(factor)}: {factor.what}"
+            yield factor.name, str(count), str(crashed), p, state
+
+    def _state(self, factor: Factor) -> str:
+        name, verdict = factor.name, self.verdict
+        if name in self.study.refused:
+            return "could not be tried"
+        if name in verdict.culprit:
+            return "CULPRIT" if verdict.kind == "culprit" else "ONE OF TWO"
+        runs, crashes = self.counts(name)
+        if crashes:
+            return "cleared"
+        if name in verdict.also:
+            return "avoids it too"
+        return "open" if runs else "not tried"
+
+    def sentence(self) -> str:
+        """What came out, in a sentence or two; never more than the runs say."""
+        says = {
+            "culprit": self._of_culprit,
+            "pair": self._of_pair,
+            "unexplained": self._of_nothing,
+            "healthy": self._of_healthy,
+            "unsure": self._of_unsure,
+        }[self.verdict.kind]()
+        return f"{says}{self._of_classes()}"
+
+    def _of_culprit(self) -> str:
+        assert self.culprit is not None
+        name = self.culprit.name
+        clean = self.study.tally.get(frozenset({name}), (0, 0))[0]
+        also = ", ".join(self.verdict.also)
+        more = f" It is avoided as well by: {also}, which change more." if also else ""
+        return (
+            f"The culprit is {name} ({self.culprit.what}), with a probability of "
+            f"{_percent(self.verdict.confidence)}: without it alone {clean} of {clean} runs were "
+            f"clean, while others crash at a rate of about {_percent(self.verdict.rate)}.{more}"
+        )
+
+    def _of_pair(self) -> str:
+        a, b = self.verdict.culprit
+        return (
+            f"No single ingredient explains it; without {a} and {b} together it does not crash "
+            f"({_percent(self.verdict.confidence)}). There are probably two causes."
+        )
+
+    def _of_nothing(self) -> str:
+        unseen = [n for n in ("storage", "data-subset") if n in self.study.setup.passed]
+        data = f"the data and how it is stored (not tried: {', '.join(unseen)}), " if unseen else ""
+        return (
+            "Nothing that can be taken out explains it: it crashed without each of the "
+            f"ingredients ({_percent(self.verdict.confidence)}). It lies in what all runs share: "
+            f"{data}the machine, the environment (ttf doctor), or a library."
+        )
+
+    def _of_healthy(self) -> str:
+        runs, _ = self.baseline
+        most = 1 - (1 - self.study.setup.confidence) ** (1 / max(1, runs))
+        return (
+            f"It did not crash in {runs} runs of {self.study.setup.steps} steps: nobody is named. "
+            f"Such a run crashes in fewer than {_percent(most)} of cases "
+            f"({_percent(self.study.setup.confidence)} confidence). If it crashes later than that, "
+            f"give it more steps: --steps {10 * self.study.setup.steps}."
+        )
+
+    def _of_unsure(self) -> str:
+        runs, crashes = self.baseline
+        if not self.classes:
+            return f"Not sure: it did not crash in {runs} runs so far, too few to call it healthy."
+        likely = "; ".join(
+            f"{' with '.join(names) or 'nothing that can be taken out'} {_percent(p)}"
+            for names, p in self.verdict.suspects[:4]
+        )
+        pairs = ""
+        if self.pairs():
+            shown = ", ".join(" with ".join(pair) for pair in self.pairs())
+            pairs = f" Pairs worth trying: {shown}."
+        return (
+            f"Not sure: {len(self.study.counted)} runs are not enough ({crashes} of {runs} "
+            f"unchanged runs crashed). Suspects: {likely}.{pairs}"
+        )
+
+    def _of_classes(self) -> str:
+        if len(self.classes) < 2:
+            return ""
+        found = ", ".join(f"{name} ({count})" for name, count in self.classes.most_common())
+        return (
+            f" The crashes are of several classes: {found}. These may be two faults: when this one "
+            "is avoided, run ttf bisect again on what is left."
+        )
+
+    def pairs(self) -> list[tuple[str, ...]]:
+        """Two ingredients that may both have to go, likeliest first."""
+        found = [names for names, _ in self.verdict.suspects if len(names) == 2]
+        return list(found[:_MOST_PAIRS])
+
+    def commands(self) -> Iterator[tuple[str, str]]:
+        """What to type now: a title and a command."""
+        smallest = self.smallest()
+        if smallest is not None:
+            out = ", ".join(smallest[0].ablated)
+            what = f"without {out}" if out else "nothing taken out"
+            yield f"Smallest command that failed ({what})", smallest[1]
+        if self.advice:
+            edits = " ".join(
+                f"--set {shlex.quote(f'{k}={_word(v)}')}" for k, v in self.advice.items()
+            )
+            user = " ".join(f"--set {shlex.quote(text)}" for text in self.study.setup.sets)
+            line = f"ttf train {shlex.quote(self.study.setup.toml)} {user} {edits}"
+            yield "This avoids it", " ".join(line.split())
+        if self.verdict.kind == "unsure":
+            yield (
+                "Go on",
+                f"ttf bisect --resume {shlex.quote(str(self.study.folder))} --max-runs 500",
+            )
+
+
+def _word(value: Any) -> str:
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _percent(share: float) -> str:
+    if 0.995 <= share < 1:
+        return "over 99%"
+    return f"{100 * share:.0f}%"

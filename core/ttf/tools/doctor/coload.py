@@ -1,0 +1,147 @@
+"""Check `coload`: torch and each miner really at work in one process, in both orders.
+
+    process 1: miner, torch, miner again        process 2: torch, miner, torch again
+
+What dies there would die in a run with miner.isolation = "none", and anywhere else that imports
+both. A run as it is by default keeps them in two processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ttf.host import plugins
+from ttf.supervise.throwaway import Ended, Task, run_all
+from ttf.tools.doctor import task_failures
+from ttf.tools.doctor.check import Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.context import Examination
+
+DEADLINE_S: Final = 45.0
+_ORDERS: Final = {"miner": "the miner first", "torch": "torch first"}
+_BEFORE_TORCH: Final = ("", "loading the plugin", "building and searching")
+
+
+def look_at_coloading(exam: Examination) -> Verdict:
+    """Two processes for each miner that can be used here, two at a time."""
+    miners = plugins.choices("miner")
+    if not exam.torch.well:
+        return skip("torch does not run by itself (see torch): there is nothing to put beside it")
+    exam.say(f"coload: torch with each of {len(miners)} miners in one process, in both orders")
+    ends: dict[tuple[str, str], Ended] = {}
+    for first in _ORDERS:
+        wanted = [m for m in miners if first == "miner" or _worth_it(ends[m, "miner"])]
+        ends.update(zip(((m, first) for m in wanted), _run(exam, wanted, first), strict=True))
+    return judged(miners, ends)
+
+
+def _worth_it(ended: Ended) -> bool:
+    """Not one that cannot be used here, or that failed before torch came in."""
+    if ended.answer is not None:
+        return "unavailable" not in ended.answer
+    return ended.stage not in _BEFORE_TORCH
+
+
+def _run(exam: Examination, miners: list[str], first: str) -> list[Ended]:
+    options = exam.options_of("miner")
+    return run_all([_task(miner, first, options.get(miner)) for miner in miners])
+
+
+def _task(miner: str, first: str, options: Any) -> Task:
+    return Task(
+        name="coload",
+        request={"miner": miner, "first": first, "options": options},
+        deadline_s=DEADLINE_S,
+        process="miner",
+    )
+
+
+def judged(miners: list[str], ends: Mapping[tuple[str, str], Ended]) -> Verdict:
+    """Any death is a failure, also one that only one order brings."""
+    dead = {key: ended for key, ended in ends.items() if ended.death is not None}
+    raised = {key: ended for key, ended in ends.items() if ended.death is None and ended.error}
+    unusable = {m: e.answer["unavailable"] for (m, _), e in ends.items()
+                if e.answer and "unavailable" in e.answer}  # fmt: skip
+    well = [m for m in miners if m not in unusable and not any(k[0] == m for k in (*dead, *raised))]
+    summary = [
+        *(f"{m}: well beside torch in both orders" for m in well),
+        *(f"{m}: not usable here ({why})" for m, why in unusable.items()),
+    ]
+    if dead:
+        return _failed(dead, ends, summary)
+    if raised:
+        (miner, first), ended = next(iter(raised.items()))
+        return warn(
+            f"The miner {miner} does not work ({_ORDERS[first]}): {task_failures.in_a_word(ended)}",
+            *task_failures.evidence(ended),
+            *summary,
+            remedy=f"Report it to the authors of {_owner(miner)}, or use another miner.",
+        )
+    if not well:
+        return skip("no miner can be used here", *summary)
+    return ok(f"torch lives with {', '.join(well)}, whichever comes first", *summary)
+
+
+def _failed(
+    dead: Mapping[tuple[str, str], Ended], ends: Mapping[tuple[str, str], Ended], summary: list[str]
+) -> Verdict:
+    (miner, first), ended = next(iter(dead.items()))
+    others = len({m for m, _ in dead}) - 1
+    more = f"; {others} more miner(s) die as well" if others else ""
+    return fail(
+        f"The miner {miner} of {_owner(miner)}, {_where(miner, first, ended, dead, ends)}: "
+        f"{task_failures.in_a_word(ended)}{more}.",
+        *_story(ended),
+        *(
+            f"{m}, {_ORDERS[o]}: {task_failures.in_a_word(e)}, at {e.stage}"
+            for (m, o), e in dead.items()
+        ),
+        *summary,
+        remedy=_remedy(miner, ended),
+    )
+
+
+def _where(
+    miner: str,
+    first: str,
+    ended: Ended,
+    dead: Mapping[tuple[str, str], Ended],
+    ends: Mapping[tuple[str, str], Ended],
+) -> str:
+    if first == "miner" and ended.stage in _BEFORE_TORCH:
+        return "alone in a process, before torch came in"
+    if all((miner, order) in dead for order in _ORDERS):
+        return "in one process with torch, in both orders"
+    other = next(order for order in _ORDERS if order != first)
+    survived = " only" if (miner, other) in ends else ""
+    return f"in one process with torch, {_ORDERS[first]}{survived}"
+
+
+def _story(ended: Ended) -> Iterator[str]:
+    yield from task_failures.evidence(ended)
+    maps = [note["openmp"] for note in ended.notes if note.get("openmp")]
+    if maps:
+        yield f"OpenMP runtimes mapped when it was last asked: {', '.join(maps[-1])}"
+
+
+def _owner(miner: str) -> str:
+    return plugins.find("miner", miner).distribution
+
+
+def _remedy(miner: str, ended: Ended) -> str:
+    if ended.stage in _BEFORE_TORCH and ended.task.request["first"] == "miner":
+        return (
+            f"Use another miner (--miner exact), or reinstall {_owner(miner)} and the library it "
+            "uses. In a run it would die in a process of its own, and another would take over."
+        )
+    if ended.finding is not None and ended.finding.name == "omp-duplicate":
+        return (
+            'A run with miner.isolation = "process" (the default) survives this: it keeps the two '
+            "in separate processes. Never set it to none here, do not import both in scripts of "
+            "your own, and never set KMP_DUPLICATE_LIB_OK; to mend it, install both libraries "
+            "from one source, or use another miner."
+        )
+    return (
+        'Keep miner.isolation = "process" (the default): there the two are in separate processes, '
+        "and a miner that dies is replaced. Or use another miner (--miner exact)."
+    )

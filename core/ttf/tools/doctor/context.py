@@ -1,0 +1,92 @@
+"""One visit to the doctor: what several checks need to know, found out once and when it is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ttf.machine.memory import cgroup
+from ttf.supervise.throwaway import Ended, Task, run
+
+
+class Examination:
+    """Where checks look: this machine and this environment, and a configuration if there is one."""
+
+    def __init__(
+        self,
+        run_toml: Path | None = None,
+        *,
+        say: Callable[[str], None] = lambda _: None,
+        root: Path = Path("/"),
+    ) -> None:
+        """`say` hears what slow checks are at; `root` stands for / in tests."""
+        self.run_toml, self.say, self.root = run_toml, say, root
+        self.no_trial = ""
+        """Why the run should not even be tried, once a check has found that out."""
+
+    @cached_property
+    def torch(self) -> Ended:
+        """torch, all alone."""
+        return run(Task(name="torch", deadline_s=120))
+
+    @cached_property
+    def config(self) -> Ended | None:
+        """The configuration, read by a process that may load its plugins; None without one."""
+        return None if self.run_toml is None else run(self.of_run("config"))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Its values by dotted key; {} where there are none."""
+        found: Mapping[str, Any] = self._answer.get("flat", {})
+        return found
+
+    def options_of(self, kind: str) -> Mapping[str, Any]:
+        """The tables of options that a configuration has for miners or devices."""
+        found: Mapping[str, Any] = self._answer.get(f"{kind}s", {})
+        return found
+
+    @property
+    def demo(self) -> bool:
+        return bool(self._answer.get("demo"))
+
+    @property
+    def _answer(self) -> Mapping[str, Any]:
+        ended = self.config
+        return {} if ended is None or ended.answer is None else ended.answer
+
+    @property
+    def has_settings(self) -> bool:
+        return bool(self.settings)
+
+    def of_run(self, name: str, deadline_s: float = 60) -> Task:
+        """A task about the configuration."""
+        return Task(name=name, request={"run_toml": str(self.run_toml)}, deadline_s=deadline_s)
+
+    @cached_property
+    def processors(self) -> tuple[int, str]:
+        """How many may be used, and who says so."""
+        if sys.platform == "linux":
+            count, source = len(os.sched_getaffinity(0)), "processors this process may run on"
+        else:
+            count, source = os.cpu_count() or 1, "processors"
+        quota = self._quota()
+        if quota is not None and quota < count:
+            return max(1, int(quota)), f"of processor time its control group may use ({quota:g})"
+        return count, source
+
+    def _quota(self) -> float | None:
+        found: list[float] = []
+        for folder in cgroup.folders("cpu", self.root):
+            new = cgroup.words(folder / "cpu.max")
+            old = [cgroup.words(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+            pairs = [new, [word for words in old for word in words[:1]]]
+            found += [
+                int(pair[0]) / int(pair[1])
+                for pair in pairs
+                if len(pair) == 2 and pair[0] != "max" and int(pair[0]) > 0
+            ]
+        return min(found, default=None)

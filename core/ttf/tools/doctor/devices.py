@@ -1,0 +1,45 @@
+"""Check `device`: what can compute here, and what a run would choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttf.supervise.throwaway import Task, run
+from ttf.tools.doctor import task_failures
+from ttf.tools.doctor.check import Verdict, fail, ok
+from ttf.tools.doctor.context import Examination
+
+
+def look_at_device(exam: Examination) -> Verdict:
+    """Asks every device plugin, starts the one that would be used, and computes something on it."""
+    name, threads = exam.settings.get("device.name", "auto"), exam.settings.get("device.threads")
+    request: dict[str, Any] = {
+        "name": name,
+        "threads": threads if isinstance(threads, int) else None,
+        "options": dict(exam.options_of("device")),
+    }
+    ended = run(Task(name="device", request=request, deadline_s=120))
+    listed = [_listed(note) for note in ended.notes if "device" in note]
+    if ended.answer is None or not ended.well:
+        return fail(
+            f"The device {name!r} does not work: {task_failures.in_a_word(ended)}.",
+            *task_failures.evidence(ended),
+            *listed,
+            remedy="Use --device cpu; if that fails as well, see the check torch.",
+        )
+    told = ended.answer
+    count = told["threads"]
+    reason = f": {told['reason']}" if told["reason"] else ""
+    return ok(
+        f"{told['name']} with {count} thread{'s' * (count != 1)} computes rightly{reason}",
+        *listed,
+        *told["notes"],
+    )
+
+
+def _listed(note: Any) -> str:
+    if "broken" in note:
+        return f"{note['device']}: broken: {task_failures.one_line(str(note['broken']))}"
+    if note["ok"]:
+        return f"{note['device']}: usable{', but ' if note['reason'] else ''}{note['reason']}"
+    return f"{note['device']}: not usable here, {note['reason']}"

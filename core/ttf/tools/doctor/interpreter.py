@@ -1,0 +1,172 @@
+"""Checks `python`, `torch` and `environment`: what every process of a run starts from."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from ttf.incidents import words
+from ttf.text.numbers import duration, size
+from ttf.tools.doctor import task_failures
+from ttf.tools.doctor.check import Verdict, fail, ok, warn
+from ttf.tools.doctor.context import Examination
+
+LEAST: Final = (3, 11)
+TRIED_BELOW: Final = (3, 14)
+THREAD_VARIABLES: Final = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+_NO: Final = ("", "0", "false", "no", "off", "disabled", "f", "n")
+_SHOWN: Final = re.compile(
+    r"^(?:KMP|OMP|MKL|OPENBLAS|VECLIB|PYTORCH|MALLOC|GOMP)_|^TTF_(?!TREE|PREP)"
+)
+
+
+def look_at_python(_: Examination) -> Verdict:
+    """The interpreter, and whether it can start another of itself."""
+    bits = struct.calcsize("P") * 8
+    version = platform.python_version()
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    about = f"{platform.python_implementation()} {version}, {bits} bit, {platform.machine()}"
+    evidence = (f"interpreter: {sys.executable}", f"system: {platform.platform()}")
+    if not sys.executable:
+        return fail(
+            f"{about}: it does not know where it lies, so that no process can be started.",
+            *evidence,
+            remedy="Start ttf with the interpreter of a virtual environment.",
+        )
+    if sys.version_info < LEAST or bits < 64:
+        return fail(
+            f"{about}: ttf needs Python {LEAST[0]}.{LEAST[1]} or later, 64 bit.",
+            *evidence,
+            remedy="Make a virtual environment with a newer Python and install twotower there.",
+        )
+    if platform.python_implementation() != "CPython" or free_threaded:
+        return warn(
+            f"{about}{', without the interpreter lock' if free_threaded else ''}: ttf was never "
+            "tried with it.",
+            *evidence,
+            remedy="Use the ordinary CPython where something is wrong.",
+        )
+    if sys.version_info[:2] >= TRIED_BELOW:
+        return warn(
+            f"{about}: ttf was tried with Python 3.11 to 3.13.",
+            *evidence,
+            remedy="Use Python 3.13 where something is wrong.",
+        )
+    return ok(about, *evidence)
+
+
+def look_at_torch(exam: Examination) -> Verdict:
+    """torch by itself: if that fails, nothing else needs to be blamed."""
+    ended = exam.torch
+    if ended.answer is None or not ended.well:
+        return fail(
+            f"torch does not run, even alone in a process: {task_failures.in_a_word(ended)}.",
+            *task_failures.evidence(ended),
+            remedy=_mend_torch(exam),
+        )
+    told = ended.answer
+    libraries = [f"OpenMP runtime: {path}" for path in told["openmp"]]
+    return ok(
+        f"torch {told['version']} loads in {duration(told['import_s'])} and computes, "
+        f"on {told['threads']} thread{'s' * (told['threads'] != 1)}",
+        f"its process took {size(told['peak_bytes'])} of memory at most",
+        *libraries,
+    )
+
+
+def _mend_torch(exam: Examination) -> str:
+    ended = exam.torch
+    name = ended.finding.name if ended.finding is not None else ""
+    said = "" if ended.error is None else f"{ended.error['class']}: {ended.error['message']}"
+    starved = name in ("oom-kill", "alloc-failure", "memory-limit")
+    if starved or re.search(words.ALLOCATION, said, re.MULTILINE):
+        return "Give it more memory: see the checks memory and cgroup."
+    if name == "illegal-instruction":
+        return "This build of torch is for another processor: install one for this machine."
+    return "Install torch anew in a fresh virtual environment, and run this again."
+
+
+# --- variables -------------------------------------------------------------------------------------
+
+
+def look_at_environment(exam: Examination, variables: Mapping[str, str] | None = None) -> Verdict:
+    """Variables that hide faults or make every step slow."""
+    env = os.environ if variables is None else variables
+    evidence = [f"{name}={env[name]}" for name in sorted(env) if _SHOWN.search(name)]
+    hides = env.get("KMP_DUPLICATE_LIB_OK")
+    if hides is not None and hides.strip().lower() not in _NO:
+        return fail(
+            f"KMP_DUPLICATE_LIB_OK={hides} hides that two OpenMP runtimes meet; results may be "
+            "silently wrong, and crashes come later and elsewhere.",
+            *evidence,
+            remedy="unset KMP_DUPLICATE_LIB_OK, also in your shell's start-up files, and look at "
+            "the check coload. ttf keeps it from the processes it starts.",
+        )
+    problems = [*_threads(exam, env), *_apple(env), *_injected(env)]
+    if problems:
+        texts = "; ".join(text for text, _ in problems)
+        remedy = " ".join(dict.fromkeys(mend for _, mend in problems))
+        return warn(f"{texts[:1].upper()}{texts[1:]}.", *evidence, remedy=remedy)
+    return ok("no variable hides faults or asks for too many threads", *evidence)
+
+
+def _threads(exam: Examination, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    count, source = exam.processors
+    for name in THREAD_VARIABLES:
+        text = env.get(name, "").split(",")[0].strip()
+        if not text:
+            continue
+        if not text.isdigit() or int(text) < 1:
+            yield f"{name}={env[name]} is no number of threads", f"Set {name} to 1 or more."
+        elif int(text) > count:
+            what = (
+                f"{name}={text} asks for more threads than the {count} {source}: each parallel "
+                "step waits for those that get no processor"
+            )
+            yield what, f"unset {name}, or set it to {count}."
+
+
+def _apple(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What torch reads on a Mac; elsewhere it does not matter."""
+    if sys.platform != "darwin":
+        return
+    ratio = env.get("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "")
+    if ratio:
+        with_limit = ratio not in ("0", "0.0")
+        yield (
+            f"PYTORCH_MPS_HIGH_WATERMARK_RATIO={ratio} "
+            + ("moves" if with_limit else "removes")
+            + " the limit at which torch raises an error instead of letting macOS swap or kill",
+            "unset PYTORCH_MPS_HIGH_WATERMARK_RATIO.",
+        )
+    if env.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") not in ("", "0"):
+        yield (
+            "PYTORCH_ENABLE_MPS_FALLBACK=1 quietly runs operators on the CPU, copying each time",
+            "unset PYTORCH_ENABLE_MPS_FALLBACK, and see which operator is missing.",
+        )
+
+
+def _injected(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if env.get("TTF_FAILPOINT"):
+        yield (
+            f"TTF_FAILPOINT={env['TTF_FAILPOINT']} makes ttf fail on purpose, for its tests",
+            "unset TTF_FAILPOINT.",
+        )
+    preloaded = env.get("LD_PRELOAD", "") + env.get("DYLD_INSERT_LIBRARIES", "")
+    if re.search(r"lib(?:i?omp5?|gomp)\b", preloaded):
+        yield (
+            f"a second OpenMP runtime is loaded into every process ({preloaded})",
+            "unset LD_PRELOAD (macOS: DYLD_INSERT_LIBRARIES).",
+        )

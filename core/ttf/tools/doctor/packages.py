@@ -1,0 +1,230 @@
+"""Checks `versions`, `impostor` and `plugins`: what is installed, and whether it can be trusted."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import Any, Final
+
+from ttf import __version__
+from ttf.host import plugin_list
+from ttf.host import plugins as host
+from ttf.supervise.throwaway import Ended, Task, run_all
+from ttf.tools.doctor import known_bad, task_failures
+from ttf.tools.doctor.check import Verdict, fail, ok, warn
+from ttf.tools.doctor.context import Examination
+
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(;.*)?$")
+_LOAD_S: Final = 30.0
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def installed_versions() -> dict[str, str]:
+    """By normalised name; where a name is there twice, the one that imports take comes first."""
+    found: dict[str, str] = {}
+    for dist in metadata.distributions():
+        name = dist.metadata["Name"]
+        if name:
+            found.setdefault(normal(name), dist.version)
+    return found
+
+
+# --- versions --------------------------------------------------------------------------------------
+
+
+def look_at_versions(_: Examination) -> Verdict:
+    """The table of known faults, and what twotower itself asks for."""
+    here = installed_versions()
+    rows = list(
+        known_bad.fired(
+            here,
+            python=platform.python_version(),
+            system=platform.system(),
+            machine=platform.machine(),
+        )
+    )
+    return judged(rows, here, list(too_old(here)))
+
+
+def judged(rows: list[known_bad.Row], here: Mapping[str, str], old: list[str]) -> Verdict:
+    """The verdict on the rows that fired and the distributions that are too old."""
+    guarded = [f"{_said(row, here)}" for row in rows if row.severity == "guarded"]
+    bad = [row for row in rows if row.severity != "guarded"]
+    evidence = [*old, *(_said(row, here) for row in bad), *guarded]
+    shown = ", ".join(f"{n} {here[n]}" for n in ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr")
+                      if n in here)  # fmt: skip
+    if not bad and not old:
+        known = f"; {len(guarded)} known fault(s) that ttf guards against" if guarded else ""
+        return ok(f"{shown}: no known trouble{known}", *evidence)
+    remedy = " ".join(dict.fromkeys([*(row.remedy for row in bad), *(_UPGRADE for _ in old[:1])]))
+    first = old[0] if old else f"{_named(bad[0], here)}: {bad[0].what} ({bad[0].issue})"
+    more = f", and {len(bad) + len(old) - 1} more" if len(bad) + len(old) > 1 else ""
+    if old or any(row.severity == "fail" for row in bad):
+        return fail(f"{first}{more}.", *evidence, remedy=remedy)
+    return warn(f"{first}{more}.", *evidence, remedy=remedy)
+
+
+_UPGRADE: Final = 'pip install --upgrade "twotower[all]"'
+
+
+def _named(row: known_bad.Row, here: Mapping[str, str]) -> str:
+    return " with ".join(f"{name} {here[name]}" for name in row.versions)
+
+
+def _said(row: known_bad.Row, here: Mapping[str, str]) -> str:
+    return f"{_named(row, here)}: {row.what} ({row.issue}, {row.date})"
+
+
+def too_old(here: Mapping[str, str]) -> Iterator[str]:
+    """Distributions below what twotower declares; an optional one counts where it is installed."""
+    try:
+        wanted = metadata.requires(host.OURS) or []
+    except metadata.PackageNotFoundError:
+        return
+    for line in dict.fromkeys(wanted):
+        found = _REQUIREMENT.match(line)
+        if found is None:
+            continue
+        name, spec, optional = normal(found[1]), found[2].strip(), "extra" in (found[3] or "")
+        if name not in here and not optional:
+            yield f"{name} is not installed, and twotower needs it ({spec or 'any version'})"
+        elif name in here and not known_bad.fits(here[name], spec):
+            yield f"{name} {here[name]} is installed, and twotower needs {spec}"
+
+
+# --- impostor --------------------------------------------------------------------------------------
+
+
+def look_for_impostor(_: Examination) -> Verdict:
+    """Somebody else's public distribution has our name: its module and its command lie where ours
+    do."""
+    found = [d for d in metadata.distributions() if normal(d.metadata["Name"] or "") == "ttf"]
+    evidence = [f"this ttf: version {__version__}, from {host.__file__}"]
+    if found:
+        versions = ", ".join(dist.version for dist in found)
+        return fail(
+            f"The distribution named ttf ({versions}) is installed: it is an unrelated program "
+            "that puts a module and a command of the same name where this one's are.",
+            *evidence,
+            remedy="pip uninstall ttf, then: pip install --force-reinstall --no-deps twotower",
+        )
+    here = installed_versions().get(host.OURS)
+    if here is None:
+        return warn(
+            "ttf runs, but no distribution twotower is installed: none of its plugins is found.",
+            *evidence,
+            remedy="pip install -e . in the project's folder, or: pip install twotower",
+        )
+    if here != __version__:
+        return warn(
+            f"The installed metadata is of twotower {here}, the code is {__version__}.",
+            *evidence,
+            remedy="pip install -e . again, or install one version over the other.",
+        )
+    return ok(f"ttf is twotower {here}, and nobody else's", *evidence)
+
+
+# --- plugins ---------------------------------------------------------------------------------------
+
+
+def look_at_plugins(exam: Examination) -> Verdict:
+    """Every plugin, loaded in a process of its distribution's own."""
+    exam.say("plugins: loads each one in a throw-away process")
+    states, dead = _loaded()
+    broken = {name: state for name, state in states.items() if "broken" in state}
+    refused = [f"{e.kind}.{e.name} of {e.distribution}: {e.reason}" for e in _refused()]
+    lines = [f"{name}: {_state(state)}" for name, state in states.items()]
+    evidence = [*refused, *lines]
+    if dead:
+        info, ended = dead[0]
+        more = f" ({len(dead)} such plugins in all)" if len(dead) > 1 else ""
+        return fail(
+            f"{info.reference} of the distribution {info.distribution} {info.version} ends the "
+            f"process that loads it: {task_failures.in_a_word(ended)}{more}.",
+            *task_failures.evidence(ended),
+            *(
+                f"{i.reference} of {i.distribution}: {task_failures.in_a_word(e)}"
+                for i, e in dead[1:]
+            ),
+            *evidence,
+            remedy=_switch_off(*(i.distribution for i, _ in dead)),
+        )
+    if broken or refused:
+        first = next((str(s["broken"]) for s in broken.values()), refused[0] if refused else "")
+        fix = next((str(s["fix"]) for s in broken.values() if s["fix"]), "")
+        return warn(
+            first, *evidence, remedy=fix or "Upgrade or uninstall what is named; ttf leaves it out."
+        )
+    waiting = [name for name, state in states.items() if not state["ok"]]
+    rest = f"; not usable here: {', '.join(waiting)}" if waiting else ""
+    return ok(f"{len(states)} plugins load{rest}", *evidence)
+
+
+def _loaded() -> tuple[dict[str, Mapping[str, Any]], list[tuple[host.PluginInfo, Ended]]]:
+    """What each said of itself, and those whose process died; the others are asked again then."""
+    groups: dict[str, list[host.PluginInfo]] = {}
+    for info in host.installed():
+        groups.setdefault(info.distribution, []).append(info)
+    states: dict[str, Mapping[str, Any]] = {}
+    dead: list[tuple[host.PluginInfo, Ended]] = []
+    waiting = list(groups.values())
+    while waiting:
+        ends = run_all([_task(group) for group in waiting])
+        left = []
+        for group, ended in zip(waiting, ends, strict=True):
+            done = {n["plugin"]: n for n in ended.notes if "plugin" in n}
+            states.update({_key(i): done[_typed(i)] for i in group if _typed(i) in done})
+            rest = [info for info in group if _typed(info) not in done]
+            if ended.well and not rest:
+                continue
+            culprit = next((i for i in group if _typed(i) == ended.stage), group[0])
+            dead.append((culprit, ended))
+            if rest and rest[0] is culprit:
+                rest = rest[1:]
+            left += [rest] if rest and len(rest) < len(group) else []
+        waiting = left
+    return states, dead
+
+
+def _task(group: list[host.PluginInfo]) -> Task:
+    plugins = [_typed(info).split(".", 1) for info in group]
+    return Task(name="load-plugins", request={"plugins": plugins}, deadline_s=_LOAD_S)
+
+
+def _typed(info: host.PluginInfo) -> str:
+    """As a person would choose it."""
+    twice = info.name in host.claimed_twice(info.kind)
+    return f"{info.kind}.{info.distribution}:{info.name}" if twice else info.reference
+
+
+def _key(info: host.PluginInfo) -> str:
+    ours = info.distribution == host.OURS
+    return info.reference if ours else f"{info.reference} of {info.distribution}"
+
+
+def _refused() -> list[plugin_list.Entry]:
+    """Installed, and not offered: another plugin API, or no known kind."""
+    return [
+        entry
+        for entry in plugin_list.entries()
+        if entry.available is False
+        and host.normal(entry.distribution) not in host.disabled_distributions()
+    ]
+
+
+def _state(state: Mapping[str, Any]) -> str:
+    if "broken" in state:
+        return f"broken: {task_failures.one_line(str(state['broken']))}"
+    return "loads" if state["ok"] else f"not usable here: {state['reason']}"
+
+
+def _switch_off(*distributions: str) -> str:
+    names = ",".join(sorted(set(distributions)))
+    return (
+        f"Uninstall or upgrade {names}; until then, TTF_DISABLE_PLUGINS={names} keeps ttf from it."
+    )

@@ -1,0 +1,181 @@
+"""Checks `disk`, `shm` and `ulimits`: where a run writes, and what its processes may do.
+
+Only looked at, never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ttf.rundir.cache import cache_dir
+from ttf.text.numbers import size
+from ttf.tools.doctor.check import Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.context import Examination
+
+MB: Final = 10**6
+LEAST_FREE: Final = 50 * MB
+COMFORTABLE_FREE: Final = 1000 * MB
+SHM: Final = "dev/shm"
+SHM_LEAST: Final = 64 << 20
+"""What a container gets where nobody asks for more: it is too little for data loaders."""
+FILES_LEAST, FILES_COMFORTABLE = 64, 1024
+STACK_LEAST: Final = 1 << 20
+
+
+# --- disk ------------------------------------------------------------------------------------------
+
+
+def look_at_disk(_: Examination) -> Verdict:
+    """The folders of runs, of the cache and of temporary files: room, and whether they can be
+    written."""
+    wanted = {
+        "runs": Path.cwd() / "runs",
+        "the cache (TTF_HOME)": cache_dir(),
+        "temporary files": Path(tempfile.gettempdir()),
+    }
+    places = {name: _existing(path) for name, path in wanted.items()}
+    evidence = [f"{name}: {wanted[name]}, {_about(there)}" for name, there in places.items()]
+    for name, there in places.items():
+        problem = _problem(there)
+        if problem:
+            return fail(
+                f"The folder for {name}, {wanted[name]}: {problem}.",
+                *evidence,
+                remedy=_elsewhere(name),
+            )
+    name, least = min(
+        ((name, _room(there)) for name, there in places.items()), key=lambda row: row[1]
+    )
+    if least < COMFORTABLE_FREE:
+        return warn(
+            f"{size(least)} free for {name} ({wanted[name]}): checkpoints and indexes may not fit.",
+            *evidence,
+            remedy=f"Free some space. {_elsewhere(name)}",
+        )
+    return ok(f"{size(least)} free, at least, where runs, cache and temporary files go", *evidence)
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder above that is there."""
+    return next(p for p in (path, *path.absolute().parents) if p.exists())
+
+
+def _problem(folder: Path) -> str:
+    stat = os.statvfs(folder)
+    if not folder.is_dir():
+        return f"{folder} is a file"
+    if stat.f_flag & os.ST_RDONLY:
+        return "its file system is read-only"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"you may not write to {folder}"
+    if stat.f_files and not stat.f_favail:
+        return "its file system has no room for another file (no inodes left)"
+    if _room(folder) < LEAST_FREE:
+        return f"{size(_room(folder))} are free"
+    return ""
+
+
+def _room(folder: Path) -> int:
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize
+
+
+def _about(folder: Path) -> str:
+    return _problem(folder) or f"{size(_room(folder))} free"
+
+
+def _elsewhere(name: str) -> str:
+    if name == "runs":
+        return "Choose another folder: ttf train --out DIR."
+    variable = "TTF_HOME" if "TTF_HOME" in name else "TMPDIR"
+    return f"Choose another folder: export {variable}=DIR."
+
+
+# --- shared memory ---------------------------------------------------------------------------------
+
+
+def look_at_shm(exam: Examination) -> Verdict:
+    """/dev/shm: ttf does not need it, data loaders of other scripts do."""
+    folder = exam.root / SHM
+    if sys.platform != "linux":
+        return skip("/dev/shm is Linux's")
+    if not folder.is_dir():
+        return warn(
+            "There is no /dev/shm: data loaders with worker processes will fail.",
+            remedy="Mount a tmpfs there; ttf itself does without.",
+        )
+    stat = os.statvfs(folder)
+    total, free = stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+    about = f"/dev/shm has {size(total)}, {size(free)} free"
+    if free <= SHM_LEAST or not os.access(folder, os.W_OK):
+        return warn(
+            f"{about}: a data loader with workers dies there of a bus error. ttf itself does not "
+            "use it.",
+            remedy="Give the container more: docker run --shm-size=2g, or --ipc=host.",
+        )
+    return ok(about)
+
+
+# --- limits of a process ---------------------------------------------------------------------------
+
+
+def look_at_ulimits(_: Examination) -> Verdict:
+    """What the shell that started us lets a process do; memory has a check of its own."""
+    soft = {name: resource.getrlimit(which)[0] for name, which in _limits()}
+    evidence = [f"{name}: {_shown(value)}" for name, value in soft.items()]
+    files = _number(soft["open files (-n)"])
+    if files < FILES_LEAST:
+        return fail(
+            f"A process may open {files} files: too few for torch and its libraries.",
+            *evidence,
+            remedy="ulimit -n 4096",
+        )
+    problems = list(_problems(soft))
+    if problems:
+        text = "; ".join(what for what, _ in problems)
+        remedy = ", ".join(mend for _, mend in problems)
+        return warn(f"{text[:1].upper()}{text[1:]}.", *evidence, remedy=remedy)
+    cores = "kept" if _number(soft["core files (-c)"]) else "not kept"
+    return ok(f"{_shown(soft['open files (-n)'])} open files; core dumps are {cores}", *evidence)
+
+
+def _limits() -> Iterator[tuple[str, int]]:
+    yield "open files (-n)", resource.RLIMIT_NOFILE
+    yield "core files (-c)", resource.RLIMIT_CORE
+    yield "file size (-f)", resource.RLIMIT_FSIZE
+    yield "processor time (-t)", resource.RLIMIT_CPU
+    yield "stack (-s)", resource.RLIMIT_STACK
+    yield "locked memory (-l)", resource.RLIMIT_MEMLOCK
+    yield "processes (-u)", resource.RLIMIT_NPROC
+
+
+def _problems(soft: dict[str, int]) -> Iterator[tuple[str, str]]:
+    files, stack = _number(soft["open files (-n)"]), _number(soft["stack (-s)"])
+    if files < FILES_COMFORTABLE:
+        yield f"a process may open {files} files, and a Zarr bank has many", "ulimit -n 4096"
+    if soft["file size (-f)"] != resource.RLIM_INFINITY:
+        yield (
+            f"a file of more than {size(soft['file size (-f)'])} ends its writer (SIGXFSZ)",
+            "ulimit -f unlimited",
+        )
+    if soft["processor time (-t)"] != resource.RLIM_INFINITY:
+        yield (
+            f"a process is killed after {soft['processor time (-t)']} s of processor time (SIGXCPU)",
+            "ulimit -t unlimited",
+        )
+    if stack < STACK_LEAST:
+        yield f"stacks of {size(stack)} overflow in native code", "ulimit -s 8192"
+
+
+def _number(value: int) -> int:
+    return sys.maxsize if value == resource.RLIM_INFINITY else value
+
+
+def _shown(value: int) -> str:
+    return "unlimited" if value == resource.RLIM_INFINITY else f"{value:,}"

@@ -1,0 +1,156 @@
+"""What the checks said, for people and for scripts, and the exit code it comes to."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from ttf.errors import ExitCode, TtfError
+from ttf.host.plugins import OURS
+from ttf.tools.doctor.check import DOCS, Status, Verdict, skip, warn
+from ttf.tools.doctor.context import Examination
+from ttf.tools.doctor.registry import AnyCheck
+from ttf.tools.doctor.task_failures import one_line
+
+MARKS: Final[dict[Status, str]] = {"ok": "[ok]", "warn": "[!]", "fail": "[x]", "skip": "[-]"}
+_COLORS: Final[dict[Status, str]] = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "blue"}
+_INDENT: Final = "     "
+_WIDTH: Final = 100
+_LONGEST: Final = 2000
+_MOST_EVIDENCE: Final = 6
+_NO_RUN: Final = "needs a configuration: ttf doctor RUN.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One check and what came of it."""
+
+    check: AnyCheck
+    verdict: Verdict
+    seconds: float
+
+    @property
+    def docs(self) -> str:
+        """Where a failure of it is explained; a stranger's check is explained by its authors."""
+        return f"{DOCS}#{self.check.id}" if self.check.distribution == OURS else ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.check.id,
+            "title": self.check.title,
+            **self.verdict.to_json(),
+            "docs": self.docs,
+            "distribution": self.check.distribution,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def examined(check: AnyCheck, exam: Examination) -> Result:
+    """Runs a check; one that cannot look says so, and the others go on."""
+    began = time.monotonic()
+    if check.of_run and exam.run_toml is None:
+        verdict = skip(_NO_RUN)
+    else:
+        try:
+            verdict = check.run(exam)
+        except (TtfError, OSError, ValueError, LookupError, RuntimeError) as error:
+            verdict = warn(
+                f"It could not be looked at: {type(error).__name__}: {one_line(str(error))}",
+                remedy="Please report it, with what ttf doctor --json says.",
+            )
+    return Result(check=check, verdict=verdict, seconds=time.monotonic() - began)
+
+
+def exit_code(results: Sequence[Result]) -> ExitCode:
+    """A configuration that is wrong (2) comes before an unsafe environment (6), and that before
+    bad data (3): whatever is read there proves little."""
+    causes = {r.verdict.cause for r in results if r.verdict.status == "fail"}
+    if "configuration" in causes:
+        return ExitCode.USAGE
+    if "environment" in causes:
+        return ExitCode.UNSAFE
+    return ExitCode.BAD_DATA if "data" in causes else ExitCode.DONE
+
+
+def document(results: Sequence[Result]) -> dict[str, Any]:
+    """What --json writes."""
+    return {
+        "ok": exit_code(results) == ExitCode.DONE,
+        "exit_code": int(exit_code(results)),
+        "checks": [result.to_json() for result in results],
+    }
+
+
+# --- for people ------------------------------------------------------------------------------------
+
+
+def lines(result: Result, *, width: int, verbose: bool) -> Iterator[str]:
+    """A line for the check, and below it what a failure rests on and what to do."""
+    verdict = result.verdict
+    if result.check.of_run and verdict.detail == _NO_RUN and not verbose:
+        return
+    mark = click.style(MARKS[verdict.status].ljust(4), fg=_COLORS[verdict.status], bold=True)
+    first, *rest = _wrapped(
+        one_line(verdict.detail, _LONGEST), taken=len(_INDENT) + width + 2, hang=0
+    )
+    yield f"{mark} {result.check.id.ljust(width)}  {first}"
+    yield from (" " * (len(_INDENT) + width + 2) + text for text in rest)
+    for line in _evidence(verdict, verbose=verbose):
+        yield from (_INDENT + text for text in _wrapped(f"- {one_line(line, _LONGEST)}"))
+    if verdict.remedy:
+        label = click.style("what to do:", bold=True)
+        first, *rest = _wrapped(f"what to do: {one_line(verdict.remedy, _LONGEST)}")
+        yield _INDENT + first.replace("what to do:", label, 1)
+        yield from (_INDENT + text for text in rest)
+    if verdict.status == "fail" and result.docs:
+        yield f"{_INDENT}more: {result.docs}"
+
+
+def _evidence(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
+    """All of it where it is asked for; else what a failure rests on, the most telling first."""
+    if verbose:
+        yield from verdict.evidence
+    elif verdict.status == "fail":
+        yield from verdict.evidence[:_MOST_EVIDENCE]
+        more = len(verdict.evidence) - _MOST_EVIDENCE
+        if more > 0:
+            yield f"({more} more line{'s' * (more != 1)}: -v)"
+
+
+def _wrapped(text: str, *, taken: int = len(_INDENT), hang: int = 2) -> list[str]:
+    """As wide as a terminal; in a pipe a line stays a line, so that it can be searched for."""
+    if not sys.stdout.isatty() or not text:
+        return [text]
+    width = min(_WIDTH, shutil.get_terminal_size().columns - 1) - taken
+    return textwrap.wrap(
+        text,
+        max(30, width),
+        subsequent_indent=" " * hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def last_line(results: Sequence[Result], *, all_made: bool) -> str:
+    """The whole in a sentence; `all_made`: no check was left out by choice."""
+    of = {status: [r.check.id for r in results if r.verdict.status == status] for status in MARKS}
+    made = len(results) - len(of["skip"])
+    checks = f"{made} check{'s' * (made != 1)}"
+    if of["fail"]:
+        text = f"{len(of['fail'])} of {checks} failed: {', '.join(of['fail'])}."
+        return click.style(text, fg="red", bold=True)
+    if of["warn"]:
+        count = len(of["warn"])
+        text = f"{checks}, nothing failed; {count} warning{'s' * (count != 1)}: "
+        return click.style(f"{text}{', '.join(of['warn'])}.", fg="yellow", bold=True)
+    if not made:
+        return "Nothing could be looked at."
+    ready = " Ready to train." if all_made else ""
+    return click.style(f"{checks}, all well.{ready}", fg="green", bold=True)

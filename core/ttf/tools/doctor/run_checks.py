@@ -1,0 +1,167 @@
+"""Checks `config`, `data` and `plan`: a run that was named, before it is started."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.errors import ExitCode
+from ttf.rundir.cache import cache_dir
+from ttf.supervise.throwaway import Ended, run
+from ttf.text.numbers import duration, size
+from ttf.tools.doctor import task_failures
+from ttf.tools.doctor.check import Cause, Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.context import Examination
+
+DATA_DEADLINE_S: Final = 900.0
+PLAN_DEADLINE_S: Final = 300.0
+_MOST_SHOWN: Final = 20
+_OF_DATA: Final = ("bus-error", "data-changed")
+
+
+def look_at_config(exam: Examination) -> Verdict:
+    """The file as `ttf train` reads it: keys, types, bounds, plugins and their options."""
+    ended = exam.config
+    assert ended is not None
+    if ended.error is not None and ended.error["exit_code"] == ExitCode.USAGE:
+        first, *rest = str(ended.error["message"]).splitlines()
+        problems = [task_failures.one_line(line).removeprefix("- ") for line in rest]
+        text = f"{first.rstrip(':')}: {problems[0]}" if len(problems) == 1 else first
+        return fail(
+            text,
+            *problems,
+            remedy=str(ended.error["hint"]) or f"Correct {exam.run_toml}.",
+            cause="configuration",
+        )
+    if ended.answer is None or not ended.well:
+        return _died("The configuration could not be read", ended)
+    settings = ended.answer["flat"]
+    shown = ", ".join(f"{key} = {settings[key]}" for key in ("tower.query.name", "miner.name",
+                      "miner.isolation", "train.batch_size", "train.accumulate"))  # fmt: skip
+    notes = [str(note) for note in ended.answer["notes"]]
+    return ok(f"{exam.run_toml} is valid: {shown}", *notes)
+
+
+def look_at_data(exam: Examination) -> Verdict:
+    """Opens the data as `ttf train` does, and reads every file as `ttf data verify` does."""
+    if not exam.has_settings:
+        return _unread()
+    if exam.demo:
+        return skip("it names no data: the built-in demo set would be made and used")
+    exam.say("data: reads the files that the configuration names")
+    ended = run(exam.of_run("data", DATA_DEADLINE_S))
+    if ended.answer is None or not ended.well:
+        of_data = ended.finding is not None and ended.finding.name in _OF_DATA
+        return _died("The data could not be read", ended, cause="data" if of_data else None)
+    told = ended.answer
+    problems = told["problems"]
+    if not problems:
+        *files, summary = told["read"]
+        return ok(f"{summary}: nothing wrong", *files, *told["notes"])
+    exam.no_trial = "the data is bad (see data)"
+    texts = [task_failures.one_line(problem["text"]) for problem in problems]
+    more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+    hints = dict.fromkeys(problem["hint"] for problem in problems if problem["hint"])
+    return fail(
+        f"{texts[0]}{more}",
+        *texts[1:_MOST_SHOWN],
+        *told["read"],
+        remedy=" ".join(hints) or _look_closer(exam.settings),
+        cause="data",
+    )
+
+
+def _look_closer(settings: Mapping[str, Any]) -> str:
+    files = [settings.get(f"data.{name}") for name in ("pairs", "bank", "context")]
+    commands = [f"ttf data verify {shlex.quote(file)}" for file in files if file]
+    return f"Look at the files: {'; '.join(commands)}. Then write them anew from their source."
+
+
+def look_at_plan(exam: Examination) -> Verdict:
+    """Predicted memory against the limit in force and the budget, and disk against what is free."""
+    if not exam.has_settings:
+        return _unread()
+    exam.say("plan: predicts memory, disk and time")
+    ended = run(exam.of_run("plan", PLAN_DEADLINE_S))
+    if ended.error is not None and ended.error["exit_code"] == ExitCode.BAD_DATA:
+        return skip("the data cannot be opened (see data): nothing can be predicted")
+    if ended.answer is None or not ended.well:
+        return _died("The run could not be predicted", ended)
+    told = ended.answer
+    if "refused" in told:
+        return fail(told["refused"], remedy=told["hint"] or "Correct it.", cause="configuration")
+    verdict = judged_plan(told, _free_disk())
+    if verdict.status == "fail":
+        exam.no_trial = "the run does not fit (see plan)"
+    return verdict
+
+
+def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
+    """The verdict on a prediction."""
+    limit, peak = told["limit"], told["peak_anon_bytes"]
+    phase = told["peak_phase"]
+    what = f"{size(peak)} predicted during {phase}, {size(limit['bytes'])} allowed"
+    evidence = [
+        *(f"{size(held)} in {name}" for name, held in told["anon_bytes"].items()),
+        f"memory.budget: {size(told['budget'])}",
+        f"disk: {size(told['disk_bytes'])}, {size(free_disk)} free",
+        f"time: about {duration(told['seconds'])}",
+        *told["notes"],
+    ]
+    if not told["fits"]:
+        return fail(
+            f"The run does not fit: {what} ({limit['source']}).", *evidence, remedy=_smaller(told)
+        )
+    if told["above_budget"]:
+        return fail(
+            told["above_budget"],
+            *evidence,
+            remedy="Raise it (--set memory.budget=4GiB) or choose --miner exact.",
+        )
+    if told["disk_bytes"] > free_disk:
+        return warn(
+            f"The run may write {size(told['disk_bytes'])}, {size(free_disk)} are free.",
+            *evidence,
+            remedy="Free some space, or choose another folder with --out.",
+        )
+    return ok(f"{what} ({limit['source']})", *evidence)
+
+
+def _smaller(told: Mapping[str, Any]) -> str:
+    """What to lower, where that is enough."""
+    if told["fixed_bytes"] > told["limit"]["bytes"]:
+        return (
+            f"{size(told['fixed_bytes'])} of it depend on no option: it needs more memory, or a "
+            "smaller tower."
+        )
+    options = "; ".join(f"{option}: {size(held)}" for option, held, _ in told["lowerable"])
+    return f"Lower, the largest first: {options}. Or give it more memory."
+
+
+def _free_disk() -> int:
+    """Where runs and the cache go, whichever has less."""
+    found = []
+    for path in (Path.cwd(), cache_dir().absolute()):
+        there = next(p for p in (path, *path.parents) if p.exists())
+        stat = os.statvfs(there)
+        found.append(stat.f_bavail * stat.f_frsize)
+    return min(found)
+
+
+def _unread() -> Verdict:
+    return skip("the configuration could not be read (see config)")
+
+
+def _died(what: str, ended: Ended, cause: Cause | None = None) -> Verdict:
+    if cause is None:
+        bad = ended.error is not None and ended.error["exit_code"] == ExitCode.BAD_DATA
+        cause = "data" if bad else "environment"
+    return fail(
+        f"{what}: {task_failures.in_a_word(ended)}.",
+        *task_failures.evidence(ended),
+        remedy="See the evidence, and the checks above this one.",
+        cause=cause,
+    )

@@ -1,0 +1,161 @@
+"""Tasks about a run, done in a throw-away process: its configuration, its data, its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ttf.errors import ConfigError, TtfError
+
+if TYPE_CHECKING:
+    from ttf.config.resolve import Resolved
+    from ttf.config.schema import DataConfig
+
+Tell = Callable[[Mapping[str, Any]], None]
+READ_ALL_BYTES: Final = 1 << 30
+"""A container up to this size is read in full (a second or two); of a larger one, a sample."""
+
+
+def _resolved(request: Mapping[str, Any]) -> Resolved:
+    from ttf.config.resolve import resolve
+
+    return resolve(Path(request["run_toml"]))
+
+
+def config(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Reads the configuration as `ttf train` would, plugins and their options included."""
+    from ttf.config.resolve import as_json, flat
+    from ttf.data.demo import wants_demo
+
+    tell({"at": "reading the configuration and loading its plugins"})
+    resolved = _resolved(request)
+    import json
+
+    config = resolved.config
+    device, miner = dict(config.device.model_extra or {}), dict(config.miner.model_extra or {})
+    return {
+        "flat": flat(config),
+        "notes": list(resolved.notes),
+        "demo": wants_demo(resolved),
+        "devices": json.loads(as_json(device)),
+        "miners": json.loads(as_json(miner)),
+    }
+
+
+def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Every problem of the run's data: what `ttf train` would refuse, and what
+    `ttf data verify` finds in each file."""
+    from ttf.data.open_dataset import open_dataset
+
+    config = _resolved(request).config.data
+    found: list[dict[str, str]] = []
+    read: list[str] = []
+    for uri in dict.fromkeys(u for u in (config.pairs, config.bank, config.context) if u):
+        tell({"at": f"reading {uri}"})
+        try:
+            read.append(_verified(uri, config, found))
+        except (TtfError, OSError) as error:
+            found.append(_problem(error))
+    tell({"at": "opening the data as ttf train does"})
+    notes: list[str] = []
+    try:
+        with open_dataset(config) as opened:
+            notes += opened.notes
+            train, val = len(opened.train), len(opened.val)
+            read.append(f"{train:,} training and {val:,} validation pairs, {opened.bank.shape[0]:,} "
+                        f"documents of width {opened.bank.shape[1]:,}")  # fmt: skip
+    except (TtfError, OSError) as error:
+        found.insert(0, _problem(error))
+    return {"problems": _once(found), "read": read, "notes": notes}
+
+
+def _verified(uri: str, config: DataConfig, found: list[dict[str, str]]) -> str:
+    """Adds the file's problems; what was looked at, in words."""
+    from ttf.data.inspect import inspect, verify
+
+    size = sum(file.stat().st_size for file in _files(Path(uri)))
+    whole = size <= READ_ALL_BYTES and "://" not in uri
+    seen = verify(uri, storage=config.storage) if whole else inspect(uri, storage=config.storage)
+    elsewhere = _about_standard_names(uri, config)
+    hint = " ".join(seen.hints)
+    found += [{"text": p, "hint": hint} for p in seen.problems if p not in elsewhere]
+    arrays = ", ".join(array.name for array in seen.arrays)
+    much = "read in full" if whole else f"a sample was read; all of it: ttf data verify {uri}"
+    return f"{uri}: {arrays} ({much})"
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (file for file in path.rglob("*") if file.is_file())
+    elif path.is_file():
+        yield path
+
+
+def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
+    """Complaints that arrays are missing or unfit under their standard names: where names are
+    mapped, opening the data is the judge of that."""
+    if not config.names:
+        return set()
+    from ttf.data.file_check import unfit
+    from ttf.data.stores import open_store
+
+    store = open_store(uri, config.storage)
+    try:
+        return {str(error) for error in unfit(store)}
+    finally:
+        store.close()
+
+
+def _problem(error: TtfError | OSError) -> dict[str, str]:
+    if isinstance(error, TtfError):
+        return {"text": str(error), "hint": error.hint}
+    where = f"{error.filename}: " if error.filename else ""
+    return {"text": f"{where}{error.strerror or type(error).__name__}.", "hint": ""}
+
+
+def _once(problems: list[dict[str, str]]) -> list[dict[str, str]]:
+    return list({problem["text"]: problem for problem in problems}.values())
+
+
+def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """What the run would take, and whether mining fits the budget it is given."""
+    from ttf import api
+
+    resolved = _resolved(request)
+    tell({"at": "predicting what the run takes"})
+    try:
+        predicted = api.plan_resolved(resolved)
+    except ConfigError as error:
+        return {"refused": str(error), "hint": error.hint}
+    budget = resolved.config.memory.budget_bytes
+    return {
+        **predicted.to_json(),
+        "peak_phase": predicted.peak_phase,
+        "lowerable": predicted.lowerable[:3],
+        "fixed_bytes": predicted.peak_anon_bytes - sum(held for _, held, _ in predicted.lowerable),
+        "budget": budget,
+        "above_budget": _above_budget(resolved, predicted.to_json()),
+    }
+
+
+def _above_budget(resolved: Resolved, predicted: Mapping[str, Any]) -> str:
+    """A sentence where the miner needs more than `memory.budget`; empty where it does not."""
+    from ttf.mining.choose import binary_size
+
+    name, budget = predicted["miner"], resolved.config.memory.budget_bytes
+    wanted = [i for i in predicted["items"] if i["component"] == f"miner {name}, index and blocks"]
+    needed = max((int(item["anon_bytes"]) for item in wanted), default=0)
+    if needed <= budget:
+        return ""
+    return (
+        f"The miner {name!r} needs about {binary_size(needed)}, memory.budget allows "
+        f"{binary_size(budget)}."
+    )
+
+
+TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] = {
+    "config": config,
+    "data": data,
+    "plan": plan,
+}

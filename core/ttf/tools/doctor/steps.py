@@ -1,0 +1,201 @@
+"""Check `steps`: three real optimizer steps of the run, in a folder that is thrown away.
+
+`ttf train` itself, supervised, at the run's own shapes: mining and the memory bank from the first
+step on, no restarts, no remedies, no gates, and without observers, whom a trial is no news to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.errors import ExitCode
+from ttf.process import descendants
+from ttf.process.child import TREE, environment
+from ttf.text.numbers import duration, size
+from ttf.tools.doctor import task_failures
+from ttf.tools.doctor.check import Cause, Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.context import Examination
+
+STEPS: Final = 3
+DEADLINE_S: Final = 300.0
+_GRACE_S: Final = 15.0
+_SAY_EVERY_S: Final = 10.0
+_ALWAYS: Final[Mapping[str, str]] = {
+    "train.steps": str(STEPS),
+    "evaluate.every": "end",
+    "checkpoint.every_s": "none",
+    "supervise.max_restarts": "0",
+    "supervise.remedies": "false",
+    "loss.memory_bank_start": "0",
+    "observers": "[]",
+    "gates": "[]",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How the three steps ended."""
+
+    code: int | None
+    """None: they were not done in time."""
+    seconds: float
+    document: Mapping[str, Any]
+    """What `ttf train --json` wrote."""
+    incidents: tuple[Mapping[str, Any], ...]
+    stderr: str
+
+
+def look_at_steps(exam: Examination) -> Verdict:
+    """Trains for three steps."""
+    if not exam.has_settings:
+        return skip("the configuration could not be read (see config)")
+    if not exam.torch.well:
+        return skip("torch does not run by itself (see torch)")
+    if exam.no_trial:
+        return skip(f"{exam.no_trial}: the steps are not tried")
+    exam.say(f"steps: {STEPS} optimizer steps, with mining and evaluation before and after")
+    with tempfile.TemporaryDirectory(prefix="ttf-doctor-") as folder:
+        return judged(_tried(exam, Path(folder)), exam.settings)
+
+
+def judged(trial: Trial, settings: Mapping[str, Any]) -> Verdict:
+    summary = trial.document.get("summary", trial.document)
+    evidence = [*_story(trial)]
+    if trial.code is None:
+        return warn(
+            f"{STEPS} steps were not done within {duration(DEADLINE_S)}; it was going on.",
+            *evidence,
+            remedy="Mining or evaluation may simply take long here: ttf train RUN.toml --plan "
+            "says how long.",
+        )
+    if trial.code == ExitCode.DONE and not summary.get("incidents"):
+        peak = summary.get("peak_anon_mb")
+        held = f", {size(float(peak) * 1e6)} of memory at most" if peak else ""
+        return ok(
+            f"{summary.get('steps')} steps done in {duration(trial.seconds)}, with start and "
+            f"evaluations{held}",
+            f"miner: {summary.get('miner')}; losses were finite",
+        )
+    if trial.code == ExitCode.DONE:
+        names = ", ".join(f"{i['class']} ({i['process']})" for i in summary["incidents"])
+        return warn(
+            f"{STEPS} steps were done, but something died on the way: {names}.",
+            *evidence,
+            remedy="The run would go on as here. See the evidence; another miner may avoid it.",
+        )
+    error = trial.document.get("error", {})
+    names = ", ".join(f"{i['class']} of the {i['process']}" for i in trial.incidents)
+    what = names or task_failures.one_line(str(error.get("message", f"exit code {trial.code}")))
+    cause: Cause = "data" if trial.code == ExitCode.BAD_DATA else "environment"
+    if trial.code == ExitCode.USAGE:
+        cause = "configuration"
+    return fail(f"The first {STEPS} steps fail: {what}", *evidence, remedy=_remedy(trial, error),
+                cause=cause)  # fmt: skip
+
+
+def _remedy(trial: Trial, error: Mapping[str, Any]) -> str:
+    for incident in trial.incidents:
+        for remedy in incident.get("remedies", []):
+            return str(remedy["text"])
+    hint = "" if trial.incidents else str(error.get("hint", ""))
+    return hint or "Find the ingredient that brings it: ttf bisect RUN.toml."
+
+
+def _story(trial: Trial) -> Iterator[str]:
+    for incident in trial.incidents:
+        yield f"class {incident['class']}: {incident['explanation']}"
+        yield from (f"{line['source']}: {line['text']}" for line in incident["evidence"])
+    if trial.code != ExitCode.DONE:
+        lines = [line for line in trial.stderr.splitlines() if line.strip()]
+        yield from (f"stderr: {task_failures.one_line(line)}" for line in lines[-4:])
+
+
+# --- the trial -------------------------------------------------------------------------------------
+
+
+def _words(exam: Examination, run_dir: Path) -> list[str]:
+    sets = dict(_ALWAYS)
+    if exam.settings.get("miner.start"):  # untrained towers need not yield what trained ones do
+        sets |= {"miner.start": "0", "negatives.min_yield": "0"}
+    return [
+        *(sys.executable, "-P", "-m", "ttf", "train", str(exam.run_toml)),
+        *("--out", str(run_dir), "--json"),
+        *(word for key, value in sets.items() for word in ("--set", f"{key}={value}")),
+    ]
+
+
+def _tried(exam: Examination, folder: Path) -> Trial:
+    run_dir, mark = folder / "run", uuid.uuid4().hex
+    began = time.monotonic()
+    with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
+        process = subprocess.Popen(
+            _words(exam, run_dir),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            # torch leaves a folder where temporary files go.
+            env={**environment(mark), "TMPDIR": str(folder)},
+            start_new_session=True,
+        )
+        try:
+            code = _code(exam, process, began)
+        finally:
+            _end(process, mark)
+        texts = [_read(file) for file in (folder / "out", folder / "err")]
+    return Trial(
+        code=code,
+        seconds=time.monotonic() - began,
+        document=_document(texts[0]),
+        incidents=tuple(_incidents(run_dir)),
+        stderr=texts[1],
+    )
+
+
+def _code(exam: Examination, process: subprocess.Popen[bytes], began: float) -> int | None:
+    """None where it is still at work when its time is over."""
+    while (left := began + DEADLINE_S - time.monotonic()) > 0:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(min(left, _SAY_EVERY_S))
+        exam.say(f"steps: still at work after {time.monotonic() - began:.0f} s")
+    return None
+
+
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """The supervisor ends its own children where it is asked; what is left then is killed."""
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+    descendants.kill(process.pid, mark, TREE)
+    process.wait()
+
+
+def _read(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace")
+
+
+def _document(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:  # it was killed before it could say anything
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _incidents(run_dir: Path) -> Iterator[Mapping[str, Any]]:
+    for path in sorted(run_dir.glob("incidents/*/incident.json")):
+        found = _document(_read(path))
+        if found:
+            yield found

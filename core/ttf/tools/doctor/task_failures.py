@@ -1,0 +1,62 @@
+"""A task that did not end well, in the words of a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ttf.supervise.throwaway import Ended
+
+_MOST_LINES: Final = 4
+_LONGEST: Final = 240
+
+
+def in_a_word(ended: Ended) -> str:
+    """'omp-duplicate (SIGABRT)' for a death, 'ImportError: ...' for an error."""
+    if ended.finding is not None and ended.death is not None:
+        return f"{ended.finding.name}{_how(ended)}"
+    if ended.error is not None:
+        return one_line(f"{ended.error['class']}: {ended.error['message']}")
+    return "it did well"
+
+
+def _how(ended: Ended) -> str:
+    from ttf.incidents.case import signal_name
+
+    assert ended.death is not None
+    if ended.death.killed_by_us == "hang":
+        return ""
+    if ended.death.signal is not None:
+        return f" ({signal_name(ended.death.signal)})"
+    return f" (exit code {ended.death.exit_code})"
+
+
+def evidence(ended: Ended) -> Iterator[str]:
+    """Its class with what it means, where it was, and what it left behind."""
+    if ended.finding is not None:
+        yield f"class {ended.finding.name}: {ended.finding.explanation}"
+    if ended.stage:
+        yield f"it was at: {ended.stage}"
+    if ended.finding is not None:
+        yield from (f"{line.source}: {line.text}" for line in ended.finding.evidence)
+    if ended.error is not None:
+        yield one_line(f"{ended.error['class']}: {ended.error['message']}")
+        if ended.error.get("hint"):
+            yield one_line(str(ended.error["hint"]))
+    if ended.finding is not None:
+        yield from (f"stderr: {line}" for line in _telling_lines(ended.stderr))
+
+
+def _telling_lines(text: str) -> list[str]:
+    """The last ones; of stacks that were asked for, the innermost frames of the main thread."""
+    lines = [one_line(line) for line in text.splitlines() if line.strip()]
+    stacks = [i for i, line in enumerate(lines) if line.endswith("(most recent call first):")]
+    if stacks:
+        return lines[stacks[-1] : stacks[-1] + _MOST_LINES]
+    return lines[-_MOST_LINES:]
+
+
+def one_line(text: str, longest: int = _LONGEST) -> str:
+    """Safe for a terminal, and not endless."""
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

@@ -1,0 +1,212 @@
+"""Tasks about the environment, done in a throw-away process: plugins, torch, devices, miners."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ttf.errors import PluginBroken, TtfError
+from ttf.host import plugins
+
+if TYPE_CHECKING:
+    from ttf.contracts import MinerFactory
+
+Tell = Callable[[Mapping[str, Any]], None]
+_ROWS: Final = 200
+_DIM: Final = 32
+_QUERIES: Final = 16
+_K: Final = 10
+_BUDGET: Final = 64 << 20
+_MOST_THREADS: Final = 4
+
+
+def load_plugins(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Loads them one by one and asks each whether it can run here."""
+    for kind, name in request["plugins"]:
+        reference = f"{kind}.{name}"
+        tell({"at": reference})
+        tell({"plugin": reference, **_state(kind, name)})
+    return {}
+
+
+def _state(kind: Any, name: str) -> dict[str, Any]:
+    try:
+        if kind == "observer":
+            plugins.observers([name])
+            return {"ok": True}
+        found = plugins.load(kind, name)
+        if kind == "check":
+            return {"ok": True}
+        state = found.availability()
+    except TtfError as error:
+        return {"broken": str(error), "fix": error.hint}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code
+        return {"broken": f"its availability() raised {type(error).__name__}: {error}", "fix": ""}
+    return {"ok": state.ok, "reason": state.reason, "fix": state.fix}
+
+
+def torch_alone(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Imports torch and computes something with it."""
+    tell({"at": "importing torch"})
+    began = time.perf_counter()
+    import torch
+
+    took = time.perf_counter() - began
+    tell({"at": "an operation of torch"})
+    torch_works()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "version": torch.__version__,
+        "import_s": took,
+        "threads": torch.get_num_threads(),
+        "peak_bytes": peak if sys.platform == "darwin" else peak << 10,
+        "openmp": runtimes(),
+    }
+
+
+def torch_works() -> None:
+    """A parallel product, a small recurrent layer, and their gradients."""
+    import torch
+
+    torch.manual_seed(0)
+    wide = torch.randn(512, 512, requires_grad=True)
+    layer = torch.nn.GRU(16, 16, batch_first=True)
+    out, _ = layer(torch.randn(32, 8, 16))
+    loss = (wide @ wide).square().mean() + out.square().mean()
+    loss.backward()
+    if not bool(torch.isfinite(loss)):
+        raise RuntimeError(f"torch computed {loss.item()} where a finite number was due")
+
+
+def runtimes() -> list[str]:
+    """OpenMP runtimes mapped into this process, where the system lists them."""
+    from ttf.incidents import _linux
+
+    return list(_linux.openmp_runtimes(os.getpid()))
+
+
+# --- devices ---------------------------------------------------------------------------------------
+
+
+def device(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Lists every device, chooses one as a run would, and computes something on it."""
+    from ttf.machine import devices
+
+    for name in plugins.choices("device"):
+        tell({"at": f"device.{name}"})
+        tell({"device": name, **_state("device", name)})
+    policy = devices.choose(request["name"], request["options"], request["threads"])
+    tell({"at": f"starting {policy.name}"})
+    notes = devices.prepare(policy).notes
+    policy.start()
+    import torch
+
+    on_device = policy.to_device(torch.ones(64, 64))
+    total = float((on_device @ on_device).sum())
+    policy.synchronize()
+    if total != 64.0**3:
+        raise RuntimeError(f"the device {policy.name} computed {total} where {64.0**3} was due")
+    return {
+        "name": policy.name,
+        "reason": policy.reason,
+        "threads": policy.threads,
+        "notes": list(notes),
+    }
+
+
+# --- a miner beside torch --------------------------------------------------------------------------
+
+
+def coload(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """torch and a miner in one process, both at work, in the order that is asked for."""
+    name, torch_first = request["miner"], request["first"] == "torch"
+    if torch_first:
+        _at(tell, "torch")
+        torch_works()
+    _at(tell, "loading the plugin")
+    factory: Any = plugins.load("miner", name)
+    state = factory.availability()
+    if not state.ok:
+        return {"unavailable": state.reason}
+    _at(tell, "building and searching")
+    mine(factory, name, request)
+    _at(tell, "torch beside it")
+    torch_works()
+    if not torch_first:
+        _at(tell, "searching beside torch")
+        mine(factory, name, request)
+    _at(tell, "leaving")
+    return {"openmp": runtimes()}
+
+
+def _at(tell: Tell, what: str) -> None:
+    tell({"at": what, "openmp": runtimes()})
+
+
+def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
+    """Builds over a few random rows and searches them, as a run does; BadAnswer where it lies."""
+    import numpy as np
+
+    from ttf.contracts import MinerContext
+    from ttf.data.in_memory import MemorySource
+    from ttf.mining.check_answers import checked_search
+
+    draw = np.random.default_rng(0)
+    rows = draw.standard_normal((_ROWS, _DIM), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    context = MinerContext(threads=threads, seed=0, deterministic=True, budget_bytes=_BUDGET)
+    miner = factory.create(_options(factory, request.get("options")), context)
+    try:
+        miner.build(
+            MemorySource(rows), Path(tempfile.mkdtemp())
+        )  # removed by the doctor, with all of it
+        checked_search(miner, rows[:_QUERIES], _K, _ROWS, name=name)
+    finally:
+        miner.close()
+
+
+def _options(factory: MinerFactory, values: Mapping[str, Any] | None) -> Any:
+    if not values:
+        return factory.options_type()
+    from ttf.mining.choose import checked_options
+
+    return checked_options(factory, values)
+
+
+# --- a check of somebody else ----------------------------------------------------------------------
+
+
+def check(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Loads a plugin's check and runs it."""
+    from ttf.tools.doctor.check import CheckContext, Verdict
+
+    name, run_toml = request["name"], request["run_toml"]
+    tell({"at": "loading it"})
+    found = plugins.check(name)
+    tell({"at": "running it", "title": str(getattr(found, "title", ""))})
+    verdict: object = found.run(
+        CheckContext(
+            run_toml=None if run_toml is None else Path(run_toml), settings=request["settings"]
+        )
+    )
+    if not isinstance(verdict, Verdict):
+        raise PluginBroken(
+            f"The check {name!r} returned a {type(verdict).__name__}, not a ttf.Verdict."
+        )
+    return verdict.to_json()
+
+
+TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] = {
+    "load-plugins": load_plugins,
+    "torch": torch_alone,
+    "device": device,
+    "coload": coload,
+    "check": check,
+}

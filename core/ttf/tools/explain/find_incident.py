@@ -1,0 +1,127 @@
+"""An incident that somebody points at: its folder, its file, or the run it belongs to."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.errors import DataMissing
+from ttf.incidents.case import signal_name
+from ttf.rundir.durable import read_json
+
+_FILE: Final = "incident.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incident:
+    folder: Path
+    document: Mapping[str, Any]
+    """The content of incident.json."""
+    others: int = 0
+    """How many more the run has, where a run was named."""
+
+    @property
+    def name(self) -> str:
+        return str(self.document["class"])
+
+
+def find(path: Path) -> Incident:
+    """Raises DataMissing."""
+    if path.name == _FILE and path.is_file():
+        return _read(path.parent)
+    if (path / _FILE).is_file():
+        return _read(path)
+    if path.is_file() and (path.parent / _FILE).is_file():
+        return _read(path.parent)  # incident.md, stderr.txt, ... of it
+    numbered = sorted(
+        (p for p in _below(path) if p.name.isdigit() and (p / _FILE).is_file()),
+        key=lambda p: int(p.name),
+    )
+    if numbered:
+        return _read(numbered[-1], others=len(numbered) - 1)
+    raise _none(path)
+
+
+def _below(path: Path) -> Iterator[Path]:
+    for folder in (path / "incidents", path):
+        if folder.is_dir():
+            yield from folder.iterdir()
+
+
+def _none(path: Path) -> DataMissing:
+    if not path.exists():
+        return DataMissing(
+            f"There is no {path}.",
+            hint="Name a class (ttf explain lists them), or an incident's folder, e.g. "
+            "runs/run-001/incidents/001.",
+        )
+    if (path / "run.toml").is_file():
+        quoted = shlex.quote(str(path))
+        return DataMissing(
+            f"{path} is a run without incidents: nothing has died in it.",
+            hint=f"What it is doing, or how it ended: ttf monitor {quoted}",
+        )
+    return DataMissing(
+        f"{path} holds no incident: there is no {_FILE} in it.",
+        hint="Name an incident's folder, e.g. runs/run-001/incidents/001.",
+    )
+
+
+def _read(folder: Path, others: int = 0) -> Incident:
+    try:
+        document = read_json(folder / _FILE)
+    except (OSError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise DataMissing(
+            f"{folder / _FILE} cannot be read ({reason}).",
+            hint=f"{folder / 'incident.md'} may say the same in words.",
+        ) from error
+    if not isinstance(document, dict) or not isinstance(document.get("class"), str):
+        raise DataMissing(f"{folder / _FILE} is no incident: it has no class.")
+    return Incident(folder=folder, document=document, others=others)
+
+
+def markdown(incident: Incident) -> str:
+    """What it says, shorter than incident.md."""
+    document = incident.document
+    parts = [f"# Incident {incident.folder.name}: {incident.name}"]
+    parts.append(str(document.get("explanation") or "It has no explanation."))
+    if facts := ", ".join(_facts(document)):
+        parts.append(f"{facts}.")
+    if lines := [*_evidence(document)]:
+        parts.append("## Evidence\n" + "\n".join(lines))
+    if lines := [*_remedies(document)]:
+        parts.append("## What avoids it here\n" + "\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(document: Mapping[str, Any]) -> Iterator[str]:
+    if document.get("process"):
+        yield f"Process: {document['process']}"
+    if isinstance(document.get("signal"), int):
+        yield f"ended by {signal_name(document['signal'])}"
+    elif document.get("exit_code") is not None:
+        yield f"ended with exit code {document['exit_code']}"
+    if isinstance(document.get("time"), int | float):
+        yield time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(document["time"]))
+    if document.get("phase"):
+        yield f"in {document['phase']}, after step {document.get('step')}"
+    if document.get("lost_steps") is not None:
+        yield f"{document['lost_steps']} steps to do again"
+
+
+def _evidence(document: Mapping[str, Any]) -> Iterator[str]:
+    for line in document.get("evidence") or ():
+        if isinstance(line, Mapping):
+            yield f"- **{line.get('source')}**: {line.get('text')}"
+
+
+def _remedies(document: Mapping[str, Any]) -> Iterator[str]:
+    for remedy in document.get("remedies") or ():
+        if isinstance(remedy, Mapping):
+            text = str(remedy.get("text"))
+            yield f"- `{text}`" if remedy.get("set") else f"- {text}"

@@ -1,0 +1,101 @@
+"""Puts a page together, and finds the one that somebody means."""
+
+from __future__ import annotations
+
+import re
+import signal
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ttf.errors import UnknownName
+from ttf.incidents.classes import CLASSES
+from ttf.tools.explain import evidence
+
+SECTIONS: Final = (
+    "Symptom",
+    "What it means",
+    "How ttf knows",
+    "What it is often mistaken for",
+    "What to do",
+    "Sources",
+)
+_KNOWS, _DO = "How ttf knows", "What to do"
+_WIDTH: Final = 100
+_SHELL: Final = 128
+_LAST_CODE: Final = 255
+_ROWS: Final = "The rows of the table that lead here, in the order they are tried:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What is known about one class."""
+
+    name: str
+    summary: str
+    """One sentence."""
+    sections: dict[str, str]
+    """Markdown by heading, in the order of `SECTIONS`."""
+
+    @property
+    def markdown(self) -> str:
+        parts = [f"# {self.name}", self.summary]
+        for title, body in self.sections.items():
+            parts.append(f"## {title}\n{body}")
+        return "\n\n".join(parts) + "\n"
+
+
+def names() -> tuple[str, ...]:
+    return tuple(CLASSES)
+
+
+def page(name: str) -> Page:
+    """Raises UnknownName, which offers the closest."""
+    if name not in CLASSES:
+        raise UnknownName("incident class", name, CLASSES)
+    text = Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8")
+    head, *rest = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    sections = {title: body.strip() for title, body in zip(rest[::2], rest[1::2], strict=True)}
+    sections[_KNOWS] += f"\n\n{_ROWS}\n{_items(evidence.rows(name))}"
+    sections[_DO] = f"{_what_ttf_does(name)}\n\n{sections[_DO]}"
+    summary = " ".join(head.partition("\n")[2].split())
+    return Page(name=name, summary=summary, sections=sections)
+
+
+def _items(rows: list[str]) -> str:
+    return "\n".join(
+        textwrap.fill(
+            row, _WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
+        )
+        for row in rows
+    )
+
+
+def _what_ttf_does(name: str) -> str:
+    about = CLASSES[name]
+    text = f"`ttf train` and `ttf resume`: {about.does}. What avoids it: {about.remedy}."
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
+
+
+def classes_of_ending(text: str) -> list[str] | None:
+    """The classes that an ending may be of: 'SIGSEGV', 'segv', '139', '-11'; None where `text` is
+    no ending. An exit code below 128 is the program's own, and may be many things."""
+    name = _signal_named(text)
+    if name is not None:
+        return [each for each in CLASSES if name in evidence.signals_of(each)] or ["killed"]
+    if re.fullmatch(r"\d+", text) and int(text) <= _LAST_CODE:
+        return evidence.classes_of_exit_code(int(text))
+    return None
+
+
+def _signal_named(text: str) -> str | None:
+    number = 0
+    if re.fullmatch(r"-?\d+", text):
+        number = int(text) - _SHELL if int(text) > _SHELL else -int(text)
+    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
+    number = next((int(s) for s in signal.Signals if s.name == name), number)
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None

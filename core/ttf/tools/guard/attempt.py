@@ -1,0 +1,379 @@
+"""One start of the command, from its start to its end: watched, signalled, ended where it must be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ttf.incidents.death import Death, KilledByUs
+from ttf.incidents.gather import Witness
+from ttf.machine.memory._linux import descendants
+from ttf.machine.memory.curve import MemoryCurve
+from ttf.supervise.watch import Signals
+from ttf.text.numbers import size
+from ttf.tools.guard.activity import Activity
+from ttf.tools.guard.command import Command
+from ttf.tools.guard.disks import full_disks
+from ttf.tools.guard.options import GuardOptions
+from ttf.tools.guard.stacks import Interpreter, Stacks
+from ttf.tools.guard.stderr_relay import Relay
+from ttf.tools.guard.terminal import Terminal, copy_size, stop_ourselves
+
+LOOK_EVERY_S: Final = 0.25
+_LOOK_DUTY: Final = 300
+"""A look at a large tree takes longer: it is had less often, so that it stays below 0.4%."""
+_SELDOMEST_S: Final = 10.0
+_NOTES_EVERY_S: Final = 1.0
+_LATE_S: Final = 2.0
+"""A turn that took so much longer was a machine asleep, or we were stopped."""
+_GRACE_S: Final = 5.0
+"""Between SIGTERM and SIGKILL, of a command that we end."""
+_TOO_MUCH: Final = 1.1
+"""It goes on growing while it should end: no grace then."""
+_NEAR: Final = 0.85
+_FAR: Final = 0.7
+_OBEYS_WITHIN_S: Final = 300.0
+"""An end later than that is not what somebody asked for with a signal."""
+_STOPS_WITHIN_S: Final = 10.0
+_NOT_STOPPED_S: Final = 0.1
+_LAST_WORDS_S: Final = 0.5
+_LAST_READ_S: Final = 2.0
+_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+"""Whoever sends one of these wants the command to end."""
+_FROM_KEYBOARD: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
+_STOPS: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How one start of the command ended."""
+
+    returncode: int
+    """As of Popen: negative where a signal ended it."""
+    wall_s: float
+    killed: KilledByUs = ""
+    reason: str = ""
+    asked: int | None = None
+    """The signal by which somebody asked us to end it."""
+    at_keyboard: bool = False
+    """It was Ctrl-C: who pressed it knows why it ended."""
+    vanished: bool = False
+    """Exit code 0 of a Python that was never shut down."""
+    chosen: bool = False
+    """A Python that was shut down in order, with no error uncaught: its exit code is its own."""
+
+
+class Attempt:
+    """The command, once started. Use it in the main thread: the parent-death signal follows it."""
+
+    def __init__(
+        self,
+        options: GuardOptions,
+        *,
+        environment: Mapping[str, str],
+        tree: str,
+        memory: Path,
+        stacks: Stacks,
+        signals: Signals,
+        terminal: Terminal,
+        say: Say,
+    ) -> None:
+        """Raises NotStarted."""
+        self._options, self._stacks, self._signals = options, stacks, signals
+        self._terminal, self._say = terminal, say
+        self._began = time.monotonic()
+        self.command = Command(options.words, environment, tree, terminal)
+        self.relay = Relay(self.command.stderr)
+        self.witness = Witness("command", self.command.pid, tree=True)
+        self.curve = MemoryCurve(self.command.pid, memory)
+        with contextlib.suppress(ProcessLookupError):
+            self.curve.look()
+        self._activity = Activity()
+        self._next_look = self._next_notes = 0.0
+        self._turn = time.monotonic()
+        self._asked: int | None = None
+        self._asked_at = 0.0
+        self._stop_asked_at: float | None = None
+        self._killed: tuple[KilledByUs, str] = ("", "")
+        self._kill_at: float | None = None
+        self._lent = terminal.lent_to(self.command.pid)
+        self._warned = self._said_stopped = self._said_blind = self._said_lost = False
+        self._code: int | None = None
+        self._ended: Ended | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.command.pid
+
+    # --- watching ----------------------------------------------------------------------------
+
+    def run(self) -> Ended:
+        """Until the command has ended."""
+        while self._code is None:
+            self._wait()
+            for signum in self._signals.take():
+                self._on_signal(signum)
+            self._follow_changes()
+            if self._code is None and time.monotonic() >= self._next_look:
+                self._look()
+        self._finish()
+        self._ended = self._told(self._code)
+        return self._ended
+
+    def _wait(self) -> None:
+        timeout = max(0.0, self._next_look - time.monotonic())
+        readers = [self._signals.fileno(), *self.relay.readers()]
+        select.select(readers, self.relay.writers(), [], timeout)
+        late = time.monotonic() - self._turn - timeout
+        if late > _LATE_S:
+            self._activity.pause(late)
+        self._turn = time.monotonic()
+        self.relay.move()
+
+    def _look(self) -> None:
+        now, began = time.monotonic(), time.thread_time()
+        with contextlib.suppress(ProcessLookupError):  # its end is told by its parent, us
+            held = self.curve.look().held
+            self._guard_memory(held)
+            if now >= self._next_notes:
+                self._take_notes()
+                spent = time.thread_time() - began
+                self._next_notes = now + min(_SELDOMEST_S, max(_NOTES_EVERY_S, _LOOK_DUTY * spent))
+        if not self._lent and self._terminal.to_lend:  # brought to the foreground without a signal
+            self._lend()
+        if self.relay.source is not None and copy_size(self.relay.source):
+            self.command.signal_group(signal.SIGWINCH)
+        if self._kill_at is not None and now >= self._kill_at:
+            self.command.kill_tree()
+        cost = time.thread_time() - began
+        seldom = _SELDOMEST_S if self._options.memory_limit is None else _NOTES_EVERY_S
+        self._next_look = now + min(seldom, max(LOOK_EVERY_S, _LOOK_DUTY * cost))
+
+    def _take_notes(self) -> None:
+        pids = descendants(self.pid)
+        self.witness.look(pids)
+        self._stacks.tidy(pids)
+        if self._options.hang_timeout_s is not None and not self._killed[0]:
+            self._guard_life(pids, self._options.hang_timeout_s)
+        if self.relay.lost is not None and not self._said_lost:
+            self._said_lost = True
+            self._say(f"standard error cannot be passed on any more: {self.relay.lost.strerror}")
+
+    # --- what it may not do --------------------------------------------------------------------
+
+    def _guard_memory(self, held: int) -> None:
+        limit = self._options.memory_limit
+        if limit is None:
+            return
+        if self._killed[0]:
+            if held >= _TOO_MUCH * limit:
+                self._kill_at = 0.0
+            return
+        text = f"{size(held)} of {size(limit)} (--memory-limit)"
+        if held >= limit:
+            self._end("memory", text)
+            self._say(f"the command holds {text}: ended with SIGTERM, in {_GRACE_S:g} s SIGKILL")
+            self.command.signal(signal.SIGTERM)
+            self._kill_at = time.monotonic() + _GRACE_S
+        elif held >= _NEAR * limit and not self._warned:
+            self._warned = True
+            self._say(f"the command holds {text}; it will be ended at the limit")
+        elif held < _FAR * limit:
+            self._warned = False
+
+    def _guard_life(self, pids: list[int], timeout_s: float) -> None:
+        activity = self._activity
+        activity.look(pids, self.relay.kept.num_bytes)
+        if _held_back():
+            activity.alive(pids)
+        if activity.blind and not self._said_blind:
+            self._said_blind = True
+            self._say("what the command reads and writes cannot be seen: only its stderr counts")
+        if activity.quiet_s < timeout_s:
+            return
+        meanwhile = activity.meanwhile(pids)
+        self._end("hang", f"no output and no I/O for {timeout_s:g} s; {meanwhile}")
+        self._stacks.ask(pids)
+        self.witness.look(pids)
+        self.command.kill_tree()
+
+    def _end(self, why: KilledByUs, reason: str) -> None:
+        self._killed = (why, reason)
+
+    # --- signals and job control ---------------------------------------------------------------
+
+    def _on_signal(self, signum: int) -> None:
+        if signum == signal.SIGCHLD:
+            return
+        if signum == signal.SIGCONT:
+            self._go_on()
+        elif signum == signal.SIGWINCH:
+            self._next_look = 0.0
+        elif signum == signal.SIGTSTP:
+            self._stop_asked_at = time.monotonic()
+            self.command.signal_group(signum)  # and when it has stopped, so do we
+        else:
+            self._pass_on(signum)
+
+    def _pass_on(self, signum: int) -> None:
+        if signum in _ENDING:
+            self._asked, self._asked_at = signum, time.monotonic()
+        if signum == signal.SIGHUP and self._lent and self._terminal.hung_up:
+            return  # the kernel told the command's group as well
+        from_keyboard = signum in _FROM_KEYBOARD and self._terminal.with_us
+        send = self.command.signal_group if from_keyboard else self.command.signal
+        if not send(signum):
+            name = signal.Signals(signum).name
+            self._say(f"{name} could not be passed on: the command belongs to another user")
+
+    def _follow_changes(self) -> None:
+        while self._code is None and (change := self.command.changes()) is not None:
+            if change.stopped is not None:
+                self._on_stop(change.stopped)
+            elif change.continued:
+                self._said_stopped = False
+            else:
+                self._code = change.ended
+
+    def _on_stop(self, signum: int) -> None:
+        if signum in (signal.SIGTTIN, signal.SIGTTOU) and self._terminal.with_us:
+            self._go_on(lend=True)  # it wants the terminal, and that is ours to lend
+        elif signum in _STOPS or self._lent or self._wants_to_stop:
+            self.relay.move()
+            began = time.monotonic()
+            stop_ourselves()
+            stopped_s = time.monotonic() - began
+            if stopped_s < _NOT_STOPPED_S:  # without a shell nobody can be stopped so
+                time.sleep(_NOT_STOPPED_S)
+            self._activity.pause(stopped_s)
+            self._go_on()
+        elif not self._said_stopped:
+            self._said_stopped = True
+            self._say(f"somebody stopped the command; kill -CONT {self.pid} lets it go on")
+
+    @property
+    def _wants_to_stop(self) -> bool:
+        """Some answer Ctrl-Z with a SIGSTOP to themselves, once all is in order."""
+        asked = self._stop_asked_at
+        return asked is not None and time.monotonic() - asked < _STOPS_WITHIN_S
+
+    def _go_on(self, *, lend: bool = False) -> None:
+        """After somebody continued us, in the foreground or not."""
+        if lend or self._lent or self._terminal.to_lend:
+            self._lend()
+        self.command.signal_group(signal.SIGCONT)
+
+    def _lend(self) -> None:
+        self._terminal.lend(self.pid)
+        self._lent = self._terminal.lent_to(self.pid)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        at_keyboard = self._lent
+        self._terminal.take_back(self.pid)
+        self._lent = at_keyboard
+        ends_at = time.monotonic() + _LAST_READ_S
+        while not self.relay.finish(_LAST_WORDS_S):
+            if time.monotonic() > ends_at:  # of a process that outlives it, and goes on writing
+                self.relay.close()
+            if any(signum in _ENDING for signum in self._signals.take()):
+                break  # nobody reads, and somebody wants us to go
+        self.relay.close()
+        if self._killed[0]:
+            self.command.kill_tree()
+
+    def _told(self, code: int) -> Ended:
+        killed, reason = self._killed
+        interrupted = code in (-signal.SIGINT, 128 + signal.SIGINT)
+        recent = time.monotonic() - self._asked_at < _OBEYS_WITHIN_S
+        asked = self._asked if recent else None
+        keyboard = interrupted and not killed and (self._lent or asked == signal.SIGINT)
+        if asked is not None and not killed and (code >= 0 or code == -asked):
+            name = signal.Signals(asked).name
+            killed, reason = "stop", f"{name} was sent to ttf guard, which passed it on"
+        last_note = self._stacks.ended(self.pid)
+        return Ended(
+            returncode=code,
+            wall_s=time.monotonic() - self._began,
+            killed=killed,
+            reason=reason,
+            asked=signal.SIGINT if keyboard and asked is None else asked,
+            at_keyboard=keyboard and self._terminal.fd is not None,
+            vanished=code == 0 and not killed and self._is_python and not last_note,
+            chosen=last_note == "in order",
+        )
+
+    @property
+    def _is_python(self) -> bool:
+        """To its end: it may have become another program. Scripts are called by their own name."""
+        found = self._stacks.interpreter(self.pid)
+        return found is not None and self.command.comm in ("", found.comm)
+
+    @property
+    def interpreter(self) -> Interpreter | None:
+        return self._stacks.interpreter(self.pid)
+
+    def death(self, ended: Ended, folders: list[Path]) -> Death:
+        """All that is known about it. Call it once, right after `run`."""
+        finished = ended.chosen and 0 < ended.returncode <= 128
+        return self.witness.death(
+            ended.returncode,
+            killed_by_us=ended.killed,
+            reason=ended.reason,
+            stderr=self.relay.kept.data(),
+            finished=finished,
+            memory=self.curve.points,
+            limit_source=self.curve.limit.source,
+            folders=[*folders, *self._folders_named(), *full_disks()],
+            dump=self._own_dump(ended),
+        )
+
+    def _own_dump(self, ended: Ended) -> str:
+        """The stacks of the process that died; of one that gave up, those of its child that
+        crashed; of one that hung, everybody's."""
+        own = self._stacks.of(self.pid)
+        if ended.killed == "hang" and not own.strip():
+            every = self._stacks.all()
+            return "\n".join(f"Process {pid}:\n{text}" for pid, text in every.items())
+        if own.strip() or ended.returncode < 0 or ended.killed:
+            return own
+        return self._stacks.fresh_crash()
+
+    def _folders_named(self) -> Iterator[Path]:
+        """Where the command's words say that it writes, as far as one can tell."""
+        yield Path()
+        for word in self.command.words[1:]:
+            path = Path(word.rpartition("=")[2])
+            with contextlib.suppress(OSError, ValueError):
+                if path.is_dir():
+                    yield path
+                elif path.name and path.parent != Path() and path.parent.is_dir():
+                    yield path.parent
+
+    def close(self) -> None:
+        """Ends the command, if it still lives: only where something went wrong with us."""
+        if self._code is None:
+            self.command.kill_tree()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+        self.relay.close()
+        self.witness.close()
+
+
+def _held_back() -> bool:
+    """A terminal that is held (Ctrl-S), a pager that shows the first page: who writes there waits
+    until somebody reads on, and that is no hang."""
+    poll = select.poll()
+    for fd in (1, 2):
+        poll.register(fd, select.POLLOUT)
+    return len(poll.poll(0)) < 2

@@ -1,0 +1,155 @@
+"""The command itself: started in its own process group, waited for, signalled."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ttf.process import descendants
+from ttf.tools.guard.terminal import Terminal, stderr_way, take_for_oneself
+
+TREE: Final = "TTF_GUARD_TREE"
+"""Every process of one start has this variable, wherever it was re-parented to."""
+NOT_FOUND: Final = 127
+NOT_EXECUTABLE: Final = 126
+"""What shells end with."""
+_PR_SET_PDEATHSIG: Final = 1
+_ORPHANED: Final = 120
+
+
+class NotStarted(Exception):
+    """The command cannot be run; `code` as of a shell."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Change(NamedTuple):
+    """What became of the command."""
+
+    ended: int | None = None
+    """Its return code as of Popen: negative where a signal ended it."""
+    stopped: int | None = None
+    """The signal that stopped it."""
+    continued: bool = False
+
+
+class Command:
+    """One start. The guard's own signal handlers must be in place, SIGTTOU must be ignored."""
+
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], tree: str, terminal: Terminal
+    ) -> None:
+        """Raises NotStarted."""
+        self.words, self.tree, self._terminal = words, tree, terminal
+        self.comm = ""
+        """What the kernel calls it, at the last look."""
+        self.stderr, theirs = stderr_way()
+        try:
+            self._process = subprocess.Popen(
+                words,
+                stderr=theirs,
+                env={**environment, TREE: tree},
+                close_fds=False,  # descriptors that somebody opened for the command are its own
+                process_group=0,
+                preexec_fn=_before(os.getpid(), terminal),  # noqa: PLW1509 - we have one thread
+            )
+        except OSError as error:
+            os.close(self.stderr)
+            raise _not_started(error, words[0]) from error
+        finally:
+            os.close(theirs)
+
+    @property
+    def pid(self) -> int:
+        """Of its process, and of its group."""
+        return self._process.pid
+
+    def changes(self) -> Change | None:
+        """The next change of state that was not told yet; never waits."""
+        self.comm = _comm(self.pid) or self.comm  # a zombie has one still
+        flags = os.WNOHANG | os.WUNTRACED | os.WCONTINUED
+        pid, status = os.waitpid(self.pid, flags)
+        if pid == 0:
+            return None
+        if os.WIFSTOPPED(status):
+            return Change(stopped=os.WSTOPSIG(status))
+        if os.WIFCONTINUED(status):
+            return Change(continued=True)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        return Change(ended=self._process.returncode)
+
+    def signal(self, signum: int) -> bool:
+        """To the process alone, as `kill PID` would; False where that is not allowed."""
+        return self._send(os.kill, signum)
+
+    def signal_group(self, signum: int) -> bool:
+        """To the whole group, as a terminal would."""
+        return self._send(os.killpg, signum)
+
+    def _send(self, send: Callable[[int, int], None], signum: int) -> bool:
+        try:
+            send(self.pid, signum)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # it became another user, as sudo does
+            return False
+        return True
+
+    def kill_tree(self) -> None:
+        """Everything that this start left, wherever it was re-parented to."""
+        if self._process.returncode is None:
+            self.signal_group(signal.SIGKILL)
+        descendants.kill(_NOBODY, self.tree, TREE)
+
+    def left_behind(self) -> list[int]:
+        return list(descendants.members(_NOBODY, self.tree, TREE))
+
+
+_NOBODY: Final = 2**31 - 1
+"""No session has that number: members are told by the mark alone."""
+
+
+def _before(guard: int, terminal: Terminal) -> Callable[[], None]:
+    """What the child does before it becomes the command. Nothing here may raise."""
+    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    lend = terminal.fd if terminal.to_lend else None
+
+    def prepare() -> None:
+        if libc is not None:
+            libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+        if os.getppid() != guard:
+            os._exit(_ORPHANED)
+        if lend is not None:
+            take_for_oneself(lend)
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+
+    return prepare
+
+
+def _not_started(error: OSError, name: str) -> NotStarted:
+    if isinstance(error, FileNotFoundError):
+        why = "there is no such command on PATH"
+        if "/" in name:
+            why = "there is no such file, or the interpreter in its first line is missing"
+        return NotStarted(NOT_FOUND, f"{name}: {why}.")
+    if isinstance(error, PermissionError):
+        return NotStarted(NOT_EXECUTABLE, f"{name}: it is not an executable file (chmod +x?).")
+    return NotStarted(
+        NOT_EXECUTABLE,
+        f"{name}: the system cannot run it ({error.strerror}); a script needs a first line like "
+        "#!/bin/sh.",
+    )
+
+
+def _comm(pid: int) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123
+        return file.read().decode(errors="replace").strip()
+    return ""

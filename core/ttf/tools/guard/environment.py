@@ -1,0 +1,51 @@
+"""environment.json: what the command ran on. Nothing is imported, only metadata are read."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import time
+from importlib import metadata
+from typing import Any, Final
+
+from ttf import __version__
+from ttf.tools.guard.options import GuardOptions
+from ttf.tools.guard.stacks import Interpreter
+
+_LIBRARIES: Final = (
+    *("torch", "numpy", "scipy", "scikit-learn", "faiss-cpu", "faiss-gpu", "hnswlib", "zarr"),
+    *("transformers", "datasets", "accelerate", "lightning", "pytorch-lightning", "jax"),
+    *("tensorflow", "pyarrow", "pandas", "lightgbm", "xgboost", "intel-openmp", "mkl"),
+)
+_VARIABLES: Final = re.compile(
+    r"(?:OMP|KMP|GOMP|MKL|OPENBLAS|GOTO|VECLIB|NUMEXPR|BLIS|PYTORCH|TORCH|CUDA|NCCL|MALLOC)_\w+"
+    r"|LD_PRELOAD|DYLD_INSERT_LIBRARIES|PYTHONFAULTHANDLER|PYTHONMALLOC|TMPDIR"
+)
+"""Knobs of threads, devices and allocators; no other variable is written down."""
+
+
+def surroundings(options: GuardOptions, found: Interpreter | None) -> dict[str, Any]:
+    path = list(found.path) if found is not None else sys.path
+    return {
+        "format": 1,
+        "ttf": __version__,
+        "command": list(options.words),
+        "time": time.time(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "python": found.version if found is not None else platform.python_version(),
+        "python_of": found.executable if found is not None else f"ttf itself: {sys.executable}",
+        "versions": _versions(path),
+        "variables": {k: v for k, v in sorted(os.environ.items()) if _VARIABLES.fullmatch(k)},
+    }
+
+
+def _versions(path: list[str]) -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        first = next(iter(metadata.distributions(name=name, path=path)), None)
+        if first is not None:
+            found[name] = first.version
+    return found

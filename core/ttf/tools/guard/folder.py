@@ -1,0 +1,160 @@
+"""Where a guard keeps what it saw; made when there is something to keep, or at once where asked."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.errors import ConfigError, StorageError, storage_error
+from ttf.incidents.death import Death, Finding
+from ttf.incidents.scrub import Scrubber
+from ttf.incidents.writing import write_incident
+from ttf.rundir import durable
+from ttf.tools.guard.stacks import Stacks
+
+_AREA: Final = "guard"
+_TEMP: Final = "ttf-guard-"
+_RUNS: Final = Path("runs")
+
+
+class GuardFolder:
+    """`path` once something is kept; a temporary folder before, and for what is never kept.
+
+    A disk that takes nothing does not disturb the command: it is said once.
+    """
+
+    def __init__(self, out: Path | None, say: Callable[[str], None]) -> None:
+        """Raises ConfigError, StorageError."""
+        self._say, self._out = say, out
+        self._scrub = Scrubber()
+        self._said = False
+        self.path: Path | None = None
+        _sweep()
+        try:
+            self.temp = Path(tempfile.mkdtemp(prefix=f"{_TEMP}{os.getpid()}-"))
+            for made in ("stacks", "site"):
+                (self.temp / made).mkdir()
+            self.stacks = Stacks(self.temp / "stacks", self.temp / "site")
+        except OSError as error:
+            raise storage_error(error, "the folder for temporary files") from error
+        if out is not None:
+            try:
+                self.path = self._made(out)
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def memory(self) -> Path:
+        return (self.path or self.temp) / "memory.jsonl"
+
+    def keep(self) -> Path:
+        """The folder, made now where it was not yet."""
+        if self.path is None:
+            try:
+                self.path = _make_next(_RUNS)
+            except OSError as error:
+                self.path = self.temp
+                self._not_kept(f"{_RUNS} could not be made ({error.strerror}): see {self.temp}")
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.move(self.temp / "memory.jsonl", self.path / "memory.jsonl")
+        return self.path
+
+    def incident(self, death: Death, finding: Finding, stacks: Mapping[int, str]) -> str:
+        """Writes one; its number, '' where the disk takes nothing."""
+        folder = self.keep() / "incidents"
+        try:
+            number = write_incident(
+                folder, death, finding, applied=None, lost_steps=None, checkpoint_step=None
+            )
+        except StorageError as error:
+            self._not_kept(str(error))
+            return str(error.details.get("incident", ""))
+        for pid, text in stacks.items():
+            if text != death.faulthandler:
+                self._write(folder / number / f"stacks-{pid}.txt", text.encode())
+        return number
+
+    def stderr(self, data: bytes, pid: int) -> None:
+        """Adds what one start of the command wrote there."""
+        head = f"--- process {pid}, until {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode()
+        tail = b"" if data.endswith(b"\n") else b"\n"
+        try:
+            with (self.keep() / "stderr.txt").open("ab") as file:
+                file.write(head + self._scrub.bytes(data) + tail)
+        except OSError as error:
+            self._not_kept(f"stderr.txt could not be written ({error.strerror})")
+
+    def document(self, name: str, content: Mapping[str, Any]) -> None:
+        data = durable.json_bytes(self._scrub.value(dict(content)))
+        self._write(self.keep() / name, data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        try:
+            durable.write_atomically(path, self._scrub.bytes(data), _AREA)
+        except StorageError as error:
+            self._not_kept(str(error))
+
+    def _not_kept(self, why: str) -> None:
+        if not self._said:
+            self._said = True
+            self._say(f"not everything could be kept: {why}")
+
+    def _made(self, out: Path) -> Path:
+        if (out / "run.toml").exists():
+            raise ConfigError(
+                f"{out} is the folder of a ttf run.", hint="Choose another --out for the guard."
+            )
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / "memory.jsonl").open("ab").close()
+        except OSError as error:
+            raise storage_error(error, str(out)) from error
+        return out
+
+    def close(self) -> None:
+        """Removes what is not kept."""
+        if self.path == self.temp:
+            for made in ("stacks", "site"):
+                shutil.rmtree(self.temp / made, ignore_errors=True)
+        else:
+            shutil.rmtree(self.temp, ignore_errors=True)
+
+
+def _make_next(runs: Path) -> Path:
+    """The next free one; two guards that start at once get two."""
+    runs.mkdir(exist_ok=True)
+    taken = [p.name.removeprefix("guard-") for p in runs.glob("guard-*")]
+    numbers = [int(name) for name in taken if name.isdigit()]
+    for number in itertools.count(max(numbers, default=0) + 1):
+        with contextlib.suppress(FileExistsError):
+            (path := runs / f"guard-{number:03d}").mkdir()
+            return path
+    raise AssertionError
+
+
+def _sweep() -> None:
+    """Removes the temporary folders of guards that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_TEMP}*-*"):
+        digits = path.name.removeprefix(_TEMP).partition("-")[0]
+        kept = (path / "incidents").exists()
+        if digits.isdigit() and not kept and not _alive(int(digits)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

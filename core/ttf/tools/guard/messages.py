@@ -1,0 +1,103 @@
+"""What the guard says: few lines, on standard error, each with its name before it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ttf.incidents.case import crashing_frame, signal_name
+from ttf.incidents.death import Finding
+from ttf.text.numbers import duration
+from ttf.tools.guard.attempt import Ended
+
+PREFIX: Final = "ttf guard:"
+_WIDEST: Final = 100
+_STDERR: Final = 2
+_LIBRARY: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<")
+_FRAME: Final = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>[^\n]+)')
+
+
+class Voice:
+    """Our own lines between those of the command."""
+
+    def __init__(self) -> None:
+        self._colour = os.isatty(_STDERR) and not os.environ.get("NO_COLOR")
+
+    def __call__(self, *paragraphs: str, at_line_start: bool = True) -> None:
+        """Nobody who reads slowly, or no more, holds us up."""
+        width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns) - len(PREFIX) - 1
+        lines = [line for text in paragraphs for line in _wrapped(text, max(30, width))]
+        mark = f"\x1b[1;33m{PREFIX}\x1b[0m" if self._colour else PREFIX
+        data = "".join(f"{mark} {line}\n" for line in lines)
+        if select.select([], [_STDERR], [], 1.0)[1]:
+            with contextlib.suppress(OSError):
+                os.write(_STDERR, (data if at_line_start else f"\n{data}").encode(errors="replace"))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def code_of(ended: Ended) -> int:
+    """What we end with: the command's own code, 128 + signal where it died of one. A command that
+    we ended and that says all went well is not believed."""
+    if ended.returncode < 0:
+        return 128 - ended.returncode
+    if ended.returncode == 0 and ended.killed in ("hang", "memory"):
+        return 128 + signal.SIGTERM
+    return ended.returncode
+
+
+def told(
+    ended: Ended, finding: Finding, stacks: str, evidence: Path | None, pages: bool
+) -> Iterator[str]:
+    """The paragraphs about an end."""
+    how = f"ended with exit code {ended.returncode}"
+    if ended.returncode < 0:
+        how = f"died of {signal_name(-ended.returncode)} (exit code {code_of(ended)})"
+    if ended.killed in ("hang", "memory"):
+        how = f"was ended by ttf guard (exit code {code_of(ended)})"
+    yield f"the command {how} after {duration(ended.wall_s)}: {finding.name}"
+    yield finding.explanation
+    for piece in finding.evidence:
+        if piece.text.startswith("Python was at "):
+            yield f"{piece.text}{own_frame(stacks)}"
+    advice = [r.text for r in finding.remedies if stacks.strip() or "the stacks in" not in r.text]
+    if advice:
+        yield f"What may help: {' '.join(advice[:2])}"
+    page = f"   ttf explain {finding.name}" if pages else ""
+    if evidence is not None:
+        yield f"Evidence: {evidence}{page}"
+
+
+def own_frame(stacks: str) -> str:
+    """', called from train.py:8 in batch': the innermost frame of the thread that crashed that is
+    not of a library; '' where it is the innermost of all, or there is none.
+
+    >>> own_frame('Current thread 0x1 (most recent call first):\\n'
+    ...     '  File "/x/site-packages/a.py", line 3 in get\\n  File "/x/train.py", line 8 in batch\\n')
+    ', called from /x/train.py:8 in batch'
+    """
+    innermost = crashing_frame(stacks)
+    if innermost is None or not _LIBRARY.search(innermost["file"]):
+        return ""
+    for line in stacks[innermost.end() :].lstrip("\n").splitlines():
+        frame = _FRAME.match(line)
+        if frame is None:
+            return ""
+        if not _LIBRARY.search(frame["file"]):
+            return f", called from {frame['file']}:{frame['line']} in {frame['function']}"
+    return ""
+
+
+def again(pause_s: float, number: int, most: float) -> str:
+    bound = "" if most == float("inf") else f" of {most:.0f}"
+    return f"starting it again in {pause_s:g} s (restart {number}{bound})"

@@ -1,0 +1,205 @@
+"""`ttf guard` from its start to its exit code: starts the command, keeps what is worth keeping, starts
+it again where that was asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ttf.incidents.classify import classify
+from ttf.incidents.death import Finding
+from ttf.supervise.watch import Signals, wait_for
+from ttf.tools.guard.attempt import Attempt, Ended
+from ttf.tools.guard.command import NotStarted
+from ttf.tools.guard.environment import surroundings
+from ttf.tools.guard.folder import GuardFolder
+from ttf.tools.guard.messages import Voice, again, code_of, told
+from ttf.tools.guard.options import GuardOptions
+from ttf.tools.guard.stacks import Interpreter
+from ttf.tools.guard.terminal import Terminal, stop_ourselves
+
+ATTEMPT: Final = "TTF_GUARD_ATTEMPT"
+"""In the command's environment: 0 at the first start."""
+_PASSED_ON: Final = (
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1),
+    *(signal.SIGUSR2, signal.SIGALRM),
+)
+_OWN: Final = (signal.SIGCONT, signal.SIGTSTP, signal.SIGWINCH)
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
+_HEALTHY_S: Final = 300.0
+"""After a start that lasted so long the pause is short again."""
+
+Status = Literal["finished", "failed", "stopped"]
+
+
+class Outcome:
+    """What the caller of `guard` ends with."""
+
+    def __init__(self, code: int, *, by_keyboard: bool = False) -> None:
+        self.code = code
+        self.by_keyboard = by_keyboard
+        """The command died of Ctrl-C, which reached it alone: whoever waits for us must hear it."""
+
+
+def guard(options: GuardOptions) -> Outcome:
+    """Runs the command. Call it in the main thread. Raises ConfigError, StorageError before the
+    command is started; nothing after."""
+    voice = Voice()
+    folder = GuardFolder(options.out, voice)
+    # We write to a terminal, and lend it, from the background.
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    wanted = [s for s in (*_PASSED_ON, *_OWN) if signal.getsignal(s) != signal.SIG_IGN]
+    try:
+        with Signals(signal.SIGCHLD, *wanted) as signals:
+            return _Guard(options, folder, signals, voice).run()
+    finally:
+        folder.close()
+        signal.signal(signal.SIGTTOU, before)
+
+
+class _Guard:
+    def __init__(
+        self, options: GuardOptions, folder: GuardFolder, signals: Signals, voice: Voice
+    ) -> None:
+        self._options, self._folder, self._signals = options, folder, signals
+        self._voice = voice
+        self._terminal = Terminal()
+        self._stacks = folder.stacks
+        self._began = time.monotonic()
+        self._restarts = 0
+        self._peak = 0
+        self._interpreter: Interpreter | None = None
+        self._incidents: list[dict[str, Any]] = []
+        self._pause_s = _FIRST_PAUSE_S
+
+    def run(self) -> Outcome:
+        while True:
+            try:
+                attempt = self._start()
+            except NotStarted as error:
+                self._voice(str(error))
+                return self._over(error.code, "failed")
+            with contextlib.closing(attempt):
+                ended = attempt.run()
+                finding = self._explain(attempt, ended)
+                self._peak = max(self._peak, attempt.curve.peak_bytes)
+                if not self._try_again(ended, finding):
+                    by_keyboard = ended.at_keyboard and ended.returncode == -signal.SIGINT
+                    return self._over(code_of(ended), _status(ended), by_keyboard)
+                attempt.command.kill_tree()  # what it left would be in the way of the next one
+            self._stacks.clear()
+            signum = self._pause(ended)
+            if signum is not None:
+                return self._over(128 + signum, "stopped")
+
+    def _start(self) -> Attempt:
+        environment = {
+            **os.environ,
+            **self._stacks.environment(os.environ),
+            ATTEMPT: str(self._restarts),
+        }
+        return Attempt(
+            self._options,
+            environment=environment,
+            tree=uuid.uuid4().hex,
+            memory=self._folder.memory,
+            stacks=self._stacks,
+            signals=self._signals,
+            terminal=self._terminal,
+            say=self._voice,
+        )
+
+    # --- an end --------------------------------------------------------------------------------
+
+    def _explain(self, attempt: Attempt, ended: Ended) -> Finding | None:
+        """Keeps and says what an end was; None where there is nothing to explain."""
+        stderr = attempt.relay.kept.data()
+        self._interpreter = attempt.interpreter
+        finding = None
+        if (_failed(ended) or ended.vanished) and not ended.at_keyboard:
+            death = attempt.death(ended, self._kept_in())
+            finding = classify(death)
+            number = self._folder.incident(death, finding, self._stacks.all())
+            self._incidents.append(
+                {"id": number, "class": finding.name, "process": "command", "remedy": None}
+            )
+            page = self._folder.keep() / "incidents" / number / "incident.md"
+            shown = page if number else None
+            text = told(ended, finding, death.faulthandler, shown, _explained())
+            self._voice(*text, at_line_start=attempt.relay.at_line_start)
+        if stderr and self._folder.path is not None:
+            self._folder.stderr(stderr, attempt.pid)
+        return finding
+
+    def _kept_in(self) -> list[Path]:
+        return [] if self._folder.path is None else [self._folder.path]
+
+    def _try_again(self, ended: Ended, finding: Finding | None) -> bool:
+        options = self._options
+        if not _failed(ended) or ended.asked is not None or not options.most_restarts:
+            return False
+        if self._restarts >= options.most_restarts:
+            self._voice(f"not started again: that was restart {self._restarts}, the last one")
+            return False
+        if ended.chosen and finding is not None and finding.name == "unknown":
+            if not options.until_success:
+                self._voice("not started again: it chose that exit code itself (--until-success?)")
+            return options.until_success
+        return True
+
+    def _pause(self, ended: Ended) -> int | None:
+        """Before the next start; the signal that ends us meanwhile."""
+        if ended.wall_s > _HEALTHY_S:
+            self._pause_s = _FIRST_PAUSE_S
+        self._restarts += 1
+        self._voice(again(self._pause_s, self._restarts, self._options.most_restarts))
+        until = time.monotonic() + self._pause_s
+        self._pause_s = min(_LONGEST_PAUSE_S, 2 * self._pause_s)
+        while (left := until - time.monotonic()) > 0:
+            wait_for(self._signals, left)
+            for signum in self._signals.take():
+                if signum == signal.SIGTSTP:
+                    stop_ourselves()
+                if signum in _ENDING:
+                    return signum
+        return None
+
+    def _over(self, code: int, status: Status, by_keyboard: bool = False) -> Outcome:
+        if self._folder.path is not None:
+            around = surroundings(self._options, self._interpreter)
+            self._folder.document("environment.json", around)
+            self._folder.document("summary.json", dict(self._summary(code, status)))
+        return Outcome(code, by_keyboard=by_keyboard)
+
+    def _summary(self, code: int, status: Status) -> Iterator[tuple[str, Any]]:
+        yield "status", status
+        yield "exit_code", code
+        yield "command", list(self._options.words)
+        yield "restarts", self._restarts
+        yield "incidents", self._incidents
+        yield "wall_s", round(time.monotonic() - self._began, 3)
+        yield "peak_anon_mb", round(self._peak / 1e6, 1)
+
+
+def _failed(ended: Ended) -> bool:
+    return ended.returncode != 0 or ended.killed in ("hang", "memory")
+
+
+def _status(ended: Ended) -> Status:
+    if not _failed(ended):
+        return "finished"
+    return "stopped" if ended.asked is not None else "failed"
+
+
+def _explained() -> bool:
+    from ttf.cli import COMMANDS
+
+    return "explain" in COMMANDS

@@ -1,0 +1,61 @@
+"""One line an interval, for a pipe, a file or a log: columns that stay where they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ttf.machine.memory._types import TreeMemory
+from ttf.tools.monitor.room import Room
+from ttf.tools.monitor.run import Run
+from ttf.tools.monitor.view import View
+
+Cell = Callable[[View], str]
+
+
+def _of_run(digits: int, of: Callable[[Run], float | None]) -> Cell:
+    return lambda view: _number(digits, None if view.run is None else of(view.run))
+
+
+def _of_room(of: Callable[[Room], float | None]) -> Cell:
+    return lambda view: _number(0, None if view.room is None else of(view.room))
+
+
+def _megabytes(of: Callable[[TreeMemory], int]) -> Cell:
+    return lambda view: _number(1, None if view.memory is None else of(view.memory) / 1e6)
+
+
+def _number(digits: int, value: float | None) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+COLUMNS: Final[tuple[tuple[str, int, Cell], ...]] = (
+    ("time", 8, lambda v: time.strftime("%H:%M:%S", time.localtime(v.time))),
+    ("status", 8, lambda v: v.status),
+    ("phase", 10, lambda v: (None if v.run is None else v.run.phase) or "-"),
+    ("step", 9, _of_run(0, lambda run: run.step)),
+    ("of", 9, _of_run(0, lambda run: run.total_steps)),
+    ("samples/s", 10, _of_run(1, lambda run: run.samples_per_s)),
+    ("loss", 9, _of_run(4, lambda run: run.loss)),
+    ("anon_MB", 9, _megabytes(lambda memory: memory.anon)),
+    ("shared_MB", 9, _megabytes(lambda memory: memory.shared)),
+    ("file_MB", 9, _megabytes(lambda memory: memory.file)),
+    ("processes", 9, lambda v: str(len(v.processes))),
+    ("threads", 7, lambda v: str(v.threads)),
+    ("cpu_%", 6, lambda v: _number(0, v.cpu_percent)),
+    ("limit_%", 7, _of_room(lambda room: 100 * room.share)),
+    ("full_in_s", 9, _of_room(lambda room: room.seconds_left)),
+    ("silent_s", 8, _of_run(0, lambda run: run.silent_s)),
+    ("restarts", 8, _of_run(0, lambda run: run.restarts)),
+    ("incidents", 9, _of_run(0, lambda run: len(run.incidents))),
+)
+"""Name, width and content; '-' for what is not known. No cell holds a space."""
+
+
+def heading() -> str:
+    return " ".join(f"{name:>{width}}" for name, width, _ in COLUMNS)
+
+
+def line(view: View) -> str:
+    return " ".join(f"{cell(view):>{width}}" for _, width, cell in COLUMNS)

@@ -1,0 +1,278 @@
+"""Lays a view out for a screen of any size: what does not fit goes, the least important first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ttf.text.numbers import clock, duration, metric, rate, size
+from ttf.tools.monitor.cells import Line, Paint, Part, cut, flow
+from ttf.tools.monitor.room import Room
+from ttf.tools.monitor.run import Ended, Evaluated, Happened, Run
+from ttf.tools.monitor.table import process_lines
+from ttf.tools.monitor.trend import WINDOW_S
+from ttf.tools.monitor.view import View, warnings
+
+_LABEL: Final = 9
+_LEAST_PROCESSES: Final = 3
+"""Lines of their table that even a low screen shows: heading, one, sum."""
+_PHASE_S: Final = 2.0
+"""Phases of a step change faster than anybody reads; from here on it says for how long."""
+_LEAST_CURVE, _MOST_CURVE = 5, 60
+_MOST_INCIDENTS: Final = 3
+_LEAST_SPAN: Final = 0.1
+_GOOD: Final = ("finished", "running", "starting")
+
+
+class Block(NamedTuple):
+    """Lines that belong together."""
+
+    rank: int
+    """The highest goes first where there is too little room."""
+    lines: list[Line]
+
+
+def page(view: View, paint: Paint, width: int, height: int | None = None) -> list[str]:
+    """At most `width` columns and, where given, `height` lines."""
+    return [paint.line(line, width) for line in laid_out(view, paint, width, height)]
+
+
+def laid_out(view: View, paint: Paint, width: int, height: int | None) -> list[Line]:
+    """The same before it is painted."""
+    return _fitting([*_blocks(view, paint, width)], process_lines(view, width), height)
+
+
+def _fitting(blocks: list[Block], table: list[Line], height: int | None) -> list[Line]:
+    if height is None:
+        return [line for block in blocks for line in block.lines] + table
+    least = min(len(table), _LEAST_PROCESSES)
+    while len(blocks) > 1 and sum(len(b.lines) for b in blocks) + least > height:
+        blocks.remove(max(blocks, key=lambda block: block.rank))
+    lines = [line for block in blocks for line in block.lines]
+    return (lines + _fewer(table, height - len(lines)))[:height]
+
+
+def _fewer(table: list[Line], room: int) -> list[Line]:
+    """The heading, the first processes, what the others are in one line, and the sum."""
+    if len(table) <= room or room < _LEAST_PROCESSES:
+        return table[: max(0, room)]
+    if room == _LEAST_PROCESSES:
+        return [*table[:2], table[-1]]
+    kept = room - 3
+    hidden = len(table) - 2 - kept
+    more = (Part(f"... and {hidden} more", "dim"),)
+    return [table[0], *table[1 : 1 + kept], more, table[-1]]
+
+
+def _blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
+    yield Block(0, [_title(view, width)])
+    said = [_wrapped(text, "yellow", width) for text in warnings(view)]
+    if said:
+        yield Block(1, [line for lines in said for line in lines])
+    run = view.run
+    if run is not None:
+        yield from _run_blocks(view, run, paint, width)
+    yield from _memory_blocks(view, paint, width)
+    if run is not None:
+        yield from _after(run, width)
+    for remark in view.remarks:
+        yield Block(7, _wrapped(remark, "dim", width))
+    if view.processes:
+        yield Block(10, [()])
+
+
+def _ranked(rank: int, lines: list[Line], rest: int = 4) -> Iterator[Block]:
+    """What did not fit into the first line is worth less."""
+    yield Block(rank, lines[:1])
+    if lines[1:]:
+        yield Block(max(rank, rest), lines[1:])
+
+
+def _title(view: View, width: int) -> Line:
+    clock_text = time.strftime("%H:%M:%S", time.localtime(view.time))
+    style = "green" if view.status in _GOOD else "red"
+    tail = f"  {view.status}  {clock_text}"
+    return (Part(cut(view.name, max(8, width - len(tail))), "bold"), Part(tail, style))
+
+
+# --- the run ---------------------------------------------------------------------------------------
+
+
+def _run_blocks(view: View, run: Run, paint: Paint, width: int) -> Iterator[Block]:
+    if run.ended is not None:
+        yield Block(1, [*_ending(run.ended, width)])
+    elif not view.alive:
+        yield Block(1, _gone(run, width))
+    yield from _ranked(1, flow([_labelled("step", _steps(run)), *_phase(run)], width))
+    if speed := [*_speed(run)]:
+        yield from _ranked(3, flow(speed, width))
+    if len(run.losses) >= _LEAST_CURVE and (room := _curve_room(width)):
+        curve = paint.curve(run.losses, room)
+        yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {len(run.losses):,} steps"))])
+    if run.evaluated is not None:
+        yield from _ranked(5, flow(_evaluated(run.evaluated), width))
+    if run.checkpoint is not None:
+        text = f"step {run.checkpoint.step:,}, {_age(run.checkpoint.age_s)}"
+        items = [_labelled("saved", text)]
+        if run.saving_s is not None:
+            items.append((Part(f"the next is being written for {duration(run.saving_s)}"),))
+        yield from _ranked(4, flow(items, width))
+
+
+def _steps(run: Run) -> str:
+    if not run.total_steps:
+        return f"{run.step:,}"
+    return f"{run.step:,} of {run.total_steps:,} ({run.step / run.total_steps:.0%})"
+
+
+def _phase(run: Run) -> Iterator[Line]:
+    if run.epoch is not None:
+        yield (Part(f"epoch {run.epoch}"),)
+    if run.phase is not None:
+        text = run.phase
+        if run.phase_s is not None and run.phase_s >= _PHASE_S:
+            least = "at least " if run.since_before else ""
+            text += f" for {least}{duration(run.phase_s)}"
+        yield (Part(text, "bold"),)
+    if run.seconds_left is not None:
+        yield (Part(f"{clock(run.seconds_left)} left"),)
+
+
+def _speed(run: Run) -> Iterator[Line]:
+    if run.loss is not None and run.loss_smoothed is not None:
+        yield _labelled("loss", f"{run.loss:.4g} (smoothed {run.loss_smoothed:.4g})")
+    if run.samples_per_s is not None:
+        text = f"{rate(run.samples_per_s).removesuffix('/s')} samples/s"
+        yield _labelled("speed", text) if run.loss is None else (Part(text),)
+
+
+def _evaluated(found: Evaluated) -> Iterator[Line]:
+    names = [name for name in found.metrics if name in ("recall@10", "recall@100", "mrr@10")]
+    shown = [f"{n} {metric(n, found.metrics[n])}" for n in names or list(found.metrics)[:3]]
+    first, *rest = [*shown, f"at step {found.step:,}"]
+    yield _labelled("eval", first)
+    for text in rest:
+        yield (Part(text),)
+
+
+def _ending(ended: Ended, width: int) -> Iterator[Line]:
+    took = f" after {duration(ended.wall_s)}" if ended.wall_s else ""
+    code = "" if ended.exit_code is None else f", exit code {ended.exit_code}"
+    good = ended.status == "finished"
+    yield from flow(
+        [_labelled("ended", f"{ended.status}{took}{code}", "" if good else "red")], width
+    )
+    for text in (ended.problem, ended.hint):
+        if text:
+            yield from _wrapped(text, "", width)
+    shown = [f"{name} {metric(name, value)}" for name, value in ended.metrics.items()]
+    if shown:
+        yield from flow([_labelled("kept", shown[0]), *[(Part(t),) for t in shown[1:]]], width)
+    if ended.peak_mb:
+        yield _labelled("peak", f"{size(ended.peak_mb * 1e6)} anonymous and shared")
+
+
+def _gone(run: Run, width: int) -> list[Line]:
+    seen = "" if run.last_sign_s is None else f" Its last sign of life was {_age(run.last_sign_s)}."
+    text = (
+        "Nobody is at work on this run, and nobody wrote how it ended: its supervisor was killed, "
+        f"or this machine went down.{seen} Go on with: ttf resume {run.folder}"
+    )
+    elsewhere = "A run on another machine or in a container can only be watched from there."
+    return [*_wrapped(text, "red", width), *_wrapped(elsewhere, "dim", width)]
+
+
+def _after(run: Run, width: int) -> Iterator[Block]:
+    if run.restarts or run.incidents:
+        count = f"{_count(run.restarts, 'restart')}, {_count(len(run.incidents), 'incident')}"
+        yield Block(3, [_labelled("deaths", count, "yellow")])
+    recent = run.incidents[-_MOST_INCIDENTS:]
+    if recent:
+        yield Block(6, [line for each in recent for line in flow(_incident(each), width)])
+    if run.free_disk is not None:
+        yield Block(9, [_labelled("disk", f"{size(run.free_disk)} free")])
+
+
+def _incident(found: Happened) -> Iterator[Line]:
+    age = "" if found.age_s is None else f", {_age(found.age_s)}"
+    yield (Part(f"{'':{_LABEL}}{found.id} "), Part(found.name, "yellow"), Part(age))
+    done = f"now {found.remedy}" if found.remedy else "went on unchanged"
+    yield (Part(f"{found.process}, {done}", "dim"),)
+
+
+# --- memory ----------------------------------------------------------------------------------------
+
+
+def _memory_blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
+    memory = view.memory
+    if memory is None:
+        return
+    items = [
+        _labelled("memory", f"{size(memory.anon)} anonymous"),
+        (Part(f"{size(memory.shared)} shared"),),
+        (Part(f"{size(memory.file)} file-backed", "dim"),),
+    ]
+    yield from _ranked(1, flow(items, width, indent=" " * _LABEL), rest=2)
+    if view.room is not None:
+        yield from _ranked(1, flow(_room(view.room), width, indent=" " * _LABEL))
+    if len(view.history) >= _LEAST_CURVE and (room := _curve_room(width)):
+        curve = paint.curve([held for _, held in view.history], room, _LEAST_SPAN)
+        span = min(WINDOW_S, view.history[-1][0] - view.history[0][0])
+        yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {duration(span)}"))])
+
+
+def _room(room: Room) -> Iterator[Line]:
+    full = room.share >= 0.9
+    text = f"{room.share:.0%} of {size(room.limit)}"
+    yield _labelled("limit", text, "red" if full else "")
+    yield from _slope(room)
+    whose = " (of all processes)" if room.source.startswith("physical memory") else ""
+    yield (Part(f"{room.source}{whose}", "dim"),)
+
+
+def _slope(room: Room) -> Iterator[Line]:
+    if room.rising is None:
+        yield (Part("slope: too early to say", "dim"),)
+    elif not room.rising:
+        yield (Part("not rising"),)
+    else:
+        left = room.seconds_left
+        soon = "in more than a day" if left is None else f"in {duration(left)}"
+        yield (Part(f"full {soon}", "" if left is None else "yellow"),)
+        yield (Part(f"rising by {size(60 * room.slope_per_s)}/min"),)
+
+
+# --- pieces ----------------------------------------------------------------------------------------
+
+
+def _label(name: str) -> Line:
+    return (Part(f"{name:<{_LABEL}}", "dim"),)
+
+
+def _labelled(name: str, text: str, style: str = "") -> Line:
+    return (*_label(name), Part(text, style))
+
+
+def _note(text: str) -> Part:
+    return Part(text, "dim")
+
+
+def _curve_room(width: int) -> int:
+    """Columns of a small curve beside its label and its note."""
+    return max(0, min(_MOST_CURVE, width - _LABEL - 12))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _age(seconds: float) -> str:
+    return f"{duration(seconds)} ago"
+
+
+def _wrapped(text: str, style: str, width: int) -> list[Line]:
+    import textwrap
+
+    lines: Sequence[str] = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
+    return [(Part(line, style),) for line in lines]

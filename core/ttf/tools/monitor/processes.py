@@ -1,0 +1,174 @@
+"""The processes of a tree, one by one: memory of three kinds, processor time, threads, state."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+TRAINER: Final = "trainer"
+MINER: Final = "miner worker"
+KEEPER: Final = "keeper"
+SUPERVISOR: Final = "supervisor"
+_MODULES: Final = {"ttf.supervise.trainer_main": TRAINER, "ttf.mining.worker": MINER}
+_HELPERS: Final = {
+    "resource_tracker": "resource tracker",
+    "forkserver": "fork server",
+    "spawn_main": "spawned worker",
+    "--multiprocessing-fork": "spawned worker",
+}
+_LONGEST: Final = 200
+
+
+class Raw(NamedTuple):
+    """What a platform tells of one process."""
+
+    pid: int
+    parent: int
+    session: int
+    """0 where it is not known."""
+    started: float
+    """Tells a process from a later one with its number."""
+    words: tuple[str, ...]
+    """Of its command line; its short name where it has none (a zombie, the kernel's own)."""
+    state: str
+    threads: int
+    cpu_s: float
+    anon: int | None
+    """None: may not be seen."""
+    shared: int | None
+    file: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One process, as it is shown; bytes, None where it cannot be seen."""
+
+    pid: int
+    role: str
+    command: str
+    anon: int | None
+    shared: int | None
+    file: int | None
+    cpu_percent: float | None
+    """Of one core, since the last look; None at the first."""
+    threads: int
+    state: str
+
+
+class ProcessTable:
+    """Reads a tree again and again."""
+
+    def __init__(self, root_role: str = "") -> None:
+        self.root_role = root_role
+        """What the first process is called; empty: by its command line."""
+        self._before: Mapping[tuple[int, float], float] = {}
+        self._looked_at = 0.0
+
+    def look(self, pid: int) -> tuple[Process, ...]:
+        """`pid` first, then its descendants; () where it is gone."""
+        found, now = platform().read(pid), time.monotonic()
+        passed = now - self._looked_at
+        words = {raw.pid: raw.words for raw in found}
+        table = tuple(
+            Process(
+                pid=raw.pid,
+                role=self._role(raw, pid, words),
+                command=_printable(" ".join(raw.words)),
+                anon=raw.anon,
+                shared=raw.shared,
+                file=raw.file,
+                cpu_percent=self._cpu_percent(raw, passed),
+                threads=raw.threads,
+                state=raw.state,
+            )
+            for raw in found
+        )
+        self._before = {(raw.pid, raw.started): raw.cpu_s for raw in found}
+        self._looked_at = now
+        return table
+
+    def _cpu_percent(self, raw: Raw, passed: float) -> float | None:
+        before = self._before.get((raw.pid, raw.started))
+        if before is None or passed <= 0:
+            return None
+        return max(0.0, 100 * (raw.cpu_s - before) / passed)
+
+    def _role(self, raw: Raw, root: int, words: Mapping[int, Sequence[str]]) -> str:
+        if raw.pid == root and self.root_role:
+            return self.root_role
+        return role_of(raw, words.get(raw.parent, ()))
+
+
+def role_of(raw: Raw, parent_words: Sequence[str]) -> str:
+    """What a process is there for, by its command line."""
+    for module, role in _MODULES.items():
+        if module in raw.words:
+            leads = raw.session in (0, raw.pid)  # a keeper is a fork and leads no session
+            return role if leads else KEEPER
+    for mark, role in _HELPERS.items():
+        if any(mark in word for word in raw.words):
+            return role
+    name = _named(raw.words)
+    forked = raw.words == tuple(parent_words) and _is_python(raw.words)
+    return "forked worker" if forked else name
+
+
+def _is_python(words: Sequence[str]) -> bool:
+    return bool(words) and words[0].rpartition("/")[2].startswith("python")
+
+
+def _named(words: Sequence[str]) -> str:
+    """'ttf train', 'train.py', 'rsync'."""
+    if not words:
+        return "?"
+    names = [word.rpartition("/")[2] for word in words]
+    if not _is_python(words):
+        rest = names[1:2] if names[0] == "ttf" else []
+        return _printable(" ".join([names[0], *rest]))
+    for number, word in enumerate(words[1:], start=1):
+        if word == "-m" and number + 1 < len(words):
+            rest = names[number + 2 : number + 3] if words[number + 1] == "ttf" else []
+            return _printable(" ".join([words[number + 1], *rest]))
+        if word == "-c":
+            return "python -c"
+        if not word.startswith("-"):
+            rest = names[number + 1 : number + 2] if names[number] == "ttf" else []
+            return _printable(" ".join([names[number], *rest]))
+    return _printable(names[0])
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST]
+
+
+class Platform(Protocol):
+    """What differs between systems; see `_linux.py` and `_darwin.py`."""
+
+    def read(self, pid: int) -> list[Raw]:
+        """The process and its descendants; [] where it is gone."""
+        ...
+
+    def started(self, pid: int) -> float | None:
+        """Unix time of its start; None where it is gone, or only its exit code is left."""
+        ...
+
+    def owner(self, pid: int) -> str | None:
+        """The name of another user whose process it is, unless we may see everything."""
+        ...
+
+    def open_files(self, pid: int) -> list[str]:
+        """Paths it has open; [] where that may not be seen."""
+        ...
+
+
+def platform() -> Platform:
+    if sys.platform == "linux":
+        from ttf.tools.monitor._linux import Linux
+
+        return Linux()
+    from ttf.tools.monitor._darwin import Darwin
+
+    return Darwin()

@@ -1,0 +1,110 @@
+"""What the two logs of a run tell: metrics.jsonl and memory.jsonl."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.tools.monitor.run import Evaluated, metrics_of, number, whole
+from ttf.tools.monitor.tail import Tail, last_with, parsed
+from ttf.tools.monitor.trend import WINDOW_S, Point
+
+SMOOTHED: Final = 20
+"""Steps that speed and smoothed loss are means of."""
+_LEAST_S: Final = 10.0
+"""Of a pace that says anything about the time left."""
+_METRICS_BYTES: Final = 256 << 10
+_MEMORY_BYTES: Final = 128 << 10
+_MOST_LOSSES: Final = 2048
+_EVAL: Final = b'"type": "eval"'
+
+
+class Progress:
+    """Follows both; what a process that died had not finished is left out."""
+
+    def __init__(self, metrics: Path, memory: Path) -> None:
+        self.losses: deque[float] = deque(maxlen=_MOST_LOSSES)
+        self.memory: deque[Point] = deque()
+        """(unix time, anonymous and shared bytes) of the last minutes."""
+        self.evaluated: Evaluated | None = None
+        self._metrics_path = metrics
+        self._metrics = Tail(metrics, _METRICS_BYTES)
+        self._memory = Tail(memory, _MEMORY_BYTES)
+        self._steps: deque[dict[str, Any]] = deque(maxlen=SMOOTHED)
+        self._paces: deque[tuple[float, int]] = deque()
+        self._looked_back = False
+
+    def look(self, now: float) -> None:
+        self._read_metrics()
+        self._read_memory(now)
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """The line of the last step; empty before the first."""
+        return self._steps[-1] if self._steps else {}
+
+    def _read_metrics(self) -> None:
+        lines = self._metrics.lines()
+        if self._metrics.anew:  # steps that a death undid are not in it any more
+            self._steps.clear()
+            self.losses.clear()
+            self._looked_back = False
+        for line in parsed(line for line in lines if line):
+            if line.get("type") == "step":
+                self._steps.append(line)
+                loss = number(line.get("loss"))
+                if loss is not None:
+                    self.losses.append(loss)
+            elif line.get("type") == "eval":
+                self.evaluated = evaluated_of(line)
+        if not self._looked_back:
+            self._looked_back = True
+            self.evaluated = next(
+                map(evaluated_of, parsed([last_with(self._metrics_path, _EVAL)])), None
+            )
+
+    def _read_memory(self, now: float) -> None:
+        lines = self._memory.lines()
+        if self._memory.anew:
+            self.memory.clear()
+            self._paces.clear()
+        for line in parsed(lines):
+            try:
+                at, step = float(line["time"]), int(line["step"])
+                held = int(line["anon"]) + int(line["shared"])
+            except (LookupError, TypeError, ValueError):
+                continue
+            if self._paces and step < self._paces[-1][1]:  # a restart: it runs them again
+                self._paces.clear()
+            self.memory.append((at, held))
+            self._paces.append((at, step))
+        for points in (self.memory, self._paces):
+            while points and points[0][0] < now - WINDOW_S:
+                points.popleft()
+
+    def samples_per_s(self) -> float | None:
+        """Of the steps alone."""
+        seconds = [number(line.get("seconds")) or 0.0 for line in self._steps]
+        rates = [number(line.get("samples_per_s")) or 0.0 for line in self._steps]
+        total = sum(seconds)
+        if total <= 0:
+            return None
+        return sum(s * r for s, r in zip(seconds, rates, strict=True)) / total
+
+    def loss_smoothed(self) -> float | None:
+        losses = [x for line in self._steps if (x := number(line.get("loss"))) is not None]
+        return sum(losses) / len(losses) if losses else None
+
+    def seconds_left(self, step: int, total: int | None) -> float | None:
+        if total is None or step >= total or len(self._paces) < 2:
+            return None
+        (begin, first), (end, last) = self._paces[0], self._paces[-1]
+        if last <= first or end - begin < _LEAST_S:
+            return None
+        return (total - step) * (end - begin) / (last - first)
+
+
+def evaluated_of(line: Mapping[str, Any]) -> Evaluated:
+    return Evaluated(step=whole(line.get("step")) or 0, metrics=metrics_of(line.get("metrics")))

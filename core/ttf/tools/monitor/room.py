@@ -1,0 +1,85 @@
+"""How much room is left: the limit that is nearest, by its share or by the time to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ttf.machine.memory.pressure import Gauge, Reading
+from ttf.tools.monitor.trend import TOO_EARLY, WINDOW_S, Point, Trend, seconds_left, trend
+
+_MOST_POINTS: Final = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """The limit in force, and when it is met if memory goes on as it did."""
+
+    limit: int
+    source: str
+    """Who says so, as in `memory.pressure.Reading`."""
+    held: int
+    """What counts against it: of a control group, all its processes; of the machine, everybody's."""
+    share: float
+    rising: bool | None
+    """None: too early to say."""
+    slope_per_s: float
+    seconds_left: float | None
+    """None: not rising, or more than a day."""
+
+
+class Rooms:
+    """Follows every limit that holds for a tree. Each has a series of its own: the group's memory,
+    the machine's and the address space of one process do not rise together."""
+
+    def __init__(self, pid: int) -> None:
+        self._gauge = Gauge(pid)
+        self._series: dict[str, deque[Point]] = {}
+
+    def look(self, now: float, tree: Sequence[Point]) -> Room:
+        """`tree`: what the processes held themselves, which may reach further back than we do; it
+        stands in for a series that is too short. Raises ProcessLookupError."""
+        readings = self._gauge.readings()
+        for reading in readings:
+            self._note(now, reading)
+        sources = {reading.source for reading in readings}
+        for source in self._series.keys() - sources:  # its process has ended
+            del self._series[source]
+        rooms = [self._room(reading, tree) for reading in readings]
+        return min(rooms, key=_nearness)
+
+    def _note(self, now: float, reading: Reading) -> None:
+        points = self._series.setdefault(reading.source, deque(maxlen=_MOST_POINTS))
+        points.append((now, reading.held))
+        forget_before(points, now - WINDOW_S)
+
+    def _room(self, reading: Reading, tree: Sequence[Point]) -> Room:
+        found = trend(self._series[reading.source])
+        if found.rising is None:
+            found = trend(tree)
+        return room_of(reading, found)
+
+
+def room_of(reading: Reading, found: Trend = TOO_EARLY) -> Room:
+    return Room(
+        limit=reading.limit,
+        source=reading.source,
+        held=reading.held,
+        share=reading.share,
+        rising=found.rising,
+        slope_per_s=found.per_s,
+        seconds_left=seconds_left(found, reading.held, reading.limit),
+    )
+
+
+def forget_before(points: deque[Point], begin: float) -> None:
+    while points and points[0][0] < begin:
+        points.popleft()
+
+
+def _nearness(room: Room) -> tuple[float, float]:
+    """What is met within a day comes first, the soonest of it before others; then the fullest."""
+    left = float("inf") if room.seconds_left is None else room.seconds_left
+    return left, -room.share

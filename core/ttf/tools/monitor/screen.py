@@ -1,0 +1,94 @@
+"""Keeps a page on a terminal, in place, in the ordinary screen: nothing to put back at the end.
+
+Written by hand: laying the page out with rich takes several times as long, and this runs beside a
+training. The cursor stays visible and keys stay the terminal's, so that a killed monitor leaves the
+terminal as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from typing import Final, TextIO
+
+from ttf.supervise.watch import Signals, now, wait_for
+from ttf.tools.monitor.cells import Paint, line_columns
+from ttf.tools.monitor.page import laid_out
+from ttf.tools.monitor.view import View
+
+_END_OF_LINE: Final = "\x1b[K"
+_END_OF_SCREEN: Final = "\x1b[J"
+_NARROWEST: Final = 20
+_USUAL: Final = os.terminal_size((80, 24))
+
+
+class Screen:
+    """The lines that were drawn last, and how to draw others over them."""
+
+    def __init__(
+        self, stream: TextIO, *, colour: bool, size: Callable[[], os.terminal_size] | None = None
+    ) -> None:
+        self._out = stream
+        self._size = size or (lambda: os.get_terminal_size(stream.fileno()))
+        encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+        self._paint = Paint(colour=colour, unicode="utf" in encoding)
+        self._drawn: Sequence[int] = ()
+        """The columns of each line on the screen."""
+
+    def draw(self, view: View) -> None:
+        size = self._known_size()
+        width = max(_NARROWEST, size.columns - 1)  # a full line makes some terminals scroll
+        height = max(1, size.lines - 1)
+        lines = laid_out(view, self._paint, width, height)
+        text = "".join(f"{self._paint.line(line, width)}{_END_OF_LINE}\n" for line in lines)
+        self._out.write(f"{self._back(size)}{text}{_END_OF_SCREEN}")
+        self._out.flush()
+        self._drawn = [min(width, line_columns(line)) for line in lines]
+
+    def _known_size(self) -> os.terminal_size:
+        """Some terminals do not know it."""
+        size = self._size()
+        return size if size.columns > 0 and size.lines > 0 else _USUAL
+
+    def forget(self) -> None:
+        """Somebody else has written there meanwhile: the next page begins below."""
+        self._drawn = ()
+
+    def interrupted(self) -> None:
+        """The terminal has shown the key; what follows begins on a line of its own."""
+        self._out.write("\n")
+        self._out.flush()
+
+    def _back(self, size: os.terminal_size) -> str:
+        """To the first column of the first line that was drawn. A terminal that became narrower
+        has broken the longer lines; what it pushed above its first line stays there."""
+        rows = sum(max(1, -(-line // max(1, size.columns))) for line in self._drawn)
+        up = min(rows, size.lines - 1)
+        return "\r" + (f"\x1b[{up}A" if up > 0 else "")
+
+
+def show(look: Callable[[], View], screen: Screen, interval_s: float) -> View:
+    """Until nobody is at work any more; the last view. KeyboardInterrupt ends it as well."""
+    with Signals(signal.SIGWINCH, signal.SIGCONT) as signals:
+        try:
+            while True:
+                view = look()
+                screen.draw(view)
+                if not view.alive:
+                    return view
+                _keep(view, screen, signals, now() + interval_s)
+        except KeyboardInterrupt:
+            screen.interrupted()
+            raise
+
+
+def _keep(view: View, screen: Screen, signals: Signals, until: float) -> None:
+    """The same page, drawn anew where the terminal changed."""
+    while (left := until - now()) > 0:
+        wait_for(signals, left)
+        taken = signals.take()
+        if signal.SIGCONT in taken:
+            screen.forget()
+        if taken:
+            screen.draw(view)

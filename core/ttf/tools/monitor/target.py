@@ -1,0 +1,144 @@
+"""What is to be looked at: a run's folder, or a process of anybody's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ttf.errors import ConfigError, DataMissing
+from ttf.tools.monitor.processes import platform
+
+_OF_A_RUN: Final = ("run.toml", ".owner")
+_OF_A_GUARD: Final = ("environment.json", "memory.jsonl")
+_LOCKS: Final = (".lock", ".writer")
+_CLOCK_S: Final = 2.0
+"""Clocks of file systems and of processes differ by less."""
+_LOOKS: Final = 10
+_PAUSE_S: Final = 0.01
+_MOST_PID: Final = 1 << 31
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    folder: Path | None
+    pid: int | None
+    """None: whoever works on the folder, now and later."""
+
+
+def find(text: str) -> Target:
+    """From what a person typed. Raises ConfigError, DataMissing."""
+    if text.isdecimal():
+        return _of_process(int(text))
+    return _of_folder(Path(text))
+
+
+def _of_process(pid: int) -> Target:
+    system = platform()
+    if not 0 < pid < _MOST_PID or system.started(pid) is None:
+        raise _no_process(pid)
+    folder = next(filter(None, map(_folder_of, system.open_files(pid))), None)
+    return Target(folder=folder, pid=pid)
+
+
+def _no_process(pid: int) -> ConfigError:
+    hint = "ps -ef lists them; for a run, its folder will do as well: ttf monitor runs/run-001."
+    if 0 < pid < _MOST_PID:
+        try:
+            os.kill(pid, 0)
+        except PermissionError:
+            return ConfigError(
+                f"Process {pid} exists, but this system hides the processes of others from you.",
+                hint=f"Ask as the user who started it, or as root: sudo ttf monitor {pid}.",
+            )
+        except ProcessLookupError:
+            pass
+        else:
+            return ConfigError(
+                f"Process {pid} has ended; only its exit code is still there, for whoever "
+                "started it.",
+                hint="What it died of: run it under ttf guard -- COMMAND.",
+            )
+    return ConfigError(f"There is no process {pid}.", hint=hint)
+
+
+def _folder_of(path: str) -> Path | None:
+    """The run whose lock that open file is."""
+    file = Path(path)
+    if file.name not in _LOCKS or not (file.parent / "run.toml").is_file():
+        return None
+    return file.parent
+
+
+def _of_folder(path: Path) -> Target:
+    quoted = shlex.quote(str(path))
+    try:
+        names = {entry.name for entry in path.iterdir()}
+    except FileNotFoundError:
+        raise DataMissing(
+            f"There is no folder {path}.{_runs_beside(path)}",
+            hint="Name the folder that ttf train printed, or a process by its number.",
+        ) from None
+    except NotADirectoryError:
+        raise DataMissing(
+            f"{path} is a file; a run is a folder.",
+            hint=f"Perhaps: ttf monitor {shlex.quote(str(path.parent))}",
+        ) from None
+    except OSError as error:
+        reason = os.strerror(error.errno or errno.EIO)
+        raise DataMissing(
+            f"{path} cannot be read: {reason}.", hint=f"Look at its rights: ls -ld {quoted}"
+        ) from error
+    if names.isdisjoint(_OF_A_RUN) and not names.isdisjoint(_OF_A_GUARD):
+        raise DataMissing(
+            f"{path} is the folder of a ttf guard: it does not say which process it watches.",
+            hint=f"Watch the command by its number: ttf monitor PID. What it left: ttf explain {quoted}",
+        )
+    if names.isdisjoint(_OF_A_RUN):
+        raise DataMissing(
+            f"{path} is not a run folder: it has no run.toml.{_runs_in(path)}",
+            hint="Name the folder that ttf train printed, e.g. runs/run-001, or a process by its "
+            "number.",
+        )
+    return Target(folder=path, pid=None)
+
+
+def _runs_beside(path: Path) -> str:
+    from ttf.errors import suggestion
+
+    try:
+        names = [p.name for p in path.parent.iterdir() if (p / "run.toml").is_file()]
+    except OSError:
+        return ""
+    return suggestion(path.name, names)
+
+
+def _runs_in(path: Path) -> str:
+    runs = sorted(p.parent for p in path.glob("*/run.toml"))
+    return f" But {runs[-1]} is one." if runs else ""
+
+
+def owner_of(folder: Path) -> int | None:
+    """The process that holds the run's lock; None where nobody does. A note that outlived its
+    writer may name a number that somebody else has by now."""
+    note = folder / ".owner"
+    try:
+        pid, written = int(_written(note)), note.stat().st_mtime
+    except (OSError, ValueError):
+        return None
+    started = platform().started(pid)
+    return pid if started is not None and started <= written + _CLOCK_S else None
+
+
+def _written(note: Path) -> str:
+    """A note that is empty is being written."""
+    for _ in range(_LOOKS):
+        text = note.read_text()
+        if text:
+            return text
+        time.sleep(_PAUSE_S)
+    return ""

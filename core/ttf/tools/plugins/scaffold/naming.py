@@ -1,0 +1,114 @@
+"""What a new plugin is called, in the three spellings that pip, Python and people need of it.
+
+The templates are real packages of a plugin called `your-name`; each spelling of a name stands
+where the template has its own: `your-name`, `your_name`, `YourName`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from ttf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ttf.contracts import Kind, StorageFactory
+
+LONGEST: Final = 30
+"""Letters of a name: the lines of a package still fit then, and its names can be typed."""
+_SHAPE: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_TAKEN: Final = "auto"
+"""What every choice of a plugin offers besides names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Naming:
+    """The plugin `kind.name` and everything that is called after it."""
+
+    kind: Kind
+    name: str
+
+    @property
+    def distribution(self) -> str:
+        return f"ttf-{self.kind}-{self.name}"
+
+    @property
+    def module(self) -> str:
+        """The package; never the bare name, which may be a library's."""
+        return f"ttf_{self.kind}_{self._underscored}"
+
+    @property
+    def class_prefix(self) -> str:
+        return "".join(part.capitalize() for part in self.name.split("-"))
+
+    @property
+    def reference(self) -> str:
+        return f"{self.kind}.{self.name}"
+
+    @property
+    def _underscored(self) -> str:
+        return self.name.replace("-", "_")
+
+    def render(self, text: str) -> str:
+        """A template's text, or a path in it, with this name in place of its own."""
+        text = text.replace("your_name", self._underscored)
+        return text.replace("your-name", self.name).replace("YourName", self.class_prefix)
+
+    def library(self) -> str:
+        """The importable library that has the bare name, "" where there is none."""
+        try:
+            found = importlib.util.find_spec(self._underscored)
+        except ValueError:  # a module that was put together by hand
+            found = None
+        return self._underscored if found is not None else ""
+
+
+def checked_naming(kind: Kind, name: str) -> Naming:
+    """Raises ConfigError where a plugin cannot, or should not, be called so."""
+    naming = Naming(kind=kind, name=name)
+    _check_shape(naming)
+    _check_free(naming)
+    return naming
+
+
+def _check_shape(naming: Naming) -> None:
+    name = naming.name
+    if not _SHAPE.fullmatch(name):
+        likely = re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower())
+        likely = likely.strip("-")
+        meant = f" Did you mean {likely!r}?" if _SHAPE.fullmatch(likely) else ""
+        raise ConfigError(
+            f"A plugin cannot be called {name!r}: a name is lower-case letters and digits, begins "
+            f"with a letter, and has single dashes between its words.{meant}"
+        )
+    if len(name) > LONGEST:
+        raise ConfigError(f"The name {name!r} has {len(name)} letters, more than {LONGEST}.")
+    if keyword.iskeyword(name):
+        raise ConfigError(f"{name!r} is a word of Python: no module of that name can be imported.")
+    if name == _TAKEN:
+        raise ConfigError(f"--{naming.kind} {name} lets ttf choose: no plugin can be called so.")
+
+
+def _check_free(naming: Naming) -> None:
+    from ttf.host import plugins
+
+    kind, name = naming.kind, naming.name
+    for plugin in plugins.installed(frozenset()):
+        if (plugin.kind, plugin.name) == (kind, name):
+            raise ConfigError(
+                f"There is a {kind} called {name!r} already, in the installed distribution "
+                f"{plugin.distribution} {plugin.version}.",
+                hint="Choose another name: two of one name would have to be told apart by whoever "
+                "uses them.",
+            )
+        if kind == plugin.kind == "storage" and plugin.distribution == plugins.OURS:
+            endings = cast("StorageFactory", plugins.load("storage", plugin.name)).suffixes
+            if f".{name}" in endings:
+                raise ConfigError(
+                    f"Files that end in .{name} are read by the storage {plugin.name!r} already.",
+                    hint="A storage is called as the files end that it reads: choose another "
+                    "ending.",
+                )

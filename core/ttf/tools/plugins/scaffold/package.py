@@ -1,0 +1,79 @@
+"""Writes a package from a template: all of it, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ttf.errors import ConfigError, storage_error
+from ttf.rundir.durable import folder_written_whole
+
+if TYPE_CHECKING:
+    from ttf.tools.plugins.scaffold.naming import Naming
+
+TEMPLATES: Final = Path(__file__).with_name("templates")
+_LEFT_BY_TOOLS: Final = ("__pycache__", ".*_cache", ".hypothesis", ".venv", "dist", "*.egg-info")
+"""What lies in a template whose own tests were run; pip leaves bytecode in an installed one."""
+
+
+def kinds() -> list[str]:
+    """The kinds of plugins there is a template for."""
+    return sorted(folder.name for folder in TEMPLATES.iterdir() if folder.is_dir())
+
+
+def rendered(naming: Naming) -> dict[str, str]:
+    """Every file of the package: its path, with slashes, and its text."""
+    template = TEMPLATES / naming.kind
+    return {
+        naming.render(path.relative_to(template).as_posix()): naming.render(
+            path.read_text(encoding="utf-8")
+        )
+        for path in sorted(_files(template))
+    }
+
+
+def write(files: Mapping[str, str], out: Path) -> None:
+    """Makes the folder `out`, which does not exist or is empty; ConfigError where it is not,
+    StorageError where it cannot be written."""
+    check_free(out)
+    with folder_written_whole(out, "package") as folder:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def check_free(out: Path) -> None:
+    """ConfigError where something is there that must not be overwritten."""
+    try:
+        if out.is_symlink() and not out.exists():
+            raise ConfigError(f"{out} is a link to nothing.", hint="Choose another --out.")
+        if not out.exists():
+            return
+        if not out.is_dir():
+            raise ConfigError(f"{out} is a file.", hint="Choose another folder with --out.")
+        there = sorted(inner.name for inner in out.iterdir())
+    except OSError as error:
+        raise storage_error(error, str(out)) from error
+    if there:
+        raise ConfigError(
+            f"The folder {out} is not empty: it has {there[0]!r}"
+            f"{f' and {len(there) - 1} more' if there[1:] else ''}. Nothing is overwritten.",
+            hint="Choose another folder with --out.",
+        )
+    if out.resolve() == Path.cwd():
+        raise ConfigError(
+            f"{out} is the folder you are in, which the package would replace.",
+            hint="Name a folder that does not exist yet.",
+        )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if any(path.match(pattern) for pattern in _LEFT_BY_TOOLS):
+            continue
+        if path.is_dir():
+            yield from _files(path)
+        else:
+            yield path

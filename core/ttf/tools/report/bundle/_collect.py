@@ -1,0 +1,107 @@
+"""Which files of a folder go into a bundle, and how much of each; never a row of the data."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.rundir.flight_record import read_flight
+
+WHOLE: Final = (
+    "run.toml",
+    "summary.json",
+    "manifest.json",
+    "environment.json",
+    "supervision.json",
+    "stderr.txt",
+    "faulthandler.txt",
+)
+ENDS: Final = ("metrics.jsonl", "memory.jsonl")
+"""Of these the end is enough: the report has their curves."""
+INCIDENT: Final = (
+    "incident.json",
+    "incident.md",
+    "applied.json",
+    "flight.json",
+    "memory.csv",
+    "stderr.txt",
+    "faulthandler.txt",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How much is taken."""
+
+    incidents: int
+    """The last ones, and the first of every class."""
+    file_bytes: int
+    """Of a file: its end, where it is longer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """A file as text, by its name in the bundle."""
+
+    name: str
+    text: str
+    left_out: int = 0
+    """Bytes before the part that was taken."""
+
+
+def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
+    """In the order of a listing."""
+    found = [taken for name in (*WHOLE, *ENDS) for taken in _take(run_dir / name, name, bounds)]
+    flight = None
+    with contextlib.suppress(OSError):
+        flight = read_flight(run_dir / "flight.bin")
+    if flight is not None:
+        found.append(Taken(name="flight.json", text=json.dumps(flight.to_json(), indent=2) + "\n"))
+    for folder in chosen_incidents(run_dir / "incidents", bounds.incidents):
+        for name in INCIDENT:
+            found += _take(folder / name, f"incidents/{folder.name}/{name}", bounds)
+    return found
+
+
+def chosen_incidents(folder: Path, most: int) -> list[Path]:
+    """The last ones; beside them the first of each class, which often is the cause of the rest."""
+    if not folder.is_dir():
+        return []
+    numbered = (p for p in folder.iterdir() if p.name.isdigit())
+    every = sorted(numbered, key=lambda p: int(p.name))
+    first: dict[str, Path] = {}
+    for path in every:
+        first.setdefault(_class_of(path), path)
+    chosen = {*every[-most:], *list(first.values())[:most]} if most else set()
+    return [path for path in every if path in chosen]
+
+
+def _class_of(folder: Path) -> str:
+    try:
+        found: Any = json.loads((folder / "incident.json").read_text(encoding="utf-8"))
+        return str(found["class"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return "unknown"
+
+
+def _take(path: Path, name: str, bounds: Bounds) -> Iterator[Taken]:
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - bounds.file_bytes)
+            file.seek(start)
+            data = file.read(bounds.file_bytes)
+    except OSError as error:
+        yield Taken(name=name, text=f"(could not be read: {error.strerror})\n")
+        return
+    if start:  # a line that is cut may hide half a secret from who looks for it
+        start += data.find(b"\n") + 1
+        data = data[data.find(b"\n") + 1 :]
+    yield Taken(name=name, text=data.decode(errors="replace"), left_out=start)

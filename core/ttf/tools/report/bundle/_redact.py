@@ -1,0 +1,300 @@
+"""Strikes out who and where: one redactor for everything that goes into a bundle.
+
+The same thing gets the same placeholder everywhere, so that a reader can still follow it. What is
+struck out is counted by kind.
+"""
+
+from __future__ import annotations
+
+import html
+import ipaddress
+import json
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ttf.incidents.scrub import is_secret_name
+from ttf.tools.report.bundle._identity import Identity, is_distinctive, is_struck_inside
+from ttf.tools.report.bundle._patterns import (
+    AFTER,
+    EMAIL,
+    GIT_REMOTE,
+    HOME_OF,
+    IN_HOME,
+    IPV4,
+    IPV6,
+    MAC,
+    PATH,
+    PUBLIC,
+    SECRETS,
+    SITE,
+    STDLIB,
+    SYSTEM,
+    URL,
+    USERINFO,
+    WINDOWS_HOME,
+)
+
+KINDS: Final = {
+    "secret": "values of secret variables, tokens, keys, passwords, signatures",
+    "home": "home folders",
+    "path": "folders of files (the file's own name stays)",
+    "user": "user names",
+    "host": "host names and domains",
+    "email": "e-mail addresses",
+    "address": "IP and hardware addresses",
+    "url": "URLs and git remotes",
+}
+_USER_BEFORE: Final = (
+    r"(?i)(\b(?:user(?:name)?|login|logname|owner|uid=\d+)\b[\"']?[\s=:('\"]{1,4})"
+)
+_HOST_BEFORE: Final = r"(?i)(@|//|\b(?:host(?:name)?|nodename|node)\b[\"']?[\s=:('\"]{1,4})"
+
+
+class Redactor:
+    """`paths` are known ones that cannot be told from the text around them: relative, or with
+    spaces in them."""
+
+    def __init__(self, identity: Identity, paths: Iterable[str] = ()) -> None:
+        self._identity = identity
+        self.counts: Counter[str] = Counter()
+        self._folders: dict[str, str] = {}
+        self._urls: dict[str, str] = {}
+        self._seen: dict[str, tuple[str, Counter[str]]] = {}
+        self._known = [
+            (_standing_alone(variant), path)
+            for path in sorted({p for p in paths if _is_hard(p)}, key=lambda p: -len(p))
+            for variant in _variants(path)
+        ]
+        hosts, users = ((identity.hosts, "host"), (identity.users, "user"))
+        self._names = [*self._name_rules(*hosts), *self._name_rules(*users)]
+
+    def text(self, text: str) -> str:
+        """Everything struck out that is to be."""
+        text = self._secrets(text)
+        text = self._addresses(text)
+        text = self._paths(text)
+        return self.names(text)
+
+    def value(self, value: Any) -> Any:
+        """The same JSON value with every string in it, keys included, redacted."""
+        if isinstance(value, str):
+            return self._again(value)
+        if isinstance(value, dict):
+            return {self._again(str(k)): self._entry(str(k), inner) for k, inner in value.items()}
+        return [self.value(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    def _again(self, text: str) -> str:
+        """The same for strings that come in every line of a file: keys, names of kinds."""
+        if text not in self._seen:
+            before = self.counts.copy()
+            self._seen[text] = (self.text(text), self.counts - before)
+            return self._seen[text][0]
+        found, counted = self._seen[text]
+        self.counts += counted
+        return found
+
+    def _entry(self, key: str, value: Any) -> Any:
+        if isinstance(value, str) and len(value) >= 6 and is_secret_name(key):
+            return self._counted("secret", "<secret>")
+        return self.value(value)
+
+    def names(self, text: str) -> str:
+        """Only the values of secret variables, users and hosts: for what was made of redacted
+        parts."""
+        for value, name in self._identity.secrets:
+            for variant in _variants(value):
+                text = self._literal(text, variant, "secret", f"<secret-{name}>")
+        for pattern, kind, replacement in self._names:
+            text, count = pattern.subn(replacement, text)
+            self._count(kind, count)
+        return text
+
+    # --- secrets and addresses ------------------------------------------------------------------
+
+    def _secrets(self, text: str) -> str:
+        for value, name in self._identity.secrets:
+            for variant in _variants(value):
+                text = self._literal(text, variant, "secret", f"<secret-{name}>")
+        for pattern in SECRETS:
+            text = self._all(pattern, text, "secret", lambda _: "<secret>")
+        text = self._all(USERINFO, text, "secret", lambda m: m[1])
+        for pattern in AFTER:
+            text = self._all(pattern, text, "secret", lambda m: f"{m[1]}<secret>")
+        return text
+
+    def _addresses(self, text: str) -> str:
+        text = self._all(GIT_REMOTE, text, "url", lambda _: "<git remote>")
+        text = URL.sub(self._url, text)
+        text = self._all(EMAIL, text, "email", lambda _: "<email>")
+        text = self._all(MAC, text, "address", lambda _: "<address>")
+        for pattern in (IPV4, IPV6):
+            text = pattern.sub(self._address, text)
+        return text
+
+    def _url(self, match: re.Match[str]) -> str:
+        url = match[0].rstrip(".,;:")
+        rest = match[0][len(url) :]
+        if PUBLIC.match(url):
+            return match[0]
+        if url.startswith("file:///"):
+            return f"file://{self._token(url.removeprefix('file://'))}{rest}"
+        scheme, _, place = url.partition("://")
+        self._count("url", 1)
+        folder, _, base = place.partition("?")[0].rstrip("/").rpartition("/")
+        known = self._urls.setdefault(folder or place, f"<url-{len(self._urls) + 1}>")
+        return f"{scheme}://{known}{f'/{base}' if folder else ''}{rest}"
+
+    def _address(self, match: re.Match[str]) -> str:
+        try:
+            address = ipaddress.ip_address(match[0])
+        except ValueError:
+            return match[0]
+        if address.is_loopback or address.is_unspecified or not re.search(r"\d", match[0]):
+            return match[0]
+        return self._counted("address", "<address>")
+
+    # --- paths ----------------------------------------------------------------------------------
+
+    def _paths(self, text: str) -> str:
+        for pattern, path in self._known:
+            if pattern.search(text) is not None:
+                text = self._replaced(pattern, path, text)
+        text = PATH.sub(lambda m: self._token(m[0]), text)
+        text = IN_HOME.sub(lambda m: self._token(m[0]), text)
+        return self._all(WINDOWS_HOME, text, "home", lambda m: f"{m[1]}<user>")
+
+    def _replaced(self, pattern: re.Pattern[str], path: str, text: str) -> str:
+        return pattern.sub(lambda _: self._shown(path), text)
+
+    def _token(self, path: str) -> str:
+        """A path in a sentence, whose full stop is not its own."""
+        bare = path.rstrip(".")
+        slash = "/" if bare.endswith("/") and len(bare) > 1 else ""
+        if not bare.strip("/"):
+            return path
+        return f"{self._shown(bare.rstrip('/'))}{slash}{path[len(bare) :]}"
+
+    def _shown(self, path: str) -> str:
+        for place, name in self._identity.places.items():
+            if path == place or path.startswith(f"{place}/"):
+                self._count("path", 1)
+                if name == "<python>" and (short := _library(path)):
+                    return short
+                return f"{name}{path[len(place) :]}"
+        if SYSTEM.match(path) or (path.startswith("/") and path.count("/") == 1):
+            return "<home>" if self._is_home(path) else path
+        if short := _library(path):
+            self._count("path", 1)
+            return short
+        return self._private(path)
+
+    def _private(self, path: str) -> str:
+        home = self._home(path)
+        if home:
+            self._count("home", 1)
+            rest = path[len(home) :].strip("/")
+            if not rest:
+                return "<home>"
+            folder, base = posixpath.split(rest)
+            return (
+                f"<home>/{self._folder(f'{home}/{folder}')}/{base}" if folder else f"<home>/{base}"
+            )
+        self._count("path", 1)
+        folder, base = posixpath.split(path)
+        return f"{self._folder(folder)}/{base}"
+
+    def _folder(self, folder: str) -> str:
+        return self._folders.setdefault(folder, f"<dir-{len(self._folders) + 1}>")
+
+    def _is_home(self, path: str) -> bool:
+        if path == "/root" or path in self._identity.homes:
+            self._count("home", 1)
+            return True
+        return False
+
+    def _home(self, path: str) -> str:
+        """The part of a path that is somebody's home; '' where it is in none."""
+        for home in sorted(self._identity.homes, key=len, reverse=True):
+            if path == home or path.startswith(f"{home}/"):
+                return home
+        if path.startswith(("~", "/root/")) or path == "/root":
+            return path.partition("/")[0] if path.startswith("~") else "/root"
+        found = HOME_OF.search(path)
+        return path[: found.end()] if found is not None else ""
+
+    # --- names ----------------------------------------------------------------------------------
+
+    def _name_rules(self, names: set[str], kind: str) -> list[tuple[re.Pattern[str], str, str]]:
+        """(pattern, kind, replacement), longer names first."""
+        rules: list[tuple[re.Pattern[str], str, str]] = []
+        for name in sorted(names, key=lambda n: (-len(n), n)):
+            literal = re.escape(name)
+            if is_distinctive(name):
+                inside = is_struck_inside(name)
+                before, after = ("", "") if inside else ("(?<![A-Za-z0-9])", "(?![A-Za-z0-9])")
+                tail = r"(?:\.[a-z][a-z0-9-]*)*" if kind == "host" and "." not in name else ""
+                rules.append((re.compile(f"(?i){before}{literal}{after}{tail}"), kind, f"<{kind}>"))
+            elif kind == "user":
+                mark = rf"\1<{kind}>"
+                rules.append((re.compile(rf"{_USER_BEFORE}{literal}(?![\w-])"), kind, mark))
+                rules.append((re.compile(rf"(?<![\w.-]){literal}(?=@[\w-])"), kind, f"<{kind}>"))
+            else:
+                mark = rf"\1<{kind}>"
+                rules.append((re.compile(rf"{_HOST_BEFORE}{literal}(?![\w-])"), kind, mark))
+        return rules
+
+    # --- counting -------------------------------------------------------------------------------
+
+    def _literal(self, text: str, old: str, kind: str, new: str) -> str:
+        self._count(kind, text.count(old))
+        return text.replace(old, new)
+
+    def _all(
+        self, pattern: re.Pattern[str], text: str, kind: str, new: Callable[[re.Match[str]], str]
+    ) -> str:
+        text, count = pattern.subn(new, text)
+        self._count(kind, count)
+        return text
+
+    def _counted(self, kind: str, placeholder: str) -> str:
+        self._count(kind, 1)
+        return placeholder
+
+    def _count(self, kind: str, times: int) -> None:
+        if times:
+            self.counts[kind] += times
+
+
+def _library(path: str) -> str:
+    """A file of Python or of an installed package by the part that is the same everywhere."""
+    if found := SITE.match(path):
+        return f"<site-packages>/{path[found.end() :]}"
+    if found := STDLIB.match(path):
+        return f"<python>/{path[found.end() :]}"
+    return ""
+
+
+def _is_hard(path: str) -> bool:
+    """Whether the pattern for paths would not take all of it."""
+    whole = PATH.fullmatch(path) is not None
+    return len(path) > 3 and "/" in path.strip("/") and not whole
+
+
+def _standing_alone(text: str) -> re.Pattern[str]:
+    end = r"(?![\w-])" if text[-1].isalnum() else ""
+    return re.compile(rf"(?<![\w./-]){re.escape(text)}{end}")
+
+
+def _variants(text: str) -> list[str]:
+    """As it stands in a text, in JSON (with and without \\u), and in HTML; the longest first."""
+    found = {
+        text,
+        json.dumps(text)[1:-1],
+        json.dumps(text, ensure_ascii=False)[1:-1],
+        html.escape(text),
+        repr(text)[1:-1],
+    }
+    return sorted(found, key=lambda v: (-len(v), v))

@@ -1,0 +1,137 @@
+"""Reproducers: plain scripts made from an incident's class, the settings and the shapes alone.
+
+A script is one of `scripts/`, with its settings replaced by the run's. Where a class cannot be
+shown without the data or without `ttf`, it is said why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.tools.report.bundle import _settings as settings
+from ttf.tools.report.page import RunFiles
+
+MOST: Final = 6
+_SCRIPTS: Final = Path(__file__).parent / "scripts"
+_BEGIN: Final = "# --- settings: what the run had ---\n"
+_END: Final = "# --- end of the settings ---\n"
+
+NATIVE: Final = (
+    "segfault",
+    "abort",
+    "heap-corruption",
+    "cxx-exception",
+    "illegal-instruction",
+    "device-lost",
+    "hang",
+    "vanished",
+    "unknown",
+)
+MEMORY: Final = ("oom-kill", "memory-limit", "alloc-failure")
+FILES: Final = ("bus-error", "data-changed")
+_NONE: Final[Mapping[str, str]] = {
+    "killed": "somebody sent the signal: there is nothing in the program to reproduce.",
+    "disk-full": "it needs a disk as full as that one was; df -h shows it.",
+    "non-finite": "it follows from the rows that the incident names, and rows of data are not in a "
+    "bundle.",
+    "python-error": "the traceback in the incident names the line; what led there needs the data.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproducer:
+    """A script for an incident, or why there is none."""
+
+    incident: str
+    cause: str
+    name: str = ""
+    text: str = ""
+    note: str = ""
+    """What it does; or why there is no script."""
+
+
+def reproducers(run: RunFiles) -> list[Reproducer]:
+    """One for each class and place, of its last incident; the last few of them."""
+    last: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for found in run.incidents:
+        key = (str(found.get("class")), str(found.get("process")), str(found.get("phase")))
+        last.pop(key, None)
+        last[key] = found
+    return [reproducer(run, found) for found in list(last.values())[-MOST:]]
+
+
+def reproducer(run: RunFiles, found: Mapping[str, Any]) -> Reproducer:
+    number, cause = str(found.get("id")), str(found.get("class"))
+    together = settings.value(run, "miner.isolation", "process") == "none"
+    mined = found.get("process") == "miner" or (found.get("phase") == "mining" and together)
+    if cause == "omp-duplicate":
+        return _made(run, found, "openmp", settings.openmp(run, found))
+    if cause in FILES:
+        return _made(run, found, "mapped_file", {"BYTES": 1 << 20})
+    if cause in MEMORY:
+        return _made(run, found, "memory", settings.memory(run, found))
+    if cause not in NATIVE:
+        note = _NONE.get(cause, "no script is known for this class.")
+        return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
+    if run.guarded:
+        note = "what the command computes is not known; run it again under ttf guard."
+        return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
+    if mined and not settings.known_library(run):
+        note = f"the miner is a plugin of its own ({settings.miner(run)}); see 'With ttf' below."
+        return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
+    make: Callable[..., dict[str, Any]] = settings.mining if mined else settings.training
+    return _made(run, found, "mining" if mined else "training", make(run, found))
+
+
+def _made(
+    run: RunFiles, found: Mapping[str, Any], script: str, values: Mapping[str, Any]
+) -> Reproducer:
+    number, cause = str(found.get("id")), str(found.get("class"))
+    source = (_SCRIPTS / f"{script}.py").read_text(encoding="utf-8")
+    summary = source.split('"""', 2)[1].strip()
+    return Reproducer(
+        incident=number,
+        cause=cause,
+        name=f"{number}-{cause}.py",
+        text="".join(_header(run, number, cause, values)) + filled(source, values),
+        note=" ".join(summary.partition("\n\n")[0].split()),
+    )
+
+
+def _header(run: RunFiles, number: str, cause: str, values: Mapping[str, Any]) -> Iterable[str]:
+    yield f"# Incident {number} ({cause}), made from its class, the run's settings and shapes alone.\n"
+    yield "# It needs neither ttf nor the run's data.\n"
+    machine = run.manifest.get("platform")
+    python = run.manifest.get("python")
+    yield f"# The run: Python {python or 'unknown'} on {machine or 'an unknown machine'}\n"
+    pins = settings.pins(run, values)
+    if pins:
+        yield f"# pip install {' '.join(pins)}\n"
+    for note in settings.guessed(run):
+        yield f"# Not known of the run, and assumed: {note}\n"
+
+
+def filled(source: str, values: Mapping[str, Any]) -> str:
+    """The script with these values in place of its own; every name must be one that it has."""
+    before, begin, rest = source.partition(_BEGIN)
+    block, end, after = rest.partition(_END)
+    assert begin and end, "a script without settings"
+    lines = []
+    left = dict(values)
+    for line in block.splitlines(keepends=True):
+        name = line.partition(":")[0].strip()
+        if name in left:
+            head = line.partition(" = ")[0]
+            line = f"{head} = {_literal(left.pop(name))}\n"
+        lines.append(line)
+    assert not left, f"the script has no setting named {sorted(left)}"
+    return before + begin + "".join(lines) + end + after
+
+
+def _literal(value: Any) -> str:
+    """As Python writes it, strings in double quotes."""
+    return json.dumps(value) if isinstance(value, str | list) else repr(value)

@@ -1,0 +1,212 @@
+"""The settings of a reproducer: what a run's files say of its libraries, shapes and repetitions."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ttf.tools.report.page import RunFiles
+
+LIBRARIES: Final = {"faiss": "faiss", "hnswlib": "hnswlib", "exact": "torch"}
+"""Which library a built-in miner searches with."""
+_DISTRIBUTIONS: Final = {"torch": "torch", "faiss": "faiss-cpu", "hnswlib": "hnswlib"}
+MOST_STEPS: Final = 20_000
+_FEWEST_STEPS: Final = 20
+_CELLS: Final = ("gru", "lstm", "mlp", "linear", "transformer")
+_ASSUMED: Final = {"query_dim": 384, "query_steps": 1, "bank_dim": 384, "bank_rows": 50_000}
+
+
+def value(run: RunFiles, key: str, default: Any) -> Any:
+    """A configuration value as TOML means it; the default where it is not there, "auto", or of
+    another type."""
+    text = next((row[1] for row in run.config if row[0] == key), "")
+    try:
+        found = tomllib.loads(f"v = {text}")["v"] if text else default
+    except tomllib.TOMLDecodeError:
+        return default
+    if isinstance(default, float) and isinstance(found, int) and not isinstance(found, bool):
+        return float(found)
+    return found if type(found) is type(default) else default
+
+
+def shape(run: RunFiles, name: str) -> int:
+    """Of the data, from the manifest; assumed where that does not say."""
+    data = run.manifest.get("data")
+    found = data.get(name) if isinstance(data, Mapping) else None
+    return found if isinstance(found, int) and found > 0 else _ASSUMED[name]
+
+
+def guessed(run: RunFiles) -> list[str]:
+    """Which shapes are not the run's."""
+    if run.guarded:
+        return []
+    data = run.manifest.get("data")
+    known = data if isinstance(data, Mapping) else {}
+    return [f"{name} = {n:,}" for name, n in _ASSUMED.items() if not known.get(name)]
+
+
+def miner(run: RunFiles) -> str:
+    """The one that was asked for, or chosen."""
+    name = run.setting("miner.name")[0]
+    if name not in ("", "auto"):
+        return name
+    return next((str(line["miner"]) for line in run.mining[-1:] if line.get("miner")), "exact")
+
+
+def known_library(run: RunFiles) -> bool:
+    return miner(run) in LIBRARIES
+
+
+def pins(run: RunFiles, values: Mapping[str, Any]) -> list[str]:
+    """'torch==2.13.0' of what the script uses, without the local part of a version."""
+    versions = run.manifest.get("versions")
+    noted = versions if isinstance(versions, Mapping) else {}
+    used = {"numpy", *_used(values)}
+    return [
+        f"{name}=={str(version).partition('+')[0]}"
+        for name, version in noted.items()
+        if name in used
+    ]
+
+
+def _used(values: Mapping[str, Any]) -> set[str]:
+    named = {str(v) for key in ("LIBRARY", "MINER_LIBRARY") if (v := values.get(key))}
+    named |= {str(name) for name in values.get("LIBRARIES", ())}
+    if values.get("WITH_TORCH") or "CELL" in values:
+        named.add("torch")
+    return {_DISTRIBUTIONS[name] for name in named if name in _DISTRIBUTIONS}
+
+
+# --- by script --------------------------------------------------------------------------------
+
+
+def openmp(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
+    """In the order of the run: torch loads first, the miner at the first mining."""
+    libraries = ["torch"]
+    library = LIBRARIES.get(miner(run), "")
+    alone = found.get("process") == "miner"
+    if run.guarded:
+        libraries = []
+    elif library:
+        libraries = [library] if alone else [*dict.fromkeys(("torch", library))]
+    return {"LIBRARIES": libraries, "RUNTIMES": runtimes(found)}
+
+
+def runtimes(found: Mapping[str, Any]) -> list[str]:
+    """OpenMP runtimes that were mapped, from the evidence: 'torch/lib/libgomp.so.1'."""
+    listed = found.get("evidence")
+    texts = [str(e.get("text")) for e in listed if isinstance(e, Mapping)] if listed else []
+    paths = [
+        p for text in texts for p in re.findall(r"[^\s,;:]*lib(?:gomp|omp|iomp5)[^\s,;:]*", text)
+    ]
+    short = [re.sub(r"^<(?:site-packages|python)>/", "", path) for path in paths]
+    return [*dict.fromkeys(p if not p.startswith("<") else p.rpartition("/")[2] for p in short)]
+
+
+def mining(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
+    name = miner(run)
+    rounds = sum(
+        1 for line in run.mining if _number(line.get("step")) <= _number(found.get("step"))
+    )
+    queries = next((q for line in run.mining[-1:] if (q := line.get("queries"))), 0)
+    seed = value(run, "train.seed", 0)
+    return {
+        "LIBRARY": LIBRARIES[name],
+        "KIND": value(run, "miner.faiss.kind", "flat") if name == "faiss" else "",
+        "ROWS": shape(run, "bank_rows"),
+        "DIM": shape(run, "bank_dim"),
+        "QUERIES": int(queries) if queries else _train_pairs(run),
+        "K": value(run, "miner.k", 200),
+        "LINKS": value(run, f"miner.{name}.M", 32),
+        "EF_CONSTRUCTION": value(run, f"miner.{name}.ef_construction", 200),
+        "EF_SEARCH": value(run, f"miner.{name}.ef_search", 256),
+        "LISTS": value(run, f"miner.{name}.nlist", 0),
+        "PROBES": value(run, f"miner.{name}.nprobe", 64),
+        "THREADS": _threads(run, "miner.threads"),
+        "ONE_BUILDER": value(run, "miner.deterministic", True),
+        "WITH_TORCH": value(run, "miner.isolation", "process") == "none",
+        "ROUNDS": max(3, rounds + 1),
+        "SEED": seed,
+        "HANG_AFTER_S": 600.0 if found.get("class") == "hang" else 0.0,
+    }
+
+
+def training(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
+    cell = value(run, "tower.query.name", "gru")
+    width = "width" if cell == "transformer" else "hidden"
+    fused = value(run, "train.fuse", 1)
+    micro = value(run, "train.batch_size", 256) * fused
+    parts = max(1, value(run, "train.accumulate", 1) // fused)
+    steps = int(_number(found.get("step")))
+    shared = value(run, "miner.isolation", "process") == "none" and _mines(run)
+    return {
+        "CELL": cell if cell in _CELLS else "mlp",
+        "INPUT": shape(run, "query_dim"),
+        "LENGTH": shape(run, "query_steps"),
+        "HIDDEN": value(run, f"tower.query.{width}", 256),
+        "LAYERS": value(run, "tower.query.layers", 1),
+        "BIDIRECTIONAL": value(run, "tower.query.bidirectional", True),
+        "DROPOUT": value(run, "tower.query.dropout", 0.1),
+        "OUTPUT": shape(run, "bank_dim"),
+        "BATCH": micro,
+        "ACCUMULATE": parts,
+        "DOCUMENTS": _documents(run, micro * parts),
+        "TEMPERATURE": value(run, "loss.temperature", 0.05),
+        "LEARNING_RATE": value(run, "train.lr", 1e-3),
+        "THREADS": _threads(run, "device.threads"),
+        "DEVICE": "cpu" if (device := value(run, "device.name", "cpu")) == "auto" else device,
+        "PRECISION": value(run, "device.precision", "fp32"),
+        "STEPS": min(MOST_STEPS, max(_FEWEST_STEPS, steps + steps // 10 + 1)),
+        "MINER_LIBRARY": LIBRARIES.get(miner(run), "") if shared else "",
+        "SEED": value(run, "train.seed", 0),
+        "HANG_AFTER_S": 600.0 if found.get("class") == "hang" else 0.0,
+    }
+
+
+def memory(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What it held at its death and the limit it met, from the lines of memory before that."""
+    end = _number(found.get("time")) or float("inf")
+    lines = [line for line in run.memory if _number(line.get("time")) <= end + 1] or run.memory
+    held = [_number(m.get("anon")) + _number(m.get("shared")) for m in lines]
+    limits = [_number(line.get("limit")) for line in lines if _number(line.get("limit")) > 0]
+    peak = max([_number(line.get("peak")) for line in lines] + held, default=0.0)
+    limit = limits[-1] if limits else 0.0
+    beyond = found.get("class") in ("oom-kill", "memory-limit")
+    return {
+        "NEED": int(max(peak, limit if beyond else 0.0) or 1 << 30),
+        "LIMIT": int(limit),
+        "HELD": int(held[-1]) if held else 0,
+    }
+
+
+def _mines(run: RunFiles) -> bool:
+    return bool(value(run, "miner.negatives", 4) > 0)
+
+
+def _train_pairs(run: RunFiles) -> int:
+    data = run.manifest.get("data")
+    found = data.get("train_pairs") if isinstance(data, Mapping) else None
+    return found if isinstance(found, int) and found > 0 else 1000
+
+
+def _documents(run: RunFiles, samples: int) -> int:
+    """What a step is compared with: its own, its mined negatives, the memory bank."""
+    mined: int = value(run, "miner.negatives", 4) * samples
+    banked: int = value(run, "loss.memory_bank", 0)
+    return max(2, samples + mined + banked)
+
+
+def _threads(run: RunFiles, key: str) -> int:
+    """The trainer's where the miner has no figure of its own; 0: the library's own choice."""
+    own: int = value(run, key, 0)
+    numeric = run.manifest.get("numeric")
+    noted = numeric.get("threads") if isinstance(numeric, Mapping) else None
+    of_all: int = value(run, "device.threads", noted if isinstance(noted, int) else 0)
+    return own or of_all
+
+
+def _number(given: Any) -> float:
+    fine = isinstance(given, int | float) and not isinstance(given, bool)
+    return float(given) if fine else 0.0

@@ -1,0 +1,172 @@
+"""Puts a bundle together: collected, redacted, rendered, explained, and small enough to be sent."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.rundir import durable
+from ttf.tools.report.bundle._collect import Bounds, Taken, collect
+from ttf.tools.report.bundle._identity import identity_of
+from ttf.tools.report.bundle._readme import readme
+from ttf.tools.report.bundle._redact import Redactor
+from ttf.tools.report.bundle._reproduce import Reproducer, reproducers
+from ttf.tools.report.page import FILE, RunFiles, page_of, read_run
+
+MOST_BYTES: Final = 1_000_000
+_BOUNDS: Final = (
+    Bounds(incidents=20, file_bytes=128 << 10),
+    Bounds(incidents=10, file_bytes=48 << 10),
+    Bounds(incidents=3, file_bytes=8 << 10),
+)
+_WHEN: Final = (1980, 1, 1, 0, 0, 0)
+"""The files' own times would tell of a time zone; the same run makes the same bundle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """What was written."""
+
+    path: Path
+    bytes: int
+    files: tuple[str, ...]
+    redacted: Mapping[str, int]
+    """How often, by kind."""
+    reproducers: tuple[Reproducer, ...]
+
+
+def write_bundle(run_dir: Path, out: Path) -> Bundle:
+    """Writes the zip as a whole or not at all. Raises StorageError."""
+    made: tuple[bytes, Bundle] | None = None
+    for bounds in _BOUNDS:
+        made = _made(run_dir, out, bounds)
+        if made[1].bytes <= MOST_BYTES:
+            break
+    assert made is not None
+    durable.write_atomically(out, made[0], "bundle")
+    return made[1]
+
+
+def _made(run_dir: Path, out: Path, bounds: Bounds) -> tuple[bytes, Bundle]:
+    taken = collect(run_dir, bounds)
+    run = read_run(run_dir)
+    identity = identity_of(run_dir)
+    identity.learn(file.text for file in taken)
+    redactor = Redactor(identity, known_paths(run, run_dir))
+    files = {file.name: _redacted(file, redactor) for file in taken}
+    scripts = tuple(reproducers(redacted_run(run, redactor)))
+    counts = dict(redactor.counts)  # the page repeats what the files say
+    page = redactor.names(page_of(redacted_run(run, redactor)).decode())
+    for script in scripts:
+        if script.text:
+            files[f"reproduce/{script.name}"] = redactor.names(script.text)
+    shortened = {file.name: file.left_out for file in taken if file.left_out}
+    name = redactor.text(run.name)
+    explained = readme(name, files, scripts, counts, shortened, identity)
+    whole = {"README.txt": explained, FILE: page, **files}
+    data = _zipped(whole)
+    found = Bundle(
+        path=out,
+        bytes=len(data),
+        files=tuple(whole),
+        redacted=counts,
+        reproducers=scripts,
+    )
+    return data, found
+
+
+def _zipped(files: Mapping[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, text in files.items():
+            entry = zipfile.ZipInfo(name, _WHEN)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, text.encode(errors="replace"))
+    return buffer.getvalue()
+
+
+# --- redacting whole files ------------------------------------------------------------------------
+
+
+def _redacted(file: Taken, redactor: Redactor) -> str:
+    """JSON by its values, so that no escape hides anything; the rest as text."""
+    if file.name.endswith(".json"):
+        parsed = _parsed(file.text)
+        if parsed is not None:
+            return json.dumps(redactor.value(parsed), indent=2, ensure_ascii=False) + "\n"
+    if file.name.endswith(".jsonl"):
+        return "".join(f"{line}\n" for line in _lines(file.text, redactor))
+    return redactor.text(file.text)
+
+
+def _lines(text: str, redactor: Redactor) -> Iterator[str]:
+    for line in text.splitlines():
+        parsed = _parsed(line)
+        if parsed is None:
+            yield redactor.text(line)
+        else:
+            yield json.dumps(redactor.value(parsed), ensure_ascii=False)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def redacted_run(run: RunFiles, redactor: Redactor) -> RunFiles:
+    """The same for the page; steps and memory are numbers alone."""
+    config = [
+        (redactor.text(key), redactor.text(value), redactor.text(origin))
+        for key, value, origin in run.config
+    ]
+    return dataclasses.replace(
+        run,
+        name=redactor.text(run.name),
+        summary=redactor.value(dict(run.summary)),
+        manifest=redactor.value(dict(run.manifest)),
+        evals=redactor.value(run.evals),
+        mining=redactor.value(run.mining),
+        incidents=redactor.value(run.incidents),
+        config=config,
+        problems=redactor.value(run.problems),
+    )
+
+
+def known_paths(run: RunFiles, run_dir: Path) -> list[str]:
+    """Every path that the run's own files call one: also those a pattern would not find."""
+    data = run.manifest.get("data")
+    about: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+    files = about.get("files")
+    found = [about.get(key) for key in ("pairs", "bank", "context")]
+    found += list(files) if isinstance(files, Mapping) else []
+    for key, value, _ in run.config:
+        if key.startswith(("data.", "train.init")):
+            found.append(_unquoted(value))
+    for words in (run.summary.get("command"), run.manifest.get("command")):
+        found += [part for word in _words(words) for part in (word, word.partition("=")[2])]
+    here = Path.cwd()
+    found += [str(run_dir), str(run_dir.resolve()), str(run_dir.absolute().parent), str(here)]
+    found += [str(Path(p).parent) for p in found if isinstance(p, str) and p.startswith("/")]
+    return [path for path in found if isinstance(path, str)]
+
+
+def _words(command: Any) -> Iterable[str]:
+    if isinstance(command, str):
+        return command.split()
+    return map(str, command) if isinstance(command, list) else ()
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return str(json.loads(value))
+    except ValueError:
+        return value

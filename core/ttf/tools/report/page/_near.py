@@ -1,0 +1,94 @@
+"""How near a run came to what its machine can do: products, waiting for data, mining."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any, Final
+
+from ttf.machine import ceiling_figures, ceilings, processor
+from ttf.tools.report.page._read import RunFiles
+from ttf.tools.report.page._story import is_number
+from ttf.tools.report.page._tables import section, table
+
+_TITLE: Final = "How near to this machine"
+_HEAD: Final = ("what", "this run", "the machine", "share")
+_NOTE: Final = (
+    "Products: forward passes and the gradients of weights and scores, which is the least that every "
+    "tower computes; at a step's median speed, against the best product measured at that precision."
+)
+
+
+def how_near(run: RunFiles) -> str:
+    work = run.manifest.get("work")
+    if run.guarded or not isinstance(work, Mapping) or not run.steps:
+        return ""
+    known = _ceilings(work)
+    rows = [*_training(run, work, known), *_waiting(run), *_mining(run, known)]
+    if not rows:
+        return ""
+    if known:
+        note = f"<p class='q'>{escape(_NOTE)} Measured {escape(str(known.get('date', '')))}.</p>"
+    else:
+        note = (
+            "<p class='q'>What the machine of this run can do was never measured there: "
+            f"<b>{ceiling_figures.MEASURE}</b> does, in a few seconds; then make this page again with "
+            "<b>ttf report</b>.</p>"
+        )
+    return section(_TITLE, table(_HEAD, rows, (1, 2, 3), "m") + note)
+
+
+def _ceilings(work: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As they were noted when the run began; else those kept here since, if it is that machine."""
+    noted = work.get("ceilings")
+    if isinstance(noted, Mapping) and noted:
+        return noted
+    kept = ceilings.load() if work.get("machine") == processor.fingerprint() else None
+    return {} if kept is None else ceiling_figures.summary(kept.to_json())
+
+
+def _training(
+    run: RunFiles, work: Mapping[str, Any], known: Mapping[str, Any]
+) -> Iterator[tuple[str, ...]]:
+    speeds = [s["samples_per_s"] for s in run.steps if is_number(s.get("samples_per_s"))]
+    tower, loss = work.get("tower_flops"), work.get("loss_flops")
+    if not speeds or not is_number(tower) or not is_number(loss):
+        return
+    speed = statistics.median(speeds)
+    precision = run.setting("device.precision")[0] or "fp32"
+    products = ceiling_figures.gemm_flops(known, precision)
+    machine_has = share = ""
+    if products and tower + loss > 0:
+        best = products / (tower + loss)
+        machine_has, share = f"{best:,.0f} samples/s", f"{speed / best:.0%}"
+    figure = f"{speed:,.0f} samples/s, {speed * (tower + loss) / 1e9:,.0f} GF/s"
+    yield f"training in {precision}", figure, machine_has, share
+
+
+def _waiting(run: RunFiles) -> Iterator[tuple[str, ...]]:
+    waited, computed = run.spent.total["data"], run.spent.total["compute"]
+    if waited + computed > 0:
+        yield "waiting for data", f"{waited / (waited + computed):.1%} of a step", "0%", ""
+
+
+def _mining(run: RunFiles, known: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Of rounds that looked at every document; an index looks at few."""
+    about = run.manifest.get("data")
+    rows, dim = (about.get("bank_rows"), about.get("bank_dim")) if about else (None, None)
+    if not is_number(rows) or not is_number(dim):
+        return
+    rates = [
+        2e-9 * line["queries"] * rows * dim / line["search_s"]
+        for line in run.mining
+        if line.get("miner") == "exact"
+        and is_number(line.get("queries"))
+        and is_number(line.get("search_s"))
+        and line["search_s"] > 0
+    ]
+    if not rates:
+        return
+    rate = statistics.median(rates)
+    best = max((ceiling_figures.gemm_flops(known, p) or 0.0) for p in ("fp32", "bf16")) / 1e9
+    has, share = (f"{best:,.0f} GF/s", f"{rate / best:.0%}") if best else ("", "")
+    yield "exact mining", f"{rate:,.0f} GF/s", has, share

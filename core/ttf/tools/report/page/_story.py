@@ -1,0 +1,177 @@
+"""How a run ended, in sentences for whoever has no time to read more."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeGuard
+
+from ttf.errors import ExitCode
+from ttf.text import numbers
+from ttf.tools.report.page._read import RunFiles
+
+_WHY: Final[Mapping[int, str]] = {
+    ExitCode.USAGE: "its configuration is not right",
+    ExitCode.BAD_DATA: "its data cannot be used, or is not what it was",
+    ExitCode.NUMERIC: "the numbers went wrong (not finite, or not what the CPU computes)",
+    ExitCode.GAVE_UP: "it died again and again without getting any further",
+    ExitCode.GATE: "it did not reach the quality that was asked for",
+    ExitCode.STORAGE: "the disk did not take what had to be written",
+    ExitCode.NO_CHECKPOINT: "there was no intact checkpoint to go on from",
+    ExitCode.OUR_FAULT: "of a fault of ttf itself",
+}
+
+
+def status_of(run: RunFiles) -> str:
+    """The word beside the title."""
+    if "status" in run.summary:
+        return str(run.summary["status"])
+    return "running" if run.owner is not None else "unfinished"
+
+
+def story(run: RunFiles) -> str:
+    """One to four sentences."""
+    return " ".join(_guarded(run) if run.guarded and run.summary else _trained(run))
+
+
+# --- a run ------------------------------------------------------------------------------------
+
+
+def _trained(run: RunFiles) -> Iterator[str]:
+    status, code = run.summary.get("status"), run.summary.get("exit_code")
+    if status == "finished":
+        yield f"The run finished{_work(run)}."
+        yield from _gain(run)
+    elif status == "stopped" and code == ExitCode.GATE:
+        yield f"The run was ended{_work(run)}, because {_WHY[ExitCode.GATE]}."
+    elif status == "stopped":
+        yield f"The run was stopped on request{_work(run)}; it can be continued."
+    elif status == "failed":
+        why = _WHY.get(code, "") if isinstance(code, int) else ""
+        yield f"The run failed{_work(run)}{f', because {why}' if why else ''}."
+        yield from _kept(run)
+    else:
+        yield from _without_end(run)
+    yield from _survived(run)
+
+
+def _without_end(run: RunFiles) -> Iterator[str]:
+    if run.owner is not None:
+        yield f"The run goes on as process {run.owner}{_reached(run)}."
+    elif run.guarded and run.memory:
+        yield "The command has not ended, or its guard ended without a word."
+    elif not (run.steps or run.evals or run.memory or run.incidents or run.flight):
+        yield (
+            "Nothing is recorded of this run but its configuration: it has not begun, or its files "
+            "were removed."
+        )
+    else:
+        yield (
+            f"The run has no end{_reached(run)}: neither its trainer nor its supervisor is there "
+            "any more."
+        )
+        yield from _kept(run)
+
+
+def _reached(run: RunFiles) -> str:
+    """', at step 120 of epoch 3'"""
+    steps = [run.steps[-1].get("step")] if run.steps else []
+    steps += [run.flight.step] if run.flight is not None else []
+    known = [step for step in steps if is_number(step)]
+    return f", at step {max(known):,}" if known and max(known) > 0 else ""
+
+
+def _kept(run: RunFiles) -> Iterator[str]:
+    if run.checkpoint >= 0:
+        yield (
+            f"Everything up to step {run.checkpoint:,} is saved, and ttf resume goes on from there."
+        )
+    elif run.config and not run.summary.get("weights_sha256"):
+        yield "No checkpoint is there to go on from."
+
+
+def _work(run: RunFiles) -> str:
+    """' after 1,000 steps (8.0 epochs) in 10:12'"""
+    steps, epochs, wall = (run.summary.get(name) for name in ("steps", "epochs", "wall_s"))
+    told = f" after {steps:,.0f} step{'' if steps == 1 else 's'}" if is_number(steps) else ""
+    if told and is_number(epochs) and epochs > 0:
+        told += f" ({epochs:.1f} epochs)"
+    return f"{told} in {numbers.duration(wall)}" if is_number(wall) and wall > 0 else told
+
+
+def _gain(run: RunFiles) -> Iterator[str]:
+    name = str(run.summary.get("chosen_by") or "recall@10")
+    before, after = (run.summary.get(key) for key in ("metrics_initial", "metrics"))
+    old = before.get(name) if isinstance(before, Mapping) else None
+    new = after.get(name) if isinstance(after, Mapping) else None
+    if is_number(old) and is_number(new):
+        verb = "rose from" if new > old else "fell from" if new < old else "stayed at"
+        was = "" if new == old else f"{numbers.metric(name, old)} to "
+        yield f"{name} {verb} {was}{numbers.metric(name, new)}."
+
+
+def _survived(run: RunFiles) -> Iterator[str]:
+    if not run.incidents:
+        if run.summary.get("exact") is True and run.summary.get("status") == "finished":
+            yield "Nothing went wrong on the way."
+        return
+    yield f"On the way {_met(run)}{_redone(run)}."
+    if run.summary.get("exact") is True:
+        yield "The numbers are exactly those of an undisturbed run."
+    elif run.summary.get("exact") is False:
+        yield "The numbers are not bitwise those of an undisturbed run; what differs is listed below."
+
+
+def _met(run: RunFiles) -> str:
+    """'it met 3 incidents (segfault 2 times, killed) and was restarted 3 times'"""
+    counted = Counter(str(found.get("class")) for found in run.incidents)
+    kinds = ", ".join(name if n == 1 else f"{name} {n} times" for name, n in counted.most_common(6))
+    count = len(run.incidents)
+    restarts = run.summary.get("restarts")
+    again = f" and was restarted {_times(restarts)}" if is_number(restarts) and restarts else ""
+    return f"it met {'an incident' if count == 1 else f'{count} incidents'} ({kinds}){again}"
+
+
+def _redone(run: RunFiles) -> str:
+    lost = sum(n for found in run.incidents if is_number(n := found.get("lost_steps")))
+    if lost <= 0:
+        return ""
+    return f"; {lost:,.0f} step{' was' if lost == 1 else 's were'} computed twice"
+
+
+# --- a guarded command ----------------------------------------------------------------------------
+
+
+def _guarded(run: RunFiles) -> Iterator[str]:
+    code, wall = run.summary.get("exit_code"), run.summary.get("wall_s")
+    took = f" after {numbers.duration(wall)}" if is_number(wall) and wall > 0 else ""
+    if code == 0:
+        yield f"The command ended well{took}."
+    elif isinstance(code, int):
+        yield f"The command ended{took} with {ending(code)}."
+    else:
+        yield f"The command ended{took}; how is not recorded."
+    if run.incidents:
+        met = _met(run)
+        yield f"{met[0].upper()}{met[1:]}."
+
+
+def ending(code: int) -> str:
+    """
+    >>> ending(3), ending(139)
+    ('exit code 3', 'exit code 139 (SIGSEGV)')
+    """
+    try:
+        name = signal.Signals(code - 128).name if code > 128 else ""
+    except ValueError:
+        name = ""
+    return f"exit code {code} ({name})" if name else f"exit code {code}"
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{count:.0f} times"
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300

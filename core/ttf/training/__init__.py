@@ -1,0 +1,1 @@
+"""One run: towers, loss, steps, refreshes, evaluation, checkpoints, from a folder to a summary."""

@@ -1,0 +1,218 @@
+"""Checkpoints: one folder each, written whole, every file hashed, the newest intact one is taken.
+
+What is in one is everything that does not follow from (configuration, data, step): weights,
+optimizer state, the documents in the memory bank, the name of the candidate table and the hash of
+its manifest, the best weights so far. The order of rows and every random draw follow from the step.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load
+from torch import Tensor
+
+from ttf.errors import NoCheckpoint, StorageError, storage_error
+from ttf.rundir.checkpoint_files import (
+    AREA,
+    FORMAT,
+    MANIFEST,
+    candidates_beside,
+    digest_of,
+    newest_first,
+    newest_step,
+    path_of,
+    problem_with,
+    prune,
+    remove_newer,
+    tables_in_use,
+)
+from ttf.rundir.durable import (
+    finite,
+    folder_written_whole,
+    json_bytes,
+    read_json,
+    remove_folder,
+    write_new,
+)
+from ttf.rundir.table_files import table_digest
+from ttf.rundir.tensor_file import joined, parts_of, save_tensors
+
+__all__ = [
+    "Snapshot",
+    "load_newest",
+    "newest_step",
+    "optimizer_tensors",
+    "path_of",
+    "problem_with",
+    "prune",
+    "restore_optimizer",
+    "save",
+    "tables_in_use",
+]
+GROUPS = ("model", "optimizer", "bank", "best")
+
+
+@dataclass(kw_only=True)
+class Snapshot:
+    """The state of a run after `step` optimizer steps; what it holds is the run's own, see `copied`."""
+
+    step: int
+    model: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
+    bank: Mapping[str, Tensor]
+    best: Mapping[str, Tensor]
+    progress: dict[str, Any] = field(default_factory=dict)
+    """JSON-able: candidate table, best evaluation, totals; owned by the trainer."""
+
+    def groups(self) -> dict[str, Mapping[str, Tensor]]:
+        return {name: getattr(self, name) for name in GROUPS}
+
+    @property
+    def table(self) -> str:
+        """The candidate table that the run continues with; empty where the step needs none."""
+        return str(self.progress.get("table", ""))
+
+    def copied(self) -> Snapshot:
+        """The same, on the CPU and untouched by what the run does next.
+
+        Costs what it holds once more, except for the best weights: a run replaces those, it never
+        changes them.
+        """
+        return Snapshot(
+            step=self.step,
+            model=_own(self.model),
+            optimizer=_own(self.optimizer),
+            bank=_own(self.bank),
+            best={name: tensor.detach().cpu() for name, tensor in self.best.items()},
+            progress=copy.deepcopy(self.progress),
+        )
+
+
+def _own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
+def save(folder: Path, snapshot: Snapshot) -> Path:
+    """Writes a checkpoint durably and reads it back before anybody relies on it.
+
+    Raises StorageError; what was there before is there still.
+    """
+    path = path_of(folder, snapshot.step)
+    table = _table_named(folder, snapshot.table)
+    with folder_written_whole(path, AREA) as temp:
+        files = {
+            name: save_tensors(part, temp / name, AREA)
+            for group, tensors in snapshot.groups().items()
+            for name, part in _named_parts(group, tensors)
+        }
+        manifest = finite(
+            {
+                "format": FORMAT,
+                "step": snapshot.step,
+                "files": files,
+                "table": table,
+                "progress": snapshot.progress,
+            }
+        )
+        document = json_bytes({**manifest, "sha256": digest_of(manifest)})
+        write_new(temp / MANIFEST, document, AREA)
+    problem = problem_with(path, read_tables=False, from_disk=True)
+    if problem:
+        _take_back(path)
+        raise StorageError(
+            f"The checkpoint {path} does not read back as it was written: {problem}.",
+            hint="Check the disk before you trust it again; older checkpoints are kept.",
+        )
+    remove_newer(path)
+    return path
+
+
+def _named_parts(group: str, tensors: Mapping[str, Tensor]) -> list[tuple[str, dict[str, Tensor]]]:
+    return [
+        (f"{group}-{number}.safetensors" if number else f"{group}.safetensors", part)
+        for number, part in enumerate(parts_of(tensors))
+    ]
+
+
+def _table_named(folder: Path, key: str) -> dict[str, str]:
+    if not key:
+        return {}
+    table = candidates_beside(folder) / key
+    try:
+        return {"key": key, "sha256": table_digest(table)}
+    except OSError as error:
+        raise storage_error(
+            error, f"a checkpoint, because its candidate table {table} cannot be read"
+        ) from error
+
+
+def _take_back(path: Path) -> None:
+    """It was never relied on; left there, every start would stumble over it."""
+    try:
+        remove_folder(path, AREA)
+    except OSError as error:
+        raise storage_error(error, str(path)) from error
+
+
+def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
+    """The newest intact checkpoint; damaged ones are skipped aloud. Raises NoCheckpoint."""
+    tried = []
+    for path in newest_first(folder):
+        problem = problem_with(path)
+        if not problem:
+            try:
+                return _load(path)
+            except _Changed as error:
+                problem = str(error)
+        tried.append(f"{path.name}: {problem}")
+        say(f"Checkpoint {path.name} is damaged ({problem}); trying the one before.")
+    what = "; ".join(tried) if tried else "the folder holds none"
+    raise NoCheckpoint(
+        f"No intact checkpoint in {folder}: {what}.",
+        hint="Start the run anew: "
+        f"ttf train {shlex.quote(str(folder.parent / 'run.toml'))} --out ANOTHER_DIR",
+    )
+
+
+class _Changed(Exception):
+    """A file is not what it was when it was verified."""
+
+
+def _load(path: Path) -> Snapshot:
+    """Loads from the very bytes that match their hash."""
+    manifest = read_json(path / MANIFEST)
+    parts: dict[str, list[dict[str, Tensor]]] = {name: [] for name in GROUPS}
+    for name, digest in manifest["files"].items():
+        data = (path / name).read_bytes()
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise _Changed(f"{name} does not match its SHA-256")
+        group = Path(name).stem.partition("-")[0]
+        parts[group].append(load(data))
+    groups = {group: joined(found) for group, found in parts.items()}
+    return Snapshot(step=manifest["step"], progress=manifest["progress"], **groups)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's state as flat tensors: '<parameter index>.<name>'."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{index}.{name}": torch.as_tensor(value)
+        for index, values in state.items()
+        for name, value in values.items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, _, name = key.partition(".")
+        state.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

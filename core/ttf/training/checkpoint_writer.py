@@ -1,0 +1,211 @@
+"""Checkpoints beside the training: one thread, one checkpoint at a time, and what a bad disk means.
+
+    main thread                      checkpoint thread
+    save(snapshot) -- copies ------> metrics durable; write, fsync, rename, fsync the folder;
+      returns at once                read back; on_saved; remove older ones
+    raise_if_failed() <-- notes, failures
+
+A snapshot costs what it refers to once more (weights, optimizer state, memory bank; not the best
+weights) until its checkpoint is written, and while a part is written twice `PART_BYTES`. `flush`
+copies nothing: the main thread waits.
+"""
+
+from __future__ import annotations
+
+import queue
+import shlex
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ttf.errors import StorageError
+from ttf.rundir.checkpoint_files import newest_step, prune, tables_in_use
+from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, held
+from ttf.rundir.flight_record import FlightRecorder
+from ttf.training import checkpoint
+from ttf.training.checkpoint import Snapshot
+
+_LOOK_EVERY_S: Final = 0.2
+
+
+class _Job:
+    """One checkpoint to be written."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot: Snapshot | None = snapshot
+        self.step, self.table = snapshot.step, snapshot.table
+        self.done = threading.Event()
+        self.path: Path | None = None
+        """None while it is not durable."""
+
+
+class Saver:
+    """Owns the checkpoint thread of a run. All methods belong to the main thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: int,
+        retry_s: float,
+        flight: FlightRecorder,
+        on_saved: Callable[[int, Path], None],
+        say: Callable[[str], None],
+        sync_first: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_saved(step, path)` is called in the thread, once a checkpoint is durable and was read
+        back, before older ones are removed. `say` is called in the main thread only. `sync_first`
+        is called in the thread and makes durable what must not be behind a checkpoint; what it
+        raises (StorageError) fails that checkpoint."""
+        self._folder, self._keep = folder, keep
+        self._flight, self._on_saved, self._say = flight, on_saved, say
+        self._sync_first = sync_first
+        self._patience = Patience(retry_s)
+        self._notes: deque[str] = deque()
+        self._broken: BaseException | None = None
+        self._job: _Job | None = None
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self.saved_step = -1
+        """Of the newest checkpoint that this process has made durable."""
+        self._thread = threading.Thread(target=self._run, name="ttf-checkpoints", daemon=True)
+        self._thread.start()
+
+    # --- the main thread ------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return self._job is not None and not self._job.done.is_set()
+
+    @property
+    def retry_due(self) -> bool:
+        """The last checkpoint failed, and it is time to try again: count it as due."""
+        return not self.busy and self._patience.retry_due
+
+    def save(self, snapshot: Snapshot) -> bool:
+        """Copies the state and returns at once; False (nothing copied) while the one before is
+        still being written: ask again at the next step."""
+        self.raise_if_failed()
+        if self.busy:
+            return False
+        self._submit(snapshot.copied())
+        return True
+
+    def raise_if_failed(self) -> None:
+        """Call it each step, it costs nothing. Raises StorageError when the disk has failed for
+        longer than `retry_s`."""
+        while self._notes:
+            self._say(self._notes.popleft())
+        if self._broken is not None:
+            raise self._broken
+        if self._patience.used_up:
+            raise self._failure()
+
+    def flush(self, snapshot: Snapshot) -> Path:
+        """Returns when this state is durable; where the disk fails, waits and tries again for
+        `retry_s`. The snapshot is not copied. Raises StorageError."""
+        job = self._job
+        if job is not None:
+            self._wait(job)
+            if job.step == snapshot.step and job.path is not None:
+                return job.path
+        pause = 1.0
+        while True:
+            job = self._submit(snapshot)
+            self._wait(job)
+            self.raise_if_failed()
+            if job.path is not None:
+                return job.path
+            if not self._patience.left_s:
+                raise self._failure()
+            pause = min(2 * pause, LONGEST_PAUSE_S, self._patience.left_s)
+            self._say(
+                f"The next attempt is in {pause:.0f} s; they go on for another "
+                f"{self._patience.left_s:.0f} s."
+            )
+            held(pause, self._flight.beat)
+
+    def tables_in_use(self) -> set[str]:
+        """Candidate tables that a checkpoint names, on disk or on its way there. Beside these, keep
+        the one that is in use now."""
+        job = self._job  # first: it may become one on disk meanwhile
+        on_its_way = {job.table} if job is not None else set()
+        return tables_in_use(self._folder) | on_its_way
+
+    def close(self) -> None:
+        """Lets a checkpoint that is being written come to its end, and ends the thread."""
+        self._jobs.put(None)
+        while self._thread.is_alive():
+            self._thread.join(_LOOK_EVERY_S)
+            self._flight.beat()
+        while self._notes:
+            self._say(self._notes.popleft())
+
+    def _submit(self, snapshot: Snapshot) -> _Job:
+        self._job = job = _Job(snapshot)
+        self._jobs.put(job)
+        return job
+
+    def _wait(self, job: _Job) -> None:
+        """Signs of life are given meanwhile: what hangs is seen by `saving_since`."""
+        while not job.done.wait(_LOOK_EVERY_S):
+            self._flight.beat()
+
+    def _failure(self) -> StorageError:
+        error = self._patience.error
+        assert error is not None
+        step = newest_step(self._folder)
+        older = (
+            f"The checkpoint of step {step} is intact." if step >= 0 else "There is no older one."
+        )
+        go_on = f"Then continue with: ttf resume {shlex.quote(str(self._folder.parent))}"
+        return StorageError(
+            f"No checkpoint could be written {self._patience.since}: {error} {older}",
+            hint=f"{error.hint} {go_on}".lstrip(),
+        )
+
+    # --- the checkpoint thread ------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._flight.saving(True)
+            try:
+                self._write(job)
+            except BaseException as error:  # noqa: BLE001 -- raised again in the main thread
+                self._broken = error
+            finally:
+                self._flight.saving(False)
+                job.snapshot = None
+                job.done.set()
+
+    def _must_be_there(self) -> None:
+        """Half a folder that nobody asked for is not made in the place of one that was deleted."""
+        if not self._folder.is_dir():
+            raise StorageError(
+                f"The folder {self._folder} is gone.",
+                hint="It was deleted or moved, or its disk is not mounted any more: put it back.",
+            )
+
+    def _write(self, job: _Job) -> None:
+        assert job.snapshot is not None
+        try:
+            self._must_be_there()
+            if self._sync_first is not None:
+                self._sync_first()
+            path = checkpoint.save(self._folder, job.snapshot)
+        except StorageError as error:
+            self._patience.failed(error)
+            self._notes.append(
+                f"THE CHECKPOINT OF STEP {job.step} IS NOT WRITTEN: {error} {error.hint}".rstrip()
+            )
+            return
+        if self._patience.succeeded():
+            self._notes.append(f"The disk takes checkpoints again: step {job.step} is saved.")
+        self.saved_step = job.step
+        self._on_saved(job.step, path)
+        job.path = path
+        try:
+            prune(self._folder, self._keep, verified=path)
+        except StorageError as error:
+            self._notes.append(f"{error} It is tried again with the next checkpoint.")

@@ -1,0 +1,178 @@
+"""The document side of a run: bank rows as the towers see them.
+
+Fixed documents (an identity or frozen tower) are read where they lie; a trainable tower encodes
+them when they are needed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.contracts import DevicePolicy, VectorSource
+from ttf.data.dataset import OpenBank
+from ttf.data.reopen import OpenRef, VectorRef, open_ref
+from ttf.data.stores import create_store
+from ttf.data.vectors import UnitRows, to_float32
+from ttf.errors import BadData, DataMissing, NumericFailure
+from ttf.training.towers import TwoTower
+
+LOT = 256
+DOCUMENTS = "documents.npz"
+
+
+class Documents:
+    """Reads, encodes and streams the bank; `dim` is the width after the document tower."""
+
+    def __init__(
+        self, data: OpenBank, model: TwoTower, policy: DevicePolicy, dim: int, budget_bytes: int
+    ) -> None:
+        self._data, self._model, self._policy = data, model, policy
+        self.dim = dim
+        self.fixed = model.documents_as_stored
+        self._source: VectorSource = data.bank
+        if self.fixed and model.unit:
+            self._source = UnitRows(data.bank)
+        self._frozen: tuple[VectorRef, OpenRef] | None = None
+        self.block_rows = max(1024, min(8192, budget_bytes // (8 * 4 * max(dim, 1))))
+
+    def seen_by(self, model: TwoTower, policy: DevicePolicy) -> Documents:
+        """The same documents through other weights on another device; do not close it."""
+        other = copy.copy(self)
+        other._model, other._policy = model, policy
+        return other
+
+    @property
+    def rows(self) -> int:
+        return self._data.bank.shape[0]
+
+    @property
+    def source(self) -> VectorSource:
+        """Fixed documents as `read` sees them; for a trainable tower, what it encodes."""
+        return self._source
+
+    def read(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Inputs of `encode`: final vectors where documents are fixed. For the gather thread."""
+        return to_float32(self._source.gather(ids), self._source.dtype)
+
+    def encode(self, inputs: NDArray[np.float32]) -> torch.Tensor:
+        """Vectors of documents that `read` gave, with a graph where the tower is trainable."""
+        if self.fixed:
+            return self._policy.to_device(torch.from_numpy(inputs))
+        padded = _to_whole_lots(inputs)
+        x = self._policy.to_device(torch.from_numpy(padded))
+        return self._model.encode_documents(x)[: len(inputs)]
+
+    @torch.no_grad()
+    def vectors(self, ids: NDArray[np.int64]) -> torch.Tensor:
+        """Finished vectors of some documents, in eval mode, on the host."""
+        if self.fixed:
+            return torch.from_numpy(self.read(ids))
+        self._model.eval()
+        parts = [
+            self.encode(self.read(ids[start : start + self.block_rows])).cpu()
+            for start in range(0, len(ids), self.block_rows)
+        ]
+        return torch.cat(parts) if parts else torch.empty(0, self.dim)
+
+    def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
+        """The whole bank as (first row, finished vectors on the host), in order."""
+        if not self.fixed:
+            self._model.eval()
+        for start in range(0, self.rows, self.block_rows):
+            stop = min(start + self.block_rows, self.rows)
+            stored = self._source.read(start, stop)
+            wide = to_float32(stored, self._source.dtype)
+            if not wide.flags.writeable:  # a view of the file, which torch would warn about
+                wide = wide.copy()
+            block = self._encoded(wide)
+            if not bool(torch.isfinite(block.sum())):
+                self._raise_if_not_finite(start, wide, block)
+            yield start, block
+
+    @torch.no_grad()
+    def _encoded(self, inputs: NDArray[np.float32]) -> torch.Tensor:
+        return self.encode(inputs).cpu()
+
+    def _raise_if_not_finite(
+        self, start: int, inputs: NDArray[np.float32], block: torch.Tensor
+    ) -> None:
+        """The sum of a block may overflow where no value does: looks at each row."""
+        self.raise_if_inputs_not_finite(
+            np.arange(start, start + len(inputs), dtype=np.int64), inputs
+        )
+        wrong = (~torch.isfinite(block).all(dim=1)).nonzero()
+        if len(wrong):
+            raise NumericFailure(
+                "The document tower gave a vector that is not finite for "
+                f"{self._data.document_name(start + int(wrong[0]))}, although its input is finite.",
+                hint="The weights have probably diverged: try a smaller --lr.",
+            )
+
+    def raise_if_inputs_not_finite(
+        self, ids: NDArray[np.int64], inputs: NDArray[np.float32]
+    ) -> None:
+        """BadData naming the first document that holds NaN or infinity; `inputs` as from `read`."""
+        wrong = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
+        if wrong.size:
+            raise BadData(
+                f"{self._data.document_name(int(ids[wrong[0]]))} is not finite (NaN or infinite).",
+                hint=f"See all of them: ttf data inspect --full {self._data.bank.uri}",
+            )
+
+    def reference(self, folder: Path) -> VectorRef:
+        """What a miner in another process opens; a trainable tower's vectors are written first."""
+        if self._frozen is not None:
+            return self._frozen[0]
+        if self.fixed:
+            return self._data.bank_ref(folder, unit=self._model.unit)
+        return self._written(folder / DOCUMENTS)
+
+    def freeze(self, folder: Path, *, must_exist: bool) -> None:
+        """Writes a frozen tower's vectors to `folder` once; from then on they are read like stored
+        ones, and indexes of them are kept."""
+        path = folder / DOCUMENTS
+        if must_exist and not path.exists():
+            raise DataMissing(
+                f"{path} is gone: the vectors of the frozen document tower, written when the run "
+                "began.",
+                hint="Put it back, or start a new run.",
+            )
+        ref = _reference_to(path) if path.exists() else self._written(path)
+        self._frozen = ref, open_ref(ref)
+        self._source, self.fixed = self._frozen[1].source, True
+
+    def close(self) -> None:
+        if self._frozen is not None:
+            self._frozen[1].close()
+
+    def _written(self, path: Path) -> VectorRef:
+        writer = create_store(str(path))
+        try:
+            array = writer.array("vectors", (self.rows, self.dim), "float32")
+            for _, block in self.blocks():
+                array.append(block.numpy())
+            writer.commit()
+        except BaseException:
+            writer.abort()
+            raise
+        return _reference_to(path)
+
+
+def _reference_to(path: Path) -> VectorRef:
+    return VectorRef(uri=str(path.resolve()), array="vectors", storage="npz")
+
+
+def _to_whole_lots(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Padded with copies of the first row: the number of distinct documents differs from step to
+    step, and activations of ever new sizes break up the allocator's heap (1.5 GB held where 0.5
+    were needed, wordnet-definitions with two towers at 2,048 a step)."""
+    missing = -len(inputs) % LOT
+    if not missing or not len(inputs):
+        return inputs
+    return np.concatenate([inputs, np.broadcast_to(inputs[:1], (missing, inputs.shape[1]))])

@@ -1,0 +1,269 @@
+"""A finished run, opened to be used: encode, search, evaluate."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.config.schema import RunConfig
+from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
+from ttf.data.caller_arrays import GivenRows
+from ttf.data.dataset import Split
+from ttf.data.open_dataset import Opening, open_queries
+from ttf.data.queries import Queries
+from ttf.data.reopen import OpenRef, open_ref
+from ttf.data.stores import create_store
+from ttf.data.writing import check_output
+from ttf.errors import BadData
+from ttf.host import plugins
+from ttf.host.options import NoOptions
+from ttf.mining.context import miner_threads
+from ttf.mining.scan.tally import Certifies
+from ttf.rundir.cache import cache_dir
+from ttf.rundir.durable import read_json
+from ttf.rundir.folder import RunFolder
+from ttf.text.progress import Reporter
+from ttf.training.documents import Documents
+from ttf.training.evaluation import encode_split, evaluate
+from ttf.training.towers import CONFIG, TwoTower, load_model
+
+_MICRO_BATCH = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The best documents of each query, best first."""
+
+    ids: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    ids_are: str
+    """What the ids mean: the bank's own `ids`, rows of its `vectors`, or rows of Y."""
+
+
+def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | None = None) -> Model:
+    """Opens a finished run with its own data, or with other pairs or another bank.
+
+    The bank is opened at once, the pairs when `evaluate` is called.
+    """
+    from ttf.api import prepared_policy, read_config
+
+    folder = RunFolder.existing(run_dir)
+    resolved = read_config(folder)
+    policy = prepared_policy(resolved, Reporter())
+    policy.start()
+    towers = load_model(folder.model).to(policy.torch_device())
+    shape = TowerShape(**read_json(folder.model / CONFIG)["query"]["shape"])
+    data = resolved.config.data
+    changed = {"pairs": pairs, "bank": bank}
+    other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
+    config = resolved.config.model_copy(update={"data": other})
+    opening = Opening(other, own_pairs=data.pairs)
+    try:
+        return Model(config, opening, towers, shape, policy)
+    except BaseException:
+        opening.close()
+        raise
+
+
+class Model:
+    """Trained towers and the bank they search; close it (or use `with`) when done."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        opening: Opening,
+        towers: TwoTower,
+        shape: TowerShape,
+        policy: DevicePolicy,
+    ) -> None:
+        self.towers, self.config = towers, config
+        self.notes: list[str] = []
+        """What searching had to say, e.g. what it kept in the cache."""
+        self._opening, self._shape, self._policy = opening, shape, policy
+        self._precision = policy.precision(config.device.precision)
+        bank = opening.bank
+        wanted, given = towers.doc.in_dim, bank.bank.shape[1]
+        if wanted != given:
+            raise BadData(
+                f"The towers were trained on documents of width {wanted}, "
+                f"but the bank {bank.bank.uri} has width {given}."
+            )
+        self.documents = Documents(bank, towers, policy, given, config.memory.budget_bytes)
+
+    def encode_queries(
+        self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """Vectors of queries (N, D) or (N, L, D); `lengths` (N,) where sequences are shorter."""
+        source = GivenRows(np.asarray(x), "queries")
+        if lengths is not None:
+            lengths = _checked_lengths(np.asarray(lengths), source.shape)
+        return self.encode_rows(Queries(source, None, lengths))
+
+    def encode_documents(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """Vectors of documents (N, D), as those of the bank are made."""
+        with torch.no_grad():
+            given = torch.from_numpy(np.array(x, np.float32))
+            return self.towers.encode_documents(self._policy.to_device(given)).cpu().numpy()
+
+    def search(
+        self, queries: NDArray[Any], k: int = 10, lengths: NDArray[np.int64] | None = None
+    ) -> Found:
+        """The k best documents of raw queries (they are encoded first), exact."""
+        return self._find(self.encode_queries(queries, lengths), k)
+
+    def search_file(
+        self, queries: Path, k: int = 10, out: Path | None = None, *, overwrite: bool = False
+    ) -> Found:
+        """The same for the queries of a file; with `out`, ids and scores are written there."""
+        if out is not None:
+            check_output(str(out), overwrite=overwrite)
+        with open_queries(str(queries), self.config.data, self._opening.bank.bank) as opened:
+            found = self._find(self.encode_rows(opened.queries), k)
+        if out is not None:
+            _write(out, found)
+        return found
+
+    def encode_rows(
+        self, queries: Queries, rows: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """The one way from queries to vectors, whoever asks; problems name the file and the row.
+
+        `rows` None: all of them.
+        """
+        self._check_fits(queries)
+        keep = np.arange(len(queries), dtype=np.int64)
+        rows = keep if rows is None else rows
+        if not len(rows):
+            return np.empty((0, self.documents.dim), np.float32)
+        split = Split(
+            name="queries",
+            queries=queries,
+            positives=np.full((len(keep), 1), -1, dtype=np.int64),
+            keep=keep,
+            left_out=0,
+        )
+        return encode_split(self.towers, split, rows, self._policy, self._precision, _MICRO_BATCH)
+
+    def _check_fits(self, queries: Queries) -> None:
+        wanted, said = self._shape, queries.source.uri
+        if queries.dim != wanted.in_dim:
+            raise BadData(
+                f"The query tower was trained on vectors of width {wanted.in_dim}, "
+                f"but the queries of {said} have width {queries.dim}."
+            )
+        if queries.length > wanted.length:
+            trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
+            raise BadData(
+                f"The query tower was trained on {trained}, but the queries of {said} are "
+                f"sequences of {queries.length} steps.",
+                hint="Cut them to the last steps, or train a tower on sequences of that length.",
+            )
+
+    def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
+        ids, scores = self._searcher.search(vectors, k)
+        if isinstance(self._searcher, Certifies):
+            self.notes += self._searcher.tally.told()
+        bank = self._opening.bank
+        if bank.bank_ids is not None:
+            return Found(ids=bank.bank_ids[ids], scores=scores, ids_are="the ids of the bank")
+        if bank.bank_rows is None:
+            return Found(ids=ids, scores=scores, ids_are="rows of the bank")
+        return Found(
+            ids=bank.bank_rows[ids], scores=scores, ids_are="rows of Y_train followed by Y_val"
+        )
+
+    @cached_property
+    def _searcher(self) -> Miner:
+        context = MinerContext(
+            threads=miner_threads(self.config.miner, self._policy.threads),
+            seed=0,
+            deterministic=True,
+            budget_bytes=self.config.memory.budget_bytes,
+            cache=str(cache_dir()) if self.documents.fixed else None,
+        )
+        miner = plugins.miner("exact").create(NoOptions(), context)
+        miner.build(self._finished_documents, self._scratch)
+        return miner
+
+    @cached_property
+    def _scratch(self) -> Path:
+        self._temporary = tempfile.TemporaryDirectory(prefix="ttf-")
+        return Path(self._temporary.name)
+
+    @cached_property
+    def _finished_documents(self) -> VectorSource:
+        self._opened: OpenRef = open_ref(self.documents.reference(self._scratch))
+        return self._opened.source
+
+    @cached_property
+    def _val(self) -> Split:
+        return self._opening.split("val")
+
+    def evaluate(self, ks: Sequence[int]) -> dict[str, Any]:
+        """Metrics of the validation pairs against the full bank."""
+        queries = self._val.queries
+        self._check_fits(queries)
+        metrics = evaluate(
+            self.towers,
+            self._val,
+            self.documents,
+            self._policy,
+            self._precision,
+            _MICRO_BATCH,
+            ks,
+        )
+        return {
+            "metrics": metrics,
+            "queries": len(self._val),
+            "bank": self.documents.rows,
+            "left_out": self._val.left_out,
+        }
+
+    def close(self) -> None:
+        if "_searcher" in self.__dict__:
+            self._searcher.close()
+        if "_finished_documents" in self.__dict__:
+            self._opened.close()
+        if "_scratch" in self.__dict__:
+            self._temporary.cleanup()
+        self._opening.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _checked_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    longest = shape[1] if len(shape) == 3 else 1
+    if lengths.shape != shape[:1] or lengths.dtype.kind not in "iu":
+        raise BadData(
+            f"The lengths are {lengths.dtype} {lengths.shape}; they must be whole numbers, one "
+            f"for each of the {shape[0]:,} queries."
+        )
+    wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
+    if wrong.size:
+        raise BadData(
+            f"lengths[{wrong[0]}] = {lengths[wrong[0]]}, but a query has 1 to {longest} steps."
+        )
+    return lengths.astype(np.int64)
+
+
+def _write(out: Path, found: Found) -> None:
+    writer = create_store(str(out))
+    try:
+        writer.array("ids", found.ids.shape, "int64").append(found.ids)
+        writer.array("scores", found.scores.shape, "float32").append(found.scores)
+        writer.commit()
+    except BaseException:
+        writer.abort()
+        raise

@@ -1,0 +1,111 @@
+"""The bank as blocks for a sweep: float32 rows from where they lie, or a bfloat16 copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.contracts import VectorSource
+from ttf.data.vectors import UnitRows, row_norms, to_float32
+from ttf.mining.scan.half import HalfBank, open_half
+from ttf.training.loss.sweep import Block
+
+BLOCK_ROWS = 2048
+"""Logits of 512 queries and a block of 768-wide documents stay in a shared cache together."""
+_UNIT = np.float32(3e-7)
+"""A row whose length is this close to one was scaled to it by whoever made the file."""
+
+Blame = Callable[[NDArray[np.int64], NDArray[np.float32]], None]
+"""(ids, vectors): raises BadData for the first that is not finite."""
+
+
+class Blocks(Protocol):
+    """Documents in their order; the same ones, in blocks of the same size, every time."""
+
+    def __call__(self, device: torch.device) -> Iterator[Block]: ...
+
+
+class StoredBlocks:
+    """Rows of a source in float32, scaled to length one where it is a view that does so.
+
+    The first pass takes the rows' lengths and looks for numbers that are not finite; later ones
+    divide by what was found, and leave alone what has length one already unless `always`.
+    """
+
+    def __init__(self, source: VectorSource, blame: Blame, *, always: bool = False) -> None:
+        self._unit = isinstance(source, UnitRows)
+        self._source = source.source if isinstance(source, UnitRows) else source
+        self._blame, self._always = blame, always
+        self._lengths_M = np.empty(source.shape[0], np.float32)
+        self._as_it_is: dict[int, bool] = {}
+
+    def __call__(self, device: torch.device) -> Iterator[Block]:
+        rows = self._source.shape[0]
+        scratch_ND = torch.empty(min(BLOCK_ROWS, rows), *self._source.shape[1:])
+        for start in range(0, rows, BLOCK_ROWS):
+            stop = min(start + BLOCK_ROWS, rows)
+            wide = to_float32(self._source.read(start, stop), self._source.dtype)
+            if start not in self._as_it_is:
+                self._measure(start, wide)
+            block_ND = torch.from_numpy(_seen_as_writable(wide))
+            if self._unit and not self._as_it_is[start]:
+                lengths_N1 = torch.from_numpy(self._lengths_M[start:stop, None])
+                block_ND = torch.div(block_ND, lengths_N1, out=scratch_ND[: stop - start])
+            yield start, block_ND.to(device)
+
+    def _measure(self, start: int, wide: NDArray[np.float32]) -> None:
+        lengths_N = row_norms(wide)
+        if not np.isfinite(lengths_N).all():
+            self._blame(np.arange(start, start + len(wide), dtype=np.int64), wide)
+        whole = not self._always and bool((np.abs(lengths_N - 1) <= _UNIT).all())
+        # a row of zeros stays one
+        self._lengths_M[start : start + len(wide)] = np.where(lengths_N > 0, lengths_N, 1)
+        self._as_it_is[start] = whole
+
+
+class HalfBlocks:
+    """The same rows rounded to bfloat16: from a copy kept in the cache, or as they are read."""
+
+    def __init__(
+        self,
+        source: VectorSource,
+        blame: Blame,
+        cache: Path | None,
+        say: Callable[[str], None],
+        beat: Callable[[], None],
+    ) -> None:
+        """Makes the copy where there is none yet; a disk that cannot hold it changes no number."""
+        self._rows = source.shape[0]
+        self._kept: HalfBank | None = None
+        if cache is not None:
+            bank = open_half(source, cache, say, progress=lambda done, total: beat())
+            self._kept = bank if bank.kept else None
+        self._stored = StoredBlocks(source, blame, always=True)
+
+    def __call__(self, device: torch.device) -> Iterator[Block]:
+        if self._kept is None:
+            for start, block_ND in self._stored(device):
+                yield start, block_ND.bfloat16()
+            return
+        for start in range(0, self._rows, BLOCK_ROWS):
+            stop = min(start + BLOCK_ROWS, self._rows)
+            yield start, self._kept.half(start, stop).to(device)
+
+
+class _Alias:
+    """The memory of an array under another flag."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.owner = array
+        where = array.__array_interface__
+        self.__array_interface__ = {**where, "data": (where["data"][0], False)}
+
+
+def _seen_as_writable(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """torch warns about every view of a file that it may only read; nothing here writes to one."""
+    return array if array.flags.writeable else np.asarray(_Alias(array))

@@ -1,0 +1,115 @@
+"""What an optimizer step asks of the whole bank: its losses, and what the same pass saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ttf.config.schema import NegativesConfig
+from ttf.contracts import Precision
+from ttf.data.loader import StepHead
+from ttf.training.documents import Documents
+from ttf.training.loss.bank_blocks import Blocks, HalfBlocks, StoredBlocks
+from ttf.training.loss.fixed_documents import swept_loss
+from ttf.training.loss.seen import Finder, Found
+from ttf.training.loss.sweep import Block, Excluded
+
+DEEPEST = 100
+"""Ranks and suspects of a training query are counted up to here, which bounds what an untrained
+tower costs."""
+
+
+class FullBank:
+    """Every document of the bank is a negative of every query, but for its known positives.
+
+    The bank is opened at the first step: a frozen tower's vectors are written when the run begins.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        negatives: NegativesConfig,
+        ks: Sequence[int],
+        cache: Path | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`ks` are those of evaluation. In bfloat16 a copy of the bank is kept in `cache`, of which
+        `say` hears."""
+        self._documents, self._negatives = documents, negatives
+        self._cache, self._say = cache, say
+        self._ks = tuple(k for k in ks if k <= DEEPEST)
+        self._opened: dict[str, Blocks] = {}
+
+    def losses(
+        self,
+        q_SD: Tensor,
+        docs_KD: Tensor,
+        head: StepHead,
+        *,
+        scale: Tensor,
+        precision: Precision,
+        beat: Callable[[], None] = lambda: None,
+        hardest: int = 0,
+    ) -> tuple[Tensor, Found]:
+        """The losses (S,) of a step, and what the pass found; `docs_KD` are the step's documents.
+
+        `hardest` asks for so many of the best negatives of each query.
+        """
+        device = q_SD.device
+        place = torch.from_numpy(np.searchsorted(head.doc_ids, head.targets)).to(device)
+        finders: list[Finder] = []
+
+        def looking(target_logit_S: Tensor) -> Finder:
+            line_S = self._line(target_logit_S, float(scale.detach()))
+            finders.append(Finder(target_logit_S, line_S, deepest=DEEPEST, hardest=hardest))
+            return finders[0]
+
+        losses_S = swept_loss(
+            q_SD,
+            scale,
+            docs_KD[place],
+            _beating(self._blocks(precision, beat)(device), beat),
+            Excluded(np.concatenate([head.targets[:, None], head.known], axis=1)),
+            looking=looking,
+        )
+        return losses_S, finders[0].found()
+
+    def told(self, found: Found) -> Mapping[str, float]:
+        """For a step's record: `train_recall@k`, the share of targets among the k best documents
+        of the bank (other positives of the query left out), and `above_positive`, how many
+        documents a query has, on average and up to 100, that the filter of [negatives] would
+        suspect of being positives."""
+        ranks_S = found.ranks_B
+        out = {f"train_recall@{k}": float((ranks_S < k).float().mean()) for k in self._ks}
+        return out | {"above_positive": float(found.above_B.float().mean())}
+
+    def _line(self, target_logit_S: Tensor, scale: float) -> Tensor:
+        """The filter's line in logits: what reaches it is suspect."""
+        relative, absolute = self._negatives.relative_margin, self._negatives.absolute_margin
+        return torch.minimum(
+            target_logit_S - (relative or 0.0) * target_logit_S.abs(),
+            target_logit_S - (absolute or 0.0) * scale,
+        )
+
+    def _blocks(self, precision: Precision, beat: Callable[[], None]) -> Blocks:
+        name = precision.name
+        if name not in self._opened:
+            documents = self._documents
+            blame = documents.raise_if_inputs_not_finite
+            if name == "bf16":
+                self._opened[name] = HalfBlocks(
+                    documents.source, blame, self._cache, self._say, beat
+                )
+            else:
+                self._opened[name] = StoredBlocks(documents.source, blame)
+        return self._opened[name]
+
+
+def _beating(blocks: Iterator[Block], beat: Callable[[], None]) -> Iterator[Block]:
+    for block in blocks:
+        beat()
+        yield block

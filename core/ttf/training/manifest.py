@@ -1,0 +1,169 @@
+"""manifest.json: what a run ran on, and whether a later process is the same for the numbers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ttf import __version__
+from ttf.config.resolve import Resolved
+from ttf.config.schema import RunConfig
+from ttf.contracts import DevicePolicy, Kind
+from ttf.data.dataset import Dataset
+from ttf.data.stores import storage_for
+from ttf.data.unchanged import noted
+from ttf.host import plugins
+from ttf.machine import ceiling_figures, ceilings, processor
+from ttf.training.auto import specify
+from ttf.training.device_auto import recorded
+
+_OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
+_LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")
+
+
+def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> dict[str, Any]:
+    """What decides the bits of the weights beside configuration, data and seed."""
+    import torch
+
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "machine": platform.machine(),
+        "device": policy.name,
+        "plugins": _plugin_versions(config),
+    }
+
+
+def _plugin_versions(config: RunConfig) -> dict[str, str]:
+    used: list[tuple[Kind, str]] = [
+        ("tower", config.tower.query.name),
+        ("tower", config.tower.doc.name),
+        ("device", config.device.name),
+    ]
+    if config.miner.negatives:
+        used.append(("miner", config.miner.name))
+    return _owners(used)
+
+
+def _owners(used: Iterable[tuple[Kind, str]]) -> dict[str, str]:
+    """Distribution and version of each plugin."""
+    infos = [plugins.find(kind, name) for kind, name in used]
+    return {i.reference: f"{i.distribution} {i.version}" for i in infos}
+
+
+def _plugins(config: RunConfig) -> dict[str, str]:
+    """Every plugin of the run, also those that the numbers do not depend on."""
+    given = config.data
+    files = [uri for uri in (given.pairs, given.bank, given.context) if uri]
+    return _plugin_versions(config) | _owners(
+        [
+            *(("storage", storage_for(uri, given.storage)) for uri in files),
+            *(("miner", name) for name in config.miner.fallback if config.miner.negatives),
+            *(("observer", name) for name in config.observers),
+        ]
+    )
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """One sentence per entry of the numeric fingerprint that is not what it was."""
+    then, today = _flat(before), _flat(now)
+    return [
+        f"{name} was {then.get(name)!r}, is {today.get(name)!r}"
+        for name in sorted({*then, *today})
+        if then.get(name) != today.get(name)
+    ]
+
+
+def _flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """The plugins one by one, under their own names."""
+    return {k: v for k, v in fingerprint.items() if k != "plugins"} | {
+        f"the plugin {name}": version for name, version in fingerprint.get("plugins", {}).items()
+    }
+
+
+def build(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> dict[str, Any]:
+    """Everything a reader needs to know about where the numbers came from."""
+    config = resolved.config
+    return {
+        "format": 1,
+        "ttf": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "versions": _versions(),
+        "openmp_runtimes": openmp_runtimes(),
+        "plugins": _plugins(config),
+        "numeric": numeric_fingerprint(config, policy),
+        "chosen": recorded(resolved, policy),
+        "data": {
+            "fingerprint": data.fingerprint,
+            "pairs": config.data.pairs,
+            "bank": config.data.bank,
+            "context": config.data.context,
+            "train_pairs": len(data.train),
+            "val_pairs": len(data.val),
+            "bank_rows": data.bank.shape[0],
+            "bank_dim": data.bank.shape[1],
+            "query_steps": data.train.queries.length,
+            "query_dim": data.train.queries.dim,
+            "left_out": {"train": data.train.left_out, "val": data.val.left_out},
+            "files": noted(data.stores),
+        },
+        "work": _work(config, data),
+        "seed": config.train.seed,
+        "git": _git(),
+        "command": sys.argv,
+    }
+
+
+def _work(config: RunConfig, data: Dataset) -> dict[str, Any]:
+    """The least that training computes per sample, and what this machine can do where that was
+    ever measured: for report.html, never for a decision."""
+    specs = specify(config, data)
+    kept = ceilings.load()
+    bank = config.loss.memory_bank
+    return {
+        "tower_flops": 2 * (specs.query.cost().forward_flops + specs.doc.cost().forward_flops),
+        "loss_flops": 4 * data.bank.shape[1] * (bank if isinstance(bank, int) else 0),
+        "machine": processor.fingerprint(),
+        "ceilings": None if kept is None else ceiling_figures.summary(kept.to_json()),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def openmp_runtimes() -> list[str]:
+    """The OpenMP libraries mapped into this process; empty where the system does not list them."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return []
+    lines = maps.read_text().splitlines()
+    paths = {line.split(maxsplit=5)[5].strip() for line in lines if "/" in line}
+    return sorted(p for p in paths if _OPENMP.search(Path(p).name))
+
+
+def _git() -> str | None:
+    """The commit of the folder the run was started in, None outside a repository."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,17 @@
+"""What a run would take, before it starts: memory, disk and time, predicted per component."""
+
+from __future__ import annotations
+
+from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
+from ttf.training.plan._predict import BACKWARD, auto_batch_size, make_plan
+
+__all__ = [
+    "BACKWARD",
+    "ArrayFacts",
+    "Choices",
+    "DataFacts",
+    "Item",
+    "Plan",
+    "auto_batch_size",
+    "make_plan",
+]

@@ -1,0 +1,311 @@
+"""The arithmetic of a prediction: pure functions of configuration, data and choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ttf.machine.memory import Limit, limit_in_force
+from ttf.text.numbers import size
+from ttf.training.plan._model import Choices, DataFacts, Item, Plan
+
+if TYPE_CHECKING:
+    from ttf.config.schema import RunConfig
+
+FLOAT = 4
+MB = 10**6
+
+BASE_BYTES = 230 * MB
+"""The trainer before it holds any data, anonymous part (Linux x86-64, torch 2.13): 155 MB for
+torch, numpy and ttf, 71 MB for what making an optimizer imports."""
+WORKER_BYTES, WORKER_TORCH_BYTES = 30 * MB, 155 * MB
+"""The miner's process with numpy and its library, or with torch."""
+WORKER_START_S, WORKER_TORCH_START_S = 0.5, 2.0
+"""From its start to its first answer, imports included; once for every mining round."""
+SCRATCH_PER_THREAD = 32 * MB
+"""Packing buffers of the matrix libraries and what the allocator keeps."""
+BACKWARD = 2
+"""A BiGRU of 119 MB of activations grew by 238 MB: their gradients live beside them."""
+BUFFERED_BATCHES = 4
+"""Two in the gather thread's queue, one in its hands, one in use."""
+OPTIMIZER_BYTES = 16
+"""Per trained weight: itself, gradient, two moments of AdamW."""
+CHECKPOINT_BYTES = 12
+"""Per trained weight: itself and two moments."""
+ENTRY_BYTES = 12
+"""Of a candidate table: an int64 id and a float32 score."""
+METRICS_LINE = 260
+EVALUATION_TILE = 1024
+BLOCK_ROWS = 8192
+ENCODED_VS_TRAINED = 3
+"""Forward and backward take three times the work of a forward."""
+
+GFLOPS_PER_THREAD = {"fp32": 60.0, "bf16": 120.0}
+"""What recurrent towers reach on one core of a 2024 server processor; yours will differ."""
+
+LEAST_BATCH, MOST_BATCH = 16, 512
+ACTIVATION_BUDGET = 128 << 20
+
+
+def auto_batch_size(
+    activation_bytes_per_sample: int,
+    *,
+    budget_bytes: int = ACTIVATION_BUDGET,
+    least: int = LEAST_BATCH,
+    most: int = MOST_BATCH,
+) -> int:
+    """The largest power of two whose activations stay within the budget, between the bounds.
+
+    >>> [auto_batch_size(b) for b in (1_000, 1 << 20, 3_900_000, 1 << 30)]
+    [512, 128, 32, 16]
+    """
+    size = least
+    while size * 2 <= most and size * 2 * activation_bytes_per_sample <= budget_bytes:
+        size *= 2
+    return size
+
+
+def make_plan(
+    config: RunConfig, facts: DataFacts, choices: Choices, limit: Limit | None = None
+) -> Plan:
+    """Predicts a run; reads nothing but the limit in force, where none is given."""
+    rate = GFLOPS_PER_THREAD.get(choices.precision, GFLOPS_PER_THREAD["fp32"])
+    flops_per_s = rate * 1e9 * choices.threads
+    items = [
+        *_process(choices),
+        *_training(config, facts, choices, flops_per_s),
+        *_mining(config, facts, choices, flops_per_s),
+        *_evaluation(facts, choices, flops_per_s),
+        *_files(config, facts, choices),
+    ]
+    return Plan(
+        facts=facts,
+        choices=choices,
+        towers=(config.tower.query.name, config.tower.doc.name),
+        items=tuple(items),
+        limit=limit if limit is not None else limit_in_force(),
+        gflops_per_thread=rate,
+    )
+
+
+def _process(choices: Choices) -> Iterator[Item]:
+    yield Item(
+        component="python and torch", phase="always", anon_bytes=BASE_BYTES, why="as measured"
+    )
+    yield Item(
+        component="library scratch",
+        phase="always",
+        anon_bytes=SCRATCH_PER_THREAD * choices.threads,
+        why=f"{SCRATCH_PER_THREAD // MB} MB a thread",
+        lower=_threads(choices),
+    )
+    frozen = choices.parameters - choices.trained_parameters
+    yield Item(
+        component="weights, gradients, AdamW",
+        phase="always",
+        anon_bytes=OPTIMIZER_BYTES * choices.trained_parameters + FLOAT * frozen,
+        why=f"{choices.trained_parameters:,} trained weights x {OPTIMIZER_BYTES} B",
+    )
+
+
+def _training(
+    config: RunConfig, facts: DataFacts, choices: Choices, flops_per_s: float
+) -> Iterator[Item]:
+    batch, width = choices.batch, facts.doc_dim
+    smaller = f"--batch-size (now {batch.micro_batch:,})" if batch.micro_batch > 1 else ""
+    candidates = step_documents(config, choices) + choices.memory_bank
+    steps = facts.length if facts.sequence else 1
+    yield Item(
+        component="micro-batches on their way",
+        phase="training",
+        anon_bytes=BUFFERED_BATCHES * batch.micro_batch * steps * facts.in_dim * FLOAT,
+        why=f"{BUFFERED_BATCHES} x {batch.micro_batch} x {steps} x {facts.in_dim} x 4 B",
+        lower=smaller,
+    )
+    chunks = batch.samples if _whole_step(config, choices) else batch.micro_batch
+    activations = batch.micro_batch * choices.query.activation_bytes
+    if not choices.doc_frozen:
+        activations += step_documents(config, choices) * choices.doc.activation_bytes
+    yield Item(
+        component="activations",
+        phase="training",
+        anon_bytes=BACKWARD * activations,
+        why=f"{batch.micro_batch} queries x {choices.query.activation_bytes:,} B"
+        + ("" if choices.doc_frozen else " and the step's documents")
+        + f", x {BACKWARD} for backward",
+        lower=smaller,
+    )
+    yield Item(
+        component="memory bank and candidates",
+        phase="always",
+        anon_bytes=candidates * width * FLOAT,
+        why=f"({choices.memory_bank:,} + {step_documents(config, choices):,} of the step) "
+        f"x {width} x 4 B",
+        lower=f"--memory-bank (now {choices.memory_bank:,})" if choices.memory_bank else smaller,
+    )
+    yield Item(
+        component="documents of the next steps",
+        phase="training",
+        anon_bytes=2 * step_documents(config, choices) * width * FLOAT,
+        why=f"2 x {step_documents(config, choices):,} x {width} x 4 B",
+        lower=smaller,
+    )
+    yield Item(
+        component="logits",
+        phase="training",
+        anon_bytes=2 * chunks * candidates * FLOAT,
+        why=f"{chunks:,} x {candidates:,} x 4 B x 2",
+        lower=smaller,
+    )
+    towers = choices.query.forward_flops + choices.doc.forward_flops
+    work = choices.samples * ENCODED_VS_TRAINED * (towers + 2 * candidates * width)
+    yield Item(
+        component="training",
+        phase="training",
+        seconds=work / flops_per_s,
+        why=f"{choices.samples:,} samples x 3 forwards",
+    )
+
+
+def step_documents(config: RunConfig, choices: Choices) -> int:
+    """At most: every target and every mined negative of a step is another document."""
+    mined = config.miner.negatives if choices.miner else 0
+    return choices.batch.samples * (1 + mined)
+
+
+def _whole_step(config: RunConfig, choices: Choices) -> bool:
+    return bool(config.train.grad_cache is True or config.loss.symmetric)
+
+
+def _mining(
+    config: RunConfig, facts: DataFacts, choices: Choices, flops_per_s: float
+) -> Iterator[Item]:
+    cost = choices.miner_cost
+    if not choices.miner or cost is None:
+        return
+    queries = mined_queries(facts, choices)
+    if config.miner.isolation == "process":
+        yield from _worker(choices)
+    yield Item(
+        component=f"miner {choices.miner}, index and blocks",
+        phase="mining",
+        anon_bytes=cost.anon_bytes,
+        disk_bytes=cost.disk_bytes,
+        seconds=cost.build_s + choices.refreshes * cost.search_s,
+        why=f"{choices.refreshes} round(s) of {queries:,} queries",
+        lower=f"--set memory.budget=... (now {size(config.memory.budget_bytes)})",
+    )
+    entries = queries * config.miner.k
+    yield Item(
+        component="mined ids and scores",
+        phase="mining",
+        anon_bytes=entries * ENTRY_BYTES,
+        why=f"{queries:,} x {config.miner.k} x {ENTRY_BYTES} B",
+        lower=f"--set miner.k=... (now {config.miner.k:,})" if config.miner.k > 1 else "",
+    )
+    yield Item(
+        component="encoded queries",
+        phase="mining",
+        disk_bytes=queries * facts.doc_dim * FLOAT,
+        seconds=choices.refreshes * queries * choices.query.forward_flops / flops_per_s,
+        why=f"{queries:,} x {facts.doc_dim} x 4 B, mapped",
+    )
+    if not choices.doc_frozen:
+        rows = facts.bank_rows
+        yield Item(
+            component="encoded documents",
+            phase="mining",
+            disk_bytes=rows * facts.doc_dim * FLOAT,
+            seconds=choices.refreshes * rows * choices.doc.forward_flops / flops_per_s,
+            why=f"{rows:,} x {facts.doc_dim} x 4 B, written for each round",
+        )
+    kept = config.checkpoint.keep + 1
+    yield Item(
+        component="candidate tables",
+        phase="training",
+        disk_bytes=min(kept, choices.refreshes) * entries * ENTRY_BYTES,
+        why=f"{queries:,} x {config.miner.k} x (id 8 B + score 4 B), "
+        f"{min(kept, choices.refreshes)} kept, mapped",
+    )
+
+
+def _worker(choices: Choices) -> Iterator[Item]:
+    """It lives for a mining round, on as many threads as the trainer, which waits meanwhile."""
+    base, start, libraries = WORKER_BYTES, WORKER_START_S, "python, numpy and its library"
+    if choices.miner_needs_torch:
+        base, start, libraries = WORKER_TORCH_BYTES, WORKER_TORCH_START_S, "python and torch"
+    yield Item(
+        component=f"miner {choices.miner}, its process",
+        phase="mining",
+        anon_bytes=base,
+        seconds=choices.refreshes * start,
+        why=f"{libraries}; {start:g} s to start, {choices.refreshes} time(s)",
+    )
+    yield Item(
+        component=f"miner {choices.miner}, scratch",
+        phase="mining",
+        anon_bytes=SCRATCH_PER_THREAD * choices.threads,
+        why=f"{SCRATCH_PER_THREAD // MB} MB a thread",
+        lower=_threads(choices),
+    )
+
+
+def _threads(choices: Choices) -> str:
+    return f"--threads (now {choices.threads})" if choices.threads > 1 else ""
+
+
+def mined_queries(facts: DataFacts, choices: Choices) -> int:
+    """Queries of a mining round: those its window visits, at most all."""
+    if not choices.refreshes:
+        return 0
+    return min(facts.train_pairs, -(-choices.samples // choices.refreshes))
+
+
+def _evaluation(facts: DataFacts, choices: Choices, flops_per_s: float) -> Iterator[Item]:
+    width = facts.doc_dim
+    rows = min(facts.bank_rows, BLOCK_ROWS)
+    tile = min(facts.val_pairs, EVALUATION_TILE)
+    block = rows * (2 * width + tile) * FLOAT
+    yield Item(
+        component="evaluation blocks",
+        phase="evaluation",
+        anon_bytes=facts.val_pairs * width * FLOAT + block,
+        why=f"{facts.val_pairs:,} queries, blocks of {rows:,} documents",
+    )
+    work = facts.val_pairs * (choices.query.forward_flops + 2 * facts.bank_rows * width)
+    if not choices.doc_frozen:
+        work += facts.bank_rows * choices.doc.forward_flops
+    yield Item(
+        component="evaluations",
+        phase="evaluation",
+        seconds=choices.evaluations * work / flops_per_s,
+        why=f"{choices.evaluations} x {facts.val_pairs:,} queries against "
+        f"{facts.bank_rows:,} documents",
+    )
+
+
+def _files(config: RunConfig, facts: DataFacts, choices: Choices) -> Iterator[Item]:
+    best = FLOAT if config.evaluate.keep_best else 0
+    one = choices.trained_parameters * (CHECKPOINT_BYTES + best) + 8 * choices.memory_bank
+    if not choices.doc_frozen:
+        one += choices.memory_bank * facts.doc_dim * FLOAT
+    kept = config.checkpoint.keep + 1
+    yield Item(
+        component="checkpoints",
+        phase="training",
+        disk_bytes=kept * one,
+        why=f"{config.checkpoint.keep} kept and one being written",
+    )
+    if config.evaluate.keep_best:
+        yield Item(
+            component="weights of the best evaluation",
+            phase="always",
+            anon_bytes=FLOAT * choices.parameters,
+            why=f"{choices.parameters:,} x 4 B",
+        )
+    yield Item(
+        component="model and logs",
+        phase="training",
+        disk_bytes=FLOAT * choices.parameters + METRICS_LINE * choices.total_steps,
+        why="model/, metrics.jsonl",
+    )

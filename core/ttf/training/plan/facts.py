@@ -1,0 +1,105 @@
+"""`--plan`: opens the data, decides what a run would decide, and hands the facts to `ttf.plan`."""
+
+from __future__ import annotations
+
+from ttf.config.resolve import Resolved
+from ttf.contracts import DevicePolicy, MinerCost, MinerTraits, VectorSource
+from ttf.data.dataset import Dataset
+from ttf.data.open_dataset import open_dataset
+from ttf.data.stores import open_store
+from ttf.host import plugins
+from ttf.mining.choose import checked_options
+from ttf.mining.context import miner_context
+from ttf.training.auto import Decided, Specs, decide, refreshes, specify
+from ttf.training.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
+
+
+def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
+    """Reads headers and positives, builds no tower, writes nothing."""
+    with open_dataset(resolved.config.data) as data:
+        specs = specify(resolved.config, data)
+        decided = decide(resolved, data, policy, specs)
+        config = decided.config
+        facts = _facts(data, config.data.storage)
+        return make_plan(config, facts, _choices(decided, specs, data, policy))
+
+
+def _choices(decided: Decided, specs: Specs, data: Dataset, policy: DevicePolicy) -> Choices:
+    config = decided.config
+    bank = config.loss.memory_bank
+    assert isinstance(bank, int)
+    rounds = refreshes(config, decided.order, decided.total_steps)
+    cost, traits = _mining(decided, data, policy) if config.miner.negatives else (None, None)
+    return Choices(
+        query=specs.query.cost(),
+        doc=specs.doc.cost(),
+        doc_frozen=specs.doc.cost().parameters == 0,
+        batch=decided.plan,
+        total_steps=decided.total_steps,
+        device=policy.name,
+        threads=policy.threads,
+        precision=decided.precision.name,
+        memory_bank=bank,
+        miner=config.miner.name if config.miner.negatives else "",
+        miner_cost=cost,
+        miner_needs_torch=traits is not None and traits.needs_torch,
+        refreshes=rounds if config.miner.negatives else 0,
+        evaluations=_evaluations(decided),
+        notes=decided.notes,
+    )
+
+
+def _mining(decided: Decided, data: Dataset, policy: DevicePolicy) -> tuple[MinerCost, MinerTraits]:
+    config = decided.config
+    factory = plugins.miner(config.miner.name)
+    options = checked_options(factory, config.miner.options_of(config.miner.name))
+    context = miner_context(config, policy.threads)
+    queries = min(len(data.train), decided.total_steps * decided.plan.samples)
+    rows, dim = data.bank.shape
+    cost = factory.estimate(rows, dim, queries, config.miner.k, options, context)
+    return cost, factory.traits(options, context)
+
+
+def _evaluations(decided: Decided) -> int:
+    every = decided.config.evaluate.every
+    if every == "end":
+        return 2
+    steps = decided.order.steps_per_epoch if every == "epoch" else every
+    return 1 + max(1, -(-decided.total_steps // steps))
+
+
+def _facts(data: Dataset, storage: str) -> DataFacts:
+    queries = data.train.queries
+    sources = [queries.source, queries.context, data.val.queries.source, data.bank]
+    arrays = [_array(source, storage) for source in sources if source is not None]
+    return DataFacts(
+        train_pairs=len(data.train),
+        val_pairs=len(data.val),
+        length=queries.length,
+        in_dim=queries.dim,
+        sequence=queries.sequence,
+        doc_dim=data.bank.shape[1],
+        bank_rows=data.bank.shape[0],
+        distinct_documents=data.distinct_documents,
+        arrays=tuple({(a.uri, a.name): a for a in arrays}.values()),
+    )
+
+
+def _array(source: VectorSource, storage: str) -> ArrayFacts:
+    """What the container says of an array; a view over several is described by its first."""
+    name = source.name.split("+")[0]
+    store = open_store(source.uri, storage)
+    try:
+        known = store.describe(name)
+        stored = store.source(name)
+    finally:
+        store.close()
+    return ArrayFacts(
+        name=source.name,
+        uri=source.uri,
+        shape=stored.shape,
+        dtype=stored.dtype,
+        bytes=int(known["bytes"]),
+        mappable=bool(known["mappable"]),
+        aligned=bool(known["aligned"]),
+    )

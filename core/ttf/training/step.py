@@ -1,0 +1,327 @@
+"""One optimizer step: micro-batches through the towers and the one loss, then the weights move.
+
+Every micro-batch sees the candidates of the whole step, so how a step is cut changes rounding only
+(and which values dropout drops). Dropout is seeded for each forward pass by (seed, step, side,
+place): a step's numbers depend neither on what ran before it nor on whether GradCache is used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ttf.config.schema import LossConfig
+from ttf.contracts import DevicePolicy, Precision
+from ttf.data.dataset import Dataset, Split
+from ttf.data.keyed_random import key
+from ttf.data.loader import MicroBatch, StepHead
+from ttf.errors import NumericFailure
+from ttf.rundir.flight_record import FlightRecorder, Phase
+from ttf.training.documents import Documents
+from ttf.training.evaluation import raise_if_inputs_not_finite
+from ttf.training.gradcache import cached_step
+from ttf.training.loss.infonce import info_nce
+from ttf.training.loss.seen import Found
+from ttf.training.loss.whole_bank import FullBank
+from ttf.training.memory_bank import Columns, MemoryBank
+from ttf.training.optimizer import PlainAdamW
+from ttf.training.towers import TwoTower
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    loss: float
+    grad_norm: float
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """What else the step's record tells."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSettings:
+    loss: LossConfig
+    seed: int
+    clip: float
+    grad_cache: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """What comes out of a step beside gradients; everything detached."""
+
+    losses_S: torch.Tensor
+    docs_KD: torch.Tensor
+    """The step's documents."""
+    extra: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepGradients:
+    """Loss and gradients of one optimizer step; moves no weight and changes no memory bank."""
+
+    model: TwoTower
+    bank: MemoryBank
+    documents: Documents
+    policy: DevicePolicy
+    precision: Precision
+    settings: StepSettings
+    micro_batch: int
+    flight: FlightRecorder = field(default_factory=lambda: FlightRecorder(None))
+    full_bank: FullBank | None = None
+    """Where every document is a negative (loss.negatives = "bank")."""
+
+    def __call__(self, head: StepHead, micro_batches: Iterable[MicroBatch]) -> Computed:
+        """The gradients of the mean loss are added to the parameters."""
+        if self.full_bank is not None:
+            return self._against_bank(self.full_bank, head, list(micro_batches))
+        if self.settings.grad_cache:
+            return self._cached(head, list(micro_batches))
+        return self._accumulated(head, micro_batches)
+
+    def _against_bank(
+        self, full_bank: FullBank, head: StepHead, micro_batches: list[MicroBatch]
+    ) -> Computed:
+        """One pass over the bank for the whole step, however it is cut. Without GradCache the
+        graphs of all micro-batches are kept for it, which saves a second forward."""
+        docs_KD = self.documents.encode(head.docs)
+        found: list[Found] = []
+
+        def loss(q_SD: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
+            losses_S, seen = full_bank.losses(
+                q_SD,
+                docs_KD,
+                head,
+                scale=self.model.temperature.scale(),
+                precision=self.precision,
+                beat=self.flight.beat,
+            )
+            found.append(seen)
+            return losses_S
+
+        losses_S = self._whole_step(head, micro_batches, loss)
+        return Computed(losses_S=losses_S, docs_KD=docs_KD, extra=full_bank.told(found[0]))
+
+    def _whole_step(
+        self,
+        head: StepHead,
+        micro_batches: list[MicroBatch],
+        loss: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor],
+    ) -> torch.Tensor:
+        """The losses (S,) of fixed documents, all queries of the step at once."""
+        if self.settings.grad_cache:
+            return cached_step(
+                micro_batches,
+                lambda micro: self._encode(head, micro),
+                None,
+                loss,
+                self.policy,
+                self._enter_backward,
+            )
+        losses_S = loss(torch.cat([self._encode(head, micro) for micro in micro_batches]), None)
+        self._enter_backward()
+        losses_S.mean().backward()  # type: ignore[no-untyped-call]
+        return losses_S.detach()
+
+    def _accumulated(self, head: StepHead, micro_batches: Iterable[MicroBatch]) -> Computed:
+        parts = -(-len(head.rows) // self.micro_batch)
+        docs_KD = torch.cat([self._encode_documents(head, *part) for part in _slices(head, parts)])
+        # Documents are encoded once; their gradient gathers at a leaf, then goes through at once.
+        leaf_KD = docs_KD.detach().requires_grad_() if docs_KD.requires_grad else docs_KD
+        columns = self._columns(head, leaf_KD)
+        losses = []
+        for micro in micro_batches:
+            q_BD = self._encode(head, micro)
+            loss_B = self._loss(q_BD, columns, micro.start, micro.stop)
+            self._enter_backward()
+            (loss_B.sum() / len(head.rows)).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss_B.detach())
+            self.flight.enter(Phase.DATA)
+        if docs_KD.requires_grad:
+            assert leaf_KD.grad is not None
+            docs_KD.backward(leaf_KD.grad)  # type: ignore[no-untyped-call]
+        return Computed(losses_S=torch.cat(losses), docs_KD=docs_KD.detach())
+
+    def _cached(self, head: StepHead, micro_batches: list[MicroBatch]) -> Computed:
+        if self.documents.fixed:
+            fixed_KD = self.documents.encode(head.docs)
+            columns = self._columns(head, fixed_KD)
+            losses_S = self._whole_step(
+                head, micro_batches, lambda q_SD, _: self._loss(q_SD, columns, 0, len(head.rows))
+            )
+            return Computed(losses_S=losses_S, docs_KD=fixed_KD)
+        docs: list[torch.Tensor] = []
+
+        def loss(q_SD: torch.Tensor, d_KD: torch.Tensor | None) -> torch.Tensor:
+            assert d_KD is not None
+            docs.append(d_KD.detach())
+            return self._loss(q_SD, self._columns(head, d_KD), 0, len(head.rows))
+
+        losses_S = cached_step(
+            list(zip(micro_batches, _slices(head, len(micro_batches)), strict=True)),
+            lambda chunk: self._encode(head, chunk[0]),
+            lambda chunk: self._encode_documents(head, *chunk[1]),
+            loss,
+            self.policy,
+            self._enter_backward,
+        )
+        return Computed(losses_S=losses_S, docs_KD=docs[0])
+
+    def _enter_backward(self) -> None:
+        self.flight.enter(Phase.BACKWARD)
+
+    def _encode(self, head: StepHead, micro: MicroBatch) -> torch.Tensor:
+        x = self.policy.to_device(torch.from_numpy(micro.queries.x))
+        lengths = micro.queries.lengths
+        self.flight.enter(Phase.FORWARD, micro_batch=micro.start // self.micro_batch)
+        self._seed_dropout(head.step, "query", micro.start)
+        with self.policy.autocast(self.precision):
+            return self.model.encode_queries(
+                x, None if lengths is None else torch.from_numpy(lengths)
+            )
+
+    def _encode_documents(self, head: StepHead, start: int, stop: int) -> torch.Tensor:
+        self.flight.enter(Phase.FORWARD)
+        self._seed_dropout(head.step, "doc", start)
+        return self.documents.encode(head.docs[start:stop])
+
+    def _seed_dropout(self, step: int, side: str, place: int) -> None:
+        torch.manual_seed(key(self.settings.seed, "dropout", step, side, place))
+
+    def _columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
+        return self.bank.columns(
+            head.doc_ids,
+            docs_KD,
+            head.targets,
+            head.known,
+            use_bank=head.step >= self.settings.loss.memory_bank_start,
+        )
+
+    def _loss(self, q_BD: torch.Tensor, columns: Columns, start: int, stop: int) -> torch.Tensor:
+        return info_nce(
+            q_BD,
+            columns.cand_ND,
+            columns.target_S[start:stop],
+            scale=self.model.temperature.scale(),
+            known_BP=columns.known_SP[start:stop],
+            dead_K=columns.dead_K,
+            symmetric=self.settings.loss.symmetric,
+            half_ND=columns.half_ND,
+        )
+
+
+class Stepper:
+    """Owns what one optimizer step touches: towers, optimizer, memory bank."""
+
+    def __init__(
+        self,
+        *,
+        model: TwoTower,
+        optimizer: torch.optim.Optimizer,
+        bank: MemoryBank,
+        documents: Documents,
+        data: Dataset,
+        policy: DevicePolicy,
+        precision: Precision,
+        settings: StepSettings,
+        micro_batch: int,
+        flight: FlightRecorder | None = None,
+        full_bank: FullBank | None = None,
+    ) -> None:
+        self._flight = flight or FlightRecorder(None)
+        self.model, self.optimizer, self.bank = model, optimizer, bank
+        self._documents, self._data = documents, data
+        self._policy, self._settings = policy, settings
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self.gradients = StepGradients(
+            model=model,
+            bank=bank,
+            documents=documents,
+            policy=policy,
+            precision=precision,
+            settings=settings,
+            micro_batch=micro_batch,
+            flight=self._flight,
+            full_bank=full_bank,
+        )
+
+    def __call__(
+        self, head: StepHead, micro_batches: Iterator[MicroBatch], lr: float
+    ) -> StepResult:
+        self.model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        computed = self.gradients(head, micro_batches)
+        self._flight.enter(Phase.OPTIMIZER)
+        loss = float(computed.losses_S.mean())
+        norm = float(
+            torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
+        )
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._explain(head, computed.losses_S, norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._commit(head, computed.docs_KD)
+        self._policy.synchronize()
+        return StepResult(loss=loss, grad_norm=norm, extra=computed.extra)
+
+    def _commit(self, head: StepHead, docs_KD: torch.Tensor) -> None:
+        """Only targets enter the bank: a document that is nobody's positive is no fair negative."""
+        targets = np.unique(head.targets)
+        place = torch.from_numpy(np.searchsorted(head.doc_ids, targets)).to(docs_KD.device)
+        self.bank.commit(targets, docs_KD[place], refresh=not self._documents.fixed)
+
+    def _explain(self, head: StepHead, losses_S: torch.Tensor, norm: float) -> None:
+        """Raises: bad data if an input is not finite, else a numeric failure naming the rows."""
+        self.optimizer.zero_grad(set_to_none=True)
+        train = self._data.train
+        self._documents.raise_if_inputs_not_finite(head.doc_ids, head.docs)
+        wrong = (~torch.isfinite(losses_S)).nonzero().flatten().tolist()
+        for start in range(0, len(head.rows), 256):
+            rows = head.rows[start : start + 256]
+            raise_if_inputs_not_finite(train, rows, train.batch(rows).x)
+        names = _first_rows(train, head, wrong)
+        what = "loss" if wrong else "gradient"
+        raise NumericFailure(
+            f"The {what} of step {head.step + 1} is not finite (loss {float(losses_S.mean())}, "
+            f"gradient norm {norm}); the inputs are. Training rows of that batch: {names}.",
+            hint="The weights are as they were before this step. Try a smaller --lr, a larger "
+            "temperature (--set loss.temperature=0.1), or --precision fp32.",
+        )
+
+
+def _first_rows(train: Split, head: StepHead, wrong: list[int]) -> str:
+    rows = train.keep[head.rows[wrong] if wrong else head.rows]
+    shown = ", ".join(str(r) for r in rows[:8])
+    return f"{shown} and {len(rows) - 8} more" if len(rows) > 8 else shown
+
+
+def _slices(head: StepHead, parts: int) -> list[tuple[int, int]]:
+    """The step's documents in as many parts as it has micro-batches."""
+    edges = np.linspace(0, len(head.doc_ids), parts + 1).astype(int).tolist()
+    return list(itertools.pairwise(edges))
+
+
+def make_optimizer(model: TwoTower, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    """AdamW; biases, norms and the temperature are not decayed."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return PlainAdamW([g for g in groups if g["params"]], lr=lr, fused=True)
+
+
+def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: float) -> float:
+    """The rate of a step, a pure function: linear warm-up, then cosine, linear or constant."""
+    warm = math.ceil(warmup * total)
+    if step < warm:
+        return peak * (step + 1) / warm
+    done = (step - warm) / max(1, total - warm)
+    if schedule == "cosine":
+        return peak * 0.5 * (1 + math.cos(math.pi * done))
+    return peak * (1 - done) if schedule == "linear" else peak

@@ -1,0 +1,91 @@
+"""The trainer's tie to whoever watches over it; on its own, it is tied to nobody."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ttf.config.request import Change, History, TrainRequest
+from ttf.process import messages
+from ttf.process.stop_signals import StopRequest
+from ttf.rundir.flight_record import FlightRecorder
+
+if TYPE_CHECKING:
+    from ttf.config.schema import RunConfig
+
+
+class LeaveAsked(Exception):
+    """Raised at a step boundary, after a checkpoint: the supervisor will start a fresh process."""
+
+
+class Link:
+    """What the trainer records, tells and is told. This class tells nobody."""
+
+    def __init__(self) -> None:
+        self.flight = FlightRecorder(None)
+        self.stop = StopRequest()
+        self.history: History | None = None
+        """None: nobody restarts this run, and it keeps its own clock and peak."""
+        self.overlay: Mapping[str, Change] = {}
+        self.left_out: Mapping[str, str] = {}
+        """Variables of the environment that were kept from this process."""
+        self.command: tuple[str, ...] = ()
+        """What the person typed; empty where nobody said."""
+        self.shed_asked = threading.Event()
+        self.leave_asked = threading.Event()
+        self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def notes(self) -> Iterator[str]:
+        """What the supervisor wants said, since the last call."""
+        while not self._notes.empty():
+            yield self._notes.get()
+
+    @property
+    def supervised(self) -> bool:
+        return self.history is not None
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """From any thread."""
+
+    def configured(self, config: RunConfig, inputs: Sequence[str] = ()) -> None:
+        """The configuration is known, and later settled; `inputs` are the files it reads."""
+        from ttf.config.resolve import flat
+
+        self.tell({"configured": flat(config), "inputs": list(inputs)})
+
+
+class SupervisedLink(Link):
+    """Tells by frames on a pipe, and obeys what comes down the life line."""
+
+    def __init__(self, results: int) -> None:
+        super().__init__()
+        self._results = results
+        self._lock = threading.Lock()
+        self._requests: queue.SimpleQueue[TrainRequest] = queue.SimpleQueue()
+
+    def request(self) -> TrainRequest:
+        """Waits for it: the first message there is."""
+        request = self._requests.get()
+        self.flight = FlightRecorder(Path(request.run_dir) / "flight.bin")
+        self.history, self.overlay = request.history, request.overlay
+        return request
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        with self._lock:
+            messages.write(self._results, message)
+
+    def obey(self, message: Mapping[str, Any]) -> None:
+        """Called by the life line's thread; what is asked happens at the next step boundary."""
+        if "request" in message:
+            self._requests.put(TrainRequest.from_json(message["request"]))
+        elif "stop" in message:
+            self.stop.ask(int(message["stop"]))
+        elif "shed" in message:
+            self.shed_asked.set()
+        elif "leave" in message:
+            self.leave_asked.set()
+        elif "say" in message:
+            self._notes.put(str(message["say"]))

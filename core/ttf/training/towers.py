@@ -1,0 +1,155 @@
+"""The two towers as one module: built from the configuration, saved to and loaded from a folder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ttf.config.schema import LossConfig, TowerConfig
+from ttf.contracts import TowerCost, TowerShape
+from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing
+from ttf.host import plugins
+from ttf.host.options import checked
+from ttf.rundir.durable import folder_written_whole, read_json, sha256_file, write_json
+from ttf.rundir.tensor_file import save_tensors
+from ttf.training.loss.infonce import Temperature
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+class TwoTower(nn.Module):
+    """Query and document tower and the temperature between them."""
+
+    def __init__(
+        self, query: nn.Module, doc: nn.Module, temperature: Temperature, *, unit: bool
+    ) -> None:
+        super().__init__()
+        self.query, self.doc, self.temperature = query, doc, temperature
+        self.unit = unit
+        """Vectors are compared at unit length (cosine), not as they come (dot)."""
+
+    def encode_queries(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        return self._seen(self.query(x, lengths))
+
+    def encode_documents(self, x: Tensor) -> Tensor:
+        return self._seen(self.doc(x))
+
+    def _seen(self, vectors: Tensor) -> Tensor:
+        vectors = vectors.float()
+        return nn.functional.normalize(vectors, dim=-1) if self.unit else vectors
+
+    @property
+    def documents_as_stored(self) -> bool:
+        """Document vectors are rows of the bank: nothing is encoded, nothing goes stale."""
+        return bool(cast("Any", self.doc).identity)
+
+    @property
+    def documents_frozen(self) -> bool:
+        """Document vectors never change, but are not what lies in the bank: made once."""
+        return bool(cast("Any", self.doc).frozen) and not self.documents_as_stored
+
+
+class TowerSpec:
+    """A tower named in the configuration, its options validated, ready to be built."""
+
+    def __init__(self, side: str, config: TowerConfig, shape: TowerShape) -> None:
+        self.side, self.name, self.shape = side, config.name, shape
+        self.factory = plugins.tower(config.name)
+        self.options: Any = checked(self.factory.options_type, config.options(), f"tower.{side}")
+
+    def create(self) -> nn.Module:
+        return self.factory.create(self.shape, self.options)
+
+    def cost(self) -> TowerCost:
+        return self.factory.estimate(self.shape, self.options)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "shape": asdict(self.shape), "options": asdict(self.options)}
+
+    @classmethod
+    def from_json(cls, side: str, value: dict[str, Any]) -> TowerSpec:
+        config = TowerConfig(name=value["name"], **value["options"])
+        return cls(side, config, TowerShape(**value["shape"]))
+
+
+def build(query: TowerSpec, doc: TowerSpec, loss: LossConfig) -> TwoTower:
+    """Initial weights follow from torch's seed at the time of the call."""
+    temperature = Temperature(loss.temperature, learned=loss.learn_temperature)
+    return TwoTower(query.create(), doc.create(), temperature, unit=loss.similarity == "cosine")
+
+
+def save_model(
+    folder: Path, model: TwoTower, query: TowerSpec, doc: TowerSpec, loss: LossConfig
+) -> str:
+    """Writes the finished towers and returns the SHA-256 of their weights."""
+    with folder_written_whole(folder) as temp:
+        digest = save_tensors(model.state_dict(), temp / WEIGHTS)
+        write_json(
+            temp / CONFIG,
+            {
+                "format": 1,
+                "query": query.to_json(),
+                "doc": doc.to_json(),
+                "loss": loss.model_dump(mode="json"),
+                "weights_sha256": digest,
+            },
+        )
+    return digest
+
+
+def load_model(folder: Path) -> TwoTower:
+    """The inverse of `save_model`, weights verified, in eval mode."""
+    if not (folder / CONFIG).is_file():
+        raise DataMissing(
+            f"{folder} holds no finished model.",
+            hint="Let the run finish first: ttf resume RUN_DIR",
+        )
+    try:
+        config = read_json(folder / CONFIG)
+        if sha256_file(folder / WEIGHTS) != config["weights_sha256"]:
+            raise ValueError(f"{WEIGHTS} does not match its recorded SHA-256")
+        query = TowerSpec.from_json("query", config["query"])
+        doc = TowerSpec.from_json("doc", config["doc"])
+        loss = LossConfig(**config["loss"])
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise ArtifactDamaged(
+            f"The model in {folder} is damaged: {type(error).__name__}: {error}.",
+            hint="Delete that folder and summary.json, and write it anew: ttf resume RUN_DIR",
+        ) from error
+    model = build(query, doc, loss)
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    return model.eval()
+
+
+def start_from(model: TwoTower, path: Path) -> None:
+    """Loads `--init` weights; every name and shape must fit."""
+    if not path.is_file():
+        raise DataMissing(f"--init {path}: there is no such file.")
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise BadData(
+            f"--init {path} is not a readable safetensors file: {error}.",
+            hint="Use the model/model.safetensors of a finished run.",
+        ) from None
+    own = model.state_dict()
+    problems = [f"{name}: not in the file" for name in own if name not in tensors]
+    problems += [f"{name}: not in the model" for name in tensors if name not in own]
+    problems += [
+        f"{name}: shape {tuple(tensors[name].shape)} in the file, {tuple(own[name].shape)} here"
+        for name in own
+        if name in tensors and tensors[name].shape != own[name].shape
+    ]
+    if problems:
+        raise ConfigError(
+            f"The weights of --init {path} do not fit these towers:",
+            problems=problems[:8],
+            hint="Use the tower names, options and vector widths of the run they came from.",
+        )
+    model.load_state_dict(tensors)
