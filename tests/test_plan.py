@@ -7,8 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ttf.config.schema import RunConfig
 from ttf.contracts import BatchPlan, MinerCost, TowerCost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -13,15 +13,12 @@ from ttf.errors import GateNotMet, Stopped
 from ttf.rundir.folder import RunFolder
 
 if TYPE_CHECKING:
-    from ttf.config.request import Change, TrainRequest
     from ttf.config.resolve import Resolved
-    from ttf.config.schema import RunConfig
-    from ttf.contracts import DevicePolicy, Kind, Store
-    from ttf.text.progress import Reporter
+    from ttf.contracts import Store
+    from ttf.rundir.request import TrainRequest
     from ttf.tools.mine.offline import Mined
     from ttf.training.inference import Model
     from ttf.training.plan import Plan
-    from ttf.training.supervisor_link import Link
 
 __all__ = [
     "Run",
@@ -31,12 +28,10 @@ __all__ = [
     "mine",
     "open_vectors",
     "plan",
-    "plan_resolved",
     "resume",
     "resume_run",
     "run",
     "train",
-    "train_here",
 ]
 
 
@@ -82,7 +77,7 @@ def train(
     would show. The training has a process of its own, so that a crash of it costs no more than
     some steps; `supervised=False` trains in this one, for debuggers.
     """
-    from ttf.config.request import TrainRequest
+    from ttf.rundir.request import TrainRequest
 
     folder = RunFolder.new(None if out is None else Path(out))
     request = TrainRequest(
@@ -126,6 +121,8 @@ def plan(config: Path | str | Mapping[str, Any] | None = None, **overrides: Any)
 
     No run folder is made; without data, the demo set is made once in the cache.
     """
+    from ttf.training.launch import plan_resolved
+
     return plan_resolved(_resolved(config, overrides))
 
 
@@ -148,6 +145,7 @@ def mine(
     from ttf.config.resolve import resolve
     from ttf.errors import ConfigError
     from ttf.text.progress import Reporter, make_reporter
+    from ttf.training.launch import prepared_policy
 
     if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
         raise ConfigError("It is not clear what to mine: give run_dir, or queries and bank.")
@@ -183,7 +181,7 @@ def resume_run(
     own_process: bool = False,
 ) -> dict[str, Any]:
     """Continues a run where its newest intact checkpoint stands; a finished one is only shown."""
-    from ttf.config.request import TrainRequest
+    from ttf.rundir.request import TrainRequest
 
     summary = folder.read_summary()
     if summary.get("status") == "finished":
@@ -201,12 +199,17 @@ def run(
     """
     from dataclasses import replace
 
-    from ttf.config.request import hides_faults
+    from ttf.rundir.request import hides_faults
 
     request = replace(request, left_out=hides_faults(), command=tuple(sys.argv))
     try:
         with folder:
-            summary = _supervised(request, folder, own_process) if supervised else _here(request)
+            try:
+                summary = (
+                    _supervised(request, folder, own_process) if supervised else _here(request)
+                )
+            finally:  # every end of a run passes here, also those without a trainer
+                _write_report(folder)
     except (Stopped, GateNotMet) as error:
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
@@ -223,6 +226,19 @@ def run(
     return {**summary, "run_dir": str(folder.path)}
 
 
+def _write_report(folder: RunFolder) -> None:
+    """report.html, where there is a summary to show; no run fails because of its page."""
+    if not folder.summary.exists():
+        return
+    from ttf.host import notices
+    from ttf.tools.report.page import write_page
+
+    try:
+        write_page(folder.path)
+    except Exception as error:  # noqa: BLE001 - everything it shows is in the folder
+        notices.say(f"There is no report: {error} (ttf report makes it again)")
+
+
 def _supervised(request: TrainRequest, folder: RunFolder, own_process: bool) -> dict[str, Any]:
     from ttf.supervise.supervisor import supervise
 
@@ -234,122 +250,15 @@ def _here(request: TrainRequest) -> dict[str, Any]:
     from ttf.training.supervisor_link import Link
 
     reporter = make_reporter(json=request.json) if request.progress else Reporter()
+    from ttf.training.launch import train_here
+
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, Link())
-
-
-def train_here(
-    request: TrainRequest, folder: RunFolder, reporter: Reporter, link: Link
-) -> dict[str, Any]:
-    """Trains in this process, whose claim or whose parent's claim the folder is."""
-    from ttf.data.demo import with_demo
-
-    with reporter:
-        resolved = _configuration(request, folder)
-        link.configured(resolved.config)
-        reporter.note(f"Run folder: {folder.path}")
-        _tell_left_out(request, link, reporter)
-        policy = prepared_policy(resolved, reporter)
-        resolved = with_demo(resolved, reporter)
-        from ttf.training import trainer
-
-        return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
-
-
-def _tell_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> None:
-    link.left_out, link.command = request.left_out, request.command
-    if request.history.incidents:  # said when the run began
-        return
-    for name, value in request.left_out.items():
-        kept = "It is kept from the trainer and the miner" if link.supervised else "Unset it"
-        reporter.note(
-            f"{name}={value} is set here. {kept}: it hides that two OpenMP runtimes meet, and may "
-            "make results silently wrong."
-        )
-
-
-def _configuration(request: TrainRequest, folder: RunFolder) -> Resolved:
-    if request.resume:
-        return read_config(folder, to_train=True, overlay=request.overlay)
-    from ttf.config.resolve import resolve
-
-    config = request.config
-    return resolve(
-        Path(config) if isinstance(config, str) else config,
-        request.sets,
-        request.flags,
-        safe=request.safe,
-        overlay=request.overlay,
-    )
-
-
-def read_config(
-    folder: RunFolder, *, to_train: bool = False, overlay: Mapping[str, Change] | None = None
-) -> Resolved:
-    """A run's configuration; PluginUnavailable where a plugin is gone that is needed now."""
-    from ttf.config.toml import load_run_toml
-    from ttf.host import plugins
-    from ttf.rundir.durable import read_json
-
-    resolved = load_run_toml(folder.config, overlay=overlay)
-    recorded: Mapping[str, str] = {}
-    # Only for the message: a manifest that is gone or damaged is the business of whoever needs it.
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        recorded = read_json(folder.manifest)["plugins"]
-    for kind, name in _plugins_of(resolved.config, to_train=to_train):
-        plugins.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
-    return resolved
-
-
-def _plugins_of(config: RunConfig, *, to_train: bool) -> Iterator[tuple[Kind, str]]:
-    yield "tower", config.tower.query.name
-    yield "tower", config.tower.doc.name
-    if config.device.name != "auto":
-        yield "device", config.device.name
-    if config.data.storage != "auto":
-        yield "storage", config.data.storage
-    if not to_train:
-        return
-    if config.miner.negatives:
-        for miner in (config.miner.name, *config.miner.fallback):
-            if miner != "auto":
-                yield "miner", miner
-    for observer in config.observers:
-        yield "observer", observer
 
 
 def _quoted(folder: RunFolder) -> str:
     import shlex
 
     return shlex.quote(str(folder.path))
-
-
-def prepared_policy(resolved: Resolved, reporter: Reporter) -> DevicePolicy:
-    """The device, with its environment set; call it before anything imports torch."""
-    from ttf.machine import devices
-
-    settings = resolved.config.device
-    threads = settings.threads if isinstance(settings.threads, int) else None
-    policy = devices.choose(settings.name, settings.model_extra or {}, threads)
-    for note in devices.prepare(policy).notes:
-        reporter.note(note)
-    if policy.reason:
-        reporter.note(f"Device: {policy.name} ({policy.reason})")
-    return policy
-
-
-def plan_resolved(resolved: Resolved) -> Plan:
-    """What a run would take: memory, disk and time, predicted.
-
-    No run folder is made; without data, the demo set is made once in the cache.
-    """
-    from ttf.data.demo import with_demo
-    from ttf.text.progress import Reporter
-
-    policy = prepared_policy(resolved, Reporter())
-    resolved = with_demo(resolved, Reporter())
-    from ttf.training.plan.facts import predict
-
-    return predict(resolved, policy)
 
 
 def evaluate_run(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ttf import __version__
 from ttf.errors import ExitCode, TtfError
+from ttf.host.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path

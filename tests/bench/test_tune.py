@@ -66,7 +66,7 @@ def test_tuning_measures_speed_and_accuracy_of_every_path_and_changes_nothing(ho
     assert steps[-1][0] == steps[-1][1] and steps == sorted(steps)
     by_path = {path: [m for m in row.measured if m.path == path] for path in tune.PATHS}
     assert all(len(found) == len(TINY) for found in by_path.values())
-    assert all(0 < m.error < tune.MOST_ERROR for m in by_path["highest"])
+    assert all(0 < m.error < processor.MOST_ERROR for m in by_path["highest"])
     assert (row.bf16_gain is None) == (not processor.processor().bf16_unit)
     assert not list(home.iterdir()), "only save writes"
 
@@ -98,7 +98,7 @@ def test_a_damaged_row_is_refused_with_the_way_out(change: dict[str, object]) ->
 def test_errors_are_against_float64_and_tell_bf16_from_float32() -> None:
     a_RI, b_CI = factors(64, 768, 96)
     found = errors(["highest", "numpy", "bf16"], a_RI, b_CI)
-    assert found["highest"] < tune.MOST_ERROR and found["numpy"] < tune.MOST_ERROR
+    assert found["highest"] < processor.MOST_ERROR and found["numpy"] < processor.MOST_ERROR
     assert 1e-4 < found["bf16"] < 2e-2
     again = product("highest", a_RI, b_CI)()
     assert torch.equal(torch.as_tensor(again), torch.as_tensor(product("highest", a_RI, b_CI)()))

@@ -11,7 +11,6 @@ import pytest
 from tests.config.test_layers import write
 from tests.training.world import open_small
 
-from ttf.config.request import Change
 from ttf.config.resolve import Resolved, flat, resolve
 from ttf.config.schema import RunConfig
 from ttf.config.toml import dump, load_run_toml
@@ -19,6 +18,7 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.errors import ConfigError, DeviceMistrusted
 from ttf.machine.devices import choose
+from ttf.rundir.request import Change
 from ttf.training.auto import Decided, decide, specify
 from ttf_devices.mps import MpsOptions, MpsPolicy
 

@@ -16,8 +16,7 @@ from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
 from ttf.commands.data import command
-from ttf.data import convert as convert_module
-from ttf.data import synth
+from ttf.data import convert as convert_module, synth
 from ttf.data.stores import open_store
 from ttf.data.vectors import from_float32, to_float32
 from ttf.data.writing import writing

@@ -14,8 +14,8 @@ import pytest
 from tests.conftest import FakeDistribution
 from tests.doctor.conftest import Ask
 
+from ttf.hookspecs import Cause, Verdict
 from ttf.tools.doctor import known_bad, openmp, packages
-from ttf.tools.doctor.check import Cause, Verdict
 from ttf.tools.doctor.known_bad import ROWS, Row, fired, fits
 from ttf.tools.doctor.registry import OURS_ALL
 from ttf.tools.doctor.report import Result, exit_code

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ttf.incidents.case import Case, last_words
 from ttf.incidents.classes import CLASSES, table
 from ttf.incidents.classify import classify, first_match, matches
-from ttf.incidents.death import Death, FileChange, MemoryPoint
+from ttf.incidents.death import Death, FileChange
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
 from ttf.incidents.rules import RULES
+from ttf.machine.memory import MemoryPoint
 from ttf.rundir.flight_record import Flight, Phase
 
 DOCS = Path(__file__).parents[2] / "docs/incidents.md"

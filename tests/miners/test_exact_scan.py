@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ttf.contracts import MinerContext
 from ttf.data.in_memory import MemorySource

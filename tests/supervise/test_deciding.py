@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.supervise.story import ADVICE, HALVE, ISOLATE, QUARTER, Run, spawn
 
-from ttf.config.request import Change, History
+from ttf.rundir.request import Change, History
 from ttf.supervise.decide import State, initial, wake_at
 from ttf.supervise.events import (
     Action,

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ttf.config.schema import EvaluateConfig, MinerConfig
 from ttf.contracts import EvalRecord

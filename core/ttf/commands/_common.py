@@ -6,13 +6,14 @@ import contextlib
 import math
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 import click
 
 from ttf.cli import color
+from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -164,18 +165,6 @@ def number(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> str:
-    """Left-aligned columns, two spaces apart."""
-    lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
-    if not lines:
-        return ""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
 
 
 def json_option(command: F) -> F:

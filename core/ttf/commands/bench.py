@@ -15,9 +15,9 @@ from ttf.commands._common import (
     quoted,
     say,
     show,
-    table,
 )
 from ttf.errors import ConfigError, ExitCode
+from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from ttf.tools.bench.catalogue import Bench

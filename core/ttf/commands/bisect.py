@@ -21,10 +21,10 @@ from ttf.commands._common import (
     say,
     set_option,
     show,
-    table,
 )
 from ttf.commands._studies import Bytes, Duration, signal_of, signals_raise
 from ttf.errors import ConfigError, Stopped
+from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from ttf.tools.bisect.design import Next, Verdict

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show, table
+from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show
 from ttf.commands._data_common import size_text, storage_option
+from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from ttf.data.inspect import ArrayFacts, Inspection

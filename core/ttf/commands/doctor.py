@@ -18,9 +18,9 @@ from ttf.commands._common import (
     quoted,
     say,
     show,
-    table,
 )
 from ttf.errors import ConfigError, ExitCode
+from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from ttf.tools.doctor.registry import AnyCheck

@@ -15,8 +15,8 @@ from ttf.commands._common import (
     number,
     quoted,
     show,
-    table,
 )
+from ttf.text.tables import table
 
 
 @click.command(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show, table
+from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show
+from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -20,10 +20,10 @@ from ttf.commands._common import (
     quoted,
     set_option,
     show,
-    table,
 )
 from ttf.commands._data_common import overwrite_option
 from ttf.errors import ConfigError
+from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from ttf.text.progress import Reporter
@@ -104,7 +104,6 @@ def command(
     names |= {"miner": "miner.name", "isolation": "miner.isolation"}
     given = {names[name]: value for name, value in flags.items() if value is not None}
     config = resolve(None, sets, given).config
-    from ttf import api
     from ttf.config.resolve import Resolved
     from ttf.data.writing import sigterm_raised
     from ttf.text.progress import make_reporter
@@ -115,7 +114,9 @@ def command(
     with contextlib.ExitStack() as stack:
         stack.enter_context(sigterm_raised("Stopped by SIGTERM; the same command continues."))
         reporter = stack.enter_context(make_reporter(json=as_json))
-        policy = api.prepared_policy(Resolved(config=config, origins={}), reporter)
+        from ttf.training.launch import prepared_policy
+
+        policy = prepared_policy(Resolved(config=config, origins={}), reporter)
         unit = (similarity or config.loss.similarity) == "cosine"
         inputs = _inputs(stack, run_dir, queries, bank, unit, config.data.storage, out, reporter)
         mined = mine(inputs, out, config, policy.threads, reporter, overwrite=overwrite)

@@ -14,11 +14,10 @@ from ttf.commands._common import (
     next_command,
     say,
     show,
-    table,
 )
-from ttf.commands.plugins_check import Reference, find, references
-from ttf.commands.plugins_check import command as check
+from ttf.commands.plugins_check import Reference, command as check, find, references
 from ttf.commands.plugins_new import command as new
+from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from ttf.host.installed import PluginInfo

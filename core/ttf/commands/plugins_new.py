@@ -53,8 +53,7 @@ def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
 
     With --json: {"kind", "name", "distribution", "module", "path", "files"}.
     """
-    from ttf.tools.plugins.scaffold import naming as names
-    from ttf.tools.plugins.scaffold import package
+    from ttf.tools.plugins.scaffold import naming as names, package
 
     naming = names.checked_naming(cast("Kind", kind), name)
     folder = Path(naming.distribution) if out is None else out

@@ -189,8 +189,9 @@ def command(
 
     if plan:
         from ttf.config.resolve import resolve
+        from ttf.training.launch import plan_resolved
 
-        predicted = api.plan_resolved(resolve(run_toml, sets, given, safe=safe))
+        predicted = plan_resolved(resolve(run_toml, sets, given, safe=safe))
         if as_json:
             emit_json(predicted.to_json())
         else:
@@ -198,8 +199,8 @@ def command(
         if predicted.fits:
             next_command(_again(run_toml, out, sets, given, safe=safe))
         return
-    from ttf.config.request import TrainRequest
     from ttf.rundir.folder import RunFolder
+    from ttf.rundir.request import TrainRequest
 
     folder = RunFolder.new(out)
     request = TrainRequest(

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
 from ttf.errors import TtfError, UnknownName, suggestion
-from ttf.host import options
-from ttf.host import plugins as host
+from ttf.host import options, plugins as host
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Draft, Keys

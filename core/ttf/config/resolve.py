@@ -20,8 +20,8 @@ from ttf.config import toml
 from ttf.errors import ConfigError, suggestion
 
 if TYPE_CHECKING:
-    from ttf.config.request import Change
     from ttf.config.schema import RunConfig
+    from ttf.rundir.request import Change
 
 Keys = tuple[str, ...]
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ttf.text.numbers import parse_bytes
+
 Auto = Literal["auto"]
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -206,14 +208,6 @@ class MemoryConfig(Section):
             parse_bytes(value)
         return value
 
-    @property
-    def budget_bytes(self) -> int:
-        if self.budget != "auto":
-            return parse_bytes(self.budget)
-        from ttf.machine.memory import limit_in_force
-
-        return max(2**30, limit_in_force().bytes // 4)
-
 
 class Gate(Section):
     at: str = Field(description="'epoch N' or 'step N'")
@@ -271,25 +265,3 @@ class RunConfig(Section):
 
 def metric_names(ks: tuple[int, ...]) -> list[str]:
     return [*(f"recall@{k}" for k in ks), "mrr@10", "ndcg@10"]
-
-
-_UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
-
-
-def parse_bytes(value: int | str) -> int:
-    """Bytes from 4096, '512MiB' or '1.5GB'.
-
-    >>> parse_bytes("512MiB")
-    536870912
-    """
-    if isinstance(value, int):
-        return value
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]?i?)b?\s*", value.lower())
-    try:
-        return int(float(match[1]) * _UNITS[match[2]]) if match else _bad_size(value)
-    except (KeyError, ValueError):
-        return _bad_size(value)
-
-
-def _bad_size(value: str) -> int:
-    raise ValueError(f"not a size: {value!r}; write bytes, or like '512MiB' or '1.5GB'")

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ttf.config.request import Change
     from ttf.config.resolve import Resolved
+    from ttf.rundir.request import Change
 
 Keys = tuple[str, ...]
 

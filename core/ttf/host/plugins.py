@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         StorageFactory,
         TowerFactory,
     )
-    from ttf.tools.doctor.check import Check
+    from ttf.hookspecs import Check
 
 __all__ = [
     "API",

@@ -6,26 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ttf.machine.memory._types import MemoryPoint
 from ttf.rundir.flight_record import Flight
 
 ProcessName = Literal["trainer", "miner", "supervisor", "command"]
 KilledByUs = Literal["", "hang", "memory", "stop", "garbage"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryPoint:
-    """One look at a process tree, in bytes; `held` is anonymous plus shared."""
-
-    time: float
-    step: int
-    anon: int
-    shared: int
-    file: int
-    limit: int
-
-    @property
-    def held(self) -> int:
-        return self.anon + self.shared
 
 
 @dataclass(frozen=True, kw_only=True)

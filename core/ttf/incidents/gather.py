@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from ttf.incidents import _darwin, _linux
-from ttf.incidents.death import Death, KilledByUs, MemoryPoint, ProcessName
+from ttf.incidents.death import Death, KilledByUs, ProcessName
 from ttf.incidents.inputs import InputFile, changes
+from ttf.machine.memory import MemoryPoint
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.oom import OomWatch
 from ttf.rundir.flight_record import Flight, read_flight

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ttf.contracts import MinerContext
+from ttf.machine.memory import budget_bytes as memory_budget
 
 if TYPE_CHECKING:
     from ttf.config.schema import MinerConfig, RunConfig
@@ -21,5 +22,5 @@ def miner_context(config: RunConfig, trainer_threads: int) -> MinerContext:
         threads=miner_threads(config.miner, trainer_threads),
         seed=config.train.seed,
         deterministic=config.miner.deterministic,
-        budget_bytes=config.memory.budget_bytes,
+        budget_bytes=memory_budget(config.memory.budget),
     )

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.process import descendants, messages
-from ttf.rundir import failpoints
 
 TREE: Final = "TTF_TREE"
 """Every process of a run has this variable, wherever it was re-parented to: who ends the run ends
@@ -149,8 +148,8 @@ def environment(tree: str, *, again: bool = False) -> dict[str, str]:
     to a child that stands in for one that died.
     """
     left_out = {"KMP_DUPLICATE_LIB_OK"}
-    if again and not os.environ.get(failpoints.EVERY_PROCESS):
-        left_out.add(failpoints.VARIABLE)
+    if again and not os.environ.get("TTF_FAILPOINT_EVERY"):
+        left_out.add("TTF_FAILPOINT")
     kept = {k: v for k, v in os.environ.items() if k not in left_out}
     # Python sets up its own folders; what somebody added to sys.path holds plugins.
     ours = [p for p in sys.path if p and not _is_pythons_own(p)]

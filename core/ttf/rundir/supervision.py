@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from ttf.config.request import Change, History
 from ttf.errors import StorageError
 from ttf.rundir.durable import read_json, write_json
+from ttf.rundir.request import Change, History
 
 
 @dataclass(frozen=True, kw_only=True)

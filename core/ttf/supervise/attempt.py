@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ttf.config.request import TrainRequest
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
@@ -26,6 +25,7 @@ from ttf.process.kept_output import BoundedOutput
 from ttf.process.lifeline import is_stopped
 from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.folder import RunFolder
+from ttf.rundir.request import TrainRequest
 from ttf.supervise.events import (
     Beat,
     Checkpointed,

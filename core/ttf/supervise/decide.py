@@ -36,7 +36,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from ttf.config.request import Change, History
+from ttf.rundir.request import Change, History
 from ttf.supervise.events import (
     Action,
     AskToStop,

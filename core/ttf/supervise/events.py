@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ttf.config.request import Change
 from ttf.incidents.death import Remedy
+from ttf.rundir.request import Change
 
 
 @dataclass(frozen=True, kw_only=True)

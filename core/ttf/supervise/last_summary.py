@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from ttf.config.request import Change, History
 from ttf.errors import StorageError
 from ttf.incidents.writing import list_incidents
 from ttf.rundir.checkpoint_files import MANIFEST, newest_first, problem_with
 from ttf.rundir.durable import read_json
 from ttf.rundir.folder import RunFolder
-from ttf.tools.report.page import write_page
+from ttf.rundir.request import Change, History
 from ttf.training.summary import Ending, summarize
 
 _NOTHING: Mapping[str, Any] = {
@@ -37,7 +35,7 @@ _NOTHING: Mapping[str, Any] = {
 def write_last_summary(
     folder: RunFolder, ending: Ending, history: History, overlay: Mapping[str, Change]
 ) -> StorageError | None:
-    """Writes summary.json and the page; returns why it could not: the error that ends the run is
+    """Writes summary.json; returns why it could not: the error that ends the run is
     the more important one."""
     known = {**_NOTHING, **_newest_facts(folder), "wall_s": history.wall_s}
     summary = summarize(
@@ -51,8 +49,6 @@ def write_last_summary(
         folder.write_summary(summary)
     except StorageError as error:
         return error
-    with contextlib.suppress(Exception):  # everything it shows is in the folder: see ttf report
-        write_page(folder.path)
     return None
 
 

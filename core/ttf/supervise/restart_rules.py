@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from ttf.config.request import Change, History
 from ttf.incidents.death import Remedy
+from ttf.rundir.request import Change, History
 from ttf.supervise.events import (
     Action,
     Died,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ttf.config.request import Change, History
 from ttf.incidents.death import Remedy
+from ttf.rundir.request import Change, History
 from ttf.supervise.events import Settings
 
 Edit = tuple[str, str]

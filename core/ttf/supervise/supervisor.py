@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NoReturn, assert_never
 
-from ttf.config.request import TrainRequest
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding, Remedy
@@ -28,6 +27,7 @@ from ttf.incidents.writing import note_remedy, write_incident
 from ttf.process.error_document import from_document
 from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.folder import RunFolder
+from ttf.rundir.request import TrainRequest
 from ttf.rundir.supervision import Journal
 from ttf.supervise.attempt import Attempt
 from ttf.supervise.decide import decide, initial, wake_at

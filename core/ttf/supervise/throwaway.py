@@ -42,7 +42,7 @@ class Task:
     """Also over when it has told nothing for so long."""
     process: ProcessName = "command"
     """What the explanation of its death calls it."""
-    module: str = "ttf.supervise.throwaway_main"
+    module: str = "ttf.tools.doctor.child"
     """Run with `python -m`; knows the task by its name."""
     heard: Callable[[Mapping[str, Any]], None] | None = None
     """Called with what it tells, as it tells it."""

@@ -22,8 +22,8 @@ Tell = Callable[[Mapping[str, Any]], None]
 Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]
 
 
-def main(life: int, results: int, parent: int, find: Callable[[str], Work] | None = None) -> None:
-    """`find`: the task of a name, where they are not the doctor's."""
+def main(life: int, results: int, parent: int, find: Callable[[str], Work]) -> None:
+    """`find`: the task of a name."""
     lifeline.die_with_parent(parent)
     for fd in (life, results):
         os.set_inheritable(fd, False)
@@ -37,13 +37,7 @@ def main(life: int, results: int, parent: int, find: Callable[[str], Work] | Non
     def tell(news: Mapping[str, Any]) -> None:
         messages.write(results, news)
 
-    tell(_done(find or _doctors, message["task"], message["request"], tell))
-
-
-def _doctors(name: str) -> Work:
-    from ttf.tools.doctor import run_tasks, tasks
-
-    return {**tasks.TASKS, **run_tasks.TASKS}[name]
+    tell(_done(find, message["task"], message["request"], tell))
 
 
 def _done(
@@ -62,7 +56,3 @@ def _be_the_first_victim() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # an old kernel or a sandbox: then any may be chosen
             Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[4]))

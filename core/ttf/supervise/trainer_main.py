@@ -16,11 +16,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ttf.config.request import TrainRequest
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
 from ttf.process import lifeline, trainer_keeper
 from ttf.process.error_document import to_document
+from ttf.rundir.request import TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
 
 STACKS = "faulthandler.txt"
@@ -52,9 +52,9 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str,
 
 
 def _train(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
-    from ttf.api import train_here
     from ttf.rundir.folder import RunFolder
     from ttf.text.progress import Reporter, make_reporter
+    from ttf.training.launch import train_here
 
     reporter = Reporter()
     if display >= 0:

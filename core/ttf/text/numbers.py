@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 
 def duration(seconds: float) -> str:
     """
@@ -65,3 +68,34 @@ def change(before: float, now: float) -> str:
         return "="
     factor = f" (x{now / before:.1f})" if before > 0 and now / before >= 1.5 else ""
     return f"{difference:+.3f}{factor}"
+
+
+_UNITS: Final = {
+    "": 1,
+    "b": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+}
+
+
+def parse_bytes(value: int | str) -> int:
+    """Bytes from 4096, '512MiB' or '1.5GB'.
+
+    >>> parse_bytes("512MiB")
+    536870912
+    """
+    if isinstance(value, int):
+        return value
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]?i?)b?\s*", value.lower())
+    try:
+        return int(float(match[1]) * _UNITS[match[2]]) if match else _bad_size(value)
+    except (KeyError, ValueError):
+        return _bad_size(value)
+
+
+def _bad_size(value: str) -> int:
+    raise ValueError(f"not a size: {value!r}; write bytes, or like '512MiB' or '1.5GB'")

@@ -17,6 +17,7 @@ from ttf.data.order import Order
 from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.options import checked
+from ttf.machine.memory import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner
 from ttf.mining.context import miner_threads
 from ttf.training import whole_bank_settings as fullbank
@@ -103,7 +104,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
         )
     if config.memory.budget == "auto":
         values["memory", "budget"] = (
-            config.memory.budget_bytes,
+            memory_budget(config.memory.budget),
             "auto: a quarter of the memory limit in force, at least 1 GiB",
         )
     if config.loss.memory_bank == "auto":
@@ -119,7 +120,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs
         reason = "the symmetric loss needs all queries of a step" if needed else "not needed"
         if config.loss.negatives == "bank":
             needed, reason = fullbank.grad_cache(
-                plan, specs.query.cost(), config.memory.budget_bytes
+                plan, specs.query.cost(), memory_budget(config.memory.budget)
             )
         values["train", "grad_cache"] = (needed, f"auto: {reason}")
     order = Order(
@@ -155,7 +156,7 @@ def _fused(
     asked = config.train.fuse
     if asked == "auto":
         per_row = BACKWARD * max(activation_bytes, 1)
-        most = min(policy.rows_at_once, config.memory.budget_bytes // 2 // per_row)
+        most = min(policy.rows_at_once, memory_budget(config.memory.budget) // 2 // per_row)
         fuse = max((n for n in divisors if n * plan.micro_batch <= most), default=1)
         reason = (
             f"auto: {fuse * plan.micro_batch} samples are computed at a time; the device "
@@ -238,7 +239,7 @@ def _choose(
         refreshes=rounds,
         threads=miner_threads(config.miner, policy.threads),
         seed=config.train.seed,
-        budget_bytes=config.memory.budget_bytes,
+        budget_bytes=memory_budget(config.memory.budget),
     )
     return name, f"auto: {reason}"
 

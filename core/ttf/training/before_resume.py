@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ttf.config.request import History
 from ttf.data.dataset import Dataset
 from ttf.data.unchanged import refuse_changed
 from ttf.errors import ArtifactDamaged, DataChanged
@@ -15,6 +14,7 @@ from ttf.rundir.checkpoint_files import newest_first
 from ttf.rundir.durable import read_json
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.folder import RunFolder
+from ttf.rundir.request import History
 from ttf.rundir.supervision import Journal
 
 Say = Callable[[str], None]

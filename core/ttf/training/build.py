@@ -11,6 +11,7 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.data.keyed_random import key
 from ttf.errors import ConfigError
+from ttf.machine.memory import budget_bytes as memory_budget
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.training.auto import Decided, Specs
@@ -50,7 +51,7 @@ def assemble(
             hint="Choose another query tower, e.g. --tower linear.",
         )
     width = specs.query.shape.out_dim
-    documents = Documents(data, model, policy, width, config.memory.budget_bytes)
+    documents = Documents(data, model, policy, width, memory_budget(config.memory.budget))
     capacity = config.loss.memory_bank
     assert isinstance(capacity, int)
     bank = MemoryBank(

@@ -25,6 +25,7 @@ from ttf.data.writing import check_output
 from ttf.errors import BadData
 from ttf.host import plugins
 from ttf.host.options import NoOptions
+from ttf.machine.memory import budget_bytes as memory_budget
 from ttf.mining.context import miner_threads
 from ttf.mining.scan.tally import Certifies
 from ttf.rundir.cache import cache_dir
@@ -53,7 +54,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
 
     The bank is opened at once, the pairs when `evaluate` is called.
     """
-    from ttf.api import prepared_policy, read_config
+    from ttf.training.launch import prepared_policy, read_config
 
     folder = RunFolder.existing(run_dir)
     resolved = read_config(folder)
@@ -96,7 +97,7 @@ class Model:
                 f"The towers were trained on documents of width {wanted}, "
                 f"but the bank {bank.bank.uri} has width {given}."
             )
-        self.documents = Documents(bank, towers, policy, given, config.memory.budget_bytes)
+        self.documents = Documents(bank, towers, policy, given, memory_budget(config.memory.budget))
 
     def encode_queries(
         self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None
@@ -186,7 +187,7 @@ class Model:
             threads=miner_threads(self.config.miner, self._policy.threads),
             seed=0,
             deterministic=True,
-            budget_bytes=self.config.memory.budget_bytes,
+            budget_bytes=memory_budget(self.config.memory.budget),
             cache=str(cache_dir()) if self.documents.fixed else None,
         )
         miner = plugins.miner("exact").create(NoOptions(), context)

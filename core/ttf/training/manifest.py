@@ -12,7 +12,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ttf import __version__
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Kind
@@ -20,6 +19,7 @@ from ttf.data.dataset import Dataset
 from ttf.data.stores import storage_for
 from ttf.data.unchanged import noted
 from ttf.host import plugins
+from ttf.host.version import __version__
 from ttf.machine import ceiling_figures, ceilings, processor
 from ttf.training.auto import specify
 from ttf.training.device_auto import recorded

@@ -28,7 +28,7 @@ from ttf.data.order import Order
 from ttf.errors import DeviceMistrusted, NumericFailure
 from ttf.host import plugins
 from ttf.machine.gemm import errors, factors
-from ttf.tools.bench.tune import MOST_ERROR
+from ttf.machine.processor import MOST_ERROR
 from ttf.training.gradient_difference import (
     REFERENCE,
     ProbeReport,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import torch
 
-from ttf.config.request import History
+from ttf.rundir.request import History
 from ttf.training import checkpoint
 from ttf.training.best_weights import Selection
 from ttf.training.build import Parts

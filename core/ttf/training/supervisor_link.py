@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttf.config.request import Change, History, TrainRequest
 from ttf.process import messages
 from ttf.process.stop_signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
+from ttf.rundir.request import Change, History, TrainRequest
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig

@@ -46,7 +46,6 @@ from ttf.rundir.flight_record import Phase
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.text.progress import Reporter
-from ttf.tools.report.page import write_page
 from ttf.training import checkpoint, manifest
 from ttf.training.auto import Decided, Specs, decide, specify
 from ttf.training.before_resume import (
@@ -271,10 +270,6 @@ class Trainer:
             deviations=[c.deviation for c in self.link.overlay.values() if c.deviation],
         )
         self.folder.write_summary(summary)
-        try:
-            write_page(self.folder.path)
-        except Exception as error:  # noqa: BLE001 - no run fails because of its page
-            self.reporter.note(f"There is no report: {error} (ttf report makes it again)")
         self.hooks.ttf_run_finished(run_dir=self.folder.path, summary=summary)
         return summary
 

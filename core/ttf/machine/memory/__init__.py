@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 
-from ttf.machine.memory._types import TreeMemory, TreeReader
+from ttf.machine.memory._types import MemoryPoint, TreeMemory, TreeReader
 from ttf.machine.memory.curve import MemoryCurve
-from ttf.machine.memory.limits import Limit, limit_in_force
+from ttf.machine.memory.limits import Limit, budget_bytes, limit_in_force
 from ttf.machine.memory.pressure import Gauge, Reading
 from ttf.machine.memory.sampler import MemorySampler
 
@@ -18,9 +18,11 @@ __all__ = [
     "Gauge",
     "Limit",
     "MemoryCurve",
+    "MemoryPoint",
     "MemorySampler",
     "Reading",
     "TreeMemory",
+    "budget_bytes",
     "limit_in_force",
     "tree_memory",
     "tree_reader",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
@@ -26,3 +27,19 @@ class TreeMemory(NamedTuple):
 
 class TreeReader(Protocol):
     def __call__(self) -> TreeMemory: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPoint:
+    """One look at a process tree, in bytes; `held` is anonymous plus shared."""
+
+    time: float
+    step: int
+    anon: int
+    shared: int
+    file: int
+    limit: int
+
+    @property
+    def held(self) -> int:
+        return self.anon + self.shared

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.death import MemoryPoint
-from ttf.machine.memory._types import TreeMemory
+from ttf.machine.memory._types import MemoryPoint, TreeMemory
 from ttf.machine.memory.limits import limit_in_force
 
 LINE_EVERY_S: Final = 1.0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ttf.machine.memory import cgroup
+from ttf.text.numbers import parse_bytes
 
 
 class Limit(NamedTuple):
@@ -18,6 +19,13 @@ class Limit(NamedTuple):
 
 
 RLIMITS = ("RLIMIT_AS", "RLIMIT_DATA")
+
+
+def budget_bytes(setting: int | str) -> int:
+    """What `memory.budget` comes to: "auto" is a quarter of the limit in force, at least 1 GiB."""
+    if setting != "auto":
+        return parse_bytes(setting)
+    return max(2**30, limit_in_force().bytes // 4)
 
 
 def limit_in_force(root: Path = Path("/"), pid: int | None = None) -> Limit:

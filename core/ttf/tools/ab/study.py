@@ -21,8 +21,8 @@ from typing import Final, Literal, Protocol, Self
 
 from filelock import FileLock
 
-from ttf import __version__
 from ttf.errors import ConfigError, DataMissing, GaveUp, TtfError
+from ttf.host.version import __version__
 from ttf.rundir import durable
 from ttf.tools.ab.repeat import Ended, carry_out, run_folder
 from ttf.tools.ab.sample import Sample

@@ -24,7 +24,6 @@ Path32 = Literal["highest", "medium"]
 PATHS: Final[tuple[Path32, ...]] = get_args(Path32)
 """torch's names for its float32 products on a CPU: through its default BLAS, through oneDNN."""
 
-MOST_ERROR: Final = 2e-6
 LEAST_GAIN: Final = 1.05
 REPEATS: Final = 9
 _CALL_FLOPS, _MOST_CALLS = 2e9, 1000
@@ -230,7 +229,7 @@ def decide(
     `totals` holds the seconds of a step's products by path, round by round.
     """
     worst = {name: max(m.error for m in measured if m.path == name) for name in PATHS}
-    accurate = [name for name in PATHS if worst[name] < MOST_ERROR]
+    accurate = [name for name in PATHS if worst[name] < processor.MOST_ERROR]
     if not accurate:
         return None, "no path is as accurate as float32 here: " + _errors(worst)
     best = min(accurate, key=lambda name: sum(totals[name]))

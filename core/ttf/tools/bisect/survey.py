@@ -36,9 +36,9 @@ def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, An
     Without `look` the data stays closed and nothing is settled: for a configuration that kills
     whoever opens it. Raises what a run would raise for its configuration and its data.
     """
-    from ttf.api import prepared_policy
     from ttf.data.demo import with_demo
     from ttf.text.progress import Reporter
+    from ttf.training.launch import prepared_policy
 
     given = resolve(Path(toml), sets)
     policy = prepared_policy(given, Reporter())

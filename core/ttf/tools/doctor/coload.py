@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ttf.hookspecs import Verdict
 from ttf.host import plugins
 from ttf.supervise.throwaway import Ended, Task, run_all
 from ttf.tools.doctor import task_failures
-from ttf.tools.doctor.check import Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
 
 DEADLINE_S: Final = 45.0

@@ -11,10 +11,11 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ttf.hookspecs import Verdict
 from ttf.incidents import words
 from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
-from ttf.tools.doctor.check import Verdict, fail, ok, warn
+from ttf.tools.doctor.check import fail, ok, warn
 from ttf.tools.doctor.context import Examination
 
 LEAST: Final = (3, 11)

@@ -16,7 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from ttf.tools.doctor.check import Verdict, fail, ok, warn
+from ttf.hookspecs import Verdict
+from ttf.tools.doctor.check import fail, ok, warn
 from ttf.tools.doctor.context import Examination
 
 _RUNTIME: Final = re.compile(

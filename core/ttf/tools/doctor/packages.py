@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any, Final
 
-from ttf import __version__
-from ttf.host import plugin_list
-from ttf.host import plugins as host
+from ttf.hookspecs import Verdict
+from ttf.host import plugin_list, plugins as host
+from ttf.host.version import __version__
 from ttf.supervise.throwaway import Ended, Task, run_all
 from ttf.tools.doctor import known_bad, task_failures
-from ttf.tools.doctor.check import Verdict, fail, ok, warn
+from ttf.tools.doctor.check import fail, ok, warn
 from ttf.tools.doctor.context import Examination
 
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(;.*)?$")

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ttf.hookspecs import Verdict
 from ttf.rundir.cache import cache_dir
 from ttf.text.numbers import size
-from ttf.tools.doctor.check import Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
 
 MB: Final = 10**6

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ttf.hookspecs import Verdict
 from ttf.host import plugins
 from ttf.supervise.throwaway import Ended, Task, run
 from ttf.tools.doctor import task_failures
-from ttf.tools.doctor.check import Verdict, fail
+from ttf.tools.doctor.check import fail
 from ttf.tools.doctor.context import Examination
 
 DEADLINE_S: Final = 60.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ttf.errors import UnknownName
+from ttf.hookspecs import Verdict
 from ttf.host.plugins import OURS
 from ttf.tools.doctor import (
     coload,
@@ -17,9 +18,8 @@ from ttf.tools.doctor import (
     places,
     resources,
     run_checks,
+    steps as steps_,
 )
-from ttf.tools.doctor import steps as steps_
-from ttf.tools.doctor.check import Verdict
 from ttf.tools.doctor.context import Examination
 from ttf.tools.doctor.plugin_checks import foreign_checks
 

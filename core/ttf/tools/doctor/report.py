@@ -13,8 +13,9 @@ from typing import Any, Final
 import click
 
 from ttf.errors import ExitCode, TtfError
+from ttf.hookspecs import Status, Verdict
 from ttf.host.plugins import OURS
-from ttf.tools.doctor.check import DOCS, Status, Verdict, skip, warn
+from ttf.tools.doctor.check import DOCS, skip, warn
 from ttf.tools.doctor.context import Examination
 from ttf.tools.doctor.registry import AnyCheck
 from ttf.tools.doctor.task_failures import one_line

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ttf.hookspecs import Verdict
 from ttf.machine.memory import Gauge, Limit, cgroup
 from ttf.machine.memory.limits import group_limits, rlimits
 from ttf.machine.memory.oom import MACHINE, OomCounters
 from ttf.text.numbers import size
-from ttf.tools.doctor.check import Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
 
 MB: Final = 10**6

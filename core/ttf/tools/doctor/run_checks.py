@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import ExitCode
+from ttf.hookspecs import Cause, Verdict
 from ttf.rundir.cache import cache_dir
 from ttf.supervise.throwaway import Ended, run
 from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
-from ttf.tools.doctor.check import Cause, Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
 
 DATA_DEADLINE_S: Final = 900.0

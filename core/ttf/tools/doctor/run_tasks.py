@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import ConfigError, TtfError
+from ttf.machine.memory import budget_bytes as memory_budget
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
@@ -120,15 +121,15 @@ def _once(problems: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """What the run would take, and whether mining fits the budget it is given."""
-    from ttf import api
+    from ttf.training.launch import plan_resolved
 
     resolved = _resolved(request)
     tell({"at": "predicting what the run takes"})
     try:
-        predicted = api.plan_resolved(resolved)
+        predicted = plan_resolved(resolved)
     except ConfigError as error:
         return {"refused": str(error), "hint": error.hint}
-    budget = resolved.config.memory.budget_bytes
+    budget = memory_budget(resolved.config.memory.budget)
     return {
         **predicted.to_json(),
         "peak_phase": predicted.peak_phase,
@@ -143,7 +144,7 @@ def _above_budget(resolved: Resolved, predicted: Mapping[str, Any]) -> str:
     """A sentence where the miner needs more than `memory.budget`; empty where it does not."""
     from ttf.mining.choose import binary_size
 
-    name, budget = predicted["miner"], resolved.config.memory.budget_bytes
+    name, budget = predicted["miner"], memory_budget(resolved.config.memory.budget)
     wanted = [i for i in predicted["items"] if i["component"] == f"miner {name}, index and blocks"]
     needed = max((int(item["anon_bytes"]) for item in wanted), default=0)
     if needed <= budget:

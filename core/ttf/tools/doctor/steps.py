@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import ExitCode
+from ttf.hookspecs import Cause, Verdict
 from ttf.process import descendants
 from ttf.process.child import TREE, environment
 from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
-from ttf.tools.doctor.check import Cause, Verdict, fail, ok, skip, warn
+from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
 
 STEPS: Final = 3

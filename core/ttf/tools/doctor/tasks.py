@@ -185,7 +185,7 @@ def _options(factory: MinerFactory, values: Mapping[str, Any] | None) -> Any:
 
 def check(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Loads a plugin's check and runs it."""
-    from ttf.tools.doctor.check import CheckContext, Verdict
+    from ttf.hookspecs import CheckContext, Verdict
 
     name, run_toml = request["name"], request["run_toml"]
     tell({"at": "loading it"})

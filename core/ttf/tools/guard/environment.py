@@ -10,7 +10,7 @@ import time
 from importlib import metadata
 from typing import Any, Final
 
-from ttf import __version__
+from ttf.host.version import __version__
 from ttf.tools.guard.options import GuardOptions
 from ttf.tools.guard.stacks import Interpreter
 

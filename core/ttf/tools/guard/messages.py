@@ -56,9 +56,7 @@ def code_of(ended: Ended) -> int:
     return ended.returncode
 
 
-def told(
-    ended: Ended, finding: Finding, stacks: str, evidence: Path | None, pages: bool
-) -> Iterator[str]:
+def told(ended: Ended, finding: Finding, stacks: str, evidence: Path | None) -> Iterator[str]:
     """The paragraphs about an end."""
     how = f"ended with exit code {ended.returncode}"
     if ended.returncode < 0:
@@ -73,7 +71,7 @@ def told(
     advice = [r.text for r in finding.remedies if stacks.strip() or "the stacks in" not in r.text]
     if advice:
         yield f"What may help: {' '.join(advice[:2])}"
-    page = f"   ttf explain {finding.name}" if pages else ""
+    page = f"   ttf explain {finding.name}"
     if evidence is not None:
         yield f"Evidence: {evidence}{page}"
 

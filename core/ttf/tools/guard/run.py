@@ -133,7 +133,7 @@ class _Guard:
             )
             page = self._folder.keep() / "incidents" / number / "incident.md"
             shown = page if number else None
-            text = told(ended, finding, death.faulthandler, shown, _explained())
+            text = told(ended, finding, death.faulthandler, shown)
             self._voice(*text, at_line_start=attempt.relay.at_line_start)
         if stderr and self._folder.path is not None:
             self._folder.stderr(stderr, attempt.pid)
@@ -197,9 +197,3 @@ def _status(ended: Ended) -> Status:
     if not _failed(ended):
         return "finished"
     return "stopped" if ended.asked is not None else "failed"
-
-
-def _explained() -> bool:
-    from ttf.cli import COMMANDS
-
-    return "explain" in COMMANDS

@@ -25,6 +25,7 @@ from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
+from ttf.machine.memory import budget_bytes as memory_budget
 from ttf.mining.choose import AUTO, Workload, above_budget, checked_options, choose_miner, deadlines
 from ttf.mining.context import miner_context, miner_threads
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
@@ -318,7 +319,7 @@ def _job(
         refreshes=1,
         threads=miner_threads(miner, threads),
         seed=config.train.seed,
-        budget_bytes=config.memory.budget_bytes,
+        budget_bytes=memory_budget(config.memory.budget),
     )
     if miner.name == AUTO:
         reporter.note(f"Miner: {name} ({reason})")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -72,9 +73,8 @@ def main(parent: int, words: list[str]) -> int:
 
     lifeline.die_with_parent(parent)
     if words:
-        from ttf import cli
-
-        return cli.run(words)
+        sys.argv[1:] = words
+        runpy.run_module("ttf", run_name="__main__", alter_sys=True)  # as `python -m ttf` does
     try:
         request = json.load(sys.stdin)
         module = importlib.import_module(TASKS[request["do"]][0])

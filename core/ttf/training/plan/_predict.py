@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ttf.machine.memory import Limit, limit_in_force
+from ttf.machine.memory import Limit, budget_bytes as memory_budget, limit_in_force
 from ttf.text.numbers import size
 from ttf.training.plan._model import Choices, DataFacts, Item, Plan
 
@@ -193,7 +193,7 @@ def _mining(
         disk_bytes=cost.disk_bytes,
         seconds=cost.build_s + choices.refreshes * cost.search_s,
         why=f"{choices.refreshes} round(s) of {queries:,} queries",
-        lower=f"--set memory.budget=... (now {size(config.memory.budget_bytes)})",
+        lower=f"--set memory.budget=... (now {size(memory_budget(config.memory.budget))})",
     )
     entries = queries * config.miner.k
     yield Item(

@@ -148,7 +148,7 @@ def _confidence(analysis: Analysis) -> str:
 
 
 def _laid_out(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    from ttf.commands._common import table
+    from ttf.text.tables import table
 
     if rows:
         yield from table(rows).splitlines()

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import ttf
 from ttf.incidents.scrub import Scrubber
 from ttf.tools.report.bundle._patterns import HOME_OF, IN_HOME
 
@@ -104,7 +103,7 @@ def identity_of(run_dir: Path, environment: Mapping[str, str] = os.environ) -> I
     found.hosts.update(_host_names(environment))
     found.users.discard("")
     found.hosts.discard("")
-    package = Path(ttf.__file__).parent
+    package = Path(__file__).parents[3]
     for folder, name in (
         (run_dir, "<run>"),
         (run_dir.resolve(), "<run>"),
@@ -169,6 +168,6 @@ def is_struck_inside(name: str) -> bool:
 def our_words() -> frozenset[str]:
     """Every word of our own sources: what reports, incidents and configurations are written in."""
     words: set[str] = set()
-    for path in Path(ttf.__file__).parent.rglob("*.py"):
+    for path in Path(__file__).parents[3].rglob("*.py"):
         words.update(re.findall(r"[a-z0-9]+", path.read_text(encoding="utf-8").lower()))
     return frozenset(words)

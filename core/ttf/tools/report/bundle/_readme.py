@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ttf import __version__
+from ttf.host.version import __version__
 from ttf.tools.report.bundle._identity import Identity
 from ttf.tools.report.bundle._redact import KINDS
 from ttf.tools.report.bundle._reproduce import Reproducer
