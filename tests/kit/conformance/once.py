@@ -37,3 +37,17 @@ class Variant(OneOfMany):
         super().test_a_run_uses_it_and_survives_a_segfault_inside_it(  # type: ignore[misc]
             data, tmp_path
         )
+
+
+class OptionsAlone:
+    """Before a tower's suite in a class's bases: what other options cannot change is not asked, and
+    no process is started."""
+
+    test_listing_it_imports_the_standard_library_and_ttf_alone = None
+    test_where_it_cannot_run_it_says_why_and_what_to_type = None
+    test_its_factory_has_the_name_it_was_asked_for = None
+    test_it_uses_nothing_that_is_going_out_of_use = None
+    test_its_options_have_help_and_defaults_that_are_valid = None
+    test_a_misspelt_option_is_told_the_closest = None
+    test_it_lives_in_one_process_with_torch_whichever_comes_first = None
+    test_a_run_uses_it_and_survives_a_segfault_inside_it = None

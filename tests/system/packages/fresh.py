@@ -95,7 +95,7 @@ class FreshEnvironment:
         """`python *argv` there, e.g. `run("-m", "ttf", "train")`, with a TTF_HOME of its own."""
         done = subprocess.run(
             [self.python, *map(str, argv)],
-            env=_environment() | {"TTF_HOME": str(self.folder / "ttf-home")} | dict(env or {}),
+            env=own_environment() | {"TTF_HOME": str(self.folder / "ttf-home")} | dict(env or {}),
             cwd=cwd or self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -134,7 +134,7 @@ def pip(*argv: str | Path) -> str:
     """What pip said; raises PipFailed, and skips the test where the index cannot be reached."""
     done = subprocess.run(
         [sys.executable, "-m", "pip", *map(str, argv)],
-        env=_environment() | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"},
+        env=own_environment() | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -193,7 +193,8 @@ def _install(python: Path, *wanted: str | Path) -> None:
     )  # fmt: skip
 
 
-def _environment() -> dict[str, str]:
+def own_environment() -> dict[str, str]:
+    """Ours, without what would lead from the fresh interpreter to this one."""
     return {k: v for k, v in os.environ.items() if k not in _OF_THIS_INTERPRETER}
 
 

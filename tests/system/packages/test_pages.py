@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.system.packages.fresh import BRIEFLY, FreshEnvironment
+from tests.system.packages.fresh import BRIEFLY, FreshEnvironment, own_environment
 
 PAGES = Path(__file__).parents[3] / "docs" / "plugins"
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -51,8 +51,7 @@ def a_shell_in(environment: FreshEnvironment) -> dict[str, str]:
         script = tools / name
         script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         script.chmod(0o755)
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return kept | {
+    return own_environment() | {
         "PATH": f"{tools}:{environment.python.parent}:{os.environ['PATH']}",
         "TTF_HOME": str(environment.folder / "ttf-home"),
         "PIP_CONSTRAINT": str(Path(__file__).parents[3] / "constraints.txt"),

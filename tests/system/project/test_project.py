@@ -36,17 +36,18 @@ def test_declared_plugins_are_installed() -> None:
     assert ours == DECLARED, "metadata is stale: run pip install -e . again"
 
 
-@pytest.mark.parametrize("module", sorted(set(DECLARED.values())))
-def test_declared_plugins_exist_and_import_nothing_heavy(module: str) -> None:
+def test_declared_plugins_exist_and_import_nothing_heavy() -> None:
+    modules = sorted(set(DECLARED.values()))
+    code = f"""
+import importlib, json, sys
+print(json.dumps({{m: sorted({{*{HEAVY}}} & {{*sys.modules}})
+                  for m in {modules} if importlib.import_module(m)}}))"""
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys, {module}; print(sorted(sys.modules))"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    loaded = set(ast.literal_eval(done.stdout))
-    assert not loaded & set(HEAVY), f"{module} is not light: it imports {loaded & set(HEAVY)}"
+    heavy = json.loads(done.stdout)
+    assert list(heavy) == modules
+    assert not any(heavy.values()), f"not light from here on: {heavy}"
 
 
 @pytest.mark.parametrize("reference", sorted(DECLARED))
@@ -63,14 +64,6 @@ def test_every_declared_plugin_answers_to_its_name(reference: str) -> None:
     assert factory.name == name
     state = factory.availability()
     assert state.ok or (state.reason and state.fix)
-
-
-def test_the_layers_hold() -> None:
-    command = Path(sys.executable).with_name("lint-imports")
-    done = subprocess.run(
-        [command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stdout
 
 
 def test_devices_are_named_by_their_plugins_alone() -> None:
@@ -112,19 +105,24 @@ def test_everything_that_is_exported_exists() -> None:
         assert getattr(ttf, name) is not None
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_all_lists_are_honest(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    listed = [
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets)
-        and isinstance(node.value, ast.List)
-        and all(isinstance(item, ast.Constant) for item in node.value.elts)
-    ]
-    defined = {name for node in ast.walk(tree) for name in _defines(node)}
-    assert {name for names in listed for name in names} <= defined
+def test_all_lists_are_honest() -> None:
+    checked = 0
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        listed = {name for node in tree.body for name in _all_list(node)}
+        missing = listed - {name for node in ast.walk(tree) for name in _defines(node)}
+        assert not missing, f"{path.relative_to(ROOT)} lists what it does not define: {missing}"
+        checked += bool(listed)
+    assert checked >= 5
+
+
+def _all_list(node: ast.stmt) -> list[str]:
+    """The names of `__all__ = ["written", "out"]`."""
+    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.List)):
+        return []
+    named = any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets)
+    plain = all(isinstance(item, ast.Constant) for item in node.value.elts)
+    return ast.literal_eval(node.value) if named and plain else []
 
 
 def _defines(node: ast.AST) -> list[str]:
