@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.conftest import FakeDistribution
-from tests.system.plugins.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
+from tests.unit.plugins.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
 
 from ttf.contracts import VectorSource
 from ttf.data.in_memory import MemorySource

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.system.plugins.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
+from tests.unit.plugins.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
 
 from ttf.data.in_memory import MemorySource
 from ttf.errors import ArtifactDamaged, StorageError
