@@ -51,17 +51,9 @@ Invoke = Callable[[Sequence[str]], Outcome]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The same surroundings for every test, however the suite was started."""
-    # A suite that a script runs in the background ignores SIGINT, and children inherit that.
-    for signum in (signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(signum, signal.SIG_DFL)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    # OpenMP's threads would wait for one another in a busy loop: half of all processor time where
-    # more of them run than there are cores. No result depends on it.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if not hasattr(config, "workerinput"):  # once, whatever PYTHONDONTWRITEBYTECODE says:
-        for folder in ("core", "plugins"):  # hundreds of processes would compile the same files
+    """Compiles what hundreds of processes load, also where PYTHONDONTWRITEBYTECODE is set."""
+    if not hasattr(config, "workerinput"):
+        for folder in ("core", "plugins"):
             compileall.compile_dir(ROOT / folder, quiet=2, maxlevels=10)
 
 
