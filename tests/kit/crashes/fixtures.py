@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from tests.kit.crashes import sabotage
 from tests.kit.crashes.harness import Ended, Live, World, assert_undisturbed, summary_of
+from tests.kit.workers import made_once, shared_folder
 
-pytestmark = pytest.mark.slow
 Start = Callable[..., Live]
-wide = pytest.mark.skipif(
-    os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="one of many: TTF_CHAOS=1 runs it"
-)
+WIDELY = os.environ.get("TTF_CHAOS", "0") not in ("", "0")
+wide = pytest.mark.skipif(not WIDELY, reason="one of many: TTF_CHAOS=1 runs it")
 
 
 @pytest.fixture(scope="session")
@@ -39,10 +38,15 @@ def world(_shared: World) -> Iterator[World]:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(_shared: World) -> str:
+def undisturbed(_shared: World, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The weights of the run that nobody touched."""
-    run = _shared.root / "undisturbed"
-    live = Live(_shared, _shared.config(run), run)
+    shared = shared_folder(tmp_path_factory)
+    return str(made_once(shared, "undisturbed-weights", lambda: _undisturbed(_shared)))
+
+
+def _undisturbed(world: World) -> str:
+    run = world.root / "undisturbed"
+    live = Live(world, world.config(run), run)
     try:
         ended = live.wait()
     finally:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import FakeDistribution, Invoke, Outcome
-from tests.kit.faults.fixtures import intel_openmp  # noqa: F401 - a fixture
 from tests.kit.groups import memory_group
+from tests.kit.openmp import intel_openmp  # noqa: F401 - a fixture
 
 wide = pytest.mark.skipif(
     os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="one of many: TTF_CHAOS=1 runs it"

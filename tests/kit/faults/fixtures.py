@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
+import hashlib
 import json
 import os
 import shutil
 import subprocess
-import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from tests.kit.faults import plugins
 from tests.kit.faults.harness import Ended, Place, Settings
 from tests.kit.groups import Group, memory_group
 from tests.kit.training.standin import SOURCE
+from tests.kit.workers import made_once, shared_folder
 
 MB = 1 << 20
 Undisturbed = Callable[[str, Settings], Ended]
@@ -79,20 +78,24 @@ def undisturbed(
     faults_home: Path,
 ) -> Iterator[Undisturbed]:
     """A run that nothing happens to, made once for the same settings."""
+    shared = shared_folder(tmp_path_factory)
     made = Place(
         root=tmp_path_factory.mktemp("undisturbed"),
         plugins=faulty_site,
         data=small_data,
         home=faults_home,
     )
-    runs: dict[str, Ended] = {}
+
+    def train(name: str, settings: Settings) -> dict[str, str]:
+        ended = made.train(out=shared / name, settings=settings).ended()
+        assert ended.code == 0, ended.err
+        return {"out": ended.out, "err": ended.err, "run": str(ended.run)}
 
     def run(name: str, settings: Settings) -> Ended:
-        key = f"{name} {json.dumps(settings, sort_keys=True)}"
-        if key not in runs:
-            runs[key] = made.train(out=f"{name}-{len(runs)}", settings=settings).ended()
-            assert runs[key].code == 0, runs[key].err
-        return runs[key]
+        text = json.dumps(settings, sort_keys=True)
+        key = f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        told = made_once(shared, f"faults-{key}", lambda: train(key, settings))
+        return Ended(code=0, out=told["out"], err=told["err"], run=Path(told["run"]))
 
     try:
         yield run
@@ -164,53 +167,3 @@ def read_only(folder: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "-l", here], check=True)
-
-
-# --- a real OpenMP runtime --------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def intel_openmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Intel's OpenMP runtime: installed, or fetched into a folder of the tests."""
-    installed = _installed()
-    if installed is not None:
-        yield installed
-        return
-    folder = tmp_path_factory.mktemp("intel-openmp")
-    try:
-        yield _fetched(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _installed() -> Path | None:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        for file in importlib.metadata.files("intel-openmp") or ():
-            if file.name == "libiomp5.so":
-                return Path(str(file.locate())).resolve()
-    return None
-
-
-def _fetched(folder: Path) -> Path:
-    fetch = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--retries", "0"]
-    try:
-        done = subprocess.run(
-            [*fetch, "--dest", str(folder), "intel-openmp"],
-            capture_output=True,
-            text=True,
-            timeout=40,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip("intel-openmp is not installed, and fetching it took too long")
-    wheel = next(folder.glob("*.whl"), None)
-    if done.returncode or wheel is None:
-        pytest.skip("intel-openmp is not installed and cannot be fetched")
-    with zipfile.ZipFile(wheel) as archive:
-        name = next((n for n in archive.namelist() if n.endswith("/libiomp5.so")), None)
-        if name is None:
-            pytest.skip("intel-openmp has no libiomp5.so for this system")
-        path = folder / "libiomp5.so"
-        path.write_bytes(archive.read(name))
-    wheel.unlink()
-    return path

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from tests.kit.guard.harness import Guarded
-from tests.kit.incidents.fixtures import intel_openmp, memory_group, small_disk
+from tests.kit.incidents.fixtures import memory_group, small_disk
+from tests.kit.openmp import intel_openmp
 
 __all__ = ["intel_openmp", "memory_group", "small_disk"]
 

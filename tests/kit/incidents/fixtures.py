@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
-import shutil
 import subprocess
-import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,53 +34,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.fixture(scope="session")
-def intel_openmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Intel's OpenMP runtime: installed, or fetched into a folder of the tests."""
-    installed = _installed()
-    if installed is not None:
-        yield installed
-        return
-    folder = tmp_path_factory.mktemp("intel-openmp")
-    try:
-        yield _fetched(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _installed() -> Path | None:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        for file in importlib.metadata.files("intel-openmp") or ():
-            if file.name == "libiomp5.so":
-                return Path(str(file.locate())).resolve()
-    return None
-
-
-def _fetched(folder: Path) -> Path:
-    fetch = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--retries", "0"]
-    try:
-        done = subprocess.run(
-            [*fetch, "--dest", str(folder), "intel-openmp"],
-            capture_output=True,
-            text=True,
-            timeout=40,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip("intel-openmp is not installed, and fetching it took too long")
-    wheel = next(folder.glob("*.whl"), None)
-    if done.returncode or wheel is None:
-        pytest.skip("intel-openmp is not installed and cannot be fetched")
-    with zipfile.ZipFile(wheel) as archive:
-        name = next((n for n in archive.namelist() if n.endswith("/libiomp5.so")), None)
-        if name is None:
-            pytest.skip("intel-openmp has no libiomp5.so for this system")
-        path = folder / "libiomp5.so"
-        path.write_bytes(archive.read(name))
-    wheel.unlink()
-    return path
 
 
 JoinGroup = Callable[[subprocess.Popen[bytes]], None]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.observers.harness import WAITS, Place, install_waiting
+from tests.kit.workers import made_once, shared_folder
 
 HAS_TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
 BOTH = ("tensorboard", "jsonl") if HAS_TENSORBOARD else ("jsonl",)
@@ -31,19 +32,24 @@ def _closed_after() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    root = shared_folder(tmp_path_factory) / "observers"
+    data = made_once(root.parent, "observers-data", lambda: _data(root))
+    return Place(root=root, data={name: Path(path) for name, path in data.items()})
+
+
+def _data(root: Path) -> dict[str, str]:
     from ttf.data.synth import write_synth
 
-    root = tmp_path_factory.mktemp("observers")
     install_waiting(root / "site")
     paths = write_synth(root, pairs=400, val=60, seq_len=2, dim=16, bank=300, seed=3)
-    return Place(root=root, data={"pairs": paths["pairs"], "bank": paths["bank"]})
+    return {name: str(paths[name]) for name in ("pairs", "bank")}
 
 
 @pytest.fixture(scope="session")
 def undisturbed(place: Place) -> Path:
     """A run that nothing happens to."""
     run = place.root / "undisturbed"
-    place.train(BOTH, out=run)
+    made_once(place.root.parent, "observers-undisturbed", lambda: place.train(BOTH, out=run))
     return run
 
 
@@ -52,6 +58,11 @@ def killed(place: Place) -> Path:
     """A run whose trainer met SIGKILL with half of step 117's event written, and that went on."""
     run = place.root / "killed"
     area, before = ("tensorboard", 6) if HAS_TENSORBOARD else ("events", 4)
-    err = place.train([*BOTH, WAITS], out=run, failpoint=f"{area}.write:{before + 117}:kill")
+    failpoint = f"{area}.write:{before + 117}:kill"
+
+    def train() -> str:
+        return place.train([*BOTH, WAITS], out=run, failpoint=failpoint)
+
+    err = made_once(place.root.parent, "observers-killed", train)
     assert "Incident 001, killed" in err
     return run

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Outcome
-from tests.kit.faults.fixtures import intel_openmp
+from tests.kit.openmp import intel_openmp
 from tests.kit.report.canaries import DOMAIN, ENVIRONMENT, HOST, PLUGIN, PROJECT, SAID, USER
 
 __all__ = ["intel_openmp", "wide"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,10 @@ pytestmark = [
 ]
 ROOT: Final = Path(__file__).parents[3]
 SEED: Final = 20261118
-LEAST: Final = {"trainer-death": 4, "miner-death": 3, "supervisor-death": 2, "failpoint": 1}
+LEAST = {"trainer-death": 3}
 """Faults, and how often each must have struck to have shown anything."""
+if os.environ.get("TTF_CHAOS"):  # tests/system/supervise strikes miners, supervisors and files
+    LEAST |= {"miner-death": 3, "supervisor-death": 2, "failpoint": 1}
 
 
 def test_disturbed_runs_end_as_if_nothing_had_happened(tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from tests.kit import openmp
 from tests.kit.groups import memory_group
-from tests.kit.incidents import fixtures as incidents
 from tests.kit.mining.saboteur import PRELUDE, Deaths, ask, is_right, mine, sabotaged
 
 from ttf.incidents.classify import classify
 from ttf.mining.job import MinerChoice, MiningJob
 from ttf.mining.workers import MinerWorkers
 
-intel_openmp = incidents.intel_openmp
+intel_openmp = openmp.intel_openmp  # a fixture of this file
 LIMIT = 400 << 20
 OUTLIVES = (
     PRELUDE

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 import pytest
 from filelock import FileLock
+from tests.kit.workers import shared_folder
 from tests.system.packages.fresh import (
     COMPLETE,
     FreshEnvironment,
@@ -40,8 +40,7 @@ class InstalledOnce(Protocol):
 @pytest.fixture(scope="session")
 def of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this session that its xdist workers share."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "packages"
+    folder = shared_folder(tmp_path_factory) / "packages"
     folder.mkdir(exist_ok=True)
     return folder
 

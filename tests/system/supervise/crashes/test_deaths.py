@@ -69,12 +69,12 @@ def test_a_death_in_every_phase_of_one_run_changes_nothing(
 @pytest.mark.parametrize(
     "faults",
     [
-        [("forward", "segv", SEGV), ("backward", "fpe", FPE), ("encode", "abrt", ABRT)],
+        [("forward", "segv", SEGV), ("encode", "abrt", ABRT)],
         pytest.param(
-            [("step", "bus", BUS), ("forward", "ill", ILL), ("backward", "segv", SEGV)], marks=wide
+            [("step", "bus", BUS), ("forward", "ill", ILL), ("backward", "fpe", FPE)], marks=wide
         ),
     ],
-    ids=["segv fpe abrt", "bus ill segv"],
+    ids=["segv abrt", "bus ill fpe"],
 )
 def test_native_faults_from_within_name_the_python_line(
     train: Start,
@@ -100,7 +100,7 @@ def test_native_faults_from_within_name_the_python_line(
 def test_exit_without_a_last_word_is_no_success_and_its_stderr_is_kept_to_the_byte(
     train: Start, run: Path, undisturbed: str, tmp_path: Path
 ) -> None:
-    faults = [("start", "exit"), ("backward", "cut-line"), ("end", "exit")]
+    faults = [("start", "exit"), ("backward", "cut-line")]
     ended = train(env=sabotage_in_turn(tmp_path, faults)).wait()
     assert ended.code == 0, ended.err
     assert_undisturbed(run, undisturbed, restarts=len(faults))

@@ -4,10 +4,10 @@ from tests.kit.faults.fixtures import (
     faults_home,
     faulty_site,
     group,
-    intel_openmp,
     place,
     reference,
     small_data,
     small_disk,
     undisturbed,
 )
+from tests.kit.openmp import intel_openmp

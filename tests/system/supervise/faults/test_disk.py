@@ -61,9 +61,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_what_it_has(
     assert done.steps_logged() == list(range(1, 41))
 
 
-def test_a_folder_that_becomes_read_only_ends_the_run_with_what_it_has(
-    place: Place, reference: Ended
-) -> None:
+def test_a_folder_that_becomes_read_only_ends_the_run_with_what_it_has(place: Place) -> None:
     place.hold(12)
     command = place.train(settings={"checkpoint.retry_s": 1})
     command.held(12)
@@ -75,8 +73,6 @@ def test_a_folder_that_becomes_read_only_ends_the_run_with_what_it_has(
     assert ended.code == 8
     assert "read-only" in ended.err.lower()
     assert newest_step(ended.run / "checkpoints") == 10
-    done = place.resume(ended.run).ended()
-    assert (done.code, done.digest) == (0, reference.digest), done.err
 
 
 def test_a_run_folder_that_is_deleted_ends_the_run_with_clear_words(place: Place) -> None:

@@ -1,9 +1,10 @@
 """The fixtures of this room."""
 
 from tests.kit.guard.fixtures import (
-    intel_openmp,
     memory_group,
+    pytest_terminal_summary,
     rows,
     small_disk,
     start,
 )
+from tests.kit.openmp import intel_openmp
