@@ -117,8 +117,8 @@ def _children_of(parent: int) -> Iterator[int]:
 
 
 def _still_alive(processes: set[psutil.Process]) -> list[str]:
-    """What has not ended two seconds later; Python's own resource tracker lives on by design."""
-    _, alive = psutil.wait_procs(list(processes), timeout=2)
+    """What does not end; Python's own resource tracker lives on by design."""
+    _, alive = psutil.wait_procs(list(processes), timeout=20)
     left = []
     for process in alive:
         try:
@@ -232,8 +232,8 @@ def _forget(plugins: Any) -> None:
     plugins.load.cache_clear()
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
-    """Polls; for tests that start processes."""
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Polls until an event has come; the time only ends a test that waits in vain."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

@@ -24,7 +24,7 @@ from tests.kit.crashes.harness import (
 
 from ttf.errors import ExitCode
 
-TIMEOUT_S = 8.0
+TIMEOUT_S = 12.0
 """Loading torch gives no sign of life, and two cores may be shared by many."""
 SET = f"supervise.hang_timeout_s={TIMEOUT_S}"
 

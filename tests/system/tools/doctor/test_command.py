@@ -190,13 +190,13 @@ def test_being_stopped_leaves_no_process_and_no_folder(
         children = psutil.Process(doctor.pid).children(recursive=True)
         assert children
         doctor.send_signal(signum)
-        out, err = doctor.communicate(timeout=30)
+        out, err = doctor.communicate(timeout=60)
     finally:
         doctor.kill()
         doctor.wait()
     assert doctor.returncode == code, err.decode()
     assert b"Traceback" not in err
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
     if out:
         json.loads(out)

@@ -96,7 +96,7 @@ def test_a_command_that_was_asked_to_end_is_not_a_riddle(start: Start, tmp_path:
 
 
 def test_signals_that_were_ignored_stay_ignored(start: Start, tmp_path: Path) -> None:
-    code = "echo $$ > ready; sleep 0.5; echo survived"
+    code = "echo $$ > ready; while [ ! -e go ]; do sleep 0.05; done; echo survived"
     inner = f"trap '' HUP; exec {PYTHON} -m ttf guard -- sh -c '{code}'"
     done = subprocess.Popen(
         ["sh", "-c", inner], cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True
@@ -104,7 +104,8 @@ def test_signals_that_were_ignored_stay_ignored(start: Start, tmp_path: Path) ->
     try:
         wait_until((tmp_path / "ready").exists)
         os.killpg(done.pid, signal.SIGHUP)
-        assert done.communicate(timeout=20)[0] == b"survived\n"
+        (tmp_path / "go").touch()
+        assert done.communicate(timeout=60)[0] == b"survived\n"
     finally:
         if done.poll() is None:
             os.killpg(done.pid, signal.SIGKILL)

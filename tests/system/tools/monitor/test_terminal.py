@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -51,10 +50,10 @@ class Terminal:
         return bytes(self.seen)
 
     def until(self, seen: Callable[[bytes], object]) -> None:
-        wait_until(lambda: bool(seen(self.read())), 30)
+        wait_until(lambda: bool(seen(self.read())))
 
     def end(self) -> int:
-        wait_until(lambda: self.read() is not None and self.process.poll() is not None, 30)
+        wait_until(lambda: self.read() is not None and self.process.poll() is not None)
         self.read()
         return self.process.wait()
 
@@ -182,18 +181,21 @@ def test_a_screen_that_is_resized_shows_one_whole_page(
     screen = tmux(80, 24)
     screen.start(f"'{sys.executable}' -m ttf monitor {waiting.pid} --interval 0.2")
     title = f"process {waiting.pid}"
-    wait_until(lambda: screen.shows(title, "memory", "python -c"), 30)
+    wait_until(lambda: screen.shows(title, "memory", "python -c"))
     for columns, rows in ((50, 20), (40, 12), (100, 30)):
         screen.ask("resize-window", "-x", str(columns), "-y", str(rows))
-        time.sleep(0.6)
-        lines = screen.screen()
-        assert sum(line.startswith(title) for line in lines) == 1, lines
-        assert sum(line.startswith("process  ") for line in lines) == 1, lines
-        assert sum(line.startswith("memory") for line in lines) == 1, lines
+        wait_until(lambda: _is_one_page(screen.screen(), title))
     screen.ask("send-keys", "C-c")
-    wait_until(lambda: screen.shows("code 130 PROMPT"), 10)
+    wait_until(lambda: screen.shows("code 130 PROMPT"))
     assert screen.ask("display-message", "-p", "#{cursor_flag}").strip() == "1"
     assert screen.shows("BEFORE", title), "the last page stays, and so does what was there"
+
+
+def _is_one_page(lines: list[str], title: str) -> bool:
+    return all(
+        sum(line.startswith(begin) for line in lines) == 1
+        for begin in (title, "process  ", "memory")
+    )
 
 
 def test_the_end_of_the_process_ends_the_view(
@@ -201,7 +203,7 @@ def test_the_end_of_the_process_ends_the_view(
 ) -> None:
     screen = tmux(80, 24)
     screen.start(f"'{sys.executable}' -m ttf monitor {waiting.pid} --interval 0.2")
-    wait_until(lambda: screen.shows("memory"), 30)
+    wait_until(lambda: screen.shows("memory"))
     with contextlib.suppress(ProcessLookupError):
         waiting.kill()
-    wait_until(lambda: screen.shows("code 0 PROMPT", "ended", "Only who started it knows"), 10)
+    wait_until(lambda: screen.shows("code 0 PROMPT", "ended", "Only who started it knows"))
