@@ -13,7 +13,6 @@ import pytest
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the faults are made for Linux"),
-    pytest.mark.slow,
 ]
 ROOT: Final = Path(__file__).parents[3]
 SEED: Final = 20261118

@@ -6,39 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ttf import cli
 from ttf.host import plugins
 
 if TYPE_CHECKING:
-    from tests.conftest import FakeDistribution, Invoke
-
-
-def test_the_list_has_the_fields_the_contract_names(invoke: Invoke) -> None:
-    found = invoke(["plugins", "list", "--json"]).json()
-    assert {tuple(entry) for entry in found} == {
-        ("kind", "name", "distribution", "version", "api", "available", "reason")
-    }
-    assert {"tower", "miner", "storage", "device", "observer"} == {entry["kind"] for entry in found}
-    assert all(entry["available"] is None and entry["api"] == 1 for entry in found)
-
-
-def test_the_list_for_people_ends_with_the_next_command(invoke: Invoke) -> None:
-    result = invoke(["plugins", "list", "--kind", "miner"])
-    assert "hnswlib" in result.out
-    assert "gru" not in result.out
-    assert "Next: ttf plugins show miner.exact" in result.err
-
-
-def test_a_broken_plugin_is_listed_and_only_showing_it_fails(
-    invoke: Invoke, fake_plugins: FakeDistribution
-) -> None:
-    fake_plugins.add("ttf-broken", {"miner.broken": "ttf_broken_shown"})
-    fake_plugins.module("ttf_broken_shown", "import no_such_library")
-    assert "broken" in invoke(["plugins", "list"]).out
-    result = invoke(["plugins", "show", "miner.broken"])
-    assert result.code == 2
-    assert "ttf-broken 1.0 failed to load" in result.err
-    assert invoke(["plugins", "show", "device.cpu"]).code == 0
+    from tests.conftest import Invoke
 
 
 @pytest.mark.parametrize("reference", [f"{p.kind}.{p.name}" for p in plugins.installed()])
@@ -55,43 +26,9 @@ def test_every_built_in_shows_its_options_with_help(invoke: Invoke, reference: s
         assert option["name"] in plain.out
 
 
-def test_a_bare_name_will_do_and_a_misspelt_one_gets_the_closest(invoke: Invoke) -> None:
-    assert invoke(["plugins", "show", "cpu"]).out.startswith("device.cpu")
-    assert "Did you mean 'faiss'?" in invoke(["plugins", "show", "miner.fais"]).err
-    assert "Did you mean 'miner.faiss'?" in invoke(["plugins", "show", "minr.faiss"]).err
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_and_how_to_switch_it_on(invoke: Invoke, shell: str) -> None:
     result = invoke(["completion", shell])
     assert result.code == 0
     assert "_TTF_COMPLETE" in result.out
     assert f"ttf completion {shell}" in result.err
-
-
-def test_completion_of_an_unknown_shell_names_the_known(invoke: Invoke) -> None:
-    result = invoke(["completion", "tcsh"])
-    assert result.code == 2
-    assert "Known: bash, fish, zsh" in result.err
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("ttf tr", "train"),
-        ("ttf train --tower g", "gru"),
-        ("ttf train --miner a", "auto"),
-        ("ttf plugins sh", "show"),
-        ("ttf plugins show miner.f", "miner.faiss"),
-        ("ttf train --prec", "--precision"),
-    ],
-)
-def test_the_shell_is_offered_commands_options_and_plugin_names(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, words: str, offered: str
-) -> None:
-    monkeypatch.setenv("_TTF_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-    result = invoke([])
-    assert f"plain,{offered}" in result.out.splitlines()
-    assert cli.COMMANDS

@@ -14,7 +14,6 @@ from tests.kit.guard.harness import PYTHON, Guarded, incident, ours, pause, summ
 from tests.kit.guard.planted import PLANTED, Planted
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="the deaths are made for Linux"),
 ]
 SEEN_S = 5.0

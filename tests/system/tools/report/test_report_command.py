@@ -10,60 +10,6 @@ import pytest
 from tests.conftest import Invoke
 
 
-def test_it_says_where_the_page_is_how_large_and_what_to_do_next(
-    guard_dir: Path, invoke: Invoke
-) -> None:
-    done = invoke(["report", str(guard_dir)])
-    page = guard_dir / "report.html"
-    assert done.code == 0
-    assert done.out.startswith(f"{page}  (") and done.out.count("\n") == 1
-    assert f"Next: ttf report {guard_dir} --bundle bundle.zip" in done.err
-
-
-def test_json_is_one_document(guard_dir: Path, tmp_path: Path, invoke: Invoke) -> None:
-    done = invoke(["report", str(guard_dir), "--json"])
-    told = done.json()
-    assert told["path"] == str(guard_dir / "report.html")
-    assert told["bytes"] == (guard_dir / "report.html").stat().st_size
-    assert (told["bundle"], told["bundle_bytes"], told["redacted"]) == (None, None, 0)
-    assert done.err == ""
-    bundle = tmp_path / "a b.zip"
-    told = invoke(["report", str(guard_dir), "--json", "--bundle", str(bundle)]).json()
-    assert told["bundle"] == str(bundle) and told["bundle_bytes"] == bundle.stat().st_size
-
-
-def test_a_bundle_says_what_was_struck_out(guard_dir: Path, tmp_path: Path, invoke: Invoke) -> None:
-    done = invoke(["report", str(guard_dir), "--bundle", str(tmp_path / "b.zip")])
-    assert done.code == 0
-    assert f"{tmp_path / 'b.zip'}  (" in done.out
-    assert "Struck out: " in done.err
-    assert f"Next: unzip -p {tmp_path / 'b.zip'} README.txt" in done.err
-
-
-@pytest.mark.parametrize(
-    ("argv", "code", "said"),
-    [
-        (["{}/none"], 3, "There is no folder {}/none."),
-        (["{}/file"], 3, "{}/file is a file, not a run's folder."),
-        (["{}/empty"], 3, "{}/empty is not the folder of a run"),
-        (["{}/run", "--out", "{}/empty"], 2, "--out {}/empty is a folder."),
-        (["{}/run", "--bundle", "{}/no/b.zip"], 2, "there is no folder {}/no."),
-        (["{}/run", "--out", "{}/x", "--bundle", "{}/x"], 2, "name the same file"),
-        ([], 2, "Missing argument 'RUN_DIR'"),
-    ],
-)
-def test_what_cannot_be_done_is_said_with_the_way_out(
-    tmp_path: Path, invoke: Invoke, argv: list[str], code: int, said: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").touch()
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.toml").touch()
-    done = invoke(["report", *(word.format(tmp_path) for word in argv)])
-    assert done.code == code
-    assert said.format(tmp_path) in done.err and "hint:" in done.err
-
-
 @pytest.fixture
 def read_only(guard_dir: Path) -> Iterator[Path]:
     here = str(guard_dir)

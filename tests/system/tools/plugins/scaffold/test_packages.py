@@ -26,7 +26,6 @@ def done(outcome: Outcome) -> Outcome:
     return outcome
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["miner", "observer"])
 def test_a_package_passes_its_own_checks_unedited_and_trains(
@@ -75,7 +74,6 @@ def _train(environment: FreshEnvironment, place: Path, kind: str) -> None:
         assert "4,loss," in (place / "run" / f"{NAME}.csv").read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not os.environ.get("TTF_CHAOS"), reason="one of many: TTF_CHAOS=1 runs it")
 def test_a_folder_to_work_in_has_every_tool_its_readme_names(
