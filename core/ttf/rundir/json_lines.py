@@ -1,0 +1,110 @@
+"""Files of JSON lines, read while they grow, are torn by a death, or are written anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+_LONGEST_LINE: Final = 1 << 20
+_BLOCK: Final = 1 << 20
+_SEARCHED: Final = 32 << 20
+"""How far back a line is looked for."""
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """Raises OSError. A file without line ends, as a damaged disk may leave it, does not fill the
+    memory: it comes in pieces, which are no JSON."""
+    with path.open("rb") as file:
+        yield from iter(lambda: file.readline(_LONGEST_LINE), b"")
+
+
+def parsed_line(raw: bytes) -> dict[str, Any] | None:
+    """None where it is no object: its writer died within it, or is still at it."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Those that can be read."""
+    return (value for line in lines if (value := parsed_line(line)) is not None)
+
+
+class Tail:
+    """Whole new lines at every call; at the first one, those of the last `backlog` bytes.
+
+    A file that was replaced or became shorter is begun anew, and `anew` says so until the next
+    call: a resumed run writes its metrics anew, without the steps that a death undid.
+    """
+
+    def __init__(self, path: Path, backlog: int) -> None:
+        self.path = path
+        self.anew = False
+        self._backlog = backlog
+        self._file: tuple[int, int] | None = None
+        self._offset = 0
+
+    def lines(self) -> list[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                return self._new(file.fileno())
+        except FileNotFoundError:
+            self.anew = self._file is not None
+            self._file = None
+            return []
+
+    def _new(self, fd: int) -> list[bytes]:
+        # Asked of the open file, not of its name: a rename in between would mix two files. The size
+        # is asked once: what is appended while we read is the next call's.
+        stat = os.fstat(fd)
+        identity = stat.st_dev, stat.st_ino
+        self.anew = self._file is not None and (
+            identity != self._file or stat.st_size < self._offset
+        )
+        begin = self._offset
+        if self._file is None or self.anew or stat.st_size - begin > self._backlog:
+            begin = max(0, stat.st_size - self._backlog)
+        cut = begin > 0 and begin != self._offset  # it begins within a line
+        data = os.pread(fd, stat.st_size - begin, begin)
+        # A line without its end is half written, or torn for good: the next call reads it again.
+        end = data.rfind(b"\n") + 1
+        self._file = identity
+        self._offset = begin + end
+        found = data[:end].split(b"\n")[:-1]
+        return found[1:] if cut else found
+
+
+def last_with(path: Path, mark: bytes) -> bytes:
+    """The last whole line that contains `mark`, from the end backwards; b"" where there is none."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            stop = max(0, end - _SEARCHED)
+            rest = b""
+            while end > stop:
+                begin = max(stop, end - _BLOCK)
+                block = os.pread(file.fileno(), end - begin, begin) + rest
+                if found := _in_block(block, mark, whole=begin == 0):
+                    return found
+                # The line that the block begins within is looked at with the block before.
+                rest = block[: block.find(b"\n") + 1] or block
+                end = begin
+    except OSError:
+        return b""
+    return b""
+
+
+def _in_block(block: bytes, mark: bytes, *, whole: bool) -> bytes:
+    """`whole`: it begins with a line, not within one."""
+    at = block.rfind(mark)
+    while at >= 0:
+        begin, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+        if end >= 0 and (begin or whole):
+            return block[begin:end]
+        at = block.rfind(mark, 0, at)
+    return b""
