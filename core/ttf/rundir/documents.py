@@ -12,9 +12,23 @@ from typing import Any, Final, Literal, TypedDict
 # --- summary.json --------------------------------------------------------------------------------
 
 
-class RunFacts(TypedDict, total=False):
-    """What does not depend on how a run ends; a checkpoint keeps it as well."""
+ListedIncident = TypedDict(
+    "ListedIncident",
+    {"id": str, "class": str, "process": str, "remedy": str | None},
+    total=False,
+)
+"""An incident in a list of them; `remedy` None: the run was restarted unchanged."""
 
+
+class Summary(TypedDict, total=False):
+    """How a run ended and what came of it; of a guarded command, how that did. A checkpoint keeps
+    the part that does not depend on the end."""
+
+    status: str
+    exit_code: int
+    problem: str
+    hint: str
+    weights_sha256: str | None
     steps: int
     epochs: float
     samples: int
@@ -31,24 +45,6 @@ class RunFacts(TypedDict, total=False):
     deviations: list[str]
     miner: str
     seed: int | None
-
-
-ListedIncident = TypedDict(
-    "ListedIncident",
-    {"id": str, "class": str, "process": str, "remedy": str | None},
-    total=False,
-)
-"""An incident in a list of them; `remedy` None: the run was restarted unchanged."""
-
-
-class Summary(RunFacts, total=False):
-    """How a run ended and what came of it; of a guarded command, how that did."""
-
-    status: str
-    exit_code: int
-    problem: str
-    hint: str
-    weights_sha256: str | None
     exact: bool
     """Whether the numbers are bitwise those of an undisturbed run."""
     restarts: int
@@ -342,7 +338,7 @@ class CheckpointProgress(TypedDict, total=False):
     bank_position: int
     selection: SelectionState
     totals: TotalsState
-    summary: RunFacts
+    summary: Summary
 
 
 class CheckpointManifest(TypedDict, total=False):

@@ -58,18 +58,21 @@ class RunRecord:
         self.problems: list[str] = []
         """What is there and could not be read, as sentences."""
 
+    def _note(self, problem: str) -> None:
+        """Once: a monitor reads the same file every second."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
     # --- whole files --------------------------------------------------------------------------
 
     def summary(self) -> Summary:
         """Empty while the run goes on, and where it ended without a word."""
-        return read_typed(self.folder.summary, Summary, self.problems)
+        return read_typed(self.folder.summary, Summary, self._note)
 
     def manifest(self) -> Manifest:
         """What it ran on: manifest.json of a run, environment.json of a guarded command."""
-        found = read_typed(self.folder.manifest, Manifest, self.problems)
-        return found or read_typed(
-            self.folder.path / "environment.json", Manifest, self.problems
-        )
+        found = read_typed(self.folder.manifest, Manifest, self._note)
+        return found or read_typed(self.folder.environment, Manifest, self._note)
 
     def settings(self) -> list[Setting]:
         """The configuration as run.toml has it: each value on one line, its origin behind it. Not
@@ -79,7 +82,7 @@ class RunRecord:
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            self.problems.append(f"{self.folder.config.name} could not be read: {error}")
+            self._note(f"{self.folder.config.name} could not be read: {error}")
             return []
         return list(_settings(text.splitlines()))
 
@@ -127,9 +130,9 @@ class RunRecord:
         except FileNotFoundError:
             return
         except OSError as error:
-            self.problems.append(f"{path.name} could not be read: {error.strerror}")
+            self._note(f"{path.name} could not be read: {error.strerror}")
         if torn:
-            self.problems.append(f"{path.name}: {torn} line(s) could not be read")
+            self._note(f"{path.name}: {torn} line(s) could not be read")
 
     # --- folders ------------------------------------------------------------------------------
 
@@ -174,7 +177,9 @@ def _settings(lines: Iterable[str]) -> Iterator[Setting]:
     section = ""
     for line in lines:
         bare = line.strip()
-        text, _, origin = line.rpartition(_ORIGIN)
+        text, mark, origin = line.rpartition(_ORIGIN)
+        if not mark:
+            text, origin = line, ""
         if bare.startswith("[") and bare.endswith("]"):
             section = bare.strip("[]") + "."
         elif " = " in text and not text.startswith("#"):

@@ -31,19 +31,16 @@ _LARGEST: Final = 1e300
 """Sums and squares of larger numbers are not finite."""
 
 
-def read_typed(path: Path, kind: type[D], problems: list[str] | None = None) -> D:
-    """The object in a file; an empty one where there is none or it cannot be read, and then
-    `problems` says why."""
-    text = "{}"
+def read_typed(path: Path, kind: type[D], say: Callable[[str], None] = lambda _: None) -> D:
+    """The object in a file; an empty one where there is none, or where it cannot be read: `say`
+    hears why."""
+    value = None
     try:
-        text = path.read_text(encoding="utf-8")
-        value = json.loads(text)
+        value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        value = {}
+        pass
     except (OSError, ValueError, RecursionError) as error:
-        value = {}
-        if problems is not None:
-            problems.append(f"{path.name} could not be read: {error}")
+        say(f"{path.name} could not be read: {error}")
     return typed(value, kind)
 
 
@@ -55,9 +52,7 @@ def typed(value: object, kind: type[D]) -> D:
 
 def is_number(value: object) -> TypeGuard[float]:
     """One that can be calculated with: neither a truth value nor infinite."""
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
 # --- one function per type, made once --------------------------------------------------------------
@@ -67,7 +62,8 @@ def is_number(value: object) -> TypeGuard[float]:
 def _fit(hint: Hashable) -> _Fit:
     """Returns the value as that type, or `_UNFIT`."""
     if is_typeddict(hint):
-        return _document({name: _fit(inner) for name, inner in get_type_hints(hint).items()})
+        keys = {name: _fit(inner) for name, inner in get_type_hints(hint).items()}
+        return _document(keys, cast("Any", hint).__required_keys__)
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _any_of([_fit(one) for one in inner])
@@ -102,14 +98,16 @@ _SIMPLE: Final[Mapping[Any, _Fit]] = {
 }
 
 
-def _document(keys: Mapping[str, _Fit]) -> _Fit:
+def _document(keys: Mapping[str, _Fit], required: frozenset[str]) -> _Fit:
+    """Without a key that it must have it is no such document."""
     as_it_is = _SIMPLE[Any]
 
     def fit(value: Any) -> Any:
         if not isinstance(value, dict):
             return _UNFIT
         found = {key: keys.get(key, as_it_is)(inner) for key, inner in value.items()}
-        return {key: inner for key, inner in found.items() if inner is not _UNFIT}
+        fitting = {key: inner for key, inner in found.items() if inner is not _UNFIT}
+        return fitting if required <= fitting.keys() else _UNFIT
 
     return fit
 

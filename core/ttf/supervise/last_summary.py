@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Final
 
 from ttf.errors import StorageError
-from ttf.incidents.writing import list_incidents
 from ttf.rundir.checkpoint_files import MANIFEST, newest_first, problem_with
-from ttf.rundir.durable import read_json
+from ttf.rundir.documents import CheckpointManifest, Summary
 from ttf.rundir.folder import RunFolder
+from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.request import Change, History
+from ttf.rundir.typed_json import read_typed
 from ttf.training.summary import Ending, summarize
 
-_NOTHING: Mapping[str, Any] = {
+_NOTHING: Final[Summary] = {
     "steps": 0,
     "epochs": 0.0,
     "samples": 0,
@@ -37,7 +38,7 @@ def write_last_summary(
 ) -> StorageError | None:
     """Writes summary.json; returns why it could not: the error that ends the run is
     the more important one."""
-    known = {**_NOTHING, **_newest_facts(folder), "wall_s": history.wall_s}
+    known: Summary = {**_NOTHING, **_newest_facts(folder), "wall_s": history.wall_s}
     summary = summarize(
         ending,
         known,
@@ -52,9 +53,9 @@ def write_last_summary(
     return None
 
 
-def _newest_facts(folder: RunFolder) -> Mapping[str, Any]:
+def _newest_facts(folder: RunFolder) -> Summary:
     for path in newest_first(folder.checkpoints):
         if not problem_with(path, read_tables=False):
-            found: Mapping[str, Any] = read_json(path / MANIFEST)["progress"].get("summary", {})
-            return found
+            manifest = read_typed(path / MANIFEST, CheckpointManifest)
+            return manifest.get("progress", {}).get("summary", {})
     return {}

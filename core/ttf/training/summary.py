@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 from ttf.errors import ExitCode, TtfError
+from ttf.rundir.documents import ListedIncident, Summary
 
 if TYPE_CHECKING:
     from ttf.training.auto import Decided
@@ -29,9 +30,11 @@ class Ending:
         return cls(status=status, exit_code=error.exit_code, problem=str(error), hint=error.hint)
 
 
-def facts(step: int, decided: Decided, state: RunState) -> dict[str, Any]:
+def facts(step: int, decided: Decided, state: RunState) -> Summary:
     """The part that does not depend on how the run ends; totals are those of all its processes."""
-    config, totals, selection = decided.config, state.totals, state.selection
+    config = decided.config
+    totals = state.totals
+    selection = state.selection
     samples = step * decided.plan.samples
     configured = config.miner.name if config.miner.negatives else ""
     return {
@@ -55,21 +58,24 @@ def facts(step: int, decided: Decided, state: RunState) -> dict[str, Any]:
 
 def summarize(
     ending: Ending,
-    known: Mapping[str, Any],
-    incidents: Sequence[Mapping[str, Any]],
+    known: Summary,
+    incidents: list[ListedIncident],
     *,
     restarts: int,
     deviations: Sequence[str],
-) -> dict[str, Any]:
+) -> Summary:
     """summary.json, from `facts` and what happened to the run as a whole."""
     differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations]))
     return {
-        **asdict(ending),
+        "status": ending.status,
         "exit_code": int(ending.exit_code),
+        "problem": ending.problem,
+        "hint": ending.hint,
+        "weights_sha256": ending.weights_sha256,
         **known,
         "kept_step": known.get("kept_step") if ending.status == "finished" else None,
         "exact": not differ,
         "deviations": differ,
         "restarts": restarts,
-        "incidents": list(incidents),
+        "incidents": incidents,
     }

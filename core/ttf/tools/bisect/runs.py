@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from ttf.errors import TtfError
-from ttf.incidents.writing import list_incidents
 from ttf.rundir.durable import read_json
+from ttf.rundir.incident_files import list_incidents
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
 from ttf.tools.studies.training import Result, Training, error_of, result_of, tidy

@@ -54,4 +54,3 @@ class Spent:
         self.width *= 2
         pairs = [self.parts[i : i + 2] for i in range(0, len(self.parts), 2)]
         self.parts = [{p: sum(part[p] for part in pair) for p in PHASES} for pair in pairs]
-
