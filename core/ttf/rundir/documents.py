@@ -311,33 +311,14 @@ class Manifest(TypedDict, total=False):
 # --- checkpoints/step-N/checkpoint.json -------------------------------------------------------------
 
 
-class SelectionState(TypedDict):
-    """Which weights are the best so far."""
-
-    initial: dict[str, float]
-    last: dict[str, float]
-    best: dict[str, float]
-    best_step: int
-    last_step: int
-    without_gain: int
-
-
-class TotalsState(TypedDict):
-    """Sums over all processes of a run."""
-
-    wall_s: float
-    train_s: float
-    peak_bytes: int
-    miner: str
-    deviations: list[str]
-
-
 class CheckpointProgress(TypedDict, total=False):
     table: str
     """Key of the candidate table that training goes on with; empty: none."""
     bank_position: int
-    selection: SelectionState
-    totals: TotalsState
+    selection: dict[str, Any]
+    """Which weights are the best so far: see `Selection.to_json`."""
+    totals: dict[str, Any]
+    """Sums over all processes: the fields of `Totals`."""
     summary: Summary
 
 

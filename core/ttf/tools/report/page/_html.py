@@ -8,13 +8,14 @@ from html import escape
 from typing import Any, Final
 
 from ttf.errors import ExitCode
+from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
 from ttf.text.progress.ending import kept_weights, not_improved
 from ttf.tools.report.page._charts import charts
 from ttf.tools.report.page._incidents import incidents
 from ttf.tools.report.page._near import how_near
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._story import is_number, status_of, story
+from ttf.tools.report.page._story import status_of, story
 from ttf.tools.report.page._style import STYLE
 from ttf.tools.report.page._tables import cut, folded, section, table
 from ttf.tools.report.page._time_spent import time_spent

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
+from ttf.rundir.typed_json import is_number
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._story import is_number
 from ttf.tools.report.page._tables import cut, folded, printable, section, table
 
 MOST_ROWS: Final = 100

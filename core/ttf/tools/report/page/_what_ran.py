@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
+from ttf.rundir.typed_json import is_number
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._story import is_number
 from ttf.tools.report.page._tables import cut, section, table
 
 _LONGEST: Final = 600
