@@ -120,6 +120,9 @@ class StepLine(TypedDict, total=False):
     seconds: float
     data_s: float
     """Of `seconds`, what was spent waiting for data."""
+    compute_s: float
+    mined: float
+    """Share of the rows that got mined negatives."""
 
 
 class EvalLine(TypedDict, total=False):
@@ -144,7 +147,7 @@ MiningLine = TypedDict(
         "queries": int,
         "yield": float,
         "with_survivor": float,
-        "survivors": float,
+        "survivors": dict[str, float],
         "negative_score": float | None,
         "positive_score": float | None,
         "seconds": float,

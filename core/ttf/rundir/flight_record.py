@@ -83,7 +83,8 @@ class FlightRecorder:
         """Called by one thread, at every change of phase."""
         if step is not None:
             self._step = step
-        self._phase, self._micro_batch = phase, micro_batch
+        self._phase = phase
+        self._micro_batch = micro_batch
         self.beat()
 
     def beat(self) -> None:
