@@ -21,21 +21,18 @@ class Patience:
         self.retry_s = retry_s
         self.error: StorageError | None = None
         """The last failure; None while all is well."""
-        self._since = 0.0
+        self._since = self._last = 0.0
         self._since_wall = 0.0
-        self._last = 0.0
 
     def failed(self, error: StorageError) -> None:
         self._last = time.monotonic()
         if self.error is None:
-            self._since = self._last
-            self._since_wall = time.time()
+            self._since, self._since_wall = self._last, time.time()
         self.error = error
 
     def succeeded(self) -> bool:
         """Whether something had failed before."""
-        failing = self.error is not None
-        self.error = None
+        failing, self.error = self.error is not None, None
         return failing
 
     @property
@@ -61,18 +58,17 @@ class Patience:
         return f"since {at}, for {self._last - self._since:.0f} s"
 
 
-def retry_storage(
+def once_the_disk_takes_it(
     write: Callable[[], T],
     retry_s: float,
     *,
     say: Callable[[str], None],
     beat: Callable[[], None],
-    prefix: str,
+    loudly: str,
 ) -> T:
     """What `write` returns, tried again while it raises StorageError, for `retry_s`; for what
-    training cannot go on without. `beat`: see `wait_with_beat`; `prefix` begins the note."""
-    patience = Patience(retry_s)
-    pause = 1.0
+    training cannot go on without. `beat`: see `held`; `loudly` begins the note."""
+    patience, pause = Patience(retry_s), 1.0
     while True:
         try:
             return write()
@@ -82,13 +78,13 @@ def retry_storage(
                 raise
             pause = min(2 * pause, LONGEST_PAUSE_S, patience.left_s)
             say(
-                f"{prefix}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt is in "
+                f"{loudly}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt is in "
                 f"{pause:.0f} s, and they go on for another {patience.left_s:.0f} s."
             )
-            wait_with_beat(pause, beat)
+            held(pause, beat)
 
 
-def wait_with_beat(seconds: float, beat: Callable[[], None]) -> None:
+def held(seconds: float, beat: Callable[[], None]) -> None:
     """Waits; `beat` is called several times a second, and what it raises ends the wait."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:

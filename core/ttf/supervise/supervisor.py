@@ -17,7 +17,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final, NoReturn, assert_never
+from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
 from ttf.incidents.classify import classify
@@ -26,11 +26,10 @@ from ttf.incidents.remedies import command
 from ttf.incidents.writing import note_remedy, write_incident
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.rundir.checkpoint_files import newest_step
-from ttf.rundir.documents import Summary
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import TrainRequest
+from ttf.rundir.summary import Ending, write_last_summary
 from ttf.rundir.supervision import Journal
-from ttf.rundir.trainer_messages import ToTrainer, TrainerEnd
 from ttf.supervise.attempt import Attempt
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
@@ -56,10 +55,12 @@ from ttf.supervise.events import (
     Suspended,
     Tick,
 )
-from ttf.supervise.last_summary import write_last_summary
 from ttf.supervise.screen import Screen
 from ttf.supervise.watch import Signals, now, wait_for
-from ttf.training.summary import Ending
+
+if TYPE_CHECKING:
+    from ttf.rundir.documents import Summary
+    from ttf.rundir.trainer_messages import ToTrainer, TrainerEnd
 
 MENDABLE: Final = frozenset({"NumericFailure", "DataChanged", "StorageError", "DeviceMistrusted"})
 """Errors of ours that are incidents: what is done about them is decided, not only passed on."""

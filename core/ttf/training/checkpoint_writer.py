@@ -22,7 +22,7 @@ from typing import Final
 
 from ttf.errors import StorageError
 from ttf.rundir.checkpoint_files import newest_step, prune, tables_in_use
-from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, wait_with_beat
+from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, held
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
@@ -124,7 +124,7 @@ class Saver:
                 f"The next attempt is in {pause:.0f} s; they go on for another "
                 f"{self._patience.left_s:.0f} s."
             )
-            wait_with_beat(pause, self._flight.beat)
+            held(pause, self._flight.beat)
 
     def tables_in_use(self) -> set[str]:
         """Candidate tables that a checkpoint names, on disk or on its way there. Beside these, keep

@@ -32,8 +32,7 @@ from ttf.mining.negatives import YieldReport
 from ttf.mining.workers import MinerWorkers, OnDeath
 from ttf.process.stop_signals import StopRequest
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.disk_retry import retry_storage
-from ttf.rundir.documents import MiningLine
+from ttf.rundir.disk_retry import once_the_disk_takes_it
 from ttf.rundir.durable import remove_folder
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.table_files import AREA, prune_tables
@@ -104,12 +103,12 @@ class TableMaker:
     def make(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
         """The k best documents of these training rows under the present weights. A run that has
         nothing to lose yet does not wait for the disk."""
-        return retry_storage(
+        return once_the_disk_takes_it(
             lambda: self._made(rows),
             self._decided.config.checkpoint.retry_s if step else 0.0,
             say=self._reporter.note,
             beat=self._unless_stopped,
-            prefix=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
+            loudly=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
         )
 
     def _made(self, rows: NDArray[np.int64]) -> CandidateTable:
@@ -273,10 +272,9 @@ class TableMaker:
         )
         return digest.hexdigest()[:24]
 
-    def last_report(self, step: int, report: YieldReport) -> MiningLine:
+    def last_report(self, report: YieldReport) -> dict[str, Any]:
+        """The mining line of metrics.jsonl."""
         return {
-            "type": "mining",
-            "step": step,
             "miner": self.miner,
             "queries": report.queries,
             "yield": report.kept_share,
@@ -284,13 +282,7 @@ class TableMaker:
             "survivors": report.survivors,
             "negative_score": report.negative_score,
             "positive_score": report.positive_score,
-            "seconds": self._round.seconds,
-            "encode_s": self._round.encode_s,
-            "build_s": self._round.build_s,
-            "search_s": self._round.search_s,
-            "certificate_rate": self._round.certificate_rate,
-            "reused": self._round.reused,
-            "deaths": self._round.deaths,
+            **vars(self._round),
         }
 
     def take_deviations(self) -> list[str]:

@@ -7,10 +7,11 @@ import gc
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,14 @@ from ttf.machine.memory.allocator import give_back
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.negatives import YieldReport
 from ttf.process.stop_signals import StopAsked
-from ttf.rundir.disk_retry import retry_storage
-from ttf.rundir.documents import CheckpointLine, EvalLine, MiningLine, Numeric, Summary
+from ttf.rundir.disk_retry import once_the_disk_takes_it
+from ttf.rundir.documents import Numeric, Summary
 from ttf.rundir.durable import read_json, remove_leftovers, write_atomically, write_json
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.summary import Ending, summarize
 from ttf.text.progress import Reporter
 from ttf.training import checkpoint, manifest
 from ttf.training.auto import Decided, Specs, decide, specify
@@ -64,7 +66,7 @@ from ttf.training.parity_probe import Probe
 from ttf.training.refresh import Refresher
 from ttf.training.resume_state import RunState
 from ttf.training.step import learning_rate
-from ttf.training.summary import Ending, facts, summarize
+from ttf.training.summary import facts
 from ttf.training.supervisor_link import LeaveAsked, Link
 from ttf.training.table_maker import TableMaker
 from ttf.training.towers import save_model, start_from
@@ -313,12 +315,12 @@ class Trainer:
         run has something to lose, waits for it."""
         history = self.link.history
         restarted = history is not None and history.incidents
-        retry_storage(
+        once_the_disk_takes_it(
             write,
             self.config.checkpoint.retry_s if restarted else 0.0,
             say=self.reporter.note,
             beat=self._unless_stopped,
-            prefix="THE RUN CANNOT GO ON YET",
+            loudly="THE RUN CANNOT GO ON YET",
         )
 
     def _unless_stopped(self) -> None:
@@ -440,15 +442,7 @@ class Trainer:
         self.hooks.ttf_step(record=record)
 
     def evaluated(self, record: EvalRecord) -> None:
-        self._note(
-            EvalLine(
-                type="eval",
-                step=record.step,
-                epoch=record.epoch,
-                metrics=dict(record.metrics),
-                seconds=record.seconds,
-            )
-        )
+        self._note("eval", asdict(record))
         self.reporter.evaluated(record)
         self.hooks.ttf_evaluated(record=record)
         self.selection.see(record, self.parts.model)
@@ -526,11 +520,11 @@ class Trainer:
     def _mined(self, step: int, table: CandidateTable, report: YieldReport) -> None:
         self.state.totals.miner = self.tables.miner
         self.state.totals.deviations.extend(self.tables.take_deviations())
-        self._note(self.tables.last_report(step, report))
+        self._note("mining", {"step": step, **self.tables.last_report(report)})
 
-    def _note(self, line: EvalLine | MiningLine | CheckpointLine) -> None:
+    def _note(self, kind: str, record: Mapping[str, Any]) -> None:
         """A line of what comes seldom, with its time of day."""
-        self.metrics.write({"type": line["type"], "time": round(time.time(), 3), **line})
+        self.metrics.write({"type": kind, "time": round(time.time(), 3), **record})
 
     # --- checkpoints ----------------------------------------------------------------------
 
@@ -576,7 +570,7 @@ class Trainer:
         while not self._newly_saved.empty():
             step, path = self._newly_saved.get()
             self.link.tell({"checkpointed": step})
-            self._note(CheckpointLine(type="checkpoint", step=step, seconds=self._saving_s))
+            self._note("checkpoint", {"step": step, "seconds": self._saving_s})
             self._saving_s = 0.0
             self.tables.prune(self.saver.tables_in_use() | {self.refresher.table_key})
             self.hooks.ttf_checkpointed(step=step, path=path)
