@@ -63,7 +63,7 @@ def _fit(hint: Hashable) -> _Fit:
     """Returns the value as that type, or `_UNFIT`."""
     if is_typeddict(hint):
         keys = {name: _fit(inner) for name, inner in get_type_hints(hint).items()}
-        return _document(keys, cast("Any", hint).__required_keys__)
+        return _object(keys, _SIMPLE[Any], cast("Any", hint).__required_keys__)
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _any_of([_fit(one) for one in inner])
@@ -72,7 +72,7 @@ def _fit(hint: Hashable) -> _Fit:
     if origin is list:
         return _list(_fit(inner[0]))
     if origin is dict:
-        return _mapping(_fit(inner[1]))
+        return _object({}, _fit(inner[1]), frozenset())
     return _SIMPLE[hint]
 
 
@@ -98,26 +98,15 @@ _SIMPLE: Final[Mapping[Any, _Fit]] = {
 }
 
 
-def _document(keys: Mapping[str, _Fit], required: frozenset[str]) -> _Fit:
-    """Without a key that it must have it is no such document."""
-    as_it_is = _SIMPLE[Any]
+def _object(keys: Mapping[str, _Fit], other: _Fit, required: frozenset[str]) -> _Fit:
+    """`other`: of keys that are not named. Without one that is required it is no such object."""
 
     def fit(value: Any) -> Any:
         if not isinstance(value, dict):
             return _UNFIT
-        found = {key: keys.get(key, as_it_is)(inner) for key, inner in value.items()}
-        fitting = {key: inner for key, inner in found.items() if inner is not _UNFIT}
-        return fitting if required <= fitting.keys() else _UNFIT
-
-    return fit
-
-
-def _mapping(of: _Fit) -> _Fit:
-    def fit(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return _UNFIT
-        found = {key: of(inner) for key, inner in value.items()}
-        return {key: inner for key, inner in found.items() if inner is not _UNFIT}
+        tried = {key: keys.get(key, other)(inner) for key, inner in value.items()}
+        found = {key: inner for key, inner in tried.items() if inner is not _UNFIT}
+        return found if required <= found.keys() else _UNFIT
 
     return fit
 
@@ -126,8 +115,7 @@ def _list(of: _Fit) -> _Fit:
     def fit(value: Any) -> Any:
         if not isinstance(value, list):
             return _UNFIT
-        found = map(of, value)
-        return [inner for inner in found if inner is not _UNFIT]
+        return [found for inner in value if (found := of(inner)) is not _UNFIT]
 
     return fit
 

@@ -12,7 +12,7 @@ import select
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
@@ -25,7 +25,7 @@ from ttf.process.kept_output import BoundedOutput
 from ttf.process.lifeline import is_stopped
 from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.folder import RunFolder
-from ttf.rundir.request import TrainRequest
+from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.supervise.events import (
     Beat,
     Checkpointed,
@@ -36,10 +36,6 @@ from ttf.supervise.events import (
     Suspended,
 )
 from ttf.supervise.watch import Signals, Watch, now
-
-if TYPE_CHECKING:
-    from ttf.rundir import trainer_messages
-    from ttf.rundir.trainer_messages import FromTrainer, TrainerEnd
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -130,7 +126,7 @@ class Attempt:
         self.end = message["end"]
         return None
 
-    def _configured(self, message: trainer_messages.Configured) -> Configured:
+    def _configured(self, message: FromTrainer) -> Configured:
         self.flat = message["configured"]
         self.witness.inputs = look_at(message["inputs"])
         timeout = self.flat["supervise.hang_timeout_s"]

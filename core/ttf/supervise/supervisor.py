@@ -27,7 +27,7 @@ from ttf.incidents.writing import note_remedy, write_incident
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.folder import RunFolder
-from ttf.rundir.request import TrainRequest
+from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.summary import Ending, write_last_summary
 from ttf.rundir.supervision import Journal
 from ttf.supervise.attempt import Attempt
@@ -60,7 +60,6 @@ from ttf.supervise.watch import Signals, now, wait_for
 
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
-    from ttf.rundir.trainer_messages import ToTrainer, TrainerEnd
 
 MENDABLE: Final = frozenset({"NumericFailure", "DataChanged", "StorageError", "DeviceMistrusted"})
 """Errors of ours that are incidents: what is done about them is decided, not only passed on."""

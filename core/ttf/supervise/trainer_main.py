@@ -20,12 +20,11 @@ from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
 from ttf.process import lifeline, trainer_keeper
 from ttf.process.error_document import to_document
-from ttf.rundir.request import TrainRequest
+from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
 
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
-    from ttf.rundir.trainer_messages import TrainerEnd
 
 STACKS = "faulthandler.txt"
 

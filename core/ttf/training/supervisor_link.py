@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from ttf.process import messages
 from ttf.process.stop_signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
-from ttf.rundir.request import Change, History, TrainRequest
+from ttf.rundir.request import Change, FromTrainer, History, ToTrainer, TrainRequest
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
-    from ttf.rundir.trainer_messages import FromTrainer, ToTrainer
 
 
 class LeaveAsked(Exception):
