@@ -91,7 +91,7 @@ Incident = TypedDict(
 
 
 class FiledIncident(Incident, total=False):
-    """The same with what is known of it beside that file."""
+    """The same with what is known of it beside that file; `class` and `process` always are there."""
 
     id: str
     remedy: str | None

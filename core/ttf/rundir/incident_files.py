@@ -26,13 +26,14 @@ def read_incident(folder: Path) -> FiledIncident:
     it died at it; but something happened."""
     found = read_typed(folder / INCIDENT, Incident)
     applied = read_typed(folder / APPLIED, AppliedRemedy)
-    known: FiledIncident = {
-        "class": "unknown",
-        "process": "unknown",
-        "id": folder.name,
-        "remedy": applied.get("remedy"),
-    }
-    return {**known, **found}
+    known: FiledIncident = {**unknown(folder.name), **found}
+    known["id"] = folder.name  # whatever a damaged file calls itself
+    known["remedy"] = applied.get("remedy")
+    return known
+
+
+def unknown(number: str) -> FiledIncident:
+    return {"id": number, "class": "unknown", "process": "unknown", "remedy": None}
 
 
 def list_incidents(incidents: Path) -> list[ListedIncident]:

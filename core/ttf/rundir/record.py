@@ -24,7 +24,7 @@ from ttf.rundir.documents import (
 )
 from ttf.rundir.flight_record import Flight, read_flight
 from ttf.rundir.folder import RunFolder
-from ttf.rundir.incident_files import incident_folders, read_incident
+from ttf.rundir.incident_files import incident_folders, read_incident, unknown
 from ttf.rundir.json_lines import parsed_line, raw_lines
 from ttf.rundir.typed_json import read_typed, typed
 
@@ -142,7 +142,7 @@ class RunRecord:
         found = {incident["id"]: incident for incident in filed}
         for entry in read_typed(self.folder.summary, Summary).get("incidents", ()):
             number = entry.setdefault("id", "?")
-            found[number] = {**found.get(number, {}), **entry}
+            found[number] = {**found.get(number, unknown(number)), **entry}
         return [found[number] for number in sorted(found, key=_by_number)]
 
     def newest_checkpoint(self) -> int:
