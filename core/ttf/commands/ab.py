@@ -26,7 +26,7 @@ from ttf.errors import ConfigError, Stopped
 
 if TYPE_CHECKING:
     from ttf.tools.ab.finish import Places
-    from ttf.tools.ab.study import Limits, Study
+    from ttf.tools.ab.study import ABLimits, ABStudy
 
 
 class Margin(click.ParamType[tuple[str, float]]):
@@ -159,9 +159,9 @@ def command(
     interrupted.
     """
     from ttf.tools.ab.finish import Places
-    from ttf.tools.ab.study import Limits, Study
+    from ttf.tools.ab.study import ABLimits, ABStudy
 
-    limits = Limits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
+    limits = ABLimits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
     places = Places(csv=csv, markdown=markdown, html=html)
     given = {name: value for name, value in asked.items() if value not in (None, (), False)}
     if resume is None:
@@ -173,7 +173,7 @@ def command(
                 f"--resume continues a study as it is; it goes with no {', '.join(others)}.",
                 hint="To change something, begin a new study. --repeats may grow.",
             )
-        study = Study.reopened(resume, repeats)
+        study = ABStudy.reopened(resume, repeats)
     _carry_out(study, limits, places, as_json)
 
 
@@ -188,7 +188,7 @@ def _begun(
     margins: tuple[tuple[str, float], ...] = (),
     hang_timeout: float | None = None,
     **asked: Any,
-) -> Study:
+) -> ABStudy:
     """A new study, or the one that this very command began."""
     from ttf.tools.ab.start import begin
 
@@ -207,17 +207,19 @@ def _begun(
     )
 
 
-def _carry_out(study: Study, limits: Limits, places: Places, as_json: bool) -> None:
+def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) -> None:
     """To its end, and what there is to say of it."""
     from ttf.tools.ab import finish
-    from ttf.tools.ab.progress import Lines
+    from ttf.tools.ab.progress import RepeatLines
     from ttf.tools.ab.study import carry_on
 
     try:
         _introduce(study, limits)
         try:
             with signals_raise():
-                reason = carry_on(study, limits, Lines(limits.parallel), finish.settled)
+                reason = carry_on(
+                    study, limits, RepeatLines(study, limits.parallel), finish.settled
+                )
         except (Stopped, KeyboardInterrupt) as stop:
             say()
             raise _stopped(study, stop) from None
@@ -241,9 +243,9 @@ def _carry_out(study: Study, limits: Limits, places: Places, as_json: bool) -> N
         next_command(f"ttf ab --resume {quoted(study.folder)}")
 
 
-def _introduce(study: Study, limits: Limits) -> None:
+def _introduce(study: ABStudy, limits: ABLimits) -> None:
     setup, total = study.setup, len(study.setup.cells)
-    done = f"; {len(study.done)} of {total} are done already" if study.samples else ""
+    done = f"; {len(study.done)} of {total} are done already" if study.runs else ""
     steps = "" if setup.steps is None else f" of {setup.steps} steps"
     say(
         f"Study in {study.folder}: {len(setup.arms)} arms, {setup.repeats} repeats{steps} each, "
@@ -258,7 +260,7 @@ def _introduce(study: Study, limits: Limits) -> None:
         )
 
 
-def _stopped(study: Study, stop: BaseException) -> Stopped:
+def _stopped(study: ABStudy, stop: BaseException) -> Stopped:
     """The partial result stands beside the error in --json."""
     from ttf.tools.ab import finish
 

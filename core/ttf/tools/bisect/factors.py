@@ -17,7 +17,7 @@ MOST_COPIED: Final = 4 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class DataFacts:
     """What the survey found, beside the configuration."""
 
     pairs: int = 0
@@ -69,11 +69,11 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Survey:
     """What a rule looks at."""
 
     flat: Mapping[str, Any]
-    facts: Facts
+    facts: DataFacts
     most_copied: int = MOST_COPIED
 
     def number(self, key: str) -> int:
@@ -89,16 +89,16 @@ class Seen:
         return self.number("miner.negatives") > 0
 
 
-Rule = Callable[[Seen], Factor | str]
+Rule = Callable[[Survey], Factor | str]
 """The factor, or why it does not apply."""
 
 
-def factors_of(seen: Seen) -> tuple[list[Factor], dict[str, str]]:
+def factors_of(survey: Survey) -> tuple[list[Factor], dict[str, str]]:
     """Those that apply, and for the others the reason."""
     found: list[Factor] = []
     passed: dict[str, str] = {}
     for name, rule in RULES.items():
-        outcome = rule(seen)
+        outcome = rule(survey)
         if isinstance(outcome, str):
             passed[name] = outcome
         else:
@@ -117,10 +117,10 @@ def edits_of(factors: Iterable[Factor]) -> dict[str, Any]:
 # --- settings: from those that change no number to those that change the training -----------------
 
 
-def _isolation(seen: Seen) -> Factor | str:
-    if not seen.mines:
+def _isolation(survey: Survey) -> Factor | str:
+    if not survey.mines:
         return "there is no mining"
-    if seen.flat.get("miner.isolation") != "none":
+    if survey.flat.get("miner.isolation") != "none":
         return "the miner has a process of its own already"
     return Factor(
         name="isolation",
@@ -131,8 +131,8 @@ def _isolation(seen: Seen) -> Factor | str:
     )
 
 
-def _accumulation(seen: Seen) -> Factor | str:
-    now = seen.number("train.accumulate")
+def _accumulation(survey: Survey) -> Factor | str:
+    now = survey.number("train.accumulate")
     if now < 2:
         return "one micro-batch a step already"
     return Factor(
@@ -143,8 +143,8 @@ def _accumulation(seen: Seen) -> Factor | str:
     )
 
 
-def _batch_size(seen: Seen) -> Factor | str:
-    now = seen.number("train.batch_size")
+def _batch_size(survey: Survey) -> Factor | str:
+    now = survey.number("train.batch_size")
     smaller = max(2, now // 4)
     if smaller >= now:
         return f"a micro-batch has {now} samples already"
@@ -156,16 +156,16 @@ def _batch_size(seen: Seen) -> Factor | str:
     )
 
 
-def _threads(seen: Seen) -> Factor | str:
-    edits = {key: 1 for key in ("device.threads", "miner.threads") if seen.number(key) > 1}
+def _threads(survey: Survey) -> Factor | str:
+    edits = {key: 1 for key in ("device.threads", "miner.threads") if survey.number(key) > 1}
     if not edits:
         return "one thread already"
-    now = max(seen.number(key) for key in edits)
+    now = max(survey.number(key) for key in edits)
     return Factor(name="threads", rank=40, what=f"threads {now} -> 1", edits=edits)
 
 
-def _precision(seen: Seen) -> Factor | str:
-    now = seen.flat.get("device.precision")
+def _precision(survey: Survey) -> Factor | str:
+    now = survey.flat.get("device.precision")
     if now == "fp32":
         return "fp32 already"
     return Factor(
@@ -176,8 +176,8 @@ def _precision(seen: Seen) -> Factor | str:
     )
 
 
-def _memory_bank(seen: Seen) -> Factor | str:
-    now = seen.number("loss.memory_bank")
+def _memory_bank(survey: Survey) -> Factor | str:
+    now = survey.number("loss.memory_bank")
     if not now:
         return "there is none"
     return Factor(
@@ -188,9 +188,9 @@ def _memory_bank(seen: Seen) -> Factor | str:
     )
 
 
-def _dropout(seen: Seen) -> Factor | str:
+def _dropout(survey: Survey) -> Factor | str:
     keys = [f"tower.{side}.dropout" for side in ("query", "doc")]
-    on = [key for key in keys if isinstance(seen.flat.get(key), float) and seen.flat[key] > 0]
+    on = [key for key in keys if isinstance(survey.flat.get(key), float) and survey.flat[key] > 0]
     if not on:
         return "there is none"
     return Factor(name="dropout", rank=70, what="dropout -> 0", edits=dict.fromkeys(on, 0.0))
@@ -199,24 +199,24 @@ def _dropout(seen: Seen) -> Factor | str:
 # --- data ----------------------------------------------------------------------------------------
 
 
-def _copied(seen: Seen, size: int) -> str:
+def _copied(survey: Survey, size: int) -> str:
     """Why data cannot be made anew, if so."""
-    if not seen.facts.pairs:
+    if not survey.facts.pairs:
         return "the data could not be looked at"
-    if not seen.facts.local:
+    if not survey.facts.local:
         return "the data is not on this machine"
-    if size > seen.most_copied:
+    if size > survey.most_copied:
         return f"{size / 1e9:.1f} GB would be copied (--copy-most allows it)"
     return ""
 
 
-def _sequence_length(seen: Seen) -> Factor | str:
-    facts = seen.facts
+def _sequence_length(survey: Survey) -> Factor | str:
+    facts = survey.facts
     if not facts.pairs or not facts.sequence:
         return "the queries are no sequences"
     now = facts.length
     then = 2 if now == 1 else max(1, now // 2)
-    problem = _copied(seen, facts.pairs_bytes * then // now)
+    problem = _copied(survey, facts.pairs_bytes * then // now)
     if problem:
         return problem
     return Factor(
@@ -228,13 +228,13 @@ def _sequence_length(seen: Seen) -> Factor | str:
     )
 
 
-def _data_subset(seen: Seen) -> Factor | str:
-    pairs = seen.facts.pairs
-    problem = _copied(seen, seen.facts.pairs_bytes // 2)
+def _data_subset(survey: Survey) -> Factor | str:
+    pairs = survey.facts.pairs
+    problem = _copied(survey, survey.facts.pairs_bytes // 2)
     if problem:
         return problem
-    if pairs // 2 < seen.samples:
-        return f"half of {pairs} pairs make no step of {seen.samples}"
+    if pairs // 2 < survey.samples:
+        return f"half of {pairs} pairs make no step of {survey.samples}"
     return Factor(
         name="data-subset",
         rank=90,
@@ -247,45 +247,45 @@ def _data_subset(seen: Seen) -> Factor | str:
 # --- components -----------------------------------------------------------------------------------
 
 
-def _miner(seen: Seen) -> Factor | str:
-    if not seen.mines:
+def _miner(survey: Survey) -> Factor | str:
+    if not survey.mines:
         return "there is no mining"
-    other = seen.facts.other.get("miner")
+    other = survey.facts.other.get("miner")
     if other is None:
         return "no other miner can run here"
     return Factor(
         name="miner",
         rank=100,
-        what=f"miner {seen.flat.get('miner.name')} -> {other}",
+        what=f"miner {survey.flat.get('miner.name')} -> {other}",
         edits={"miner.name": other},
         implies=("mining",),
         component=True,
     )
 
 
-def _mining(seen: Seen) -> Factor | str:
-    if not seen.mines:
+def _mining(survey: Survey) -> Factor | str:
+    if not survey.mines:
         return "there is no mining"
     return Factor(name="mining", rank=110, what="no mined negatives", edits={"miner.negatives": 0})
 
 
-def _storage(seen: Seen) -> Factor | str:
-    other = seen.facts.other.get("storage")
-    problem = _copied(seen, seen.facts.data_bytes)
+def _storage(survey: Survey) -> Factor | str:
+    other = survey.facts.other.get("storage")
+    problem = _copied(survey, survey.facts.data_bytes)
     if problem or other is None:
         return problem or "no other storage can run here"
     return Factor(
         name="storage",
         rank=120,
-        what=f"storage {seen.facts.storage} -> {other}",
+        what=f"storage {survey.facts.storage} -> {other}",
         edits={},
         rewrite={"storage": other},
         component=True,
     )
 
 
-def _observers(seen: Seen) -> Factor | str:
-    now = seen.flat.get("observers")
+def _observers(survey: Survey) -> Factor | str:
+    now = survey.flat.get("observers")
     if not now:
         return "there are none"
     return Factor(
@@ -297,8 +297,8 @@ def _observers(seen: Seen) -> Factor | str:
     )
 
 
-def _doc_tower(seen: Seen) -> Factor | str:
-    other, now = seen.facts.other.get("doc-tower"), seen.flat.get("tower.doc.name")
+def _doc_tower(survey: Survey) -> Factor | str:
+    other, now = survey.facts.other.get("doc-tower"), survey.flat.get("tower.doc.name")
     if other is None:
         return f"it is {now}, or no other fits"
     return Factor(
@@ -310,8 +310,8 @@ def _doc_tower(seen: Seen) -> Factor | str:
     )
 
 
-def _tower(seen: Seen) -> Factor | str:
-    other, now = seen.facts.other.get("tower"), seen.flat.get("tower.query.name")
+def _tower(survey: Survey) -> Factor | str:
+    other, now = survey.facts.other.get("tower"), survey.flat.get("tower.query.name")
     if other is None:
         return "no other tower fits"
     return Factor(
@@ -323,8 +323,8 @@ def _tower(seen: Seen) -> Factor | str:
     )
 
 
-def _device(seen: Seen) -> Factor | str:
-    now = seen.flat.get("device.name")
+def _device(survey: Survey) -> Factor | str:
+    now = survey.flat.get("device.name")
     if now == "cpu":
         return "the cpu already"
     return Factor(

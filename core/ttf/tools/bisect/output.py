@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ttf.errors import TtfError
-from ttf.tools.bisect.design import Verdict
 from ttf.tools.bisect.factors import Factor
 from ttf.tools.bisect.fisher import p_value
-from ttf.tools.bisect.runs import Outcome, command_line, edits_for
-from ttf.tools.bisect.study import Study
+from ttf.tools.bisect.planner import BisectVerdict
+from ttf.tools.bisect.runs import BisectRun, command_line, edits_for
+from ttf.tools.bisect.study import BisectStudy
 
 HEADER: Final = ("without", "runs", "crashes", "p", "what the runs say")
 _MOST_PAIRS: Final = 3
@@ -23,8 +23,8 @@ _MOST_PAIRS: Final = 3
 class Findings:
     """A study and its verdict, put together."""
 
-    study: Study
-    verdict: Verdict
+    study: BisectStudy
+    verdict: BisectVerdict
 
     # --- facts ----------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ class Findings:
     @property
     def classes(self) -> Counter[str]:
         """Of the incidents, by runs."""
-        return Counter(name for o in self.study.outcomes for name in o.classes)
+        return Counter(name for o in self.study.runs for name in o.classes)
 
     @property
     def advice(self) -> dict[str, Any]:
@@ -51,9 +51,9 @@ class Findings:
             return {}
         return edits_for(self.study.setup, self.verdict.culprit, self.study.folder)
 
-    def smallest(self) -> tuple[Outcome, str] | None:
+    def smallest(self) -> tuple[BisectRun, str] | None:
         """The crash with the most taken out, and its command; the first where several are equal."""
-        crashes = [o for o in self.study.outcomes if o.result == "crash"]
+        crashes = [o for o in self.study.runs if o.result == "crash"]
         if not crashes:
             return None
         best = max(crashes, key=lambda o: (len(o.ablated), -o.run))
