@@ -226,7 +226,7 @@ def test_a_crash_is_gone_only_where_a_control_showed_it() -> None:
     made, _ = study(TWO, 20)
     fixed = Fixed(a=TWO[0], b=TWO[1], verdict="not yet", control_crashes=7, control_steps=2000,
                   clean_steps=1000, needed_steps=7200, p=0.09, more_runs=62)  # fmt: skip
-    said = words.said_of_pairs(replace(made, fixed=(fixed,)))
+    said = words.pair_sentences(replace(made, fixed=(fixed,)))
     assert said == [
         (
             "B cannot be called fixed yet: 1,000 steps without a crash; it takes 7,200 beside 7 "
@@ -235,18 +235,18 @@ def test_a_crash_is_gone_only_where_a_control_showed_it() -> None:
         )
     ]
     gone = replace(fixed, verdict="fixed", more_runs=None, p=0.00001)
-    (told,) = words.said_of_pairs(replace(made, fixed=(gone,)))
+    (told,) = words.pair_sentences(replace(made, fixed=(gone,)))
     assert told.startswith("B is fixed: 1,000 steps without a crash")
     assert told.endswith("(p <0.0001, if nothing had changed).")
     crashed = replace(fixed, verdict="still crashes", clean_steps=0, p=None, more_runs=None)
-    assert words.said_of_pairs(replace(made, fixed=(crashed,))) == ["B still crashes, as A does."]
+    assert words.pair_sentences(replace(made, fixed=(crashed,))) == ["B still crashes, as A does."]
 
 
 def test_a_control_without_a_crash_is_never_called_fixed() -> None:
     made = analysis(TWO, [sample(name, block) for block in range(9) for name in TWO])
     found = Fixed(a=TWO[0], b=TWO[1], verdict="not reproduced", control_crashes=0,
                   control_steps=900, clean_steps=900, needed_steps=None, p=None)  # fmt: skip
-    said = words.said_of_pairs(replace(made, fixed=(found,)))
+    said = words.pair_sentences(replace(made, fixed=(found,)))
     assert said == [
         (
             "No arm crashed in 1,800 steps: a crash that came before was not reproduced, so nothing "
@@ -258,7 +258,7 @@ def test_a_control_without_a_crash_is_never_called_fixed() -> None:
 def test_equal_weights_are_counted() -> None:
     made, _ = study(TWO, 20)
     equal = Bitwise(a=TWO[0], b=TWO[1], pairs=18, equal=18)
-    said = words.said_of_pairs(replace(made, bitwise=(equal,)))
+    said = words.pair_sentences(replace(made, bitwise=(equal,)))
     assert said == ["18 of 18 pairs of A and B end with the same weights, to the last bit."]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ttf.tools.ab.measures import Scale
+from ttf.tools.ab.measures import MEASURES, Measure, Scale
 
 Verdict = Literal["a", "b", "same", "inconclusive"]
 """a, b: that arm is better, and not by luck; same: they differ by less than the margin;
@@ -104,6 +104,19 @@ class Comparison:
     """Only where inconclusive; None also where no number could be given."""
     note: str = ""
     """What a reader must know before believing the figures; "" mostly."""
+
+    @property
+    def measure(self) -> Measure:
+        return MEASURES[self.metric]
+
+    @property
+    def winner(self) -> str:
+        """The arm that is better; "" without one."""
+        return {"a": self.a, "b": self.b}.get(self.verdict, "")
+
+    @property
+    def loser(self) -> str:
+        return {"a": self.b, "b": self.a}.get(self.verdict, "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ def _arms(analysis: Analysis) -> Iterator[str]:
     if max(map(len, lines)) > WIDTH:  # the comparisons below have the intervals too
         lines = list(_laid_out(list(_arm_rows(analysis, names, intervals=False))))
     yield from lines
-    yield f"{words.GROWTH[0].upper()}{words.GROWTH[1:]}. Means of the repeats that finished."
+    yield words.BELOW_ARMS
 
 
 def _arm_rows(
@@ -55,7 +55,7 @@ def _arm_rows(
     yield _HEADER
     for place, arm in enumerate(analysis.arms):
         values = [words.figure(metric, words.arm_value(arm, metric)) for metric in words.COLUMNS]
-        yield (names[arm.name], words.crashed(arm), str(arm.lost), *values)
+        yield (names[arm.name], words.crash_count(arm), str(arm.lost), *values)
         found = [_to_the_first(analysis, arm, metric) for metric in words.COLUMNS] if place else []
         effects = ["" if c is None else words.effect(c, c.effect) for c in found]
         if any(effects):
@@ -105,7 +105,7 @@ def _comparisons(analysis: Analysis) -> Iterator[str]:
         yield (
             f"{left} more between other arms are the same or inconclusive: they are in the report."
         )
-    if nothing := {words.short(c): None for c in analysis.comparisons if c.effect is None}:
+    if nothing := {c.measure.short: None for c in analysis.comparisons if c.effect is None}:
         yield from _wrapped(f"Some arms have no pair with a value in both: {'; '.join(nothing)}.")
 
 
@@ -121,7 +121,7 @@ def _shown(analysis: Analysis) -> list[Comparison]:
 
 def _row(c: Comparison, called: dict[str, str]) -> Sequence[str]:
     return (
-        words.short(c),
+        c.measure.short,
         words.effect(c, c.effect),
         words.interval(c),
         words.p_text(c.p_adjusted),
@@ -136,7 +136,7 @@ def _below(analysis: Analysis) -> Iterator[str]:
         yield f"p: corrected for {count} {what} (Holm), which the verdicts go by."
     for note in words.notes(_shown(analysis), words.letters(analysis)):
         yield from _wrapped(note)
-    for sentence in words.said_of_pairs(analysis):
+    for sentence in words.pair_sentences(analysis):
         yield from _wrapped(sentence)
 
 
