@@ -139,8 +139,8 @@ def _of_many(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) -> l
         parts.append(f"{measure.ranking}: {_ranks([a.name for a in arms], wins, crashes)}")
     if parts:
         return parts
-    crashes, runs = sum(a.crashes for a in arms), sum(a.runs for a in arms)
-    how_many = f"{crashes} of {runs} repeats" if crashes else f"none of {runs} repeats"
+    crashed, runs = sum(a.crashes for a in arms), sum(a.runs for a in arms)
+    how_many = f"{crashed} of {runs} repeats" if crashed else f"none of {runs} repeats"
     return ["no difference between any two arms was found", f"{how_many} crashed"]
 
 

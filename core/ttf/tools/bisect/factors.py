@@ -7,7 +7,7 @@ configuration with every "auto" settled, and a few facts about data and installe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
 from ttf.tools.bisect.hypotheses import Ingredient
@@ -42,11 +42,12 @@ class DataFacts:
 class Factor:
     """An ingredient that can be taken out of this configuration."""
 
-    name: str
-    rank: int
+    name: str = ""
+    rank: int = 0
+    """Both are those of its rule."""
     what: str
     """What it is now, and what instead: 'accumulation 8 -> 1'."""
-    edits: Mapping[str, Any]
+    edits: Mapping[str, Any] = field(default_factory=dict)
     implies: tuple[str, ...] = ()
     component: bool = False
     rewrite: Mapping[str, int | str] = field(default_factory=dict)
@@ -97,12 +98,12 @@ def factors_of(survey: Survey) -> tuple[list[Factor], dict[str, str]]:
     """Those that apply, and for the others the reason."""
     found: list[Factor] = []
     passed: dict[str, str] = {}
-    for name, rule in RULES.items():
-        outcome = rule(survey)
-        if isinstance(outcome, str):
-            passed[name] = outcome
+    for place, (name, rule) in enumerate(RULES.items(), start=1):
+        factor = rule(survey)
+        if isinstance(factor, str):
+            passed[name] = factor
         else:
-            found.append(outcome)
+            found.append(replace(factor, name=name, rank=10 * place))
     return found, passed
 
 
@@ -123,8 +124,6 @@ def _isolation(survey: Survey) -> Factor | str:
     if survey.flat.get("miner.isolation") != "none":
         return "the miner has a process of its own already"
     return Factor(
-        name="isolation",
-        rank=10,
         what="the miner in a process of its own",
         edits={"miner.isolation": "process"},
         implies=("mining",),
@@ -135,12 +134,7 @@ def _accumulation(survey: Survey) -> Factor | str:
     now = survey.number("train.accumulate")
     if now < 2:
         return "one micro-batch a step already"
-    return Factor(
-        name="accumulation",
-        rank=20,
-        what=f"accumulation {now} -> 1",
-        edits={"train.accumulate": 1},
-    )
+    return Factor(what=f"accumulation {now} -> 1", edits={"train.accumulate": 1})
 
 
 def _batch_size(survey: Survey) -> Factor | str:
@@ -149,8 +143,6 @@ def _batch_size(survey: Survey) -> Factor | str:
     if smaller >= now:
         return f"a micro-batch has {now} samples already"
     return Factor(
-        name="batch-size",
-        rank=30,
         what=f"micro-batch {now} -> {smaller}",
         edits={"train.batch_size": smaller, "train.fuse": 1},
     )
@@ -161,31 +153,21 @@ def _threads(survey: Survey) -> Factor | str:
     if not edits:
         return "one thread already"
     now = max(survey.number(key) for key in edits)
-    return Factor(name="threads", rank=40, what=f"threads {now} -> 1", edits=edits)
+    return Factor(what=f"threads {now} -> 1", edits=edits)
 
 
 def _precision(survey: Survey) -> Factor | str:
     now = survey.flat.get("device.precision")
     if now == "fp32":
         return "fp32 already"
-    return Factor(
-        name="precision",
-        rank=50,
-        what=f"precision {now} -> fp32",
-        edits={"device.precision": "fp32"},
-    )
+    return Factor(what=f"precision {now} -> fp32", edits={"device.precision": "fp32"})
 
 
 def _memory_bank(survey: Survey) -> Factor | str:
     now = survey.number("loss.memory_bank")
     if not now:
         return "there is none"
-    return Factor(
-        name="memory-bank",
-        rank=60,
-        what=f"memory bank {now} -> 0",
-        edits={"loss.memory_bank": 0},
-    )
+    return Factor(what=f"memory bank {now} -> 0", edits={"loss.memory_bank": 0})
 
 
 def _dropout(survey: Survey) -> Factor | str:
@@ -193,7 +175,7 @@ def _dropout(survey: Survey) -> Factor | str:
     on = [key for key in keys if isinstance(survey.flat.get(key), float) and survey.flat[key] > 0]
     if not on:
         return "there is none"
-    return Factor(name="dropout", rank=70, what="dropout -> 0", edits=dict.fromkeys(on, 0.0))
+    return Factor(what="dropout -> 0", edits=dict.fromkeys(on, 0.0))
 
 
 # --- data ----------------------------------------------------------------------------------------
@@ -219,13 +201,7 @@ def _sequence_length(survey: Survey) -> Factor | str:
     problem = _copied(survey, facts.pairs_bytes * then // now)
     if problem:
         return problem
-    return Factor(
-        name="sequence-length",
-        rank=80,
-        what=f"sequence length {now} -> {then}",
-        edits={},
-        rewrite={"length": then},
-    )
+    return Factor(what=f"sequence length {now} -> {then}", rewrite={"length": then})
 
 
 def _data_subset(survey: Survey) -> Factor | str:
@@ -236,10 +212,7 @@ def _data_subset(survey: Survey) -> Factor | str:
     if pairs // 2 < survey.samples:
         return f"half of {pairs} pairs make no step of {survey.samples}"
     return Factor(
-        name="data-subset",
-        rank=90,
         what=f"the first {pairs // 2} of {pairs} training pairs",
-        edits={},
         rewrite={"rows": pairs // 2},
     )
 
@@ -254,8 +227,6 @@ def _miner(survey: Survey) -> Factor | str:
     if other is None:
         return "no other miner can run here"
     return Factor(
-        name="miner",
-        rank=100,
         what=f"miner {survey.flat.get('miner.name')} -> {other}",
         edits={"miner.name": other},
         implies=("mining",),
@@ -266,7 +237,7 @@ def _miner(survey: Survey) -> Factor | str:
 def _mining(survey: Survey) -> Factor | str:
     if not survey.mines:
         return "there is no mining"
-    return Factor(name="mining", rank=110, what="no mined negatives", edits={"miner.negatives": 0})
+    return Factor(what="no mined negatives", edits={"miner.negatives": 0})
 
 
 def _storage(survey: Survey) -> Factor | str:
@@ -275,10 +246,7 @@ def _storage(survey: Survey) -> Factor | str:
     if problem or other is None:
         return problem or "no other storage can run here"
     return Factor(
-        name="storage",
-        rank=120,
         what=f"storage {survey.facts.storage} -> {other}",
-        edits={},
         rewrite={"storage": other},
         component=True,
     )
@@ -289,8 +257,6 @@ def _observers(survey: Survey) -> Factor | str:
     if not now:
         return "there are none"
     return Factor(
-        name="observers",
-        rank=130,
         what=f"without the observers {', '.join(now)}",
         edits={"observers": []},
         component=True,
@@ -302,8 +268,6 @@ def _doc_tower(survey: Survey) -> Factor | str:
     if other is None:
         return f"it is {now}, or no other fits"
     return Factor(
-        name="doc-tower",
-        rank=140,
         what=f"document tower {now} -> {other}",
         edits={"tower.doc.name": other},
         component=True,
@@ -315,8 +279,6 @@ def _tower(survey: Survey) -> Factor | str:
     if other is None:
         return "no other tower fits"
     return Factor(
-        name="tower",
-        rank=150,
         what=f"query tower {now} -> {other}",
         edits={"tower.query.name": other},
         component=True,
@@ -327,13 +289,7 @@ def _device(survey: Survey) -> Factor | str:
     now = survey.flat.get("device.name")
     if now == "cpu":
         return "the cpu already"
-    return Factor(
-        name="device",
-        rank=160,
-        what=f"device {now} -> cpu",
-        edits={"device.name": "cpu"},
-        component=True,
-    )
+    return Factor(what=f"device {now} -> cpu", edits={"device.name": "cpu"}, component=True)
 
 
 RULES: Final[Mapping[str, Rule]] = {
