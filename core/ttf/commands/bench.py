@@ -22,7 +22,7 @@ from ttf.text.tables import table
 if TYPE_CHECKING:
     from ttf.tools.bench.catalogue import Bench
     from ttf.tools.bench.runner import Outcome
-    from ttf.tools.bench.table import Progress
+    from ttf.tools.bench.table import BenchProgress
 
 
 def _names() -> list[str]:
@@ -83,9 +83,9 @@ def command(
     if list_only:
         _list(chosen, as_json)
         return int(ExitCode.DONE)
-    from ttf.tools.bench.table import Progress
+    from ttf.tools.bench.table import BenchProgress
 
-    progress = Progress()
+    progress = BenchProgress()
     if tune:
         if names:
             raise ConfigError(
@@ -138,7 +138,7 @@ def _list(benches: Sequence[Bench], as_json: bool) -> None:
     next_command(f"ttf bench {benches[0].name if len(benches) == 1 else ''}".rstrip())
 
 
-def _tune(progress: Progress, as_json: bool) -> int:
+def _tune(progress: BenchProgress, as_json: bool) -> int:
     from ttf.tools.bench import tune
     from ttf.tools.bench.catalogue import TUNE
 
@@ -157,7 +157,7 @@ def _tune(progress: Progress, as_json: bool) -> int:
     return int(ExitCode.DONE)
 
 
-def _ceilings(fresh: bool, progress: Progress) -> Mapping[str, Any]:
+def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
     """Of this machine, from the cache or measured now."""
     from ttf.machine import ceilings
     from ttf.tools.bench.catalogue import CEILINGS
@@ -169,7 +169,9 @@ def _ceilings(fresh: bool, progress: Progress) -> Mapping[str, Any]:
     return found
 
 
-def _answer(bench: Bench, ceilings: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
+def _answer(
+    bench: Bench, ceilings: Mapping[str, Any], progress: BenchProgress
+) -> Mapping[str, Any]:
     """Of a process that measures the machine itself. Raises what it raised."""
     from ttf.process.error_document import from_document
     from ttf.tools.bench.runner import MeasurerDied, outcome_of
@@ -194,7 +196,7 @@ def _show_machine(ceilings: Mapping[str, Any]) -> None:
 
 
 def _measured(
-    bench: Bench, size: str, ceilings: Mapping[str, Any], progress: Progress, as_json: bool
+    bench: Bench, size: str, ceilings: Mapping[str, Any], progress: BenchProgress, as_json: bool
 ) -> Outcome:
     """Shown as soon as it is there."""
     from ttf.tools.bench import table as telling

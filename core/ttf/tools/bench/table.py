@@ -107,7 +107,7 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-class Progress:
+class BenchProgress:
     """One line on a terminal that changes in place; in a pipe a line when a bench begins."""
 
     def __init__(self) -> None:
