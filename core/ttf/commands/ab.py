@@ -218,7 +218,7 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
         try:
             with signals_raise():
                 reason = carry_on(
-                    study, limits, RepeatLines(study, limits.parallel), finish.settled
+                    study, limits, RepeatLines(study, limits.parallel), finish.is_settled
                 )
         except (Stopped, KeyboardInterrupt) as stop:
             say()
@@ -226,7 +226,7 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
         except BaseException:
             say()  # the line of the repeat that was running
             raise
-        analysis = finish.concluded(study, reason, places)
+        analysis = finish.conclude(study, reason, places)
     finally:
         study.close()
     if as_json:
@@ -270,5 +270,5 @@ def _stopped(study: ABStudy, stop: BaseException) -> Stopped:
         f"Stopped after {len(study.done)} of {total} repeats; those are kept.",
         hint=f"Continue with: ttf ab --resume {quoted(study.folder)}",
     )
-    error.details = {"study": finish.result(study, finish.judged(study), "stopped")}
+    error.details = {"study": finish.result(study, finish.judge_study(study), "stopped")}
     return error

@@ -107,9 +107,9 @@ def _write_page(run_dir: Path, out: Path | None) -> Path:
 
     try:
         if ABStudy.holds_one(run_dir):
-            from ttf.tools.ab.finish import page_anew
+            from ttf.tools.ab.finish import rewrite_page
 
-            return page_anew(run_dir, out)
+            return rewrite_page(run_dir, out)
         return write_page(run_dir, out)
     except StorageError as error:
         if out is None:

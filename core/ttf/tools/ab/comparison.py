@@ -99,8 +99,8 @@ def _carried_out(study: ABStudy, limits: ABLimits, progress: bool) -> Compared:
     if progress:
         watcher = RepeatLines(study, limits.parallel)
     try:
-        reason = carry_on(study, limits, watcher, finish.settled)
-        analysis = finish.concluded(study, reason)
+        reason = carry_on(study, limits, watcher, finish.is_settled)
+        analysis = finish.conclude(study, reason)
     finally:
         study.close()
     return Compared(path=study.folder, analysis=analysis, samples=tuple(study.runs))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ttf.rundir import durable
 from ttf.tools.ab.analysis import Analysis
-from ttf.tools.ab.judge import Settings, judge
+from ttf.tools.ab.judge import JudgeSettings, judge
 from ttf.tools.ab.output import csv_text, document, markdown
 from ttf.tools.ab.page import write_page
 from ttf.tools.ab.stats.sequential import when_to_look
@@ -27,7 +27,7 @@ class Places:
     html: Path | None = None
 
 
-def settled(study: ABStudy) -> bool:
+def is_settled(study: ABStudy) -> bool:
     """Whether a sequential study needs no more; looks only when it is time to."""
     looks, blocks = study.record.looks, study.blocks
     taken = max(looks, default=0)
@@ -35,12 +35,12 @@ def settled(study: ABStudy) -> bool:
         return False
     looks.append(blocks)
     study.write_settings()
-    return judged(study).settled
+    return judge_study(study).settled
 
 
-def judged(study: ABStudy) -> Analysis:
+def judge_study(study: ABStudy) -> Analysis:
     setup = study.setup
-    settings = Settings(
+    settings = JudgeSettings(
         alpha=setup.alpha,
         power=setup.power,
         margins=setup.margins,
@@ -50,7 +50,7 @@ def judged(study: ABStudy) -> Analysis:
     return judge(study.runs, setup.names, settings)
 
 
-def concluded(study: ABStudy, reason: Reason, places: Places | None = None) -> Analysis:
+def conclude(study: ABStudy, reason: Reason, places: Places | None = None) -> Analysis:
     """The end of a sitting: judged, and every output written. Raises StorageError.
 
     Where nothing is left to do, `result.json` says so: the same command then begins a new study.
@@ -59,7 +59,7 @@ def concluded(study: ABStudy, reason: Reason, places: Places | None = None) -> A
     if study.setup.sequential and blocks > max(looks, default=0):  # an end is a look as well
         looks.append(blocks)
         study.write_settings()
-    analysis = judged(study)
+    analysis = judge_study(study)
     _write_outputs(study, analysis, places or Places())
     if reason != "budget":
         durable.write_json(study.folder / RESULT, result(study, analysis, reason), _AREA)
@@ -76,10 +76,10 @@ def _write_outputs(study: ABStudy, analysis: Analysis, places: Places) -> None:
     _page(study, analysis, places.html)
 
 
-def page_anew(folder: Path, out: Path | None) -> Path:
+def rewrite_page(folder: Path, out: Path | None) -> Path:
     """Of a study that may be going on: its folder is only read."""
     study = ABStudy.read(folder)
-    return _page(study, judged(study), out)
+    return _page(study, judge_study(study), out)
 
 
 def _page(study: ABStudy, analysis: Analysis, out: Path | None) -> Path:
@@ -99,8 +99,8 @@ def result(study: ABStudy, analysis: Analysis, reason: str) -> dict[str, Any]:
     }
 
 
-def _short(path: str) -> str:
-    """As seen from here: where somebody's files lie is nobody else's business."""
+def _short_path(path: str) -> str:
+    """As seen from here: a report should not say where on this machine the user's files are."""
     full = Path(path)
     return str(full.relative_to(Path.cwd())) if full.is_relative_to(Path.cwd()) else full.name
 
@@ -111,7 +111,7 @@ def facts(study: ABStudy) -> dict[str, Any]:
     out: dict[str, Any] = {"command": record.command, "machine": record.machine}
     for arm in setup.arms:
         sets = ", ".join((*setup.sets, *arm.sets))
-        out[arm.name] = f"{_short(arm.toml)}{f' with {sets}' if sets else ''}"
+        out[arm.name] = f"{_short_path(arm.toml)}{f' with {sets}' if sets else ''}"
     if record.parallel > 1:
         out["load"] = f"up to {record.parallel} repeats ran at a time: speeds are those under load"
     return {key: value for key, value in out.items() if value != ""}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ttf.tools.ab.arms import arms_of, checked
+from ttf.tools.ab.arms import arms_from, check_arms
 from ttf.tools.ab.setup import ABSetup
 from ttf.tools.ab.study import ABStudy, new_record
 
@@ -24,7 +24,7 @@ def begin(
 ) -> ABStudy:
     """Claimed, its arms checked; `setup_fields` are those of ABSetup. Raises ConfigError with all
     problems before there is a folder."""
-    arms, notes = checked(arms_of(files, vary), sets, steps)
+    arms, notes = check_arms(arms_from(files, vary), sets, steps)
     for note in notes:
         say(note)
     setup = ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)

@@ -15,7 +15,7 @@ from ttf.errors import BadData, ConfigError, DataMissing, FolderInUse, GaveUp
 from ttf.tools.ab import finish, study
 from ttf.tools.ab.progress import RepeatLines
 from ttf.tools.ab.repeat import finished_repeat
-from ttf.tools.ab.sample import Incident, Outcome, Sample
+from ttf.tools.ab.sample import RepeatIncident, RepeatOutcome, Sample
 from ttf.tools.ab.schedule import Cell, next_wave
 from ttf.tools.ab.start import begin
 from ttf.tools.ab.study import ABLimits, ABStudy, carry_on
@@ -27,7 +27,7 @@ from ttf.tools.studies.one_run import FinishedRun
 class Repeats:
     """Stands in for trainings: each cell ends as `ends` says, the next time it comes."""
 
-    ends: dict[tuple[int, str], list[Outcome]] = field(default_factory=dict)
+    ends: dict[tuple[int, str], list[RepeatOutcome]] = field(default_factory=dict)
     wave: list[Cell] = field(default_factory=list)
     waves: list[list[Cell]] = field(default_factory=list)
     """Those that were begun."""
@@ -49,7 +49,7 @@ class Repeats:
         outcome = left.pop(0) if left else "clean"
         names = {"void": "killed", "survived": "segfault", "lost": "hang"}
         name = names.get(outcome)
-        incidents = (Incident(name=name, process="trainer", step=3),) if name else ()
+        incidents = (RepeatIncident(name=name, process="trainer", step=3),) if name else ()
         sample = Sample(
             arm=cell.arm,
             block=cell.block,
@@ -78,7 +78,7 @@ def repeats(monkeypatch: pytest.MonkeyPatch) -> Repeats:
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ABStudy]]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ttf.tools.ab.start.checked", lambda arms, sets, steps: (arms, []))
+    monkeypatch.setattr("ttf.tools.ab.start.check_arms", lambda arms, sets, steps: (arms, []))
     for name in ("a", "b"):
         Path(f"{name}.toml").touch()
     opened: list[ABStudy] = []
@@ -93,7 +93,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 def run(found: ABStudy, **limits: Any) -> str:
-    return carry_on(found, ABLimits(**limits), Watcher(), finish.settled)
+    return carry_on(found, ABLimits(**limits), Watcher(), finish.is_settled)
 
 
 def test_every_repeat_is_run_once_block_by_block_and_remembered(
@@ -161,7 +161,7 @@ def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice
     assert run(second) == "all"
     assert sum(map(len, repeats.waves)) == 5
     assert (second.folder / "samples.jsonl").read_text().startswith(before)
-    finish.concluded(second, "all")
+    finish.conclude(second, "all")
     second.close()
     assert begun().folder != first.folder, "that one is finished"
 
@@ -214,7 +214,7 @@ def test_a_sequential_study_looks_when_it_is_time_and_ends_when_it_is_sure(
     assert looks[0] == 4 and set(looks) <= {4, 6, 8}
     found.close()
     sure = begun(repeats=10, sequential=True, seed=1)
-    monkeypatch.setattr(finish, "judged", lambda _: type("Sure", (), {"settled": True})())
+    monkeypatch.setattr(finish, "judge_study", lambda _: type("Sure", (), {"settled": True})())
     assert run(sure) == "settled"
     assert sure.blocks == 4 and sure.record.looks == [4]
 
@@ -224,7 +224,7 @@ def test_evaluations_that_take_long_are_told_once(
 ) -> None:
     repeats.evaluating_s = 6.0
     found = begun()
-    carry_on(found, ABLimits(), RepeatLines(found, 1), finish.settled)
+    carry_on(found, ABLimits(), RepeatLines(found, 1), finish.is_settled)
     err = capsys.readouterr().err
     assert err.count("Evaluations took 60%") == 1
     assert "repeat 7 of 8  " in err and "about 10 s left" in err

@@ -12,16 +12,26 @@ from typing import Any
 
 import pytest
 
-from ttf.tools.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Needs, Verdict
+from ttf.tools.ab.analysis import (
+    Analysis,
+    ArmSummary,
+    Bitwise,
+    Comparison,
+    Fixed,
+    Needs,
+    PairVerdict,
+)
 from ttf.tools.ab.measures import CRASH_RATE, PAIRED
 from ttf.tools.ab.output import _terminal, csv_text, document, markdown, rows, table_lines, words
-from ttf.tools.ab.sample import Evaluated, Incident, Outcome, Sample
+from ttf.tools.ab.sample import EvalPoint, RepeatIncident, RepeatOutcome, Sample
 
 HOSTILE = "<script>alert('1')</script>|`*_\n| --- |"
 LONG = "miner.name=hnswlib, miner.isolation=process, tower.query.name=transformer, train.lr=0.0003"
 
 
-def sample(arm: str, block: int, *, outcome: Outcome = "clean", speed: float = 1200.0) -> Sample:
+def sample(
+    arm: str, block: int, *, outcome: RepeatOutcome = "clean", speed: float = 1200.0
+) -> Sample:
     """A repeat of 100 steps; a crash comes at step 40."""
     ended, crashed = outcome != "lost", outcome in ("survived", "lost")
     metrics = {"recall@10": 0.4 + block / 1000, "mrr@10": 0.2, "recall@100": 0.7, "recall@1": 0.1}
@@ -33,7 +43,7 @@ def sample(arm: str, block: int, *, outcome: Outcome = "clean", speed: float = 1
         outcome=outcome,
         exit_code=0 if ended else 5,
         reason="" if ended else "it died again and again, <b>really</b>",
-        incidents=(Incident(name="segfault", process="trainer", step=40),) if crashed else (),
+        incidents=(RepeatIncident(name="segfault", process="trainer", step=40),) if crashed else (),
         steps=100 if ended else 40,
         wall_s=12.5,
         samples_per_s=speed + block if ended else None,
@@ -41,7 +51,7 @@ def sample(arm: str, block: int, *, outcome: Outcome = "clean", speed: float = 1
         memory_slope_mb_per_1k_steps=0.5 if ended else None,
         metrics=metrics if ended else {},
         evaluated=tuple(
-            Evaluated(step=step, seconds=step / 10, metrics={"recall@10": step / 250})
+            EvalPoint(step=step, seconds=step / 10, metrics={"recall@10": step / 250})
             for step in (20, 60, 100)
             if ended or step <= 40
         ),
@@ -73,7 +83,7 @@ def samples(names: list[str], repeats: int, lost: tuple[str, ...] = ()) -> list[
 def analysis(names: list[str], found: list[Sample]) -> Analysis:
     """Summaries as they are of the samples; comparisons of one each of the four verdicts, in turn."""
     arms = tuple(_summary(name, [s for s in found if s.arm == name]) for name in names)
-    verdicts: list[Verdict] = ["b", "a", "same", "inconclusive"]
+    verdicts: list[PairVerdict] = ["b", "a", "same", "inconclusive"]
     comparisons = [
         _comparison(a, b, place, verdicts[place % 4])
         for i, a in enumerate(names)
@@ -114,7 +124,7 @@ def _summary(name: str, found: list[Sample]) -> ArmSummary:
     )
 
 
-def _comparison(a: str, b: str, place: int, verdict: Verdict) -> Comparison:
+def _comparison(a: str, b: str, place: int, verdict: PairVerdict) -> Comparison:
     measure = (CRASH_RATE, *PAIRED)[place]
     needs = Needs(more=40, total=60, power=0.8, for_effect=0.05, reason="to tell")
     return Comparison(

@@ -16,7 +16,7 @@ def how(analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any])
     """What was run, then what the caller knows of it: its command, its machine, its arms."""
     return [
         *_from_samples(analysis, samples),
-        *((name, _told(value)) for name, value in facts.items()),
+        *((name, _as_text(value)) for name, value in facts.items()),
     ]
 
 
@@ -126,9 +126,9 @@ def _compared(analysis: Analysis) -> int:
     return sum(c.p_value is not None for c in analysis.comparisons)
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{k} {_told(v)}" for k, v in value.items())
+        return "; ".join(f"{k} {_as_text(v)}" for k, v in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -136,5 +136,5 @@ def _told(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}"
     if isinstance(value, list | tuple):
-        return ", ".join(_told(item) for item in value)
+        return ", ".join(_as_text(item) for item in value)
     return str(value)

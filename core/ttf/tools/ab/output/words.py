@@ -118,8 +118,8 @@ def signed(value: float, digits: int) -> str:
 
 
 def comparison(analysis: Analysis, a: str, b: str, metric: str) -> Comparison | None:
-    found = (c for c in analysis.comparisons if (c.a, c.b, c.metric) == (a, b, metric))
-    return next(found, None)
+    matching = (c for c in analysis.comparisons if (c.a, c.b, c.metric) == (a, b, metric))
+    return next(matching, None)
 
 
 def effect(c: Comparison, value: float | None) -> str:
