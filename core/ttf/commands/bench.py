@@ -95,7 +95,7 @@ def command(
     ceilings = _ceilings(fresh, progress)
     if not as_json:
         _show_machine(ceilings)
-    found = [
+    outcomes = [
         _measured(bench, size or ("quick" if quick else "reference"), ceilings, progress, as_json)
         for bench in chosen
     ]
@@ -103,13 +103,15 @@ def command(
         emit_json(
             {
                 "machine": ceilings,
-                "results": [line.to_json() for one in found for line in one.lines],
-                "findings": [finding.to_json() for one in found for finding in one.findings],
+                "results": [line.to_json() for outcome in outcomes for line in outcome.lines],
+                "findings": [
+                    finding.to_json() for outcome in outcomes for finding in outcome.findings
+                ],
             }
         )
     else:
-        _what_next(found, quick)
-    return _exit_code(found)
+        _what_next(outcomes, quick)
+    return _exit_code(outcomes)
 
 
 def _list(benches: Sequence[Bench], as_json: bool) -> None:
@@ -199,28 +201,28 @@ def _measured(
     bench: Bench, size: str, ceilings: Mapping[str, Any], progress: BenchProgress, as_json: bool
 ) -> Outcome:
     """Shown as soon as it is there."""
-    from ttf.tools.bench import table as telling
     from ttf.tools.bench.runner import outcome_of
+    from ttf.tools.bench.table import finding_lines, lines_of
 
     outcome = outcome_of(bench, size, ceilings, progress)
     progress.clear()
     out = say if as_json else show
     for finding in outcome.findings:
-        for line in telling.finding_lines(finding):
+        for line in finding_lines(finding):
             out(line)
     if not as_json:
         show()
-        for line in telling.lines_of(outcome.lines) if outcome.lines else ():
+        for line in lines_of(outcome.lines) if outcome.lines else ():
             show(line)
     return outcome
 
 
-def _what_next(found: Sequence[Outcome], quick: bool) -> None:
+def _what_next(outcomes: Sequence[Outcome], quick: bool) -> None:
     from ttf.tools.bench.peers import INSTALL
 
-    missing = any(line.note == INSTALL for one in found for line in one.lines)
+    missing = any(line.note == INSTALL for outcome in outcomes for line in outcome.lines)
     show()
-    if not all(one.well for one in found):
+    if not all(outcome.well for outcome in outcomes):
         next_command("ttf doctor")
     elif missing:
         next_command("pip install 'twotower[peers]'")
@@ -230,8 +232,8 @@ def _what_next(found: Sequence[Outcome], quick: bool) -> None:
         next_command("ttf bench --json > bench.json")
 
 
-def _exit_code(found: Sequence[Outcome]) -> int:
-    for one in found:
-        if one.error is not None:
-            return int(one.error["exit_code"])
-    return int(ExitCode.DONE if all(one.well for one in found) else ExitCode.UNSAFE)
+def _exit_code(outcomes: Sequence[Outcome]) -> int:
+    for outcome in outcomes:
+        if outcome.error is not None:
+            return int(outcome.error["exit_code"])
+    return int(ExitCode.DONE if all(outcome.well for outcome in outcomes) else ExitCode.UNSAFE)

@@ -20,7 +20,14 @@ from ttf.commands._common import (
     set_option,
     show,
 )
-from ttf.commands._studies import Bytes, Duration, signal_of, signals_raise
+from ttf.commands._studies import (
+    Bytes,
+    Duration,
+    hang_timeout_option,
+    resume_option,
+    signals_raise,
+    stopped,
+)
 from ttf.errors import ConfigError, Stopped
 from ttf.text.tables import table
 
@@ -79,12 +86,7 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
     help="Never take this ingredient out; repeatable.",
 )
 @click.option("--seed", type=NATURAL, default=0, show_default=True, help="Run k has seed N + k.")
-@click.option(
-    "--hang-timeout",
-    "hang_timeout_s",
-    type=Duration(),
-    help="So long without a sign of life is a hang, e.g. 60s.",
-)
+@hang_timeout_option
 @click.option(
     "--copy-most",
     "most_copied",
@@ -94,7 +96,7 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
 )
 @set_option
 @click.option("--out", type=PATH, help="The study's folder. [default: runs/bisect-001, ...]")
-@click.option("--resume", type=PATH, metavar="DIR", help="Continue this study.")
+@resume_option
 @json_option
 def command(
     run_toml: Path | None,
@@ -204,18 +206,12 @@ def _show(findings: Findings) -> None:
 
 
 def _stopped(study: BisectStudy, stop: BaseException) -> Stopped:
-    """The partial result stands beside the error in --json, and as a table where a person looks."""
+    """The partial result is a table too, where a person looks."""
     from ttf.tools.bisect.output import HEADER, Findings
     from ttf.tools.bisect.planner import believed
 
-    verdict = believed(study.plan(), study.tally)
-    findings = Findings(study=study, verdict=verdict)
+    findings = Findings(study=study, verdict=believed(study.plan(), study.tally))
     say()
     say(table(list(findings.rows()), HEADER))
-    error = Stopped(
-        signal_of(stop),
-        f"Stopped after {len(study.counted)} runs. {findings.sentence()}",
-        hint=f"Continue with: ttf bisect --resume {quoted(study.folder)}",
-    )
-    error.details = {"study": findings.document()}
-    return error
+    text = f"Stopped after {len(study.counted)} runs. {findings.sentence()}"
+    return stopped(study, stop, text, findings.document())

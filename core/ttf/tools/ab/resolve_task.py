@@ -13,7 +13,7 @@ from ttf.errors import ConfigError, TtfError
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study asks for: see `ttf.tools.studies.child`."""
+    """The task "resolve" of `ttf.tools.studies.child`."""
     return {"arms": [_resolved(Path(arm["toml"]), arm["sets"]) for arm in request["arms"]]}
 
 

@@ -96,15 +96,15 @@ Rule = Callable[[Survey], Factor | str]
 
 def factors_of(survey: Survey) -> tuple[list[Factor], dict[str, str]]:
     """Those that apply, and for the others the reason."""
-    found: list[Factor] = []
+    factors: list[Factor] = []
     passed: dict[str, str] = {}
     for place, (name, rule) in enumerate(RULES.items(), start=1):
         factor = rule(survey)
         if isinstance(factor, str):
             passed[name] = factor
         else:
-            found.append(replace(factor, name=name, rank=10 * place))
-    return found, passed
+            factors.append(replace(factor, name=name, rank=10 * place))
+    return factors, passed
 
 
 def edits_of(factors: Iterable[Factor]) -> dict[str, Any]:

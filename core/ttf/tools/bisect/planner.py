@@ -12,7 +12,7 @@ says the more, the higher the rate. The next run is the one whose outcome tells 
 be named.
 
 Of several cures the one with the lowest rank is named: the least invasive. It is named once its
-probability is at least the asked confidence, runs without it alone stayed clean, and (where crashes
+probability is at least the confidence asked for, runs without it alone stayed clean, and (where crashes
 are frequent, so that it costs little) every ingredient of a lower rank was cleared by a crash.
 """
 
@@ -53,7 +53,7 @@ _OF_RATES: Final = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class BisectPlan:
-    """What is asked of a study; fixed while it runs."""
+    """What a study is to decide, and how surely; fixed while it runs."""
 
     ingredients: tuple[Ingredient, ...]
     confidence: float = 0.95
@@ -149,9 +149,9 @@ def judge(plan: BisectPlan, tally: Tally) -> NextRun | BisectVerdict:
 
 def believed(plan: BisectPlan, tally: Tally) -> BisectVerdict:
     """What can be said now, with nobody named unless `judge` does."""
-    found = judge(plan, tally)
-    if isinstance(found, BisectVerdict):
-        return found
+    answer = judge(plan, tally)
+    if isinstance(answer, BisectVerdict):
+        return answer
     _, crashes = sums(tally)
     return _Posterior(plan, tally).verdict(sure=False) if crashes else BisectVerdict(kind="unsure")
 
@@ -225,7 +225,7 @@ class _Posterior:
     def _posterior(
         self, known: Mapping[int, tuple[int, int]], *, wide: bool = False
     ) -> list[_OpenHypothesis]:
-        found: list[tuple[Hypothesis, float, int]] = []
+        possible: list[tuple[Hypothesis, float, int]] = []
         for h in hypotheses(self.order, wide=wide):
             clean = 0
             for mask, (runs, crashes) in known.items():
@@ -236,11 +236,11 @@ class _Posterior:
             else:
                 weight = h.prior * evidence(self.crashes, clean)
                 if weight > 0.0:
-                    found.append((h, weight, clean))
-        total = sum(weight for _, weight, _ in found)
+                    possible.append((h, weight, clean))
+        total = sum(weight for _, weight, _ in possible)
         return [
             _OpenHypothesis(h.who, h.cures, weight / total, *outlook(self.crashes, clean))
-            for h, weight, clean in found
+            for h, weight, clean in possible
         ]
 
     # --- the next run ---------------------------------------------------------------------------
@@ -356,12 +356,12 @@ class _Posterior:
 
     def _also(self, leader: Who) -> tuple[str, ...]:
         """Cures, by what the runs say, besides the one that is named."""
-        mine = [h for h in self.alive if h.who == leader]
-        total = sum(h.weight for h in mine)
+        of_leader = [h for h in self.alive if h.who == leader]
+        total = sum(h.weight for h in of_leader)
         out = []
         for i, ingredient in enumerate(self.order):
             if i != leader[0]:
-                share = sum(h.weight for h in mine if h.cures[0] >> i & 1) / total
+                share = sum(h.weight for h in of_leader if h.cures[0] >> i & 1) / total
                 if share >= 0.9:
                     out.append(ingredient.name)
         return tuple(out)

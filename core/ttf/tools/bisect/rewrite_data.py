@@ -37,7 +37,7 @@ class DataChange:
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study asks for: see `ttf.tools.studies.child`."""
+    """The task "rewrite" of `ttf.tools.studies.child`."""
     change, folder = DataChange(**request["change"]), Path(request["folder"])
     return dict(rewrite(request["data"], change, folder))
 

@@ -35,7 +35,7 @@ _MATTERS: Final = frozenset(
         "gates",
     }
 )
-"""Of what a run is told besides its edits, the settings that are part of what it does."""
+"""Of the settings that a run gets besides its edits, those that change what it does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +218,7 @@ def _where(run: Path) -> str:
     """The first incident's process, phase and step."""
     for path in sorted((run / "incidents").glob("[0-9]*/incident.json")):
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            found = read_json(path)
-            return f"{found.get('process')}, {found.get('phase')} at step {found.get('step')}"
+            incident = read_json(path)
+            where = f"{incident.get('process')}, {incident.get('phase')}"
+            return f"{where} at step {incident.get('step')}"
     return ""
