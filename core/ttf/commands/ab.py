@@ -149,9 +149,6 @@ def command(
     keep_runs: bool,
     out: Path | None,
     resume: Path | None,
-    csv: Path | None,
-    markdown: Path | None,
-    html: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -166,7 +163,7 @@ def command(
     from ttf.tools.ab.study import ABLimits, ABStudy
 
     limits = ABLimits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
-    places = Places(csv=csv, markdown=markdown, html=html)
+    places = Places(**{name: options.pop(name) for name in ("csv", "markdown", "html")})
     given = {name: value for name, value in options.items() if value not in (None, (), {}, False)}
     if resume is None:
         study = _begun(files, out, repeats=repeats or 10, **given)

@@ -46,9 +46,9 @@ class Measure:
     """What a ranking by it is a ranking of, best first."""
     wins: str
     """What the better arm does, in a table: "is faster"."""
-    better: str
-    """The same with the difference, in a sentence: "is {} faster"."""
-    worse: str
+    better: str = ""
+    """The same with the difference, in a sentence: "is {} faster". Not for crash rates."""
+    worse: str = ""
 
 
 CRASH_RATE: Final = Measure(
@@ -63,8 +63,6 @@ CRASH_RATE: Final = Measure(
     noun="crash rate",
     ranking="stability",
     wins="crashes less",
-    better="crashes less by {}",
-    worse="crashes more by {}",
 )
 PAIRED: Final[tuple[Measure, ...]] = (
     Measure(
