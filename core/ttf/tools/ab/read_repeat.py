@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ttf.rundir.documents import Summary
 from ttf.rundir.record import RunRecord
-from ttf.tools.ab.sample import Curve, Evaluated, Incident, Outcome, Sample
+from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
 from ttf.tools.ab.schedule import Cell
 from ttf.tools.monitor.trend import theil_sen
 from ttf.tools.studies.training import result_of
@@ -31,7 +31,7 @@ def read_sample(
     whole = summary if outcome in ("clean", "survived") else Summary()
     steps, evaluated, loss = _metrics(record, began)
     if outcome == "lost" and not incidents:  # nobody was left to write one
-        incidents = (Incident(name="unknown", process="supervisor", step=steps),)
+        incidents = (RepeatIncident(name="unknown", process="supervisor", step=steps),)
     memory = list(_memory(record))
     return Sample(
         arm=cell.arm,
@@ -56,25 +56,25 @@ def read_sample(
     )
 
 
-def _outcome(code: int, classes: Sequence[str]) -> Outcome:
+def _outcome(code: int, classes: Sequence[str]) -> RepeatOutcome:
     result = result_of(code, classes)
     if result == "crash":
         return "survived" if code == 0 else "lost"
     return result
 
 
-def _incidents(record: RunRecord) -> tuple[tuple[Incident, ...], int]:
+def _incidents(record: RunRecord) -> tuple[tuple[RepeatIncident, ...], int]:
     """And the steps that were done in vain, because they were done again or never saved."""
     filed = record.incidents()
     lost = sum(found.get("lost_steps") or 0 for found in filed)
     incidents = (
-        Incident(name=found["class"], process=found["process"], step=found.get("step") or 0)
+        RepeatIncident(name=found["class"], process=found["process"], step=found.get("step") or 0)
         for found in filed
     )
     return tuple(incidents), lost
 
 
-def _metrics(record: RunRecord, began: float) -> tuple[int, tuple[Evaluated, ...], Curve]:
+def _metrics(record: RunRecord, began: float) -> tuple[int, tuple[EvalPoint, ...], Curve]:
     """The last step, the evaluations, the curve of the loss."""
     loss: list[tuple[float, float]] = []
     evaluated = []
@@ -87,7 +87,7 @@ def _metrics(record: RunRecord, began: float) -> tuple[int, tuple[Evaluated, ...
         elif line["type"] == "eval":
             seconds = round(line.get("time", began) - began, 3)
             metrics = line.get("metrics", {})
-            evaluated.append(Evaluated(step=step, seconds=seconds, metrics=metrics))
+            evaluated.append(EvalPoint(step=step, seconds=seconds, metrics=metrics))
     last = int(loss[-1][0]) if loss else 0
     return last, tuple(evaluated), thinned(loss, _mean)
 
