@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ttf.errors import ConfigError
-from ttf.tools.ab.arms import arms_of, checked, labels, split_values
+from ttf.tools.ab.arms import arms_from, check_arms, labels, split_values
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def named(files: Sequence[Path], *vary: str) -> list[str]:
-    return [arm.name for arm in arms_of(files, vary)]
+    return [arm.name for arm in arms_from(files, vary)]
 
 
 def test_files_are_called_by_their_stems_and_variations_by_what_they_change(
@@ -61,7 +61,7 @@ def test_commas_in_brackets_and_quotes_do_not_split() -> None:
 
 
 def test_folders_of_arms_differ_though_their_names_hardly_do(files: list[Path]) -> None:
-    slugs = [arm.slug for arm in arms_of(files[:1], ["data.pairs=x/y,x-y"])]
+    slugs = [arm.slug for arm in arms_from(files[:1], ["data.pairs=x/y,x-y"])]
     assert len(set(slugs)) == 2
     assert all("/" not in slug for slug in slugs)
 
@@ -82,11 +82,11 @@ def test_what_cannot_be_compared_is_refused_with_all_reasons(
     files: list[Path], names: list[str], vary: tuple[str, ...], told: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        arms_of([files[0].with_name(f"{name}.toml") for name in names], vary)
+        arms_from([files[0].with_name(f"{name}.toml") for name in names], vary)
     for text in told:
         assert text in str(raised.value)
 
 
 def test_keys_of_the_study_are_not_for_arms(files: list[Path]) -> None:
     with pytest.raises(ConfigError, match="train.steps: --steps says it"):
-        checked(arms_of(files[:1], ["train.steps=3,4"]), ["gates=[]"], 10)
+        check_arms(arms_from(files[:1], ["train.steps=3,4"]), ["gates=[]"], 10)
