@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: train test chaos lint types layers package notes bench format docs clean
+.PHONY: train test unit flaky chaos lint types layers package notes bench format docs clean
 .DEFAULT_GOAL := test
 
 # Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
@@ -15,10 +15,21 @@ train: $(STAMP)
 	$(BIN)/ttf train $(ARGS)
 
 # Everything CI runs: lint, types, layers, then the suite on three processes, which often wait
-# for others (under ten minutes on two cores).
+# for others (six minutes on two cores).
 # One file: make test ARGS=tests/system/commands
 test: lint types layers
 	$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
+
+# What one runs while working: the tests that start no process, in a minute.
+unit: $(STAMP)
+	$(BIN)/pytest -n 2 --dist worksteal tests/unit $(ARGS)
+
+# The tests of what changed since a commit, many times beside two busy processes and one that writes
+# to the disk; says which failed how often: make flaky BASE=main N=10
+BASE ?= main
+N ?= 10
+flaky: $(STAMP)
+	$(BIN)/python tests/flaky.py $(BASE) --times $(N)
 
 # Real faults against real runs: hundreds of deaths, hangs, full disks; each run must end with the
 # weights of an undisturbed one. Half an hour on two quiet cores, best as root (mounts, limits); the

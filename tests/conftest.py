@@ -57,6 +57,25 @@ def pytest_configure(config: pytest.Config) -> None:
             compileall.compile_dir(ROOT / folder, quiet=2, maxlevels=10)
 
 
+_LONG = ("tests/system/supervise", "tests/system/packages", "tests/system/chaos")
+"""Rooms of the longest tests."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every worker begins with its share of the long ones: nobody waits for one at the end."""
+    long = [item for item in items if item.nodeid.startswith(_LONG)]
+    rest = [item for item in items if not item.nodeid.startswith(_LONG)]
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items.clear()
+    for number in range(workers):  # xdist deals in blocks of one size
+        mine = long[number::workers]
+        ours = (number + 1) * (len(long) + len(rest)) // workers - len(items)
+        taken = max(0, ours - len(mine))
+        items += [*mine, *rest[:taken]]
+        del rest[:taken]
+    items += rest
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _own_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test reads or writes the cache of the person who runs the suite."""
