@@ -8,7 +8,6 @@ worker is tied to the thread that first needed it.
 from __future__ import annotations
 
 import contextlib
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,27 +23,28 @@ from ttf.errors import (
     TtfError,
 )
 from ttf.incidents.death import Death, KilledByUs
-from ttf.mining.check_answers import checked_report, num_queries
+from ttf.mining.answers import Journal, checked_report, num_queries
 from ttf.mining.choose import EXACT
-from ttf.mining.failure_errors import AttemptFailed, error_in, no_answer, told, with_words
-from ttf.mining.failure_evidence import (
+from ttf.mining.failures import (
+    AttemptFailed,
     death_in_process,
     death_of,
+    error_in,
     how_it_ended,
     keep_stderr,
     last_words,
+    no_answer,
     settings_of,
+    told,
+    with_words,
 )
-from ttf.mining.isolated import NoAnswer, ask
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
-from ttf.mining.journal import Journal
-from ttf.mining.worker_process import WorkerProcess
+from ttf.mining.worker_process import NoAnswer, Request, Say, WorkerProcess
 from ttf.process.error_document import to_document
 
 if TYPE_CHECKING:
-    from ttf.mining.work import Searcher
+    from ttf.mining.worker import Searcher
 
-Say = Callable[[str], None]
 OnDeath = Callable[[Death, str], None]
 """Told of every failed attempt, and in a sentence what is done about it."""
 ATTEMPTS: Final = 2
@@ -53,7 +53,6 @@ LAST_ATTEMPTS: Final = 4
 """The same where no other miner is left, and giving up would end the run."""
 STACKS: Final = "miner-faulthandler.txt"
 _GRACE_S: Final = 5.0
-_LOOK_EVERY_S: Final = 1.0
 
 
 def _nothing() -> None:
@@ -76,8 +75,11 @@ class MinerWorkers:
         """`logs`: folder for the worker's stacks, and for its standard error after a death unless
         `on_death` keeps it; `beat` is called several times a second while a worker is waited for.
         """
-        self._isolation, self._say, self._logs = isolation, say, logs
-        self._beat, self._on_death = beat, on_death
+        self._isolation = isolation
+        self._say = say
+        self._logs = logs
+        self._beat = beat
+        self._on_death = on_death
         self._worker: WorkerProcess | None = None
         self._settings: Mapping[str, Any] = {}
         self._fallback: Sequence[str] = ()
@@ -154,7 +156,7 @@ class MinerWorkers:
         """Gives back the memory of an idle worker, or of the index kept in this process."""
         worker, self._worker = self._worker, None
         if worker is not None:
-            worker.end()
+            worker.close()
         searcher, self._searcher = self._searcher, None
         if searcher is not None:
             searcher.release()
@@ -183,7 +185,7 @@ class MinerWorkers:
         return self._isolated(job, deadline_s, progress)
 
     def _in_process(self, job: MiningJob, progress: Progress) -> MiningReport:
-        from ttf.mining.work import Searcher
+        from ttf.mining.worker import Searcher
 
         def advance(done: int, total: int) -> None:
             self._beat()
@@ -208,20 +210,13 @@ class MinerWorkers:
             raise AttemptFailed(failed, self._death_here(job, error)) from error
 
     def _isolated(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
-        wake = _Wake(progress, num_queries(job), self._beat)
+        request = Request(num_queries(job), self._say, progress, self._beat)
         worker = self._worker_for(job)
         worker.watch([job.bank.uri])
         try:
-            answer = ask(
-                worker,
-                job.to_json(),
-                deadline_s,
-                say=self._say,
-                news=wake.news,
-                wake=lambda: wake(worker),
-            )
-            if "report" in answer:
-                return _believed(job, answer["report"])
+            answer = worker.ask(job.to_json(), deadline_s, request)
+            if "answer" in answer:
+                return _believed(job, answer["answer"])
             raise error_in(job, answer["error"])
         except NoAnswer as none:
             raise self._failed(worker, job, none.why, str(none)) from none
@@ -317,27 +312,6 @@ class _NotTheMiners(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
-
-
-class _Wake:
-    """Signs of life while an answer is waited for; what is known is said again and again."""
-
-    def __init__(self, progress: Progress, total: int, beat: Callable[[], None]) -> None:
-        self._progress, self._beat = progress, beat
-        self._last = (0, total)
-        self._looked = 0.0
-
-    def __call__(self, worker: WorkerProcess) -> None:
-        self._beat()
-        if time.monotonic() - self._looked > _LOOK_EVERY_S:
-            worker.witness.look()
-            self._looked = time.monotonic()
-        self._progress(*self._last)
-
-    def news(self, done: int, total: int) -> None:
-        self._last = (done, total)
-        self._beat()
-        self._progress(done, total)
 
 
 def _needs(job: MiningJob) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""The trainer's own process: `python -m ttf.supervise.trainer_main LIFELINE RESULTS DISPLAY PARENT`.
+"""The trainer's own process: `python -m ttf.supervise.trainer_main DISPLAY LIFELINE RESULTS PARENT`.
 
 Three descriptors and the parent's process id. Reads its request from the life line, tells what
 happens on the results pipe, shows progress on the display (-1: none), and ends at once when the
@@ -18,7 +18,7 @@ from typing import Any
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
-from ttf.process import lifeline, trainer_keeper
+from ttf.process import descendants, lifeline
 from ttf.process.error_document import to_document
 from ttf.rundir.request import TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
@@ -26,16 +26,16 @@ from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
 STACKS = "faulthandler.txt"
 
 
-def main(life: int, results: int, display: int, parent: int) -> int:
+def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.die_with_parent(parent)
-    trainer_keeper.start(life, parent)
+    lifeline.start_keeper(life, descendants.TREE, watched_parent=parent)
     link = SupervisedLink(results)
     lifeline.follow(life, link.obey)
     request = link.request()
     lifeline.leave_when_stopped(parent)
-    with lifeline.stacks_to(Path(request.run_dir) / STACKS):
-        end = _end(request, link, display)
-        link.tell({"end": end})
+    lifeline.stacks_to(Path(request.run_dir) / STACKS)
+    end = _end(request, link, display)
+    link.tell({"end": end})
     return int(end.get("error", {}).get("exit_code", ExitCode.DONE))
 
 

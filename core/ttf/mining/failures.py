@@ -1,25 +1,93 @@
-"""What is known about a failed attempt to mine: a `Death`, and the same in a sentence."""
+"""What is known about a failed attempt to mine: a `Death`, the same in a sentence, and the error that
+the caller meets."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ttf.errors import BadAnswer, MinerDied, MinerFailed, MinerTimedOut, TtfError
 from ttf.incidents.case import signal_name
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import free_disk
 from ttf.mining.job import Isolation, MiningJob
-from ttf.mining.worker_process import WorkerProcess
+from ttf.process.error_document import from_document, to_document
+
+if TYPE_CHECKING:
+    from ttf.mining.worker_process import WorkerProcess
 
 _TAIL: Final = 2000
 _STACKS: Final = 1000
 _RAISED: Final = 1
+
+
+class AttemptFailed(Exception):
+    """An attempt the miner is to blame for, and what is known about it."""
+
+    def __init__(self, error: MinerFailed, death: Death) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.death = death
+
+
+class MinerRaised(MinerFailed):
+    """An exception of the miner's own code, which its process survived."""
+
+    def __init__(self, miner: str, document: Mapping[str, Any]) -> None:
+        super().__init__(
+            miner, f"The miner {miner!r} raised {document['class']}: {document['message']}"
+        )
+        self.document = document
+
+
+def error_in(job: MiningJob, document: Mapping[str, Any]) -> TtfError:
+    """What the worker raised; what is no error of ours is the miner's fault."""
+    try:
+        if document["known"]:
+            return from_document(document)
+        return MinerRaised(job.miner, document)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        return BadAnswer(
+            job.miner,
+            f"The process of the miner {job.miner!r} sent an error that is none: {problem!r}.",
+        )
+
+
+def told(error: MinerFailed) -> Mapping[str, Any]:
+    """The error as the process that met it told it, with its traceback."""
+    return error.document if isinstance(error, MinerRaised) else to_document(error)
+
+
+def with_words(error: MinerFailed | None, words: str) -> MinerFailed | None:
+    """What a miner's own code raised is read beside what it wrote."""
+    if not isinstance(error, MinerRaised):
+        return error
+    text = str(error).rstrip(".")
+    return MinerFailed(error.miner, f"{text}. {words}")
+
+
+def no_answer(miner: str, death: Death, words: str) -> MinerFailed:
+    """For a worker that gave no answer."""
+    if death.killed_by_us == "hang":
+        return MinerTimedOut(
+            miner,
+            f"The miner {miner!r} {death.reason} and was stopped. {words}",
+            hint="Give it longer (miner.deadline_s), or choose another miner.",
+        )
+    if death.killed_by_us == "garbage":
+        return BadAnswer(
+            miner, f"The process of the miner {miner!r} {death.reason}, and was stopped. {words}"
+        )
+    return MinerDied(
+        miner,
+        f"The process of the miner {miner!r} {how_it_ended(death)} without an answer. {words}",
+        hint="The trainer is not affected. To leave this miner out: --miner exact.",
+    )
 
 
 def death_of(
@@ -35,14 +103,15 @@ def death_of(
     died = not worker.alive()
     code = worker.end()
     death = worker.witness.death(
-        -signal.SIGKILL if code is None else code,  # None: the kernel holds it, killed as it is
+        code,
         killed_by_us="" if died else why,
         reason=reason,
         error=error,
         folders=() if out is None else (Path(out),),
         settings=settings,
     )
-    death = replace(death, stderr=worker.output.text(), raw_stderr=worker.output.data())
+    worker.close()
+    death = replace(death, stderr=worker.stderr.text(), raw_stderr=worker.stderr.data())
     # It raised, and we ended what was left of it: what Python itself would have ended with.
     raised = error is not None and not died and not why
     return replace(death, signal=None, exit_code=_RAISED) if raised else death
