@@ -336,7 +336,11 @@ def family() -> list[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             path = process.environ().get("PYTHONPATH", "").split(os.pathsep)
-            if os.environ["PYTHONPATH"] in path and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                os.environ["PYTHONPATH"] in path
+                and process.pid != os.getpid()
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
     return found
 

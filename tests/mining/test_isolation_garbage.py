@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.mining.saboteur import run
-from ttf.mining.failures import error_in
 
 from ttf.errors import BadAnswer, TtfError
 from ttf.mining.answers import checked_report
+from ttf.mining.failures import error_in
 from ttf.mining.job import MiningJob
 from ttf.process import messages
 

@@ -38,8 +38,6 @@ _PR_SET_PDEATHSIG: Final = 1
 _FIRST_VICTIM: Final = "1000"
 _LOOK_EVERY_S: Final = 0.4
 _KEEPER_LOOKS_EVERY_S: Final = 0.2
-_KEEPER_GRACE_S: Final = 0.4
-"""For a child that can to leave by itself."""
 _STOPPED_LOOKS: Final = 6
 _MOST_FILES: Final = 1 << 16
 _KEPT_OPEN: Final[list[IO[Any]]] = []
@@ -153,10 +151,16 @@ def is_stopped(pid: int) -> bool:
 # --- the keeper ------------------------------------------------------------------------------------
 
 
-def start_keeper(lifeline: int, mark: str, *, watched_parent: int | None = None) -> None:
+def start_keeper(
+    lifeline: int, mark: str, *, grace_s: float = 0.0, watched_parent: int | None = None
+) -> None:
     """Forks off the process that ends this one, and all that it started, once nobody looks after
-    it. `mark`: the variable that all of them carry; `watched_parent`: one that must not stay
-    stopped either.
+    it. `mark`: the variable that all of them carry; `grace_s`: for a child that can to leave by
+    itself; `watched_parent`: one that must not stay stopped either.
+
+    Of two nested children (trainer, worker) the inner keeper must be done first: the outer one ends
+    it as well, and does not know what the inner child started without marks. So only the outer
+    child has a grace.
 
     Only for a process that has one thread and loaded no library yet: a fork after any OpenMP work
     hangs (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=58378). It holds the life line, to see its
@@ -171,21 +175,21 @@ def start_keeper(lifeline: int, mark: str, *, watched_parent: int | None = None)
         # Stopped with the whole run (Ctrl-Z), it must go on when the child dies: it has to end
         # what is left. It stays beyond that: a fork has not inherited the wish to die.
         parent_death_signal(signal.SIGCONT)()
-        _keep_watch(child, lifeline, watched_parent)
+        _keep_watch(child, lifeline, grace_s, watched_parent)
         descendants.kill(child, os.environ[mark], mark)
         descendants.remove_marks(child)
     finally:
         os._exit(0)
 
 
-def _keep_watch(child: int, lifeline: int, parent: int | None) -> None:
+def _keep_watch(child: int, lifeline: int, grace_s: float, parent: int | None) -> None:
     """Until the child is gone, or must go."""
     line = select.poll()
     line.register(lifeline, 0)  # its end alone: what is said there is for the child
     stopped = 0
     while os.getppid() == child:  # an orphan is given another parent
         if line.poll(1000 * _KEEPER_LOOKS_EVERY_S):
-            time.sleep(_KEEPER_GRACE_S)
+            time.sleep(grace_s)
             return
         stopped = stopped + 1 if parent is not None and is_stopped(parent) else 0
         if stopped >= _STOPPED_LOOKS:

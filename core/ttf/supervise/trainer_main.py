@@ -24,11 +24,12 @@ from ttf.rundir.request import TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
 
 STACKS = "faulthandler.txt"
+_GRACE_S = 0.4
 
 
 def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.die_with_parent(parent)
-    lifeline.start_keeper(life, descendants.TREE, watched_parent=parent)
+    lifeline.start_keeper(life, descendants.TREE, grace_s=_GRACE_S, watched_parent=parent)
     link = SupervisedLink(results)
     lifeline.follow(life, link.obey)
     request = link.request()
