@@ -3,10 +3,11 @@ the caller meets."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,12 +16,14 @@ from ttf.errors import BadAnswer, MinerDied, MinerFailed, MinerTimedOut, TtfErro
 from ttf.incidents.case import signal_name
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import free_disk
-from ttf.mining.job import Isolation, MiningJob
+from ttf.mining.choose import EXACT
+from ttf.mining.job import Isolation, MinerChoice, MiningJob
 from ttf.process.error_document import from_document, to_document
 
 if TYPE_CHECKING:
-    from ttf.mining.worker_process import WorkerProcess
+    from ttf.mining.workers import Worker
 
+STACKS: Final = "miner-faulthandler.txt"
 _TAIL: Final = 2000
 _STACKS: Final = 1000
 _RAISED: Final = 1
@@ -91,7 +94,7 @@ def no_answer(miner: str, death: Death, words: str) -> MinerFailed:
 
 
 def death_of(
-    worker: WorkerProcess,
+    worker: Worker,
     *,
     settings: Mapping[str, Any],
     out: str | None = None,
@@ -117,17 +120,43 @@ def death_of(
     return replace(death, signal=None, exit_code=_RAISED) if raised else death
 
 
-def death_in_process(error: Mapping[str, Any], out: str, settings: Mapping[str, Any]) -> Death:
-    """With isolation "none" an attempt can only raise; the process is our own."""
-    return Death(
+def failed_here(
+    job: MiningJob, error: Exception, settings: Mapping[str, Any], text: str = ""
+) -> AttemptFailed:
+    """Of an attempt in our own process, which can only raise; `text`: what the caller reads, where
+    the error is none of a miner."""
+    death = Death(
         process="miner",
         pid=os.getpid(),
         time=time.time(),
         exit_code=_RAISED,
-        error=error,
-        free_disk=free_disk([Path(out)]),
+        error=to_document(error),
+        free_disk=free_disk([Path(job.out)]),
         settings=settings,
     )
+    failed = error if isinstance(error, MinerFailed) else MinerFailed(job.miner, text)
+    return AttemptFailed(failed, death)
+
+
+def stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
+    """An empty one; None where the folder takes no file."""
+    if logs is None:
+        return None
+    path = logs / STACKS
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    except OSError as error:
+        say(f"The miner's stacks cannot be kept in {path}: {error.strerror}.")
+        return None
+    return path
+
+
+def remove_if_empty(logs: Path | None) -> None:
+    """The file of stacks."""
+    with contextlib.suppress(OSError):  # an empty file that cannot be removed harms nobody
+        if logs is not None and not (logs / STACKS).stat().st_size:
+            (logs / STACKS).unlink()
 
 
 def settings_of(job: MiningJob, isolation: Isolation, fallback: Sequence[str]) -> dict[str, Any]:
@@ -175,3 +204,28 @@ def keep_stderr(death: Death, logs: Path) -> str:
     except OSError as error:
         return f" Its standard error could not be kept in {logs}: {error.strerror}."
     return f" Its standard error is kept in {path}."
+
+
+def remedy(again: bool, isolation: Isolation, next_ones: Sequence[MinerChoice]) -> str:
+    """What is done about a failed attempt."""
+    if again and isolation == "none":
+        return "The same request is made once more, in this process."
+    if again:
+        return "The same request goes to a fresh process."
+    if next_ones:
+        return f"The miner {next_ones[0].name!r} takes over."
+    return "No miner is left."
+
+
+def as_sentence(text: str) -> str:
+    """Ends as one does; a stack on its own lines stays there."""
+    text = text.rstrip()
+    if "\n" in text:
+        return f"{text}\n"
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def hint_without(tried: Sequence[MinerChoice]) -> str:
+    if any(choice.name == EXACT for choice in tried):
+        return "The exact scan failed too: look at the failures above for what they share."
+    return "Search without them: --miner exact, or name it in miner.fallback to take over."

@@ -1,19 +1,14 @@
-"""Mining jobs: what is asked and answered, as JSON that crosses a process border; what a run grants
-its miner."""
+"""Mining jobs: what is asked and answered, as JSON that crosses a process border."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from ttf.contracts import MinerContext
 from ttf.data.reopen import VectorRef
-from ttf.machine.memory import budget_bytes as memory_budget
 from ttf.mining.index_cache import IndexRecord
-
-if TYPE_CHECKING:
-    from ttf.config.schema import MinerConfig, RunConfig
 
 Isolation = Literal["process", "none"]
 
@@ -103,18 +98,3 @@ class MiningReport:
                 "deaths": tuple(values["deaths"]),
             }
         )
-
-
-def miner_threads(miner: MinerConfig, trainer_threads: int) -> int:
-    """`miner.threads`; "auto" is as many as the trainer has."""
-    return trainer_threads if isinstance(miner.threads, str) else miner.threads
-
-
-def miner_context(config: RunConfig, trainer_threads: int) -> MinerContext:
-    """For every place that mines for a run, or estimates what that takes."""
-    return MinerContext(
-        threads=miner_threads(config.miner, trainer_threads),
-        seed=config.train.seed,
-        deterministic=config.miner.deterministic,
-        budget_bytes=memory_budget(config.memory.budget),
-    )

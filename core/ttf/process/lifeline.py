@@ -14,7 +14,6 @@ which can be killed.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import select
@@ -22,13 +21,11 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
-from ttf.errors import ExitCode
-from ttf.process import descendants, messages
+from ttf.process import descendants
 
 ORPHANED: Final = 120
 """Exit code of a child whose parent is gone; nobody is left to read it."""
@@ -87,29 +84,6 @@ def stacks_to(path: Path | None) -> None:
     faulthandler.enable(file=file, all_threads=True)
     # A handler in C: it also runs while C code holds the interpreter lock.
     faulthandler.register(signal.SIGUSR1, file=file, all_threads=True, chain=False)
-
-
-def follow(lifeline: int, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
-    """Starts the thread that hands over the parent's messages and ends the process at end of
-    file."""
-    thread = threading.Thread(
-        target=_follow, args=(lifeline, handle), name="ttf-lifeline", daemon=True
-    )
-    thread.start()
-    return thread
-
-
-def _follow(lifeline: int, handle: Callable[[dict[str, Any]], None]) -> None:
-    reader = messages.Reader()
-    try:
-        with contextlib.suppress(OSError):
-            while data := os.read(lifeline, 1 << 16):
-                for message in reader.feed(data):
-                    handle(message)
-    except BaseException:  # noqa: BLE001 - deaf, it would hang: better an end that says why
-        traceback.print_exc()
-        os._exit(int(ExitCode.OUR_FAULT))
-    os._exit(ORPHANED)  # not sys.exit: that ends this thread alone
 
 
 def leave_when_stopped(parent: int) -> threading.Thread:

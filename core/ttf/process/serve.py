@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.process import descendants, lifeline, messages
+from ttf.process import conversation, descendants, lifeline, messages
 
 Tell = Callable[[Mapping[str, Any]], None]
 Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any] | None]
@@ -37,9 +37,9 @@ def warm(module: str, stacks: Path | None) -> tuple[str, ...]:
     return (*_SERVE, module, WARM, str(stacks or ""))
 
 
-def task(name: str, request: Mapping[str, Any], number: int = 0) -> dict[str, Any]:
-    """The message that asks for one; all that is sent back bears its number."""
-    return {"number": number, "task": name, "request": dict(request)}
+def task(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The message that asks for one; all that is sent back bears its number, where it has one."""
+    return {"task": name, "request": dict(request)}
 
 
 def main(module: str, kind: str, stacks: str, life: int, results: int, parent: int) -> None:
@@ -51,7 +51,7 @@ def main(module: str, kind: str, stacks: str, life: int, results: int, parent: i
     lifeline.be_killed_first()  # after the fork: the keeper must outlive this process
     lifeline.stacks_to(Path(stacks) if stacks else None)
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    lifeline.follow(life, requests.put)
+    conversation.follow(life, requests.put)
     _answer(module, requests.get(), results, kind)
     while kind == WARM:
         _answer(module, requests.get(), results, kind)
@@ -59,7 +59,7 @@ def main(module: str, kind: str, stacks: str, life: int, results: int, parent: i
 
 def _answer(module: str, message: Mapping[str, Any], results: int, kind: str) -> None:
     def tell(news: Mapping[str, Any]) -> None:
-        messages.write(results, {"number": message["number"], **news})
+        messages.write(results, {"number": message.get("number", 0), **news})
 
     # A plugin that calls sys.exit ends a warm child, and is an error to one that would end anyway.
     caught = (Exception,) if kind == WARM else (Exception, SystemExit)

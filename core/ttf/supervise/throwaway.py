@@ -18,7 +18,7 @@ from ttf.incidents.death import Death, Finding, KilledByUs, ProcessName
 from ttf.incidents.gather import Witness
 from ttf.process import serve
 from ttf.process.child import Child
-from ttf.process.messages import Conversation, wait
+from ttf.process.conversation import Conversation, wait
 
 AT_ONCE: Final = 2
 _WAKE_S: Final = 0.1

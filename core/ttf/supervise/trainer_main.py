@@ -18,7 +18,7 @@ from typing import Any
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
-from ttf.process import descendants, lifeline
+from ttf.process import conversation, descendants, lifeline
 from ttf.process.error_document import to_document
 from ttf.rundir.request import TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
@@ -31,7 +31,7 @@ def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.die_with_parent(parent)
     lifeline.start_keeper(life, descendants.TREE, grace_s=_GRACE_S, watched_parent=parent)
     link = SupervisedLink(results)
-    lifeline.follow(life, link.obey)
+    conversation.follow(life, link.obey)
     request = link.request()
     lifeline.leave_when_stopped(parent)
     lifeline.stacks_to(Path(request.run_dir) / STACKS)

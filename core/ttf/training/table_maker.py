@@ -24,9 +24,9 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
 from ttf.mining.candidates import MANIFEST, CandidateTable
-from ttf.mining.choose import deadlines
+from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.index_cache import write_note
-from ttf.mining.job import MinerChoice, MiningJob, MiningReport, miner_context
+from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport
 from ttf.mining.workers import MinerWorkers, OnDeath
 from ttf.process.signals import StopRequest
