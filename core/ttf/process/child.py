@@ -149,8 +149,8 @@ def _end(process: subprocess.Popen[bytes], mark: str, variable: str, ours: Seque
         descendants.kill(process.pid, mark, variable)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_REAP_S)
+        descendants.remove_marks(process.pid)
     _close(ours)
-    descendants.remove_marks(process.pid)
 
 
 def _close(fds: Sequence[int]) -> None:

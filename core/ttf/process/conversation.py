@@ -56,7 +56,8 @@ class Conversation:
 
     No threads, and nothing blocks but `wait` and `ask`."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, request: Mapping[str, Any] | None = None) -> None:
+        """`request`: what it is to begin with."""
         self.child = child
         self.stderr = BoundedOutput()
         self.garbage = ""
@@ -65,6 +66,8 @@ class Conversation:
         self._asked = 0
         self._unsent = bytearray()
         self._open = {child.results, child.stderr}
+        if request is not None:
+            self.send(request)
 
     @property
     def closed(self) -> bool:

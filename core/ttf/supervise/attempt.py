@@ -71,9 +71,8 @@ class Attempt:
             passed=() if display is None else (display,),
             again=again,
         )
-        self._conversation = Conversation(self.child)
+        self._conversation = Conversation(self.child, {"request": request.to_json()})
         self.witness = Witness("trainer", self.child.pid, stacks=folder.stacks)
-        self.send({"request": request.to_json()})
         root = os.getpid() if whole_tree else self.child.pid
         self.curve = MemoryCurve(root, folder.memory, step=lambda: self.flight.read().step)
         self._gauge = Gauge(self.child.pid)

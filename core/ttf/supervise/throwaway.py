@@ -109,12 +109,11 @@ class _Running:
         self._task = task
         # Libraries leave folders where temporary files go.
         self.child = Child(serve.once(module), environment={"TMPDIR": str(scratch)})
-        self.conversation = Conversation(self.child)
+        self.conversation = Conversation(self.child, serve.task(function, task.request))
         self._witness = Witness(task.process, self.child.pid)
         self._started = self._heard_at = time.monotonic()
         self._messages: list[Mapping[str, Any]] = []
         self._killed: tuple[KilledByUs, str] = ("", "")
-        self.conversation.send(serve.task(function, task.request))
 
     def look(self) -> None:
         """Reads what it says; ends it where its time is over."""
