@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-import psutil
-from chaos.world import ROOT
+from tests.kit import live_run
+from tests.kit.live_run import MARK
+from tests.kit.processes import WORKER, children_of, leads_session_as
 
 from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.durable import TEMP_PREFIX
 from ttf.rundir.flight_record import Flight, read_flight
 
-MARK: Final = "CHAOS_RUN"
-"""Every process of a run carries this variable, whoever its parent is."""
-TRAINER: Final = "ttf.supervise.trainer_main"
-WORKER: Final = "ttf.mining.worker"
 LONGEST_S: Final = 300.0
 _LOOK_EVERY_S: Final = 0.0005
 
@@ -73,11 +66,8 @@ class Writes:
 
 
 @dataclass(kw_only=True)
-class Place:
+class Place(live_run.Place):
     """Where one disturbed run lives."""
-
-    root: Path
-    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def run(self) -> Path:
@@ -88,31 +78,21 @@ class Place:
         """What its commands said, one after another."""
         return self.root / "output.txt"
 
-    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+    def outputs(self, run: Path) -> tuple[Path, Path]:
+        return self.output, self.output
+
+    def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         own = {MARK: self.mark, "TTF_HOME": str(self.root / "home"), "PYTHONUNBUFFERED": "1"}
-        return {**os.environ, **own, **more}
+        return {**os.environ, **own, **extra}
 
     def said(self) -> str:
         return self.output.read_text(errors="replace") if self.output.exists() else ""
 
-    def processes(self) -> list[psutil.Process]:
-        """Whatever of it is alive now."""
-        return [p for p in psutil.process_iter() if self._is_ours(p)]
 
-    def _is_ours(self, process: psutil.Process) -> bool:
-        with contextlib.suppress(psutil.Error, OSError):
-            alive: bool = process.status() != psutil.STATUS_ZOMBIE
-            return alive and process.environ().get(MARK) == self.mark
-        return False
+class Running(live_run.LiveRun):
+    """A command that random faults meet."""
 
-    def end_all(self) -> None:
-        for process in self.processes():
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-
-
-class Running:
-    """A command from its start to its end; `with` leaves no process behind."""
+    place: Place
 
     def __init__(
         self,
@@ -123,34 +103,12 @@ class Running:
         prefix: Sequence[str] = (),
     ) -> None:
         """`more` environment; `prefix` is a command that becomes ours by exec."""
-        self.place = place
         self.writes = Writes()
         self.deaths: list[Death] = []
         place.root.mkdir(parents=True, exist_ok=True)
         with place.output.open("ab") as output:
             output.write(f"$ ttf {' '.join(words[:2])} ...\n".encode())
-            self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "ttf", *words],
-                cwd=ROOT,
-                env=place.environment(more or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.place.end_all()
-
-    @property
-    def over(self) -> bool:
-        return self.process.poll() is not None
+        super().__init__(place, words, place.run, env=more, prefix=prefix)
 
     def ended(self, timeout_s: float = LONGEST_S) -> int:
         """Its exit code, once it is over. Raises subprocess.TimeoutExpired."""
@@ -158,15 +116,11 @@ class Running:
 
     # --- who is there -------------------------------------------------------------------------
 
-    def trainer(self) -> int | None:
-        return _child(self.process.pid, TRAINER)
-
     def worker(self) -> int | None:
-        trainer = self.trainer()
-        return None if trainer is None else _child(trainer, WORKER)
-
-    def flight(self) -> Flight | None:
-        return read_flight(self.place.run / "flight.bin")
+        trainer = self.trainer_seen()
+        if trainer is None:
+            return None
+        return next((p for p in children_of(trainer) if leads_session_as(p, WORKER)), None)
 
     # --- waiting for a moment -----------------------------------------------------------------
 
@@ -174,7 +128,7 @@ class Running:
         """Looks on until a live trainer is there and its record is as wanted; None where the run
         ended first. Raises TimeoutError."""
         for flight in self.looks(timeout_s):
-            if flight is not None and wanted(flight) and self.trainer() is not None:
+            if flight is not None and wanted(flight) and self.trainer_seen() is not None:
                 return flight
         return None
 
@@ -199,7 +153,7 @@ class Running:
 
     def kill_trainer(self, signum: int, interval: int) -> Death | None:
         """Sends it now, and waits for the death; None where there was nobody to receive it."""
-        pid = self.trainer()
+        pid = self.trainer_seen()
         if pid is None:
             return None
         return self.last_record(interval, signum, lambda: kill_and_wait(pid, signum))
@@ -261,27 +215,6 @@ def kill_and_wait(pid: int, signum: int, timeout_s: float = 30.0) -> bool:
     finally:
         os.close(pidfd)
     return True
-
-
-def _child(parent: int, module: str) -> int | None:
-    """The child that runs a module; before its exec it shows its parent's command line."""
-    for pid in _children(parent):
-        with contextlib.suppress(OSError):
-            if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                return pid
-    return None
-
-
-def _children(parent: int) -> list[int]:
-    try:
-        return [int(n) for n in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    except FileNotFoundError:  # it has ended, or the kernel does not list them
-        pass
-    except ProcessLookupError:
-        return []
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return [child.pid for child in psutil.Process(parent).children()]
-    return []
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float) -> bool:

@@ -150,7 +150,7 @@ def _look(running: Running) -> list[Look]:
                 fds=process.num_fds(),
                 threads=process.num_threads(),
                 rss=process.memory_info().rss,
-                processes=len(running.place.processes()),
+                processes=len(running.place.living()),
             )
         ]
     return []

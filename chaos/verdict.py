@@ -102,8 +102,8 @@ def judge_numbers(verdict: Verdict, place: Place, reference: Reference) -> None:
 
 def judge_leftovers(verdict: Verdict, place: Place) -> None:
     """No process, and no half-written file."""
-    gone = wait_until(lambda: not place.processes(), LEAVE_S)
-    verdict.require(gone, f"processes are left: {[p.pid for p in place.processes()]}")
+    gone = wait_until(lambda: not place.living(), LEAVE_S)
+    verdict.require(gone, f"processes are left: {place.living()}")
     left = [str(p.relative_to(place.run)) for p in place.run.rglob(f"{TEMP_PREFIX}*")]
     verdict.require(not left, f"unfinished files are left: {left}")
 

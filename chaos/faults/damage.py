@@ -80,7 +80,7 @@ def _begun(case: Case) -> Path:
     with Running(place, words) as running:
         running.when(lambda f: f.step >= _AT_STEP and f.saving_since_s is None)
         kill_and_wait(running.process.pid, signal.SIGKILL)
-        if not wait_until(lambda: not place.processes(), 10.0):
+        if not wait_until(lambda: not place.living(), 10.0):
             raise TimeoutError("the children stayed")
     for lock in (".lock", ".writer", ".owner"):
         (place.run / lock).unlink(missing_ok=True)

@@ -57,7 +57,7 @@ def _stopped(case: Case, running: Running, kind: str) -> int:
     flight = running.when(lambda f: f.step >= least and (f.phase == "mining") >= mining)
     if mining:
         running.look_on(case.rng.uniform(0.0, 0.05))
-    pid = running.worker() if mining else running.trainer()
+    pid = running.worker() if mining else running.trainer_seen()
     if flight is None or pid is None:
         return 0
     return int(_held(running, pid))

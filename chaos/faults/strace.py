@@ -69,7 +69,7 @@ def _attached(running: Running, inject: str, log: Path) -> subprocess.Popen[byte
     """To the threads that the trainer has once it trains: its own and the checkpoint thread's, but
     not to the miner's worker, which would be struck as well. Raises TimeoutError."""
     flight = running.when(lambda flight: flight.step > 0, _ATTACH_S)
-    pid = running.trainer()
+    pid = running.trainer_seen()
     if flight is None or pid is None:
         raise TimeoutError("there was no trainer to trace")
     call = inject.partition(":")[0]

@@ -10,6 +10,7 @@ from chaos.faults.trainer_death import TARGETS
 from chaos.running import Place, Running, kill_and_wait, wait_until
 from chaos.verdict import LEAVE_S, Verdict, incidents, judge_end
 from chaos.world import INTERVAL, STEPS
+from tests.kit.processes import command_line
 
 DEATHS: Final = 4
 """In each run."""
@@ -53,9 +54,9 @@ def _gone(running: Running, verdict: Verdict, pid: int) -> bool:
     """Kills it, and waits for its children to leave."""
     killed = kill_and_wait(pid, signal.SIGKILL)
     place = running.place
-    gone = wait_until(lambda: not place.processes(), LEAVE_S)
+    gone = wait_until(lambda: not place.living(), LEAVE_S)
     if not gone:
-        left = [" ".join(p.cmdline()[:5]) for p in place.processes()]
+        left = [command_line(pid) for pid in place.living()]
         verdict.problems.append(f"still there {LEAVE_S:g} s after the supervisor's death: {left}")
     return killed
 

@@ -61,12 +61,13 @@ class Place:
     """Where runs live: their plugins and caches, and the mark of their processes."""
 
     root: Path
-    plugins: Path | None = None
+    plugins: Path = Path()
+    """A folder for the module path."""
     home: Path | None = None
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        paths = [str(self.plugins or ""), os.environ.get("PYTHONPATH", "")]
+        paths = [str(self.plugins.absolute()), os.environ.get("PYTHONPATH", "")]
         home = self.home or self.root / "home"
         scratch = self.root / "tmp"
         scratch.mkdir(parents=True, exist_ok=True)
@@ -235,7 +236,7 @@ class LiveRun:
             assert time.monotonic() < ends_at, f"waited in vain until {what}:\n{self.err[-3000:]}"
             time.sleep(look_s)
 
-    def trains(self, *, since: int) -> None:
+    def trains(self, *, since: int = 21) -> None:
         """Waits until that many steps are done."""
         self.until(lambda: (f := self.flight()) is not None and f.step >= since, "it trains")
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.kit.crashes import sabotage
-from tests.kit.crashes.harness import Ended, Live, World, assert_undisturbed, summary_of
+from tests.kit.live_run import Ended, LiveRun, summary_of
+from tests.kit.struck_run import World, assert_undisturbed
 from tests.kit.workers import made_once, shared_folder
 
-Start = Callable[..., Live]
+Start = Callable[..., LiveRun]
 WIDELY = os.environ.get("TTF_CHAOS", "0") not in ("", "0")
 wide = pytest.mark.skipif(not WIDELY, reason="one of many: TTF_CHAOS=1 runs it")
 
@@ -46,7 +47,7 @@ def undisturbed(_shared: World, tmp_path_factory: pytest.TempPathFactory) -> str
 
 def _undisturbed(world: World) -> str:
     run = world.root / "undisturbed"
-    live = Live(world, world.config(run), run)
+    live = LiveRun(world, world.config(run), run)
     try:
         ended = live.wait()
     finally:
@@ -66,10 +67,10 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def train(world: World, run: Path) -> Iterator[Start]:
     """Starts `ttf train` with the run that all share, `sets` added."""
-    started: list[Live] = []
+    started: list[LiveRun] = []
 
-    def start(*sets: str, env: dict[str, str] | None = None, **options: Any) -> Live:
-        started.append(Live(world, world.config(run, *sets, **options), run, env=env))
+    def start(*sets: str, env: dict[str, str] | None = None, **options: Any) -> LiveRun:
+        started.append(LiveRun(world, world.config(run, *sets, **options), run, env=env))
         return started[-1]
 
     yield start
@@ -80,10 +81,10 @@ def train(world: World, run: Path) -> Iterator[Start]:
 @pytest.fixture
 def command(world: World, run: Path) -> Iterator[Start]:
     """Starts any other command on the run, `resume` above all."""
-    started: list[Live] = []
+    started: list[LiveRun] = []
 
-    def start(words: Sequence[str | Path], env: dict[str, str] | None = None) -> Live:
-        started.append(Live(world, [str(word) for word in words], run, env=env))
+    def start(words: Sequence[str | Path], env: dict[str, str] | None = None) -> LiveRun:
+        started.append(LiveRun(world, [str(word) for word in words], run, env=env))
         return started[-1]
 
     yield start

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.kit.crashes.harness import PRELUDE, Live, World
+from tests.kit.live_run import LiveRun
+from tests.kit.struck_run import World
 
 SUSPEND: Final = b"\x1a"
 INTERRUPT: Final = b"\x03"
@@ -24,28 +25,18 @@ _TAKE_TERMINAL: Final = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY
 HOLD, GO_ON = b"\x13", b"\x11"
 
 
-class InTerminal(Live):
+class InTerminal(LiveRun):
     """A command whose controlling terminal is ours."""
 
-    def __init__(
-        self,
-        world: World,
-        words: Sequence[str],
-        run: Path,
-        *,
-        env: Mapping[str, str] | None = None,
-        size: tuple[int, int] = (40, 100),
-    ) -> None:
-        self.world, self.run = world, run
-        self._struck = set()
+    def _start(self, words: Sequence[str], env: Mapping[str, str]) -> None:
         self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-        terminal = {"TERM": "xterm-256color", "NO_COLOR": ""}
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        python, option, prelude, *rest = words
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _TAKE_TERMINAL + PRELUDE, "-m", "ttf", *words],
-                env=world.environment({**terminal, **(env or {})}),
-                cwd=world.root,
+                [python, option, _TAKE_TERMINAL + prelude, *rest],
+                env=self.place.environment({"TERM": "xterm-256color", "NO_COLOR": "", **env}),
+                cwd=self.place.root,
                 stdin=slave,
                 stdout=slave,
                 stderr=slave,
@@ -99,7 +90,7 @@ class Tmux:
         """The command, and after it a prompt that waits."""
         line = " ".join([sys.executable, "-m", "ttf", *(f"'{word}'" for word in words)])
         shell = ["sh", "-c", f"{line}; echo code $? PROMPT; cat"]
-        env = world.environment({"TERM": "screen"})
+        env = world.environment({"TERM": "screen", "NO_COLOR": ""})
         subprocess.run(
             [*self._words, "new-session", "-d", *self._size, *shell], env=env, check=True
         )

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from tests.kit.faults import plugins
-from tests.kit.faults.harness import Ended, Place, Settings
+from tests.kit.faulty_run import FaultyPlace, Settings
 from tests.kit.groups import Group, memory_group
+from tests.kit.live_run import Ended
 from tests.kit.training.standin import SOURCE
 from tests.kit.workers import made_once, shared_folder
 
@@ -60,9 +61,9 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def place(
     tmp_path: Path, faulty_site: Path, small_data: dict[str, Path], faults_home: Path
-) -> Iterator[Place]:
+) -> Iterator[FaultyPlace]:
     """Runs in here; whoever still lives at the end is ended, and fails the test."""
-    made = Place(root=tmp_path, plugins=faulty_site, data=small_data, home=faults_home)
+    made = FaultyPlace(root=tmp_path, plugins=faulty_site, data=small_data, home=faults_home)
     try:
         yield made
     finally:
@@ -79,7 +80,7 @@ def undisturbed(
 ) -> Iterator[Undisturbed]:
     """A run that nothing happens to, made once for the same settings."""
     shared = shared_folder(tmp_path_factory)
-    made = Place(
+    made = FaultyPlace(
         root=tmp_path_factory.mktemp("undisturbed"),
         plugins=faulty_site,
         data=small_data,
@@ -87,7 +88,7 @@ def undisturbed(
     )
 
     def train(name: str, settings: Settings) -> dict[str, str]:
-        ended = made.train(out=shared / name, settings=settings).ended()
+        ended = made.train(out=shared / name, settings=settings).wait()
         assert ended.code == 0, ended.err
         return {"out": ended.out, "err": ended.err, "run": str(ended.run)}
 
@@ -113,7 +114,7 @@ def reference(undisturbed: Undisturbed) -> Ended:
 
 
 @pytest.fixture
-def group(place: Place) -> Iterator[Group]:
+def group(place: FaultyPlace) -> Iterator[Group]:
     """Removed once its processes are gone; before `place` looks for those that are left."""
     with memory_group() as made:
         yield made
@@ -137,7 +138,7 @@ class SmallDisk:
 
 
 @pytest.fixture
-def small_disk(place: Place) -> Iterator[SmallDisk]:
+def small_disk(place: FaultyPlace) -> Iterator[SmallDisk]:
     """8 MB, gone with the test."""
     path = place.root / "disk"
     path.mkdir()

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from tests.kit.crashes import sabotage
-from tests.kit.crashes.harness import Live, World
 from tests.kit.incidents.fixtures import memory_group
+from tests.kit.live_run import LiveRun
+from tests.kit.struck_run import World
 
 __all__ = ["memory_group"]
 
@@ -101,12 +102,12 @@ def world(_shared: World) -> Iterator[World]:
 
 
 @pytest.fixture
-def live(world: World, tmp_path: Path) -> Iterator[Callable[[Sequence[str]], Live]]:
+def live(world: World, tmp_path: Path) -> Iterator[Callable[[Sequence[str]], LiveRun]]:
     """Starts `ttf train` or `ttf resume` on one folder."""
-    started: list[Live] = []
+    started: list[LiveRun] = []
 
-    def run(words: Sequence[str]) -> Live:
-        started.append(Live(world, words, tmp_path / "run"))
+    def run(words: Sequence[str]) -> LiveRun:
+        started.append(LiveRun(world, words, tmp_path / "run"))
         return started[-1]
 
     yield run

@@ -11,15 +11,8 @@ from typing import Any
 import pytest
 from tests.kit.crashes import sabotage
 from tests.kit.crashes.fixtures import Start, wide
-from tests.kit.crashes.harness import (
-    EVERY,
-    assert_undisturbed,
-    in_phase,
-    incidents_of,
-    litter,
-    saving,
-    summary_of,
-)
+from tests.kit.live_run import in_phase, saving, summary_of
+from tests.kit.struck_run import EVERY, assert_undisturbed, incidents_of, litter
 
 from ttf.errors import ExitCode
 

@@ -11,16 +11,9 @@ import pytest
 from tests.conftest import wait_until
 from tests.kit.crashes import sabotage
 from tests.kit.crashes.fixtures import Start, wide
-from tests.kit.crashes.harness import (
-    EVERY,
-    STEPS,
-    Ended,
-    alive,
-    assert_undisturbed,
-    in_phase,
-    incidents_of,
-    summary_of,
-)
+from tests.kit.live_run import Ended, in_phase, summary_of
+from tests.kit.processes import alive
+from tests.kit.struck_run import EVERY, STEPS, assert_undisturbed, incidents_of
 
 from ttf.errors import ExitCode
 

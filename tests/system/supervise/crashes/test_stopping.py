@@ -10,15 +10,8 @@ from pathlib import Path
 import pytest
 from tests.kit.crashes import sabotage
 from tests.kit.crashes.fixtures import WIDELY, Start, wide
-from tests.kit.crashes.harness import (
-    EVERY,
-    Ended,
-    Live,
-    assert_undisturbed,
-    in_phase,
-    saving,
-    summary_of,
-)
+from tests.kit.live_run import Ended, LiveRun, in_phase, saving, summary_of
+from tests.kit.struck_run import EVERY, assert_undisturbed
 
 Resume = Callable[[], Ended]
 INT, TERM = signal.SIGINT, signal.SIGTERM
@@ -125,7 +118,7 @@ def test_whoever_asks_the_trainer_itself_to_end_gets_a_run_that_saved_and_ended(
     assert_undisturbed(run, undisturbed, restarts=0)
 
 
-def stop_twice(live: Live, signum: int) -> None:
+def stop_twice(live: LiveRun, signum: int) -> None:
     """Signals that come too fast are one: the second waits until the first was heard."""
     live.send(signum)
     live.until(lambda: "a second signal ends it at once" in live.err, "the first was heard")

@@ -10,17 +10,9 @@ from pathlib import Path
 import pytest
 from tests.kit.crashes import sabotage
 from tests.kit.crashes.fixtures import WIDELY, Start
-from tests.kit.crashes.harness import (
-    EVERY,
-    Ended,
-    Live,
-    Tree,
-    alive,
-    assert_undisturbed,
-    in_phase,
-    saving,
-    summary_of,
-)
+from tests.kit.live_run import Ended, LiveRun, Tree, in_phase, saving, summary_of
+from tests.kit.processes import alive
+from tests.kit.struck_run import EVERY, assert_undisturbed
 
 from ttf.errors import ExitCode
 from ttf.process.lifeline import PARENT_STOPPED
@@ -55,7 +47,7 @@ def test_a_supervisor_killed_in_phase_after_phase_leaves_nobody_and_loses_nothin
     assert_undisturbed(run, undisturbed, restarts=0)
 
 
-def killed(live: Live, trainer: int) -> Tree:
+def killed(live: LiveRun, trainer: int) -> Tree:
     """The trainer goes on at the moment its supervisor goes."""
     tree = live.tree()
     os.kill(trainer, CONT)

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from tests.kit.crashes.fixtures import Start
-from tests.kit.crashes.harness import Live, World, assert_undisturbed, summary_of
+from tests.kit.live_run import LiveRun, summary_of
+from tests.kit.struck_run import World, assert_undisturbed
 
 from ttf.errors import ExitCode
 
@@ -53,7 +54,7 @@ def test_five_that_resume_at_once_after_a_kill_are_one(
 def test_the_supervisor_is_small_and_loads_no_library_that_computes(
     world: World, train: Start, run: Path
 ) -> None:
-    live: Live = train()
+    live: LiveRun = train()
     live.hit(live.trainer(), 11)  # so that it has classified a death, too
     live.trains()
     libraries = Path(f"/proc/{live.pid}/maps").read_text()

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.kit.faults.harness import Ended, Place
+from tests.kit.faulty_run import FaultyPlace
+from tests.kit.live_run import Ended
 
 from ttf.rundir.checkpoint_files import newest_step
 
 
 @pytest.fixture
-def own_data(place: Place) -> Place:
+def own_data(place: FaultyPlace) -> FaultyPlace:
     """The same files, for a test that damages them."""
     folder = place.root / "data"
     folder.mkdir()
@@ -24,7 +25,7 @@ def own_data(place: Place) -> Place:
     return place
 
 
-def interrupted(place: Place, change: Callable[[], object]) -> Ended:
+def interrupted(place: FaultyPlace, change: Callable[[], object]) -> Ended:
     """A run whose inputs change after step 12, of which step 10 is saved."""
     place.hold(12)
     command = place.train()
@@ -32,7 +33,7 @@ def interrupted(place: Place, change: Callable[[], object]) -> Ended:
     command.saved(10)
     change()
     command.go(12)
-    ended = command.ended()
+    ended = command.wait()
     ended.assert_clean()
     assert ended.code == 3
     assert newest_step(ended.run / "checkpoints") == 10
@@ -40,7 +41,9 @@ def interrupted(place: Place, change: Callable[[], object]) -> Ended:
     return ended
 
 
-def test_a_file_that_is_cut_while_it_is_mapped_is_named(own_data: Place, reference: Ended) -> None:
+def test_a_file_that_is_cut_while_it_is_mapped_is_named(
+    own_data: FaultyPlace, reference: Ended
+) -> None:
     place, pairs = own_data, own_data.data["pairs"]
     whole, times = pairs.read_bytes(), pairs.stat()
     ended = interrupted(place, lambda: os.truncate(pairs, 4096))
@@ -48,17 +51,19 @@ def test_a_file_that_is_cut_while_it_is_mapped_is_named(own_data: Place, referen
     assert incident["class"] in ("bus-error", "data-changed")
     assert str(pairs) in ended.err
     assert f"{len(whole):,} bytes" in ended.evidence and "4,096 bytes" in ended.evidence
-    refused = place.resume(ended.run).ended()
+    refused = place.resume(ended.run).wait()
     refused.assert_clean()
     assert refused.code == 3
     assert newest_step(ended.run / "checkpoints") == 10
     pairs.write_bytes(whole)
     os.utime(pairs, ns=(times.st_atime_ns, times.st_mtime_ns))
-    done = place.resume(ended.run).ended()
+    done = place.resume(ended.run).wait()
     assert (done.code, done.digest) == (0, reference.digest), done.err
 
 
-def test_a_bank_that_is_rewritten_in_place_is_named(own_data: Place, reference: Ended) -> None:
+def test_a_bank_that_is_rewritten_in_place_is_named(
+    own_data: FaultyPlace, reference: Ended
+) -> None:
     place, bank = own_data, own_data.data["bank"]
     whole = bank.read_bytes()
 
@@ -77,11 +82,11 @@ def test_a_bank_that_is_rewritten_in_place_is_named(own_data: Place, reference: 
     assert str(bank) in ended.err
     assert ended.evidence.count("fingerprint") == 2
     bank.write_bytes(whole)
-    done = place.resume(ended.run).ended()
+    done = place.resume(ended.run).wait()
     assert (done.code, done.digest) == (0, reference.digest), done.err
 
 
-def test_a_file_that_is_cut_in_the_middle_of_a_gather_is_named(own_data: Place) -> None:
+def test_a_file_that_is_cut_in_the_middle_of_a_gather_is_named(own_data: FaultyPlace) -> None:
     """The check before each step has passed: the process dies of SIGBUS."""
     place, pairs = own_data, own_data.data["pairs"]
     place.faults.joinpath("cut-before-gather").write_text(f"12 {pairs}")
@@ -90,7 +95,7 @@ def test_a_file_that_is_cut_in_the_middle_of_a_gather_is_named(own_data: Place) 
     command.held(7)
     command.saved(5)
     command.go(7)
-    ended = command.ended()
+    ended = command.wait()
     ended.assert_clean()
     assert ended.code == 3
     (incident,) = ended.incidents
@@ -102,7 +107,7 @@ def test_a_file_that_is_cut_in_the_middle_of_a_gather_is_named(own_data: Place) 
     assert ended.summary["restarts"] == 0
 
 
-def test_a_chunk_that_is_deleted_is_named(place: Place, small_data: dict[str, Path]) -> None:
+def test_a_chunk_that_is_deleted_is_named(place: FaultyPlace, small_data: dict[str, Path]) -> None:
     from ttf.data.synth import write_synth
 
     paths = write_synth(
@@ -126,5 +131,5 @@ def test_a_chunk_that_is_deleted_is_named(place: Place, small_data: dict[str, Pa
     )
     ended = interrupted(place, chunk.unlink)
     assert str(chunk) in ended.err
-    refused = place.resume(ended.run).ended()
+    refused = place.resume(ended.run).wait()
     assert refused.code == 3

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from tests.kit.faults.fixtures import SmallDisk, Undisturbed, read_only
-from tests.kit.faults.harness import WIDELY, Ended, Place
+from tests.kit.faulty_run import FaultyPlace
+from tests.kit.live_run import WIDELY, Ended
 
 from ttf.rundir.checkpoint_files import newest_step
 
 
 def test_a_disk_that_is_full_for_a_while_costs_nothing(
-    place: Place, small_disk: SmallDisk, reference: Ended
+    place: FaultyPlace, small_disk: SmallDisk, reference: Ended
 ) -> None:
     place.hold(12, 32)
     command = place.train(out=small_disk.path / "run")
@@ -29,7 +30,7 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
     assert newest_step(command.run / "checkpoints") == 10
     small_disk.free()
     command.go(32)
-    done = command.ended()
+    done = command.wait()
     done.assert_clean()
     assert done.code == 0, done.err
     assert done.digest == reference.digest
@@ -40,7 +41,7 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
 
 
 def test_a_disk_that_stays_full_ends_the_run_with_what_it_has(
-    place: Place, small_disk: SmallDisk, reference: Ended
+    place: FaultyPlace, small_disk: SmallDisk, reference: Ended
 ) -> None:
     place.hold(12)
     command = place.train(out=small_disk.path / "run", settings={"checkpoint.retry_s": 1})
@@ -48,34 +49,34 @@ def test_a_disk_that_stays_full_ends_the_run_with_what_it_has(
     command.saved(10)
     small_disk.fill()
     command.go(12)
-    ended = command.ended()
+    ended = command.wait()
     ended.assert_clean()
     assert ended.code == 8
     assert "No space left on device" in ended.err
     assert "ttf resume" in ended.err
     assert newest_step(ended.run / "checkpoints") == 10
     small_disk.free()
-    done = place.resume(ended.run).ended()
+    done = place.resume(ended.run).wait()
     done.assert_clean()
     assert (done.code, done.digest) == (0, reference.digest), done.err
     assert done.steps_logged() == list(range(1, 41))
 
 
-def test_a_folder_that_becomes_read_only_ends_the_run_with_what_it_has(place: Place) -> None:
+def test_a_folder_that_becomes_read_only_ends_the_run_with_what_it_has(place: FaultyPlace) -> None:
     place.hold(12)
     command = place.train(settings={"checkpoint.retry_s": 1})
     command.held(12)
     command.saved(10)
     with read_only(command.run / "checkpoints"):
         command.go(12)
-        ended = command.ended()
+        ended = command.wait()
     ended.assert_clean()
     assert ended.code == 8
     assert "read-only" in ended.err.lower()
     assert newest_step(ended.run / "checkpoints") == 10
 
 
-def test_a_run_folder_that_is_deleted_ends_the_run_with_clear_words(place: Place) -> None:
+def test_a_run_folder_that_is_deleted_ends_the_run_with_clear_words(place: FaultyPlace) -> None:
     place.hold(12)
     command = place.train(settings={"checkpoint.retry_s": 1})
     command.held(12)
@@ -83,15 +84,17 @@ def test_a_run_folder_that_is_deleted_ends_the_run_with_clear_words(place: Place
     while command.run.exists():  # the checkpoint thread may still be at work in it
         shutil.rmtree(command.run, ignore_errors=True)
     command.go(12)
-    ended = command.ended()
+    ended = command.wait()
     ended.assert_clean()
     assert ended.code == 8
     assert str(ended.run) in ended.err
 
 
-def test_a_disk_that_is_full_from_the_start_is_refused(place: Place, small_disk: SmallDisk) -> None:
+def test_a_disk_that_is_full_from_the_start_is_refused(
+    place: FaultyPlace, small_disk: SmallDisk
+) -> None:
     small_disk.fill()
-    ended = place.train(out=small_disk.path / "run").ended()
+    ended = place.train(out=small_disk.path / "run").wait()
     ended.assert_clean()
     assert ended.code == 8
     assert "No space left on device" in ended.err
@@ -102,7 +105,7 @@ MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
 
 
 def test_mining_waits_for_a_disk_that_is_full(
-    place: Place, small_disk: SmallDisk, undisturbed: Undisturbed
+    place: FaultyPlace, small_disk: SmallDisk, undisturbed: Undisturbed
 ) -> None:
     reference = undisturbed("mined", MINED)
     place.hold(18)
@@ -112,14 +115,14 @@ def test_mining_waits_for_a_disk_that_is_full(
     command.go(18)
     command.said("THE CANDIDATES OF STEP 20 CANNOT BE WRITTEN")
     small_disk.free()
-    done = command.ended()
+    done = command.wait()
     done.assert_clean()
     assert (done.code, done.digest) == (0, reference.digest), done.err
     assert done.summary["exact"]
 
 
 def test_a_run_whose_trainer_dies_on_a_full_disk_goes_on_when_there_is_room(
-    place: Place, small_disk: SmallDisk, reference: Ended
+    place: FaultyPlace, small_disk: SmallDisk, reference: Ended
 ) -> None:
     place.hold(12)
     command = place.train(out=small_disk.path / "run")
@@ -129,14 +132,14 @@ def test_a_run_whose_trainer_dies_on_a_full_disk_goes_on_when_there_is_room(
     os.kill(command.trainer(), signal.SIGKILL)
     command.said("THE RUN CANNOT GO ON YET")
     small_disk.free()
-    done = command.ended()
+    done = command.wait()
     done.assert_clean()
     assert (done.code, done.digest) == (0, reference.digest), done.err
     assert done.summary["restarts"] == 1, (done.incidents, done.err)
 
 
 def test_an_incident_that_cannot_be_written_does_not_stop_the_run(
-    place: Place, reference: Ended
+    place: FaultyPlace, reference: Ended
 ) -> None:
     place.hold(12)
     command = place.train(env={"TTF_FAILPOINT": "incident.*:1+:eio"})
@@ -144,7 +147,7 @@ def test_an_incident_that_cannot_be_written_does_not_stop_the_run(
     command.saved(10)
     os.kill(command.trainer(), signal.SIGKILL)
     command.go(12)
-    done = command.ended()
+    done = command.wait()
     done.assert_clean()
     assert "The incident could not be written" in done.err
     assert (done.code, done.digest) == (0, reference.digest), done.err
@@ -165,10 +168,10 @@ WIDE = [
     "failpoint", ["*:60+:enospc", *(["metrics.write:30+:eio", *WIDE] if WIDELY else [])]
 )
 def test_errors_of_the_disk_are_never_a_traceback_and_lose_nothing(
-    failpoint: str, place: Place, reference: Ended
+    failpoint: str, place: FaultyPlace, reference: Ended
 ) -> None:
     given: dict[str, Any] = {"settings": {"checkpoint.retry_s": 1}}
-    ended = place.train(env={"TTF_FAILPOINT": failpoint}, **given).ended()
+    ended = place.train(env={"TTF_FAILPOINT": failpoint}, **given).wait()
     ended.assert_clean()
     if ended.code == 0:  # what failed is not needed: the journal, the page
         assert ended.digest == reference.digest
@@ -176,6 +179,6 @@ def test_errors_of_the_disk_are_never_a_traceback_and_lose_nothing(
     assert ended.code == 8, ended.err
     if not (ended.run / "run.toml").exists():
         return
-    done = place.resume(ended.run).ended()
+    done = place.resume(ended.run).wait()
     done.assert_clean()
     assert (done.code, done.digest) == (0, reference.digest), done.err

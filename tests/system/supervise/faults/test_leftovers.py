@@ -6,17 +6,18 @@ import shutil
 
 import pytest
 from tests.kit.faults.fixtures import Undisturbed
-from tests.kit.faults.harness import WIDELY, Ended, Place
+from tests.kit.faulty_run import FaultyPlace
+from tests.kit.live_run import WIDELY, Ended
 
 MINED = {"miner.name": "exact", "miner.negatives": 2}
 
 
 @pytest.mark.parametrize("number", [1, *([3] if WIDELY else [])])
 def test_a_table_that_does_not_read_back_is_mined_again(
-    place: Place, undisturbed: Undisturbed, number: int
+    place: FaultyPlace, undisturbed: Undisturbed, number: int
 ) -> None:
     lie = {"TTF_FAILPOINT": f"candidates.write:{number}:lie"}
-    done = place.train(env=lie, settings=MINED).ended()
+    done = place.train(env=lie, settings=MINED).wait()
     done.assert_clean()
     assert done.code == 0, done.err
     assert "does not read back" in done.err
@@ -24,16 +25,16 @@ def test_a_table_that_does_not_read_back_is_mined_again(
 
 
 def test_a_folder_that_could_not_be_deleted_at_first_is_gone_at_the_end(
-    place: Place, reference: Ended
+    place: FaultyPlace, reference: Ended
 ) -> None:
-    done = place.train(env={"TTF_FAILPOINT": "checkpoint.unlink:1:eio"}).ended()
+    done = place.train(env={"TTF_FAILPOINT": "checkpoint.unlink:1:eio"}).wait()
     done.assert_clean()
     assert (done.code, done.digest) == (0, reference.digest), done.err
     assert not list((done.run / "checkpoints").glob(".tmp-*"))
 
 
 def test_what_a_process_left_of_an_incident_it_was_writing_is_removed(
-    place: Place, reference: Ended
+    place: FaultyPlace, reference: Ended
 ) -> None:
     run = place.root / "run"
     shutil.copytree(reference.run, run)
@@ -41,6 +42,6 @@ def test_what_a_process_left_of_an_incident_it_was_writing_is_removed(
     begun.mkdir()
     (begun / ".tmp-incident.json-1-1").write_text("{")
     (run / "summary.json").unlink()
-    again = place.resume(run).ended()
+    again = place.resume(run).wait()
     assert again.code == 0, again.err
     assert not list(begun.glob(".tmp-*"))

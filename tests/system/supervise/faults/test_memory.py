@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.kit.faults.fixtures import MB, Undisturbed
-from tests.kit.faults.harness import Ended, Place, wait_for
+from tests.kit.faulty_run import FaultyPlace
 from tests.kit.groups import Group
+from tests.kit.live_run import Ended
 
 LARGE = {
     "train.batch_size": 4096,
@@ -57,12 +58,12 @@ def assert_cut(done: Ended, reference: Ended) -> None:
 
 
 def test_a_batch_that_does_not_fit_a_cgroup_is_cut_into_smaller_ones(
-    place: Place, group: Group, long_data: dict[str, Path]
+    place: FaultyPlace, group: Group, long_data: dict[str, Path]
 ) -> None:
     place.data = long_data
-    reference = place.train(out="reference", settings=LARGE).ended()
+    reference = place.train(out="reference", settings=LARGE).wait()
     group.limit(540)
-    done = place.train(settings=LARGE, before=group.enter).ended()
+    done = place.train(settings=LARGE, before=group.enter).wait()
     done.assert_clean()
     assert done.code == 0
     counter = f"{group.folder.name} (memory.oom_control): the count of memory kills"
@@ -76,7 +77,7 @@ def test_a_batch_that_does_not_fit_a_cgroup_is_cut_into_smaller_ones(
 
 
 def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
-    place: Place, group: Group
+    place: FaultyPlace, group: Group
 ) -> None:
     (place.faults / "leak").write_text("20")  # less than lies between leaving and the last moment
     group.limit(700)
@@ -90,11 +91,11 @@ def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
     command = place.train(settings=settings, before=group.enter)
     command.said("caches and the idle miner were given back")
     (place.faults / "pause").touch()
-    wait_for(lambda: group.stat("total_rss") < (0.9 * 700 - 60) * MB, "the miner's 150 MB")
+    command.until(lambda: group.stat("total_rss") < (0.9 * 700 - 60) * MB, "150 MB are back")
     (place.faults / "pause").unlink()
     command.said("going on from")
     (place.faults / "leak").unlink()
-    done = command.ended()
+    done = command.wait()
     done.assert_clean()
     assert done.code == 0
     assert group.kills() == 0
@@ -112,12 +113,12 @@ def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
 
 
 def test_the_page_cache_of_a_bank_larger_than_the_limit_is_no_pressure(
-    place: Place, group: Group
+    place: FaultyPlace, group: Group
 ) -> None:
     place.data = wide_data(place.root)
     group.limit(400)
     settings = {"train.steps": 10, "memory.budget": "32MiB"}
-    done = place.train(settings=settings, before=group.enter).ended()
+    done = place.train(settings=settings, before=group.enter).wait()
     done.assert_clean()
     used = int((group.folder / "memory.max_usage_in_bytes").read_text())
     if used < 360 * MB:
@@ -149,12 +150,12 @@ def wide_data(folder: Path) -> dict[str, Path]:
 
 
 def test_memory_that_a_process_may_not_allocate_is_answered_with_smaller_batches(
-    place: Place,
+    place: FaultyPlace,
 ) -> None:
     """1.2 GB at once, then half of that."""
     (place.faults / "hungry").write_text("20000")
     settings = {"train.batch_size": 64, "train.accumulate": 1, "tower.query.dropout": 0}
-    done = place.train(settings=settings, before="ulimit -d 1200000").ended()
+    done = place.train(settings=settings, before="ulimit -d 1200000").wait()
     done.assert_clean()
     assert done.code == 0
     (incident,) = done.incidents
@@ -167,14 +168,14 @@ def test_memory_that_a_process_may_not_allocate_is_answered_with_smaller_batches
 
 
 def test_the_miner_is_the_first_victim(
-    place: Place, group: Group, undisturbed: Undisturbed
+    place: FaultyPlace, group: Group, undisturbed: Undisturbed
 ) -> None:
     mined = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
     reference = undisturbed("mined", mined)
     group.limit(600)
     done = place.train(
         settings={**mined, "miner.faulty.acts": ["allocate"]}, before=group.enter
-    ).ended()
+    ).wait()
     done.assert_clean()
     assert done.code == 0
     told = [(found["class"], found["process"], found["exit_code"]) for found in done.incidents]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 from tests.kit.faults.fixtures import Undisturbed
-from tests.kit.faults.harness import Place
+from tests.kit.faulty_run import FaultyPlace
 
 MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
 OFTEN = {**MINED, "miner.refresh": 10}
 
 
 def test_a_worker_that_dies_at_every_request_changes_nothing(
-    place: Place, undisturbed: Undisturbed
+    place: FaultyPlace, undisturbed: Undisturbed
 ) -> None:
     reference = undisturbed("mined often", OFTEN)
     acts = ["kill", "", "segv", "", "abrt", "", "bus", ""]
-    done = place.train(settings={**OFTEN, "miner.faulty.acts": acts}).ended()
+    done = place.train(settings={**OFTEN, "miner.faulty.acts": acts}).wait()
     done.assert_clean()
     assert done.code == 0
     assert done.digest == reference.digest
@@ -40,11 +40,11 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
     ids=["hanging", "lying"],
 )
 def test_a_miner_that_fails_twice_is_replaced_and_the_numbers_say_so(
-    settings: dict[str, object], name: str, place: Place
+    settings: dict[str, object], name: str, place: FaultyPlace
 ) -> None:
     # Not the exact scan: its process loads torch, which may take longer than the deadline.
     settings = {**MINED, **settings, "miner.fallback": ["hnswlib"]}
-    done = place.train(settings=settings).ended()
+    done = place.train(settings=settings).wait()
     done.assert_clean()
     assert done.code == 0
     assert done.listed() == [(name, "miner")] * 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.faults.fixtures import Undisturbed
-from tests.kit.faults.harness import Place
+from tests.kit.faulty_run import FaultyPlace
 
 MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
 
@@ -24,13 +24,13 @@ def runtimes(tmp_path: Path, intel_openmp: Path) -> tuple[Path, Path]:
 
 
 def test_a_miner_in_the_trainer_that_brings_a_second_runtime_is_isolated(
-    place: Place, runtimes: tuple[Path, Path], undisturbed: Undisturbed
+    place: FaultyPlace, runtimes: tuple[Path, Path], undisturbed: Undisturbed
 ) -> None:
     reference = undisturbed("mined", MINED)
     first, second = map(str, runtimes)
     (place.faults / "trainer-runtime").write_text(first)
     settings = {**MINED, "miner.isolation": "none", "miner.faulty.runtimes": [second]}
-    done = place.train(settings=settings).ended()
+    done = place.train(settings=settings).wait()
     done.assert_clean()
     assert done.code == 0
     (incident,) = done.incidents
@@ -58,10 +58,10 @@ def test_a_miner_in_the_trainer_that_brings_a_second_runtime_is_isolated(
 
 
 def test_a_worker_that_aborts_leaves_the_trainer_alone(
-    place: Place, runtimes: tuple[Path, Path]
+    place: FaultyPlace, runtimes: tuple[Path, Path]
 ) -> None:
     settings = {**MINED, "miner.faulty.runtimes": [*map(str, runtimes)]}
-    done = place.train(settings=settings, env={"KMP_DUPLICATE_LIB_OK": "TRUE"}).ended()
+    done = place.train(settings=settings, env={"KMP_DUPLICATE_LIB_OK": "TRUE"}).wait()
     done.assert_clean()
     assert done.code == 0
     assert done.summary["restarts"] == 0
@@ -75,7 +75,7 @@ def test_a_worker_that_aborts_leaves_the_trainer_alone(
 
 
 def test_without_remedies_it_is_said_what_would_have_been_done(
-    place: Place, runtimes: tuple[Path, Path]
+    place: FaultyPlace, runtimes: tuple[Path, Path]
 ) -> None:
     first, second = map(str, runtimes)
     (place.faults / "trainer-runtime").write_text(first)
@@ -85,7 +85,7 @@ def test_without_remedies_it_is_said_what_would_have_been_done(
         "miner.faulty.runtimes": [second],
         "supervise.max_restarts": 1,
     }
-    ended = place.train("--no-remedies", settings=settings).ended()
+    ended = place.train("--no-remedies", settings=settings).wait()
     ended.assert_clean()
     assert ended.code == 5
     assert "miner.isolation = process" in ended.err and "--isolation process" in ended.err

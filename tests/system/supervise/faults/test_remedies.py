@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import pytest
 from tests.kit.faults.fixtures import write_distribution
-from tests.kit.faults.harness import WIDELY, Ended, Place
+from tests.kit.faulty_run import FaultyPlace
+from tests.kit.live_run import WIDELY, Ended
 
 DEEP = {"train.batch_size": 4, "train.accumulate": 8, "miner.isolation": "none"}
 SAFE = {"miner.isolation": "process", "miner.threads": 1, "device.precision": "fp32"}
 CUT = {"train.batch_size": 8, "train.accumulate": 4}
 
 
-def configuration(place: Place, settings: dict[str, Any]) -> Path:
+def configuration(place: FaultyPlace, settings: dict[str, Any]) -> Path:
     """The same as a file, which --safe may overrule."""
     sections: dict[str, list[str]] = {}
     for key, value in settings.items():
@@ -30,7 +31,9 @@ def configuration(place: Place, settings: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("container", ["npz", "zarr"] if WIDELY else ["zarr"])
-def test_a_safe_run_says_what_it_made_safe(place: Place, container: Literal["npz", "zarr"]) -> None:
+def test_a_safe_run_says_what_it_made_safe(
+    place: FaultyPlace, container: Literal["npz", "zarr"]
+) -> None:
     from ttf.data.synth import write_synth
 
     paths = write_synth(
@@ -41,7 +44,7 @@ def test_a_safe_run_says_what_it_made_safe(place: Place, container: Literal["npz
     place.leave_out = ("train.batch_size", "train.accumulate")
     given = str(configuration(place, DEEP))
     settings = {"miner.negatives": 2, "train.steps": 4}
-    done = place.train(given, "--safe", settings=settings).ended()
+    done = place.train(given, "--safe", settings=settings).wait()
     done.assert_clean()
     assert done.code == 0
     config = done.config()
@@ -53,10 +56,10 @@ def test_a_safe_run_says_what_it_made_safe(place: Place, container: Literal["npz
     assert done.summary["exact"] and done.summary["miner"] == "exact"
 
 
-def test_a_safe_plan_shows_the_same_run(place: Place) -> None:
+def test_a_safe_plan_shows_the_same_run(place: FaultyPlace) -> None:
     place.leave_out = ("train.batch_size", "train.accumulate")
     given = str(configuration(place, DEEP))
-    done = place.train(given, "--safe", "--plan", "--json").ended()
+    done = place.train(given, "--safe", "--plan", "--json").wait()
     done.assert_clean()
     assert done.code == 0 and not done.run.exists()
     plan = json.loads(done.out)
@@ -65,7 +68,7 @@ def test_a_safe_plan_shows_the_same_run(place: Place) -> None:
     assert f"Next: ttf train {given} --safe " in done.err
 
 
-def test_a_remedy_outlives_the_supervisor(place: Place) -> None:
+def test_a_remedy_outlives_the_supervisor(place: FaultyPlace) -> None:
     """The run that is resumed is the one that was changed, and says so."""
     place.hold(30)
     # The checkpoints of steps 20 and 30 are left out where that of step 10 is still in the writing.
@@ -80,7 +83,7 @@ def test_a_remedy_outlives_the_supervisor(place: Place) -> None:
     supervision = json.loads((command.run / "supervision.json").read_text())
     assert supervision["overlay"]["train.batch_size"]["value"] == 32
     (place.faults / "hungry").unlink()
-    done = place.resume(command.run).ended()
+    done = place.resume(command.run).wait()
     done.assert_clean()
     assert done.code == 0
     assert (done.config()["train"]["batch_size"], done.origin("train.batch_size")) == (32, origin)
@@ -99,7 +102,7 @@ def test_a_remedy_outlives_the_supervisor(place: Place) -> None:
 
 
 def test_a_run_that_goes_on_elsewhere_says_that_the_numbers_differ(
-    place: Place, tmp_path: Path, reference: Ended
+    place: FaultyPlace, tmp_path: Path, reference: Ended
 ) -> None:
     site = tmp_path / "site"
     shutil.copytree(place.plugins, site)
@@ -110,13 +113,13 @@ def test_a_run_that_goes_on_elsewhere_says_that_the_numbers_differ(
     command.saved(10)
     command.process.send_signal(signal.SIGTERM)
     command.go(12)
-    assert command.ended().code == 143
+    assert command.wait().code == 143
     write_distribution(site, "1.1")
     path = command.run / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["numeric"] |= {"threads": 3, "torch": "0.0.1", "cpu_capability": "Z80"}
     path.write_text(json.dumps(manifest))
-    done = place.resume(command.run).ended()
+    done = place.resume(command.run).wait()
     done.assert_clean()
     assert done.code == 0
     assert not done.summary["exact"]

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Invoke, wait_until
-from tests.kit.crashes.harness import EVERY, Live, World, in_phase
+from tests.kit.live_run import LiveRun, in_phase
 from tests.kit.monitor.fixtures import wide
+from tests.kit.struck_run import EVERY, World
 
 from ttf.tools.monitor.lines import heading
 from ttf.tools.monitor.target import find
@@ -26,7 +27,7 @@ Ttf = Callable[..., subprocess.Popen[str]]
 
 
 def test_a_run_is_seen_from_its_start_to_its_end(
-    live: Callable[[Sequence[str]], Live],
+    live: Callable[[Sequence[str]], LiveRun],
     world: World,
     tmp_path: Path,
     ttf: Ttf,
@@ -64,7 +65,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(
 
 @wide
 def test_a_run_is_seen_after_its_supervisor_was_killed_and_when_it_goes_on(
-    live: Callable[[Sequence[str]], Live], world: World, tmp_path: Path, ttf: Ttf, invoke: Invoke
+    live: Callable[[Sequence[str]], LiveRun], world: World, tmp_path: Path, ttf: Ttf, invoke: Invoke
 ) -> None:
     run = tmp_path / "run"
     first = live(world.config(run, steps=STEPS))
@@ -85,7 +86,7 @@ def test_a_run_is_seen_after_its_supervisor_was_killed_and_when_it_goes_on(
     assert steps[-1] == STEPS
 
 
-def _assert_training(view: View, live: Live, trainer: int, step: int) -> None:
+def _assert_training(view: View, live: LiveRun, trainer: int, step: int) -> None:
     assert view.alive and view.pid == live.pid and view.status == "running"
     roles = {process.role: process for process in view.processes}
     assert (
