@@ -33,8 +33,8 @@ from ttf.tools.ab.sample import RepeatIncident, Sample
 from ttf.tools.ab.stats import paired, power_rates, sequential
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from tests.kit.ab import simulated
-from tests.kit.ab.simulated import Blocks, Change
+from tests.kit import simulated_ab as simulated
+from tests.kit.simulated_ab import Blocks, Change
 
 RECORDED = Path(__file__).parent.parent / "tests" / "ab" / "recorded"
 ARMS = ("a", "b")

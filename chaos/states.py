@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from tests.kit.durability.small_run import begin, write_run
+from tests.kit.small_run import begin, write_run
 from tests.unit.rundir.test_crash_states import Recording, check
 
 STOP: Final = 4

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.kit.incidents.dying import finding_of, told
+from tests.kit.dying_process import finding_of, told
 
 from ttf.incidents.inputs import InputFile
 

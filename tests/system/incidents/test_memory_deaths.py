@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.kit.incidents.dying import die, finding_of, kill, told
-from tests.kit.incidents.fixtures import JoinGroup
+from tests.kit.dying_process import die, finding_of, kill, told
+from tests.kit.fixtures.incidents import JoinGroup
 
 from ttf.incidents.classify import classify
 

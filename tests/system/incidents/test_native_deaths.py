@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.kit.incidents.dying import die, finding_of, told
+from tests.kit.dying_process import die, finding_of, told
 
 from ttf.incidents._linux import openmp_runtimes
 from ttf.incidents.classify import classify

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.kit.incidents.dying import finding_of, hang_and_kill, kill, told
+from tests.kit.dying_process import finding_of, hang_and_kill, kill, told
 
 from ttf.process.lifeline import ORPHANED, PARENT_STOPPED
 

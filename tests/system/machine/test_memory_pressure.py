@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.kit.groups import memory_group
+from tests.kit.memory_group import memory_group
 
 from ttf.machine.memory import Gauge, MemoryCurve, Reading, limit_in_force
 

@@ -1,3 +1,3 @@
 """The fixtures of this room."""
 
-from tests.kit.mining.fixtures import job
+from tests.kit.fixtures.mining import job

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from tests.kit.mining.saboteur import BANK, QUERIES, TRUTH, is_right, mine, nothing, run, sabotaged
+from tests.kit.sabotaged_miner import BANK, QUERIES, TRUTH, is_right, mine, nothing, run, sabotaged
 
 from ttf.data.reopen import VectorRef
 from ttf.errors import (

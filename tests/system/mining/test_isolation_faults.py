@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.conftest import wait_until
-from tests.kit.mining.saboteur import (
+from tests.kit.sabotaged_miner import (
     Deaths,
     ask,
     is_right,

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings, strategies as st
-from tests.kit.mining.saboteur import run
+from tests.kit.sabotaged_miner import run
 
 from ttf.errors import BadAnswer, TtfError
 from ttf.mining.answers import checked_report

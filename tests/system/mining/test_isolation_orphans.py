@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.kit.mining.saboteur import (
+from tests.kit.sabotaged_miner import (
     PRELUDE,
     Deaths,
     ask,

@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 import pytest
 from tests.kit import openmp
-from tests.kit.groups import memory_group
-from tests.kit.mining.saboteur import PRELUDE, Deaths, ask, is_right, mine, sabotaged
+from tests.kit.memory_group import memory_group
+from tests.kit.sabotaged_miner import PRELUDE, Deaths, ask, is_right, mine, sabotaged
 
 from ttf.incidents.classify import classify
 from ttf.mining.job import MinerChoice, MiningJob

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.conftest import wait_until
-from tests.kit.mining.saboteur import BANK, TRUTH, ask, family, is_right, sabotaged
+from tests.kit.sabotaged_miner import BANK, TRUTH, ask, family, is_right, sabotaged
 
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
 from ttf.mining.workers import MinerWorkers

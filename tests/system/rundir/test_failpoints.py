@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.kit.durability.fixtures import Forker
-from tests.kit.durability.small_run import assert_whole, begin, recovered, snapshot, write_run
+from tests.kit.fixtures.durability import Forker
+from tests.kit.small_run import assert_whole, begin, recovered, snapshot, write_run
 
 from ttf.rundir import durable, failpoints
 from ttf.training import checkpoint

@@ -15,7 +15,7 @@ BEFORE = """
 import os, subprocess, time
 from pathlib import Path
 import torch
-from tests.kit.durability.small_run import begin, steps_logged, recovered, snapshot
+from tests.kit.small_run import begin, steps_logged, recovered, snapshot
 from ttf.rundir.checkpoint_files import newest_step
 from ttf.errors import StorageError
 from ttf.rundir.flight_record import FlightRecorder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 from tests.conftest import wait_until
-from tests.kit.durability.fixtures import Forker
+from tests.kit.fixtures.durability import Forker
 from tests.unit.rundir.test_saving import root  # noqa: F401
 
 from ttf.rundir.flight_record import read_flight

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.kit.durability.fixtures import Ended, Forker
-from tests.kit.durability.small_run import assert_whole, begin, recovered, write_run
+from tests.kit.fixtures.durability import Ended, Forker
+from tests.kit.small_run import assert_whole, begin, recovered, write_run
 
 BEGUN, STEPS = 2, 4
 CALLS = {"write": "pwrite64", "fsync": "fsync", "rename": "rename"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.conformance.once import OneOfMany
+from tests.kit.suites import OneOfMany
 
 from ttf.testing import DeviceTests
 

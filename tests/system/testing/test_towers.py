@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.conformance.once import OneOfMany, Variant
+from tests.kit.suites import OneOfMany, Variant
 
 from ttf.testing import TowerTests
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.training.world import open_small
+from tests.kit.small_training import open_small
 
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump, load_run_toml

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.training.world import open_small
+from tests.kit.small_training import open_small
 from tests.unit.config.test_layers import write
 
 from ttf.config.resolve import Resolved, flat, resolve

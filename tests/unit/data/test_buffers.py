@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
-from tests.kit.data.files import config
+from tests.kit.data_files import config
 
 from ttf.contracts import DType
 from ttf.data.buffers import Buffers

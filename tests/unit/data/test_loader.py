@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.conftest import wait_until
-from tests.kit.data.files import BANK, config, pairs
+from tests.kit.data_files import BANK, config, pairs
 
 from ttf.data.dataset import Dataset
 from ttf.data.loader import QUEUE_LENGTH, Loader, StepHead, choose_targets, head_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.kit.data.files import BANK, X_TRAIN, config, pairs, write
+from tests.kit.data_files import BANK, X_TRAIN, config, pairs, write
 
 from ttf.config.schema import DataConfig
 from ttf.data.open_dataset import open_dataset, open_queries

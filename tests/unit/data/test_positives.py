@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.kit.data.files import BANK, config, pairs
+from tests.kit.data_files import BANK, config, pairs
 
 from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
-from tests.kit.data.files import BANK, RNG, config, pairs
+from tests.kit.data_files import BANK, RNG, config, pairs
 
 from ttf.contracts import DType
 from ttf.data.dataset import Dataset

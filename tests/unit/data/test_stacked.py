@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
-from tests.kit.data.files import write
+from tests.kit.data_files import write
 
 from ttf.contracts import VectorSource
 from ttf.data.stacked import StackedRows

@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.incidents.fixtures import (
+from tests.kit.fixtures.incidents import (
     join,
     memory_group,
     small_disk,

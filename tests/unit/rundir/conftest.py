@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.durability.fixtures import (
+from tests.kit.fixtures.durability import (
     _one_thread,
     forker,
     forking,

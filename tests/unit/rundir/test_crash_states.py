@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.kit.durability.crash_states import State, crash_states, tree_of
-from tests.kit.durability.small_run import (
+from tests.kit.crash_states import State, crash_states, tree_of
+from tests.kit.small_run import (
     assert_state,
     assert_whole,
     begin,

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.kit.durability.small_run import assert_state, begin, recovered, table, write_run
+from tests.kit.small_run import assert_state, begin, recovered, table, write_run
 
 from ttf.errors import NoCheckpoint, StorageError
 from ttf.rundir.checkpoint_files import newest_step, problem_with

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.durability.small_run import steps_logged
+from tests.kit.small_run import steps_logged
 
 from ttf.errors import StorageError
 from ttf.rundir import durable, metrics_log

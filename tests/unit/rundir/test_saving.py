@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import wait_until
-from tests.kit.durability.small_run import begin, recovered, snapshot
+from tests.kit.small_run import begin, recovered, snapshot
 
 from ttf.errors import StorageError
 from ttf.rundir import durable
@@ -271,7 +271,7 @@ def test_a_fault_of_ours_in_the_thread_is_raised_in_the_main_thread(root: Path) 
 
 
 def test_tables_of_a_checkpoint_on_its_way_are_in_use(root: Path) -> None:
-    from tests.kit.durability.small_run import table
+    from tests.kit.small_run import table
 
     table("table1").save(root / "candidates")
     with (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.supervise.story import ADVICE, HALVE, ISOLATE, QUARTER, Run, spawn
+from tests.kit.supervision_story import ADVICE, HALVE, ISOLATE, QUARTER, Run, spawn
 
 from ttf.rundir.request import Change, History
 from ttf.supervise.decide import State, initial, wake_at

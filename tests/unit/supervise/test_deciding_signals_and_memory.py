@@ -6,7 +6,7 @@ import signal
 from typing import Any
 
 import pytest
-from tests.kit.supervise.story import ADVICE, HALVE, ISOLATE, Run, spawn
+from tests.kit.supervision_story import ADVICE, HALVE, ISOLATE, Run, spawn
 
 from ttf.incidents.death import Remedy
 from ttf.supervise.decide import wake_at

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.kit.training.world import MLP, World, open_small
+from tests.kit.small_training import MLP, World, open_small
 
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing, NoCheckpoint

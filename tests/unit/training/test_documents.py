@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.kit.training.world import (
+from tests.kit.small_training import (
     BANK,
     DOCUMENTS,
     FP32,

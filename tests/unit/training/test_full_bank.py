@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.kit.training.world import (
+from tests.kit.small_training import (
     BANK,
     DOCUMENTS,
     MLP,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.kit.training.world import open_small
+from tests.kit.small_training import open_small
 
 from ttf.config.resolve import resolve
 from ttf.data.dataset import Dataset

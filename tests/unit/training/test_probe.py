@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from tests.conftest import FakeDistribution
-from tests.kit.training.standin import SOURCE
-from tests.kit.training.world import FP32, IDENTITY, LINEAR, MLP, World, open_small
+from tests.kit.small_training import FP32, IDENTITY, LINEAR, MLP, World, open_small
+from tests.kit.standin_device import SOURCE
 
 from ttf.config.resolve import resolve
 from ttf.config.schema import ProbeConfig

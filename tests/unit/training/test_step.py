@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.kit.training import world
-from tests.kit.training.world import (
+from tests.kit import small_training as world
+from tests.kit.small_training import (
     BANK,
     IDENTITY,
     LINEAR,

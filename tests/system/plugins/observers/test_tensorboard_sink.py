@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.kit.observers.harness import (
+from tests.kit.observed_runs import (
     STEPS,
     WAITS,
     Place,

@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.crashes.fixtures import (
+from tests.kit.fixtures.crashes import (
     _shared,
     command,
     resume,

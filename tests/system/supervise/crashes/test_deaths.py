@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.crashes import sabotage
-from tests.kit.crashes.fixtures import Start, wide
+from tests.kit import saboteur as sabotage
+from tests.kit.fixtures.crashes import Start, wide
 from tests.kit.live_run import in_phase, saving, summary_of
 from tests.kit.struck_run import EVERY, assert_undisturbed, incidents_of, litter
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.kit.crashes import sabotage
-from tests.kit.crashes.fixtures import Start, wide
+from tests.kit import saboteur as sabotage
+from tests.kit.fixtures.crashes import Start, wide
 from tests.kit.live_run import Ended, in_phase, summary_of
 from tests.kit.processes import alive
 from tests.kit.struck_run import EVERY, STEPS, assert_undisturbed, incidents_of

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.kit.crashes.fixtures import wide
-from tests.kit.crashes.terminal import GO_ON, HOLD, INTERRUPT, SUSPEND, InTerminal, Tmux
+from tests.kit.fixtures.crashes import wide
 from tests.kit.live_run import Ended, summary_of
 from tests.kit.processes import alive, is_trainer
 from tests.kit.struck_run import World, assert_undisturbed
+from tests.kit.terminal import GO_ON, HOLD, INTERRUPT, SUSPEND, InTerminal, Tmux
 
 from ttf.process.lifeline import is_stopped
 from ttf.rundir.flight_record import read_flight

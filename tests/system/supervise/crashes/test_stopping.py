@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.kit.crashes import sabotage
-from tests.kit.crashes.fixtures import WIDELY, Start, wide
+from tests.kit import saboteur as sabotage
+from tests.kit.fixtures.crashes import WIDELY, Start, wide
 from tests.kit.live_run import Ended, LiveRun, in_phase, saving, summary_of
 from tests.kit.struck_run import EVERY, assert_undisturbed
 

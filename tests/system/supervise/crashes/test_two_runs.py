@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.kit.crashes.fixtures import Start
+from tests.kit.fixtures.crashes import Start
 from tests.kit.live_run import LiveRun, summary_of
 from tests.kit.struck_run import World, assert_undisturbed
 

@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.faults.fixtures import (
+from tests.kit.fixtures.faults import (
     faults_home,
     faulty_site,
     group,

@@ -9,8 +9,8 @@ import signal
 from typing import Any
 
 import pytest
-from tests.kit.faults.fixtures import SmallDisk, Undisturbed, read_only
 from tests.kit.faulty_run import FaultyPlace
+from tests.kit.fixtures.faults import SmallDisk, Undisturbed, read_only
 from tests.kit.live_run import WIDELY, Ended
 
 from ttf.rundir.checkpoint_files import newest_step

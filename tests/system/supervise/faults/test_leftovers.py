@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from tests.kit.faults.fixtures import Undisturbed
 from tests.kit.faulty_run import FaultyPlace
+from tests.kit.fixtures.faults import Undisturbed
 from tests.kit.live_run import WIDELY, Ended
 
 MINED = {"miner.name": "exact", "miner.negatives": 2}

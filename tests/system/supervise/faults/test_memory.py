@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kit.faults.fixtures import MB, Undisturbed
 from tests.kit.faulty_run import FaultyPlace
-from tests.kit.groups import Group
+from tests.kit.fixtures.faults import MB, Undisturbed
 from tests.kit.live_run import Ended
+from tests.kit.memory_group import Group
 
 LARGE = {
     "train.batch_size": 4096,

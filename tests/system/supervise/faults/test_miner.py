@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.faults.fixtures import Undisturbed
 from tests.kit.faulty_run import FaultyPlace
+from tests.kit.fixtures.faults import Undisturbed
 
 MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
 OFTEN = {**MINED, "miner.refresh": 10}

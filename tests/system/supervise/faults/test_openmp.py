@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.kit.faults.fixtures import Undisturbed
 from tests.kit.faulty_run import FaultyPlace
+from tests.kit.fixtures.faults import Undisturbed
 
 MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tests.kit.faults.fixtures import write_distribution
 from tests.kit.faulty_run import FaultyPlace
+from tests.kit.fixtures.faults import write_distribution
 from tests.kit.live_run import WIDELY, Ended
 
 DEEP = {"train.batch_size": 4, "train.accumulate": 8, "miner.isolation": "none"}

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.kit.bisect.planted import Place, build
-from tests.kit.groups import memory_group
+from tests.kit.memory_group import memory_group
+from tests.kit.planted_training import Place, build
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.kit.report.chromium import Browser
+from tests.kit.chromium import Browser
 from tests.unit.tools.ab.test_page import CASES, FACTS, needs_a_browser, page_of, tab  # noqa: F401
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.bisect.planted import Place
+from tests.kit.planted_training import Place
 
 from ttf.errors import ConfigError
 from ttf.tools.bisect.factors import Factor

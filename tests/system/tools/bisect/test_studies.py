@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.kit.bisect.fixtures import wide
-from tests.kit.bisect.planted import FAULTS, Place, build
+from tests.kit.fixtures.bisect import wide
+from tests.kit.planted_training import FAULTS, Place, build
 
 from ttf.tools.bisect.factors import RULES
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.kit.doctor.fixtures import HANG, SEGFAULT, TORCH_IS_HERE, Ask, OddMiner, wide
+from tests.kit.fixtures.doctor import HANG, SEGFAULT, TORCH_IS_HERE, Ask, OddMiner, wide
 
 from ttf.tools.doctor import coload
 

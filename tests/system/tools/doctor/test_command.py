@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.conftest import FakeDistribution, Invoke, wait_until
-from tests.kit.doctor.fixtures import HANG, Ask, OddMiner, WriteToml
+from tests.kit.fixtures.doctor import HANG, Ask, OddMiner, WriteToml
 
 QUICK = ["--check", "python", "--check", "environment"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.conftest import Invoke
-from tests.kit.doctor.fixtures import Ask, WriteToml, wide
+from tests.kit.fixtures.doctor import Ask, WriteToml, wide
 
 
 def _change(folder: Path, name: str, change: Callable[[dict[str, np.ndarray]], None]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.doctor.fixtures import Ask, WriteToml, shell, wide
+from tests.kit.fixtures.doctor import Ask, WriteToml, shell, wide
 
 from ttf.tools.doctor import run_checks
 from ttf.tools.doctor.context import Examination

@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.guard.fixtures import (
+from tests.kit.fixtures.guard import (
     memory_group,
     pytest_terminal_summary,
     rows,

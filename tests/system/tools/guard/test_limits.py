@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Invoke
-from tests.kit.guard.fixtures import Start, wide
-from tests.kit.guard.harness import PYTHON, alive, incident, ours, pause, summary
+from tests.kit.fixtures.guard import Start, wide
+from tests.kit.guarded_command import PYTHON, alive, incident, ours, pause, summary
 
 ABORT = "import os; os.abort()"
 

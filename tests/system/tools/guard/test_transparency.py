@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.kit.guard.fixtures import Start, wide
-from tests.kit.guard.harness import PYTHON, alive, incident, ours, summary, theirs
+from tests.kit.fixtures.guard import Start, wide
+from tests.kit.guarded_command import PYTHON, alive, incident, ours, summary, theirs
 
 OTHER_CODES = (1, 2, 120, 126, 127, 128, 139, 143, 200, 255)
 

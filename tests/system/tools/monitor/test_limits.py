@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.kit.monitor.fixtures import GROWS, Start, wide
+from tests.kit.fixtures.monitor import GROWS, Start, wide
 
 from ttf.tools.monitor.room import Room
 from ttf.tools.monitor.target import find

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.kit.monitor.fixtures import Start
+from tests.kit.fixtures.monitor import Start
 
 from ttf.errors import ConfigError, DataMissing
 from ttf.process.lifeline import is_stopped

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Invoke, wait_until
+from tests.kit.fixtures.monitor import wide
 from tests.kit.live_run import LiveRun, in_phase
-from tests.kit.monitor.fixtures import wide
 from tests.kit.struck_run import EVERY, World
 
 from ttf.tools.monitor.lines import heading

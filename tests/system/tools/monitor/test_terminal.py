@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.kit.crashes.terminal import INTERRUPT
+from tests.kit.terminal import INTERRUPT
 
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "

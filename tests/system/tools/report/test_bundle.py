@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.kit.report.canaries import NEVER, PROJECT, USER
-from tests.kit.report.fixtures import Person, incident
+from tests.kit.canaries import NEVER, PROJECT, USER
+from tests.kit.fixtures.report import Person, incident
 from tests.unit.tools.report.test_page import Checked
 
 from ttf.tools.report.bundle import write_bundle

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.kit.report import chromium
-from tests.kit.report.chromium import Browser
+from tests.kit import chromium
+from tests.kit.chromium import Browser
 
 from ttf.tools.report.page import write_page
 

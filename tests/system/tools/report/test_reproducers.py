@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.report.fixtures import incident, wide, write_lines
+from tests.kit.fixtures.report import incident, wide, write_lines
 
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump

@@ -1,3 +1,3 @@
 """The fixtures of this room."""
 
-from tests.kit.runs.fixtures import small_sets
+from tests.kit.fixtures.runs import small_sets

@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.observers.fixtures import (
+from tests.kit.fixtures.observers import (
     _closed_after,
     _needs_tensorboard,
     killed,

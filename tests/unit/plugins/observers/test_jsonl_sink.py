@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.kit.observers.harness import (
+from tests.kit.observed_runs import (
     CONFIG,
     begin,
     eval_record,

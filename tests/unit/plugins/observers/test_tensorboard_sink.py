@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.kit.observers.harness import (
+from tests.kit.observed_runs import (
     CONFIG,
     EVALUATED,
     STEPS,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.kit.conformance.once import OptionsAlone
+from tests.kit.suites import OptionsAlone
 from torch import Tensor, nn
 
 from ttf.contracts import TowerShape

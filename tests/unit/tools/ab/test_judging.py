@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import ROOT
-from tests.kit.ab import simulated
+from tests.kit import simulated_ab as simulated
 
 from ttf.tools.ab.analysis import Analysis, Comparison
 from ttf.tools.ab.judge import JudgeSettings, judge

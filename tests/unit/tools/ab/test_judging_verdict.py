@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.kit.ab import simulated
+from tests.kit import simulated_ab as simulated
 from tests.unit.tools.ab.test_judging import AB, crash, sample, study
 
 from ttf.tools.ab.judge import JudgeSettings, judge

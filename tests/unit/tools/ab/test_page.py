@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.kit.report import chromium
-from tests.kit.report.chromium import Browser
+from tests.kit import chromium
+from tests.kit.chromium import Browser
 from tests.unit.tools.ab.test_telling import HOSTILE, LONG, TWO, analysis, sample, study
 from tests.unit.tools.report.test_page import Checked
 

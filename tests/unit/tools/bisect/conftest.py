@@ -1,3 +1,3 @@
 """The fixtures of this room."""
 
-from tests.kit.bisect.fixtures import bisect_home, place
+from tests.kit.fixtures.bisect import bisect_home, place

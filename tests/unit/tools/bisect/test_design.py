@@ -8,8 +8,8 @@ import random
 import statistics
 
 import pytest
-from tests.kit.bisect.fixtures import wide
-from tests.kit.bisect.simulated import drawn, ingredients, study
+from tests.kit.fixtures.bisect import wide
+from tests.kit.simulated_bisect import drawn, ingredients, study
 
 from ttf.tools.bisect.factors import RULES
 from ttf.tools.bisect.fisher import fisher, p_value

@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.doctor.fixtures import (
+from tests.kit.fixtures.doctor import (
     ask,
     odd_miner,
     run_toml,

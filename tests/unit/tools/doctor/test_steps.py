@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import FakeDistribution
-from tests.kit.doctor.fixtures import Ask, WriteToml, wide
+from tests.kit.fixtures.doctor import Ask, WriteToml, wide
 
 TOWER = """
 import ctypes, os

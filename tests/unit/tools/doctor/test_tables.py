@@ -12,7 +12,7 @@ from typing import TypedDict
 
 import pytest
 from tests.conftest import FakeDistribution
-from tests.kit.doctor.fixtures import Ask
+from tests.kit.fixtures.doctor import Ask
 
 from ttf.hookspecs import Cause, Verdict
 from ttf.tools.doctor import known_bad, openmp, packages

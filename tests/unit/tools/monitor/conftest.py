@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.monitor.fixtures import (
+from tests.kit.fixtures.monitor import (
     _shared,
     live,
     start,

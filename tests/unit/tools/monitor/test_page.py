@@ -6,7 +6,7 @@ import dataclasses
 import time
 
 import pytest
-from tests.kit.monitor.views import PROCESS, RUN, VIEW
+from tests.kit.monitor_views import PROCESS, RUN, VIEW
 
 from ttf.tools.monitor.cells import Paint, columns, cut
 from ttf.tools.monitor.lines import COLUMNS, heading, line

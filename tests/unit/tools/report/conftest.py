@@ -1,6 +1,6 @@
 """The fixtures of this room."""
 
-from tests.kit.report.fixtures import (
+from tests.kit.fixtures.report import (
     crashed_run,
     guard_dir,
     person,

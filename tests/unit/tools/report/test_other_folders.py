@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.kit.report.fixtures import incident, write_lines
+from tests.kit.fixtures.report import incident, write_lines
 from tests.unit.tools.report.test_page import Checked, page, run_dir, step
 
 from ttf.tools.report.page import is_reportable, page_of, read_run, write_page

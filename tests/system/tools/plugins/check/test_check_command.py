@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.conftest import FakeDistribution, Invoke
-from tests.kit.plugincheck import planted
+from tests.kit import planted_plugins as planted
 
 SEGFAULT = "import ctypes; ctypes.string_at(0)"
 AT_IMPORT = [

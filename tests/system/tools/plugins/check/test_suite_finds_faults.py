@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import FakeDistribution
-from tests.kit.plugincheck import planted
+from tests.kit import planted_plugins as planted
 
 from ttf.testing import DeviceTests, MinerTests, PluginTests, StoreTests, TowerTests
 

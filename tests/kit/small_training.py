@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tests.kit.data.files import config
+from tests.kit.data_files import config
 
 from ttf.config.schema import LossConfig, TowerConfig
 from ttf.contracts import Precision, TowerShape

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.kit.durability.fixtures import told_by
-from tests.kit.durability.small_run import write_run
+from tests.kit.fixtures.durability import told_by
+from tests.kit.small_run import write_run
 
 from ttf.process.lifeline import die_with_parent
 from ttf.rundir import durable
