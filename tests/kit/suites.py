@@ -39,6 +39,18 @@ class Variant(OneOfMany):
         )
 
 
+class SavedAlike(Variant):
+    """An index that the same lines save as another variant's."""
+
+    @_again
+    def test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index(
+        self, factory: Any, traits: Any, tmp_path: Any
+    ) -> None:
+        super().test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index(  # type: ignore[misc]
+            factory, traits, tmp_path
+        )
+
+
 class OptionsAlone:
     """Before a tower's suite in a class's bases: what other options cannot change is not asked, and
     no process is started."""

@@ -130,51 +130,66 @@ def test_a_flood_of_standard_error_neither_hangs_nor_fills_the_disk(
     assert "bytes left out" in deaths.all[0].stderr
 
 
-GARBAGE: list[tuple[str, str]] = [
-    ("scribble", ""),
-    ("no-object", "[1, 2, 3]"),
-    ("no-object", "{not json"),
-    ("message", "{}"),
-    ("message", "{'surprise': 1}"),
-    ("message", "{'answer': [1]}"),
-    ("message", "{'answer': {}}"),
-    ("message", "{'error': {}}"),
-    ("message", "{'error': {'known': True, 'class': 'BadData', 'message': 1, 'fields': 3}}"),
-    ("message", "{'progress': [5, 3]}"),
-    ("message", "{'say': 7}"),
-    ("unasked", ""),
-    ("report", "{'k': 3}"),
-    ("report", "{'bank_rows': 10**9}"),
-    ("report", "{'miner': 'exact'}"),
-    ("report", "{'key': 'another'}"),
-    ("report", "{'search_s': float('nan')}"),
-    ("report", "{'ids_path': '/etc/passwd'}"),
-    ("overwrite", "ids.npy"),
-    ("overwrite", "scores.npy"),
-    ("truncate", "ids.npy"),
-    ("remove", "ids.npy"),
-    ("remove", "progress.json"),
-    ("lie", "{'id': 200}"),
-    ("lie", "{'id': -1}"),
-    ("lie", "{'id': 0}"),
-    ("lie", "{'score': float('nan')}"),
-]
+GARBAGE: dict[str, list[tuple[str, str]]] = {
+    "no messages": [
+        ("scribble", ""),
+        ("no-object", "[1, 2, 3]"),
+        ("no-object", "{not json"),
+        ("message", "{}"),
+        ("message", "{'surprise': 1}"),
+        ("message", "{'answer': [1]}"),
+        ("message", "{'answer': {}}"),
+        ("message", "{'error': {}}"),
+        ("message", "{'error': {'known': True, 'class': 'BadData', 'message': 1, 'fields': 3}}"),
+        ("message", "{'progress': [5, 3]}"),
+        ("message", "{'say': 7}"),
+        ("unasked", ""),
+    ],
+    "reports": [
+        ("report", "{'k': 3}"),
+        ("report", "{'bank_rows': 10**9}"),
+        ("report", "{'miner': 'exact'}"),
+        ("report", "{'key': 'another'}"),
+        ("report", "{'search_s': float('nan')}"),
+        ("report", "{'ids_path': '/etc/passwd'}"),
+    ],
+    "files": [
+        ("overwrite", "ids.npy"),
+        ("overwrite", "scores.npy"),
+        ("truncate", "ids.npy"),
+        ("remove", "ids.npy"),
+        ("remove", "progress.json"),
+    ],
+    "answers": [
+        ("lie", "{'id': 200}"),
+        ("lie", "{'id': -1}"),
+        ("lie", "{'id': 0}"),
+        ("lie", "{'score': float('nan')}"),
+    ],
+}
 
 
-@pytest.mark.parametrize(("act", "arg"), GARBAGE)
+@pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_is_refused_and_a_fresh_worker_asked(
-    job: MiningJob, tmp_path: Path, act: str, arg: str
+    job: MiningJob, tmp_path: Path, kind: str
 ) -> None:
+    """The worker that was right after one is the one that the next one spoils."""
     deaths = Deaths()
-    when = "search" if act == "scribble" else "create"
-    lying = sabotaged(job, act, arg=arg, when=when, times=1, counter=str(tmp_path / "count"))
-    report = mine(lying, on_death=deaths)
-    assert is_right(report)
-    (death,) = deaths.all
-    assert death.killed_by_us == "garbage"
-    assert death.reason
-    if act == "lie":
-        assert report.continued_from == 0, "an answer that was not believed is not continued"
+    with MinerWorkers(isolation="process", say=print, on_death=deaths) as workers:
+        for number, (act, arg) in enumerate(GARBAGE[kind]):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            told = {"arg": arg, "times": 1, "counter": str(folder / "count")}
+            when = "search" if act == "scribble" else "create"
+            lying = sabotaged(replace(job, out=str(folder / "out")), act, when=when, **told)
+            report = ask(workers, lying)
+            assert is_right(report), (act, arg)
+            assert len(deaths.all) == number + 1, (act, arg)
+            assert deaths.all[-1].killed_by_us == "garbage" and deaths.all[-1].reason, (act, arg)
+            if act == "lie":
+                assert report.continued_from == 0, (
+                    "an answer that was not believed is not continued"
+                )
 
 
 def test_a_miner_that_only_lies_is_replaced(job: MiningJob) -> None:

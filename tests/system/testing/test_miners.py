@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.suites import OneOfMany, Variant
+from tests.kit.suites import OneOfMany, SavedAlike, Variant
 
 from ttf.testing import MinerTests
 
@@ -20,7 +20,7 @@ class TestFaissHnsw(Variant, MinerTests):
     options = {"kind": "hnsw", "M": 16}
 
 
-class TestFaissIvf(Variant, MinerTests):
+class TestFaissIvf(SavedAlike, MinerTests):
     name = "faiss"
     options = {"kind": "ivf", "nprobe": 16}
 
