@@ -114,7 +114,8 @@ def test_a_crash_that_comes_back_every_time_ends_with_the_whole_story(
     summary = summary_of(run)
     assert summary["status"] == "failed" and summary["exit_code"] == ExitCode.GAVE_UP
     assert summary["steps"] in (EVERY, 2 * EVERY)  # the second may still be in the writing
-    assert summary["restarts"] in (2, 3)
+    # Each of two checkpoints may be whole only after another death; then the count begins anew.
+    assert 2 <= summary["restarts"] <= 6
     assert {i["class"] for i in summary["incidents"]} == {"segfault"}
     numbers = [i["id"] for i in summary["incidents"]]
     assert len(numbers) == summary["restarts"] + 1
