@@ -8,7 +8,7 @@ from typing import Any
 
 from ttf.rundir.durable import write_atomically
 from ttf.tools.ab.analysis import Analysis
-from ttf.tools.ab.page._render import render
+from ttf.tools.ab.page._render import page_of
 from ttf.tools.ab.sample import Sample
 from ttf.tools.report.page import FILE
 
@@ -24,6 +24,5 @@ def write_page(
     command, the machine, what each arm is. The page's title is the folder's name.
     """
     path = folder / FILE
-    page = render(folder.resolve().name, analysis, samples, facts)
-    write_atomically(path, page.encode(errors="replace"))
+    write_atomically(path, page_of(folder.resolve().name, analysis, samples, facts))
     return path

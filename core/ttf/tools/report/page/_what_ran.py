@@ -10,15 +10,12 @@ from typing import Final
 from ttf.rundir.documents import Manifest
 from ttf.rundir.typed_json import is_number
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._tables import cut, section, table
 
-_LONGEST: Final = 600
 _OURS: Final = ("ttf", "__main__.py")
 
 
-def what_ran(run: RunFiles) -> str:
-    rows = [(what, cut(told, _LONGEST)) for what, told in _rows(run) if told]
-    return section("What ran", table((), rows)) if rows else ""
+def what_ran(run: RunFiles) -> list[tuple[str, str]]:
+    return [row for row in _rows(run) if row[1]]
 
 
 def _rows(run: RunFiles) -> Iterator[tuple[str, str]]:
@@ -101,5 +98,5 @@ def _because(name: str, why: str) -> str:
 def _software(manifest: Manifest) -> str:
     known = {"ttf": manifest.get("ttf"), "python": manifest.get("python")}
     known |= manifest.get("versions", {})
-    told = [f"{name} {version}" for name, version in known.items() if version]
-    return ", ".join([*told, *([p] if (p := manifest.get("platform")) else [])])
+    named = [f"{name} {version}" for name, version in known.items() if version]
+    return ", ".join([*named, *([p] if (p := manifest.get("platform")) else [])])
