@@ -83,15 +83,13 @@ def _survival(study: Study) -> Figure:
         if not samples:
             continue
         curve = summary.survival or ((0.0, 1.0, 1.0, 1.0),)
-        until = max(_lasted(s) for s in samples)
-        low = stepped([(x, a) for x, _, a, _ in curve], until)
-        high = stepped([(x, b) for x, _, _, b in curve], until)
+        corners = stepped(curve, max(_lasted(s) for s in samples))
         ended = sorted({s.steps for s in samples if s.first_crash is None})
         lines.append(
             Line(
                 look=arm,
-                points=stepped([(x, y) for x, y, _, _ in curve], until),
-                band=[(x, a, b) for (x, a), (_, b) in zip(low, high, strict=True)],
+                points=[(x, y) for x, y, _, _ in corners],
+                band=[(x, low, high) for x, _, low, high in corners],
                 notches=[(float(x), _share(curve, x)) for x in ended],
             )
         )

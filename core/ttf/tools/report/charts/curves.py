@@ -48,15 +48,15 @@ def smoothed(points: Sequence[Point], share: float = 0.8) -> list[Point]:
     return out
 
 
-def stepped(points: Sequence[Point], until: float) -> list[Point]:
-    """A curve that keeps its value up to the next point, as corners; it goes on to `until`.
+def stepped(points: Sequence[tuple[float, ...]], until: float) -> list[tuple[float, ...]]:
+    """A curve that keeps its values up to the next point, as corners; it goes on to `until`.
 
     >>> stepped([(0, 1.0), (5, 0.5)], 9)
     [(0, 1.0), (5, 1.0), (5, 0.5), (9, 0.5)]
     """
     out = list(points[:1])
-    for x, y in points[1:]:
-        out += [(x, out[-1][1]), (x, y)]
+    for point in points[1:]:
+        out += [(point[0], *out[-1][1:]), point]
     if out and out[-1][0] < until:
-        out.append((until, out[-1][1]))
+        out.append((until, *out[-1][1:]))
     return out

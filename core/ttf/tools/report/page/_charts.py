@@ -20,20 +20,37 @@ from ttf.tools.report.page._timeline import clock_of, incident_marks, timeline
 _STEPS: Final = Axes(x_label="step", whole=True)
 _STEPS_FROM_0: Final = Axes(x_label="step", whole=True, y=(0.0,))
 _MOST_METRICS: Final = 7
-_FEW: Final = 40
-"""Points that are drawn as dots."""
 
 
 def charts(run: RunFiles) -> list[Figure]:
-    """All that there is something to draw of, in the order of interest."""
+    """In the order of interest; those that there is nothing to draw of are without shapes."""
     return [
         _loss(run),
         _recall(run),
-        _hardness(run),
-        _mining(run),
+        _by_step(
+            "Hardness of the negatives",
+            run.mining,
+            # the closer these come to those, the harder they are
+            ("positive_score", "positive", 2),
+            ("negative_score", "mined negatives", 3),
+            axes=_STEPS,
+            under="Mean score at each mining, under the weights of that step.",
+        ),
+        _by_step(
+            "Mining yield",
+            run.mining,
+            ("with_survivor", "queries that have a negative", 2),
+            ("yield", "candidates kept by the filter", 6),
+        ),
         *_memory(run),
         timeline(run),
-        _speed(run),
+        _by_step(
+            "Speed",
+            run.steps,
+            ("samples_per_s", "samples/s", 1),
+            axes=Axes(x_label="step", whole=True, y=(0.0,), y_text=count),
+            few=0,
+        ),
         _phases(run),
     ]
 
@@ -48,35 +65,10 @@ def _loss(run: RunFiles) -> Figure:
 
 
 def _recall(run: RunFiles) -> Figure:
-    found = [{**line.get("metrics", {}), "step": line.get("step")} for line in run.evals]
-    names = dict.fromkeys(name for line in run.evals for name in line.get("metrics", {}))
-    shown = [(name, name, colour) for colour, name in enumerate(names)]
-    return line_chart("Validation by step", _by_step(found, *shown[:_MOST_METRICS]), _STEPS_FROM_0)
-
-
-def _hardness(run: RunFiles) -> Figure:
-    """The closer the negatives' scores come to the positives', the harder they are."""
-    lines = _by_step(
-        run.mining, ("positive_score", "positive", 2), ("negative_score", "mined negatives", 3)
-    )
-    under = "Mean score at each mining, under the weights of that step."
-    return line_chart("Hardness of the negatives", lines, _STEPS, under=under)
-
-
-def _mining(run: RunFiles) -> Figure:
-    lines = _by_step(
-        run.mining,
-        ("with_survivor", "queries that have a negative", 2),
-        ("yield", "candidates kept by the filter", 6),
-    )
-    return line_chart("Mining yield", lines, _STEPS_FROM_0)
-
-
-def _speed(run: RunFiles) -> Figure:
-    points = thin(_points(run.steps, "step", "samples_per_s"))
-    line = Line(look=Look(name="samples/s", colour=1), points=points)
-    axes = Axes(x_label="step", whole=True, y=(0.0,), y_text=count)
-    return line_chart("Speed", [line], axes)
+    lines = [{**line.get("metrics", {}), "step": line.get("step")} for line in run.evals]
+    names = list(dict.fromkeys(name for line in run.evals for name in line.get("metrics", {})))
+    curves = [(name, name, colour) for colour, name in enumerate(names[:_MOST_METRICS])]
+    return _by_step("Validation by step", lines, *curves)
 
 
 def _phases(run: RunFiles) -> Figure:
@@ -134,16 +126,24 @@ def _classes(run: RunFiles) -> str:
     return f"Dashed: incidents. {listed}." if listed else ""
 
 
-def _by_step(lines: Sequence[Mapping[str, Any]], *curves: tuple[str, str, int]) -> list[Line]:
-    """A line for each (key, label, colour)."""
-    return [
+def _by_step(
+    title: str,
+    lines: Sequence[Mapping[str, Any]],
+    *curves: tuple[str, str, int],
+    axes: Axes = _STEPS_FROM_0,
+    few: int = 40,
+    under: str = "",
+) -> Figure:
+    """A curve for each (key, label, colour); with dots where there are only `few` points."""
+    drawn = [
         Line(
             look=Look(name=label, colour=colour),
             points=thin(_points(lines, "step", key)),
-            dots=len(lines) <= _FEW,
+            dots=len(lines) <= few,
         )
         for key, label, colour in curves
     ]
+    return line_chart(title, drawn, axes, under=under)
 
 
 def _points(lines: Iterable[Mapping[str, Any]], x: str, y: str) -> list[Point]:

@@ -27,14 +27,8 @@ class Clock:
 
     began: float
     ended: float
-
-    @property
-    def scale(self) -> float:
-        return time_unit(self.ended - self.began)[0]
-
-    @property
-    def unit(self) -> str:
-        return time_unit(self.ended - self.began)[1]
+    scale: float
+    unit: str
 
     def at(self, moment: float) -> float:
         return (moment - self.began) / self.scale
@@ -50,7 +44,11 @@ def clock_of(run: RunFiles) -> Clock | None:
     """None where nothing was noted with its time."""
     lines = (run.memory, run.evals, run.mining, run.checkpoints, run.incidents)
     moments = [line["time"] for kind in lines for line in kind if line.get("time", 0) > 0]
-    return Clock(began=min(moments), ended=max(moments)) if moments else None
+    if not moments:
+        return None
+    began, ended = min(moments), max(moments)
+    scale, unit = time_unit(ended - began)
+    return Clock(began=began, ended=ended, scale=scale, unit=unit)
 
 
 def incident_marks(run: RunFiles, clock: Clock) -> list[Mark]:
