@@ -39,7 +39,7 @@ from ttf.machine.memory import MemorySampler
 from ttf.machine.memory.allocator import give_back
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.negatives import YieldReport
-from ttf.process.stop_signals import StopAsked
+from ttf.process.signals import StopAsked
 from ttf.rundir.disk_retry import once_the_disk_takes_it
 from ttf.rundir.documents import Numeric, Summary
 from ttf.rundir.durable import read_json, remove_leftovers, write_atomically, write_json
