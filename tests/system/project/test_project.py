@@ -21,7 +21,18 @@ ROOT = Path(__file__).parents[3]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SOURCES = sorted([*ROOT.glob("core/**/*.py"), *ROOT.glob("plugins/**/*.py")])
 DECLARED: dict[str, str] = PYPROJECT["project"]["entry-points"]["ttf.v1"]
-HEAVY = ("torch", "numpy", "faiss", "hnswlib", "zarr", "pydantic", "rich", "scipy", "tensorboard")
+HEAVY = (
+    "torch",
+    "numpy",
+    "faiss",
+    "hnswlib",
+    "jinja2",
+    "zarr",
+    "pydantic",
+    "rich",
+    "scipy",
+    "tensorboard",
+)
 
 
 # --- plugins ---------------------------------------------------------------------------------

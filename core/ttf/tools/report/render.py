@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MOST_BYTES: Final = 480_000
 _SHARED: Final = Path(__file__).parent / "templates"
@@ -12,23 +16,29 @@ _SHARED: Final = Path(__file__).parent / "templates"
 
 def render(template: Path, versions: Iterable[Mapping[str, Any]]) -> bytes:
     """The first version of the page that is small enough, or the last; each is given by its values."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    made = _environment(template.parent).get_template(template.name)
+    page = b""
+    for values in versions:
+        page = made.render(values).encode(errors="replace")
+        if len(page) < MOST_BYTES:
+            break
+    return page
+
+
+@cache
+def _environment(folder: Path) -> Environment:
+    """Of templates in that folder; it keeps them compiled."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # not before there is a page
 
     environment = Environment(
-        loader=FileSystemLoader([template.parent, _SHARED]),
+        loader=FileSystemLoader([folder, _SHARED]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(cut=cut, printable=printable)
-    page = b""
-    for values in versions:
-        text = environment.get_template(template.name).render(values)
-        page = text.encode(errors="replace")
-        if len(page) < MOST_BYTES:
-            break
-    return page
+    return environment
 
 
 def cut(text: str, longest: int) -> str:

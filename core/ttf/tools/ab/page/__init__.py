@@ -20,7 +20,7 @@ def write_page(
 ) -> Path:
     """Writes `folder/report.html` and returns its path. Raises StorageError.
 
-    `facts` are told in their order under "How it was measured", as `ttf ab` knows them: the
+    `facts` stand in their order under "How it was measured", as `ttf ab` knows them: the
     command, the machine, what each arm is. The page's title is the folder's name.
     """
     path = folder / FILE

@@ -23,8 +23,7 @@ from ttf.tools.report.render import cut, render
 _TEMPLATE: Final = Path(__file__).with_name("run.html")
 _OUR_FAULT: Final = "This is a fault of ttf, not of yours: please report it with the text above."
 _CARDS: Final = (60, 25, 8, 0)
-"""Incidents told in full, the last ones: as many as the page has room for."""
-
+"""Incidents with a card, the last ones: as many as the page has room for."""
 _MOST_INCIDENTS: Final = 100
 _FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "steps": ("optimizer steps", "{:,}".format),
@@ -59,8 +58,7 @@ def page_of(run: RunFiles) -> bytes:
         "defaults": [setting for setting in run.config if setting.origin == "default"],
         "environment": list(_flat("", run.manifest)),
     }
-    versions = ({**values, "cards": run.incidents[-n:] if n else []} for n in _CARDS)
-    return render(_TEMPLATE, versions)
+    return render(_TEMPLATE, ({**values, "num_cards": num} for num in _CARDS))
 
 
 def _hint(summary: Summary) -> str:
@@ -69,12 +67,8 @@ def _hint(summary: Summary) -> str:
 
 
 def _figures(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    known = ((key, summary.get(key)) for key in _FIGURES)
-    return [
-        (_FIGURES[key][0], _FIGURES[key][1](value))
-        for key, value in known
-        if value not in (None, "", [])
-    ]
+    known = [key for key in _FIGURES if summary.get(key) not in (None, "", [])]
+    return [(_FIGURES[key][0], _FIGURES[key][1](summary[key])) for key in known]
 
 
 def _metrics(run: RunFiles) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
 from ttf.tools.report.charts.figure import Look
 from ttf.tools.report.page._read import RunFiles
@@ -37,9 +36,8 @@ def time_spent(run: RunFiles) -> dict[str, Any]:
 
 def _wall(run: RunFiles) -> float:
     """Of all its processes; of a run without an end, as far as its memory was watched."""
-    noted = run.summary.get("wall_s")
-    if is_number(noted) and noted > 0:
-        return float(noted)
+    if (noted := run.summary.get("wall_s", 0.0)) > 0:
+        return noted
     clock = clock_of(run)
     return 0.0 if clock is None else clock.ended - clock.began
 
