@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ttf.contracts import Settled
-from ttf.errors import ArtifactDamaged
+from ttf import ArtifactDamaged, Settled
 from ttf.machine.processor import Processor
 from ttf.tools.bench.tune import Path32, load
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ttf.errors import ConfigError
+from ttf import ConfigError
 from ttf.machine import processor
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from ttf import hookimpl, option
-from ttf.contracts import Availability, BatchPlan, Precision, Settled
+from ttf import Availability, BatchPlan, Precision, Settled, hookimpl, option, thread_environment
 from ttf.machine import processor as machine
-from ttf.machine.thread_variables import thread_environment
 from ttf_devices import _gemm, _host
 
 if TYPE_CHECKING:

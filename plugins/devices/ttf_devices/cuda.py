@@ -14,10 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ttf import hookimpl, option
-from ttf.contracts import Availability, BatchPlan, Precision, Settled
-from ttf.errors import ConfigError, PluginUnavailable
-from ttf.machine.thread_variables import thread_environment
+from ttf import (
+    Availability,
+    BatchPlan,
+    ConfigError,
+    PluginUnavailable,
+    Precision,
+    Settled,
+    hookimpl,
+    option,
+    thread_environment,
+)
 from ttf_devices import _host
 
 if TYPE_CHECKING:

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext, VectorSource
-from ttf.mining.author_helpers import require_bank
+from ttf import MinerContext, Tally, VectorSource, require_bank
 from ttf.mining.scan.searching import BankSearch
-from ttf.mining.scan.tally import Tally
 
 
 class ExactMiner:

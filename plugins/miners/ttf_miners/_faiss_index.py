@@ -16,12 +16,20 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext, VectorSource
+from ttf import (
+    ArtifactDamaged,
+    MinerContext,
+    StorageError,
+    VectorSource,
+    exact_search,
+    float32_blocks,
+    fsync_file,
+    gather_float32,
+    require_bank,
+    require_memory,
+    sha256_file,
+)
 from ttf.data.keyed_random import Permutation, key
-from ttf.errors import ArtifactDamaged, StorageError
-from ttf.mining.author_helpers import exact_search, float32_blocks, require_bank, require_memory
-from ttf.mining.scan.rows import gather_float32
-from ttf.rundir.durable import fsync_file, sha256_file
 from ttf_miners.faiss_miner import (
     KMEANS_ROUNDS,
     TRAIN_ROWS_PER_LIST,

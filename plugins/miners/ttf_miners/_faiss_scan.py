@@ -8,8 +8,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext, VectorSource
-from ttf.mining.author_helpers import exact_search, float32_blocks, require_bank
+from ttf import MinerContext, VectorSource, exact_search, float32_blocks, require_bank
 
 # faiss breaks ties as they come; asking for a few more shows whether one was cut off at the end.
 _SPARE = 8

@@ -14,11 +14,19 @@ import hnswlib
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext, VectorSource
+from ttf import (
+    ArtifactDamaged,
+    MinerContext,
+    MinerFailed,
+    StorageError,
+    VectorSource,
+    exact_search,
+    float32_blocks,
+    fsync_file,
+    require_bank,
+    require_memory,
+)
 from ttf.data.keyed_random import key
-from ttf.errors import ArtifactDamaged, MinerFailed, StorageError
-from ttf.mining.author_helpers import exact_search, float32_blocks, require_bank, require_memory
-from ttf.rundir.durable import fsync_file
 from ttf_miners.hnswlib_miner import HnswlibOptions, index_bytes
 
 FILE: Final = "index.hnswlib"
@@ -110,7 +118,7 @@ class HnswlibMiner:
         assert self._source is not None
         source = self._source
         probe = source.read(0, min(64, source.shape[0]))
-        from ttf.data.vectors import to_float32
+        from ttf import to_float32
 
         queries = np.ascontiguousarray(to_float32(probe, source.dtype))
         before = self.search(queries, 10)

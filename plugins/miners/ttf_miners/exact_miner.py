@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
-from ttf.hookspecs import hookimpl
-from ttf.host.options import NoOptions
+from ttf import Availability, MinerContext, MinerCost, MinerTraits, NoOptions, hookimpl
 from ttf.mining.scan.capability import FirstPass, has_bf16_units
 
 if TYPE_CHECKING:
-    from ttf.contracts import Miner, MinerFactory
+    from ttf import Miner, MinerFactory
 
 # Processor time per thread: the product, the maxima of groups, and per query and answer the sorting
 # and scoring of what is left. 2 x Zen 5, AVX512-BF16, torch 2.13.0, 50,000 to 300,000 rows of 64 to

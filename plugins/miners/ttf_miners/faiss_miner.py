@@ -7,13 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
-from ttf.hookspecs import hookimpl
-from ttf.host.options import option
+from ttf import Availability, MinerContext, MinerCost, MinerTraits, hookimpl, option
 from ttf_miners import _graph_cost
 
 if TYPE_CHECKING:
-    from ttf.contracts import Miner, MinerFactory
+    from ttf import Miner, MinerFactory
 
 # Fitted to benchmarks/measured/miners.csv (2 x Zen 5, AVX512, faiss-cpu 1.15.1, k = 200, 2026-11-18);
 # `bench_miners.py --check` sets them against it. Processor time per thread.

@@ -6,13 +6,11 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
-from ttf.hookspecs import hookimpl
-from ttf.host.options import option
+from ttf import Availability, MinerContext, MinerCost, MinerTraits, hookimpl, option
 from ttf_miners import _graph_cost
 
 if TYPE_CHECKING:
-    from ttf.contracts import Miner, MinerFactory
+    from ttf import Miner, MinerFactory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,8 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ttf import StorageError, fsync_dir, storage_error
+from ttf import OpenFile, StorageError, fsync_dir, storage_error
 from ttf.rundir.disk_retry import Patience
-from ttf.rundir.durable import OpenFile
 
 _AREA: Final = "tensorboard"
 _PREFIX: Final = "events.out.tfevents."

@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import numpy_dtype
-from ttf.errors import storage_error
-from ttf.rundir.durable import TEMP_PREFIX, fsync_dir, fsync_file
+from ttf import TEMP_PREFIX, DType, fsync_dir, fsync_file, numpy_dtype, storage_error
 
 
 class FileBeside:

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import numpy_dtype
-from ttf.errors import ConfigError
+from ttf import ConfigError, DType, numpy_dtype
 from ttf_storage._beside import FileBeside, checked_block
 from ttf_storage._npz_reader import NPY_ARRAY
 from ttf_storage._zip_records import CRC_OFFSET, Entry, central_directory, local_header

@@ -12,9 +12,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import checked_ids, checked_out, checked_span, numpy_dtype
-from ttf.errors import BadData, PluginUnavailable, TtfError
+from ttf import (
+    BadData,
+    DType,
+    PluginUnavailable,
+    TtfError,
+    checked_ids,
+    checked_out,
+    checked_span,
+    numpy_dtype,
+)
 from ttf_storage.zarr_store import INSTALL
 
 _SAMPLED_ROWS: Final = 16

@@ -11,9 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ttf.contracts import DType
-from ttf.data.vectors import DTYPES
-from ttf.errors import BadData
+from ttf import DTYPES, BadData, DType
 
 _TOO_LARGE: Final = 1 << 48
 _INDEX_CODECS: Final = ({"bytes"}, {"bytes", "crc32c"})

@@ -16,10 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import numpy_dtype
-from ttf.errors import ConfigError, storage_error
-from ttf.rundir.durable import TEMP_PREFIX, fsync_dir
+from ttf import TEMP_PREFIX, ConfigError, DType, fsync_dir, numpy_dtype, storage_error
 from ttf_storage._beside import FileBeside, checked_block
 from ttf_storage._crc32c import crc32c
 
