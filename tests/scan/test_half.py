@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import UnitRows, from_float32
 from ttf.errors import BadData
-from ttf.mining.scan.half import HalfBank, open_half
+from ttf.mining.scan.bf16_bank import HalfBank, open_half
 from ttf.mining.scan.rounding import LARGEST, rounded
 
 RNG = np.random.default_rng(0)

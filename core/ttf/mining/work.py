@@ -28,7 +28,7 @@ from ttf.mining.index_cache import IndexRecord, index_key, ready_index
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.mining.journal import IDS, SCORES, Journal
 from ttf.mining.provenance import code_of, versions_of
-from ttf.mining.scan.tally import Certifies, Tally
+from ttf.mining.scan.tally import Certifies, ScanTally
 from ttf.rundir.durable import TEMP_PREFIX, sha256_file
 
 Say = Callable[[str], None]
@@ -177,13 +177,13 @@ def _search(
     return time.monotonic() - started
 
 
-def _tally(miner: Miner, say: Say) -> Tally | None:
+def _tally(miner: Miner, say: Say) -> ScanTally | None:
     """What the miner counted in this job; it counts the next one anew."""
     if not isinstance(miner, Certifies):
         return None
-    for note in miner.tally.told():
+    for note in miner.tally.take_notes():
         say(note)
-    tally, miner.tally = miner.tally, Tally()
+    tally, miner.tally = miner.tally, ScanTally()
     return tally
 
 

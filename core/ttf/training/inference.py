@@ -171,7 +171,7 @@ class Model:
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
         ids, scores = self._searcher.search(vectors, k)
         if isinstance(self._searcher, Certifies):
-            self.notes += self._searcher.tally.told()
+            self.notes += self._searcher.tally.take_notes()
         bank = self._opening.bank
         if bank.bank_ids is not None:
             return Found(ids=bank.bank_ids[ids], scores=scores, ids_are="the ids of the bank")

@@ -21,15 +21,15 @@ from ttf import (
     MinerContext,
     StorageError,
     VectorSource,
+    derived_seed,
     exact_search,
     float32_blocks,
     fsync_file,
     gather_float32,
     require_bank,
     require_memory,
-    sha256_file,
+    sampled_rows,
 )
-from ttf.data.keyed_random import Permutation, key
 from ttf_miners.faiss_miner import (
     KMEANS_ROUNDS,
     TRAIN_ROWS_PER_LIST,
@@ -93,7 +93,9 @@ class _FaissIndex(ABC):
                 f"The faiss index could not be written to {file}: {error}",
                 hint="Free some space, or set TTF_HOME to a folder with room.",
             ) from error
-        if sha256_file(file) != digest.hexdigest():
+        with file.open("rb") as written:
+            found = hashlib.file_digest(written, "sha256")
+        if found.digest() != digest.digest():
             raise StorageError(
                 f"{file} does not read back as it was written.",
                 hint="Check the disk before you trust it again.",
@@ -161,7 +163,7 @@ class HnswIndex(_FaissIndex):
         faiss.omp_set_num_threads(1 if self._context.deterministic else self._context.threads)
         index = faiss.IndexHNSWFlat(source.shape[1], self._options.M, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = self._options.ef_construction
-        index.hnsw.rng = faiss.RandomGenerator(_seed(self._context))
+        index.hnsw.rng = faiss.RandomGenerator(derived_seed(self._context.seed, "faiss"))
         for _, block_ND in float32_blocks(source, _ADD_ROWS):
             index.add(block_ND)
         return index
@@ -183,7 +185,7 @@ class IvfIndex(_FaissIndex):
         lists = num_lists(rows, self._options.nlist)
         coarse = faiss.IndexFlatIP(dim)
         index = faiss.IndexIVFFlat(coarse, dim, lists, faiss.METRIC_INNER_PRODUCT)
-        index.cp.seed = _seed(self._context)
+        index.cp.seed = derived_seed(self._context.seed, "faiss")
         index.cp.niter = KMEANS_ROUNDS
         index.cp.min_points_per_centroid = 1
         index.cp.max_points_per_centroid = TRAIN_ROWS_PER_LIST
@@ -196,8 +198,8 @@ class IvfIndex(_FaissIndex):
         """Rows to learn the lists from, within a quarter of the budget; the same every time."""
         rows, dim = source.shape
         count = min(rows, wanted, max(1024, self._context.budget_bytes // (16 * dim)))
-        chosen = Permutation(rows, key(self._context.seed, "ivf sample"))(np.arange(count))
-        return gather_float32(source, np.sort(chosen))
+        chosen = sampled_rows(rows, count, self._context.seed, "ivf sample")
+        return gather_float32(source, chosen)
 
     def _ever_wider(self, k: int) -> Iterator[Any]:
         width = self._options.nprobe
@@ -206,7 +208,3 @@ class IvfIndex(_FaissIndex):
             yield faiss.SearchParametersIVF(nprobe=width)
             width *= 2
         yield faiss.SearchParametersIVF(nprobe=lists)
-
-
-def _seed(context: MinerContext) -> int:
-    return key(context.seed, "faiss") & 0x7FFFFFFF

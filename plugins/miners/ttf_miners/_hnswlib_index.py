@@ -20,13 +20,14 @@ from ttf import (
     MinerFailed,
     StorageError,
     VectorSource,
+    derived_seed,
     exact_search,
     float32_blocks,
     fsync_file,
     require_bank,
     require_memory,
+    to_float32,
 )
-from ttf.data.keyed_random import key
 from ttf_miners.hnswlib_miner import HnswlibOptions, index_bytes
 
 FILE: Final = "index.hnswlib"
@@ -50,7 +51,7 @@ class HnswlibMiner:
             max_elements=rows,
             ef_construction=self._options.ef_construction,
             M=self._options.M,
-            random_seed=key(self._context.seed, "hnswlib") & 0x7FFFFFFF,
+            random_seed=derived_seed(self._context.seed, "hnswlib"),
         )
         # Which of two threads links its row first decides the graph.
         threads = 1 if self._context.deterministic else self._context.threads
@@ -118,8 +119,6 @@ class HnswlibMiner:
         assert self._source is not None
         source = self._source
         probe = source.read(0, min(64, source.shape[0]))
-        from ttf import to_float32
-
         queries = np.ascontiguousarray(to_float32(probe, source.dtype))
         before = self.search(queries, 10)
         self.close()

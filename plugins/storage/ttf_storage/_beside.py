@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import TEMP_PREFIX, DType, fsync_dir, fsync_file, numpy_dtype, storage_error
+from ttf import DType, fsync_dir, fsync_file, numpy_dtype, storage_error
+
+TEMP_PREFIX: Final = ".tmp-"
+"""Hidden from readers, until the rename."""
 
 
 class FileBeside:

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import TEMP_PREFIX, ConfigError, DType, fsync_dir, numpy_dtype, storage_error
-from ttf_storage._beside import FileBeside, checked_block
+from ttf import ConfigError, DType, fsync_dir, numpy_dtype, storage_error
+from ttf_storage._beside import TEMP_PREFIX, FileBeside, checked_block
 from ttf_storage._crc32c import crc32c
 
 CHUNK_BYTES: Final = 256 << 10

@@ -20,18 +20,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.mining.scan import float32
+from ttf.mining.scan import float32_product
+from ttf.mining.scan.bf16_bank import HalfBank
+from ttf.mining.scan.bf16_units import FirstPass
 from ttf.mining.scan.bounds import asked
-from ttf.mining.scan.capability import FirstPass
-from ttf.mining.scan.first import BLOCK_ROWS, Block, offer
+from ttf.mining.scan.first_pass import BLOCK_ROWS, Block, offer
 from ttf.mining.scan.floors import Sample, sampled
-from ttf.mining.scan.found import PAIR_BYTES, Bounds, Found
-from ttf.mining.scan.half import HalfBank
 from ttf.mining.scan.one_by_one import scan_one_by_one
-from ttf.mining.scan.order import rows_and_scores
+from ttf.mining.scan.pairs import PAIR_BYTES, Bounds, Found
 from ttf.mining.scan.rounding import upper_norms
-from ttf.mining.scan.second import Scored, by_row, scored
-from ttf.mining.scan.tally import Tally
+from ttf.mining.scan.second_pass import Scored, by_row, scored
+from ttf.mining.scan.sort_keys import rows_and_scores
+from ttf.mining.scan.tally import ScanTally
 
 _TILE = 1024
 _LATER_TILE = 128
@@ -85,7 +85,7 @@ class Scan:
     first: FirstPass
 
     def top_k(
-        self, queries: NDArray[np.float32], k: int, tally: Tally
+        self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Best first, of equal scores the smaller row; `k` is cut to the number of rows."""
         found = _Answers(queries=queries, k=min(k, self.bank.shape[0]))
@@ -93,7 +93,7 @@ class Scan:
             self._answer(found, tally)
         return found.ids, found.scores
 
-    def _answer(self, found: _Answers, tally: Tally) -> None:
+    def _answer(self, found: _Answers, tally: ScanTally) -> None:
         room = room_of(found.k)
         sample = sampled(self.bank, found.k, half=self.first == "bf16")
         everyone = np.arange(len(found.queries))
@@ -148,7 +148,7 @@ class _Pass:
 
     def run(self, sample: Sample | None) -> None:
         with (
-            float32.settings(self._threads // self._workers),
+            float32_product.settings(self._threads // self._workers),
             ThreadPoolExecutor(self._workers) as pool,
         ):
             self._pairs = list(pool.map(lambda tile: self._begun(tile, sample), self._tiles))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
 from ttf.data.vectors import UnitRows, row_norms, to_float32
-from ttf.mining.scan.half import HalfBank, open_half
+from ttf.mining.scan.bf16_bank import HalfBank, open_half
 from ttf.training.loss.sweep import Block
 
 BLOCK_ROWS = 2048

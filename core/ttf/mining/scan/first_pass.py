@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.mining.scan.bounds import SAFE
-from ttf.mining.scan.found import Bounds, Found
+from ttf.mining.scan.pairs import Bounds, Found
 
 BLOCK_ROWS = 4096
 GROUPS = 64

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Progress, VectorSource
 from ttf.errors import ArtifactDamaged, StorageError
+from ttf.mining.scan.float32_rows import read_float32
 from ttf.mining.scan.rounding import rounded
-from ttf.mining.scan.rows import read_float32
 from ttf.rundir.durable import (
     TEMP_PREFIX,
     OpenFile,
