@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from headspace import headspace
 from numpy.typing import NDArray
 
 from ttf.data.stores import create_store, open_store
 from ttf.data.vectors import empty_rows
-from ttf.tools.bench.headspace import headspace
 from ttf.tools.bench.paired import in_turns, ratio
 
 ROWS = 512

@@ -24,12 +24,13 @@ from ttf.errors import BadData, DataChanged, storage_error
 from ttf.host import plugins
 from ttf.mining.check_answers import checked_search
 from ttf.mining.choose import checked_options
-from ttf.mining.index_cache import IndexRecord, index_key, ready_index
+from ttf.mining.index_cache import IndexRecord, ready_index
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.mining.journal import IDS, SCORES, Journal
 from ttf.mining.provenance import code_of, versions_of
 from ttf.mining.scan.tally import Certifies, ScanTally
 from ttf.rundir.durable import TEMP_PREFIX, sha256_file
+from ttf.rundir.verified_folder import folder_key
 
 Say = Callable[[str], None]
 
@@ -78,7 +79,7 @@ class Searcher:
             rows = _fits(queries, bank.source)
             k = min(job.k, rows)
             made_from = _made_from(job, bank.source)
-            key = index_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
+            key = folder_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
             journal = Journal.open(Path(job.out), (len(queries), k), key)
             earlier = journal.done
             index, build_s, search_s, tally = None, 0.0, 0.0, None
@@ -106,7 +107,7 @@ class Searcher:
         )
 
     def _make_ready(self, job: MiningJob, made_from: dict[str, Any], say: Say) -> _Ready:
-        key = index_key({**made_from, "context": asdict(job.context), "uri": job.bank.uri})
+        key = folder_key({**made_from, "context": asdict(job.context), "uri": job.bank.uri})
         if self._ready is not None and self._ready.key == key and _unchanged(self._ready.bank):
             index = self._ready.index
             self._ready.index = None if index is None else replace(index, origin="reused")
@@ -123,15 +124,6 @@ class Searcher:
         build_s = time.monotonic() - started
         self._ready = _Ready(key=key, bank=bank, miner=miner, index=index, build_s=build_s)
         return self._ready
-
-
-def do_job(job: MiningJob, say: Say, progress: Progress) -> MiningReport:
-    """One job, and nothing is kept."""
-    searcher = Searcher()
-    try:
-        return searcher.do(job, say, progress)
-    finally:
-        searcher.release()
 
 
 def _queries(job: MiningJob) -> NDArray[np.float32]:
