@@ -145,6 +145,26 @@ def test_every_hook_says_when_it_is_called() -> None:
     assert [n for n, f in hooks.items() if not inspect.getdoc(f)] == []
 
 
+ROOMS = (
+    "commands config data host incidents machine mining process rundir supervise testing text tools "
+    "training"
+)
+FILES = "__init__ __main__ api cli contracts errors hookspecs loop"
+
+
+def test_the_root_holds_these_names_and_no_other() -> None:
+    """Something new has its place in a room; a new room is a decision (docs/architecture.md)."""
+    root = ROOT / "core" / "ttf"
+    found = {p.name for p in root.iterdir() if p.name != "__pycache__"}
+    assert found == {*ROOMS.split(), *(f"{name}.py" for name in FILES.split()), "py.typed"}
+
+
+def test_no_room_has_the_name_of_a_public_function() -> None:
+    import ttf
+
+    assert not set(ROOMS.split()) & set(ttf.__all__)
+
+
 def test_no_file_is_longer_than_600_lines() -> None:
     files = [*SOURCES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/**/*.py")]
     long = {
