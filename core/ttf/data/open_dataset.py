@@ -18,9 +18,9 @@ from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
 from ttf.data.dataset import Dataset, OpenBank, Split
 from ttf.data.queries import Queries
-from ttf.data.reopen import VectorRef
-from ttf.data.stacked import StackedRows
+from ttf.data.stacked_rows import StackedRows
 from ttf.data.stores import open_store, storage_for
+from ttf.data.vector_ref import VectorRef
 from ttf.data.vectors import FLOATS, RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 
@@ -155,7 +155,9 @@ class _Arrays:
     """A store seen through the `[data.names]` mapping."""
 
     def __init__(self, store: Store, names: dict[str, str]) -> None:
-        self.store, self.uri, self._names = store, store.uri, names
+        self.store = store
+        self.uri = store.uri
+        self._names = names
         self._present = set(store.names())
 
     def __contains__(self, name: str) -> bool:
@@ -345,7 +347,8 @@ class OpenQueries:
     """The queries of a file that holds nothing else that matters; closes what it opened."""
 
     def __init__(self, queries: Queries, opening: Opening) -> None:
-        self.queries, self._opening = queries, opening
+        self.queries = queries
+        self._opening = opening
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner
-from ttf.data.reopen import open_ref
+from ttf.data.vector_ref import open_ref
 from ttf.errors import BadAnswer, BadData
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.mining.journal import IDS, SCORES, Journal

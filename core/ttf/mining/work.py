@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner, Progress, VectorSource
-from ttf.data.reopen import OpenRef, open_ref
+from ttf.data.vector_ref import OpenRef, open_ref
 from ttf.errors import BadData, DataChanged, storage_error
 from ttf.host import plugins
 from ttf.mining.check_answers import checked_search

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ttf.data.dataset import Dataset
-from ttf.data.unchanged import refuse_changed
+from ttf.data.input_changes import refuse_changed
 from ttf.errors import ArtifactDamaged, DataChanged
 from ttf.rundir.checkpoint_files import newest_first
 from ttf.rundir.durable import read_json

@@ -117,7 +117,8 @@ class _FaissIndex(ABC):
                 f"{source.shape[0]} of {source.shape[1]}.",
                 hint="Delete it: it is made anew.",
             )
-        self._index, self._source = index, source
+        self._index = index
+        self._source = source
 
     def close(self) -> None:
         self._index = self._source = None

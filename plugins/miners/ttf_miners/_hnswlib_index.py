@@ -58,7 +58,8 @@ class HnswlibMiner:
         for start, block_ND in float32_blocks(source, _ADD_ROWS):
             ids = np.arange(start, start + len(block_ND))
             index.add_items(block_ND, ids, num_threads=threads)
-        self._index, self._source = index, source
+        self._index = index
+        self._source = source
 
     def search(
         self, queries: NDArray[np.float32], k: int
@@ -109,7 +110,8 @@ class HnswlibMiner:
                 f"{path / FILE} holds {index.get_current_count()} rows, the bank {rows}.",
                 hint="Delete it: it is made anew.",
             )
-        self._index, self._source = index, source
+        self._index = index
+        self._source = source
 
     def close(self) -> None:
         self._index = self._source = None

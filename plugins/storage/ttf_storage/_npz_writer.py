@@ -24,7 +24,9 @@ class NpyArrayWriter:
     """One array of the file; a checksum runs along."""
 
     def __init__(self, file: FileBeside, name: str, shape: tuple[int, ...], dtype: DType) -> None:
-        self.name, self.shape, self.dtype = name, shape, dtype
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
         self.rows_done = 0
         self.crc = 0
         self._file = file

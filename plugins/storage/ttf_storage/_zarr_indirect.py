@@ -61,7 +61,8 @@ class IndirectRows:
     def __init__(
         self, name: str, uri: str, array: Any, dtype: DType, files_digest: Callable[[], str] | None
     ) -> None:
-        self.name, self.uri = name, uri
+        self.name = name
+        self.uri = uri
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.dtype: DType = dtype
         self._array = array

@@ -134,7 +134,8 @@ class DirectRows:
     def __init__(
         self, name: str, uri: str, meta: ArrayMeta, dtype: DType, files: list[ChunkFile]
     ) -> None:
-        self.name, self.uri = name, uri
+        self.name = name
+        self.uri = uri
         self.shape = meta.shape
         self.dtype: DType = dtype
         self._meta = meta

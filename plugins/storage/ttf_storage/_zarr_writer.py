@@ -29,7 +29,9 @@ class ZarrArrayWriter:
     """One array; a shard is on disk in full before the next begins."""
 
     def __init__(self, folder: Path, name: str, shape: tuple[int, ...], dtype: DType) -> None:
-        self.name, self.shape, self.dtype = name, tuple(int(n) for n in shape), dtype
+        self.name = name
+        self.shape = tuple(int(n) for n in shape)
+        self.dtype = dtype
         self.rows_done = 0
         self._folder = folder
         row_bytes = max(1, math.prod(shape[1:]) * numpy_dtype(dtype).itemsize)

@@ -32,8 +32,11 @@ class BankScan:
         first: FirstPass | None = None,
     ) -> None:
         """`first` None: what the processor is good at."""
-        self._source, self._cache, self._say = source, cache, say
-        self._threads, self._budget_bytes = threads, budget_bytes
+        self._source = source
+        self._cache = cache
+        self._say = say
+        self._threads = threads
+        self._budget_bytes = budget_bytes
         self._first = first or first_pass()
         self._bank: HalfBank | None = None
 

@@ -122,7 +122,8 @@ class KeptHalf(_Full):
     def __init__(self, source: VectorSource, files: bf16_copy.Files) -> None:
         super().__init__(source)
         self._files = files
-        self.norms, self.residuals = files.norms, files.residuals
+        self.norms = files.norms
+        self.residuals = files.residuals
 
     def half(self, start: int, stop: int) -> torch.Tensor:
         return torch.from_numpy(self._files.bits[start:stop]).view(torch.bfloat16)

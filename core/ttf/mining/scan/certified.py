@@ -68,7 +68,8 @@ class _Answers:
         self.ids = np.empty((num, self.k), np.int64)
         self.scores = np.empty((num, self.k), np.float32)
         self.floors = np.full(num, -np.inf, np.float32)
-        self.done, self.crowded = np.zeros(num, np.bool_), np.zeros(num, np.bool_)
+        self.done = np.zeros(num, np.bool_)
+        self.crowded = np.zeros(num, np.bool_)
 
     def take(self, tile: NDArray[np.int64], keys_TK: NDArray[np.int64]) -> None:
         self.ids[tile], self.scores[tile] = rows_and_scores(keys_TK)
@@ -138,9 +139,12 @@ class _Pass:
     ) -> None:
         rounds = -(-len(part) // (tile * threads))  # so that all threads have as many
         size = max(1, -(-len(part) // (rounds * threads)))
-        self._bank, self._found, self._how = bank, found, how
+        self._bank = bank
+        self._found = found
+        self._how = how
         self._tiles = [part[at : at + size] for at in range(0, len(part), size)]
-        self._threads, self._workers = threads, min(threads, len(self._tiles))
+        self._threads = threads
+        self._workers = min(threads, len(self._tiles))
         self._half = how.first == "bf16"
         self._pairs: list[Found] = []
         rows = bank.shape[0]

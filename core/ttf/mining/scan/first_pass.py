@@ -32,7 +32,8 @@ class Block:
     def __init__(
         self, rows_ND: torch.Tensor, first: int, norms_N: torch.Tensor, residuals_N: torch.Tensor
     ) -> None:
-        self.first, self.count = first, len(rows_ND)
+        self.first = first
+        self.count = len(rows_ND)
         missing = -self.count % GROUPS
         pad = torch.nn.functional.pad
         self.rows = pad(rows_ND, (0, 0, 0, missing)) if missing else rows_ND

@@ -133,7 +133,10 @@ class _Backward:
         weights: DirectionWeights,
         needed: Sequence[bool],
     ) -> None:
-        self.x_RD, self.h_RH, self.gates_RG, self.weights = x_RD, h_RH, gates_RG, weights
+        self.x_RD = x_RD
+        self.h_RH = h_RH
+        self.gates_RG = gates_RG
+        self.weights = weights
         h = self.hidden = weights.hidden
         self.needs_x, self.needs_ih, self.needs_hh, *biases = needed[:5]
         self.needs_biases = any(biases)
