@@ -30,6 +30,7 @@ from ttf import (
     require_memory,
     sampled_rows,
 )
+from ttf_miners._tiles import Answer, in_tiles
 from ttf_miners.faiss_miner import (
     KMEANS_ROUNDS,
     TRAIN_ROWS_PER_LIST,
@@ -43,7 +44,6 @@ FILE: Final = "index.faiss"
 _WIDENINGS = 3
 # Fixed: in what portions rows are added decides how faiss links them.
 _ADD_ROWS = 8192
-_QUERY_TILE = 4096
 
 
 class _FaissIndex(ABC):
@@ -60,19 +60,11 @@ class _FaissIndex(ABC):
         self._index = self._filled(source)
         self._source = source
 
-    def search(
-        self, queries: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def search(self, queries: NDArray[np.float32], k: int) -> Answer:
         source = require_bank(self._source)
         faiss.omp_set_num_threads(self._context.threads)
         k = min(k, source.shape[0])
-        ids = np.empty((len(queries), k), np.int64)
-        scores = np.empty((len(queries), k), np.float32)
-        for start in range(0, len(queries), _QUERY_TILE):
-            here = slice(start, start + _QUERY_TILE)
-            tile = np.ascontiguousarray(queries[here], dtype=np.float32)
-            ids[here], scores[here] = self._complete(source, tile, k)
-        return ids, scores
+        return in_tiles(lambda tile, k: self._complete(source, tile, k), queries, k)
 
     def save(self, path: Path) -> None:
         """Hashed while it is written, then read back: faiss does not fsync."""
@@ -123,9 +115,7 @@ class _FaissIndex(ABC):
     def close(self) -> None:
         self._index = self._source = None
 
-    def _complete(
-        self, source: VectorSource, queries: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _complete(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
         short = np.arange(len(queries))
         ids = np.full((len(queries), k), -1, np.int64)
         scores = np.empty((len(queries), k), np.float32)

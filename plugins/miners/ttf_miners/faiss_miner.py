@@ -73,7 +73,8 @@ class FaissFactory:
         if options.kind == "flat":
             return _flat_cost(rows, dim, queries, k, context)
         if options.kind == "hnsw":
-            return _hnsw_cost(rows, dim, queries, k, options, context)
+            size = hnsw_bytes(rows, dim, options.M)
+            return _graph_cost.cost(rows, dim, queries, k, options, context, size)
         return _ivf_cost(rows, dim, queries, k, options, context)
 
     def create(self, options: FaissOptions, context: MinerContext) -> Miner:
@@ -108,22 +109,6 @@ def _flat_cost(rows: int, dim: int, queries: int, k: int, context: MinerContext)
         search_s=flops / (FLAT_FLOPS_PER_S * context.threads),
         anon_bytes=min(context.budget_bytes, 4 * rows * dim + 36 * queries * k),
         disk_bytes=0,
-    )
-
-
-def _hnsw_cost(
-    rows: int, dim: int, queries: int, k: int, options: FaissOptions, context: MinerContext
-) -> MinerCost:
-    builders = 1 if context.deterministic else context.threads
-    size = hnsw_bytes(rows, dim, options.M)
-    return MinerCost(
-        build_s=_graph_cost.build_s(rows, dim, options.M, options.ef_construction, builders),
-        search_s=_graph_cost.search_s(
-            rows, dim, queries, k, options.M, options.ef_search, context.threads
-        ),
-        anon_bytes=size,
-        disk_bytes=size,
-        recall=_graph_cost.recall(rows, k, options.M, options.ef_search),
     )
 
 
