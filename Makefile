@@ -16,7 +16,7 @@ train: $(STAMP)
 
 # Everything CI runs: lint, types, layers, then the suite on three processes, which often wait
 # for others (under ten minutes on two cores).
-# One file: make test ARGS=tests/cli
+# One file: make test ARGS=tests/system/commands
 test: lint types layers
 	$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
