@@ -109,9 +109,6 @@ class Command:
             self.signal_group(signal.SIGKILL)
         descendants.kill(_NOBODY, self.tree, TREE)
 
-    def left_behind(self) -> list[int]:
-        return list(descendants.members(_NOBODY, self.tree, TREE))
-
 
 _NOBODY: Final = 2**31 - 1
 """No session has that number: members are told by the mark alone."""
