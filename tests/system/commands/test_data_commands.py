@@ -321,7 +321,7 @@ def _made(folder: Path, **changed: Any) -> dict[str, Path]:
     shape: dict[str, Any] = {
         "pairs": 300, "val": 40, "seq_len": 6, "dim": 32, "bank": 500, "seed": 3
     }  # fmt: skip
-    return synth.write_synth(folder, **{**shape, **changed})
+    return synth.write_synth(folder, synth.SynthShape(**{**shape, **changed}))
 
 
 def test_synth_writes_the_files_that_train_wants(tmp_path: Path) -> None:

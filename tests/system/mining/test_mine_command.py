@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.conftest import Invoke, RunTtf
 
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.data.vectors import unit_rows
 from ttf.errors import MinerDied
 from ttf.mining.job import MiningJob
@@ -294,7 +294,7 @@ def test_a_run_is_mined_for_its_training_queries(tmp_path: Path, run_ttf: RunTtf
     """As `ttf search` finds them: the same tower, the same bank."""
     import ttf
 
-    made = write_synth(tmp_path, pairs=90, val=40, seq_len=4, dim=16, bank=120, seed=2)
+    made = write_synth(tmp_path, SynthShape(pairs=90, val=40, seq_len=4, dim=16, bank=120, seed=2))
     run = tmp_path / "run"
     trained = run_ttf(
         "train", "--pairs", made["pairs"], "--bank", made["bank"], "--out", run,

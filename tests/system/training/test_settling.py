@@ -10,7 +10,7 @@ from tests.conftest import RunTtf
 
 from ttf.config.resolve import Resolved, resolve
 from ttf.config.toml import dump, load_run_toml
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.machine import devices, tuned_products
 from ttf.machine.processor import Processor
 from ttf.training.device_auto import recorded, with_device
@@ -121,7 +121,7 @@ def test_a_damaged_tuned_row_is_heard_once_and_not_by_a_run_that_goes_on(tmp_pat
 
 def test_a_real_run_records_the_path_it_took(tmp_path: Path, run_ttf: RunTtf) -> None:
     files = write_synth(
-        tmp_path, pairs=64, val=8, seq_len=1, dim=8, bank=40, seed=0, container="npz"
+        tmp_path, SynthShape(pairs=64, val=8, seq_len=1, dim=8, bank=40, seed=0), container="npz"
     )
     tuned_products.row_file().parent.mkdir(parents=True)
     tuned_products.row_file().write_text("{}")
