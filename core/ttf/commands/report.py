@@ -9,6 +9,7 @@ import click
 
 from ttf.commands._common import PATH, emit_json, json_option, next_command, quoted, say, show
 from ttf.errors import ConfigError, DataMissing, StorageError
+from ttf.text.numbers import size
 
 if TYPE_CHECKING:
     from ttf.tools.report.bundle import Bundle
@@ -43,19 +44,19 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
     if bundle is not None and not as_json:
         say(f"Packing {bundle} ...")
     packed = _write_bundle(run_dir, bundle) if bundle is not None else None
-    size = page.stat().st_size
+    page_bytes = page.stat().st_size
     if as_json:
-        emit_json(_document(page, size, packed))
+        emit_json(_document(page, page_bytes, packed))
     else:
-        show(f"{page}  ({_size(size)})")
+        show(f"{page}  ({size(page_bytes)})")
         if packed is not None:
-            show(f"{packed.path}  ({_size(packed.bytes)}, {len(packed.files)} files)")
+            show(f"{packed.path}  ({size(packed.bytes)}, {len(packed.files)} files)")
             say(_struck_out(packed))
     _next(run_dir, packed, as_json)
 
 
 def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
-    from ttf.tools.ab.study import is_study
+    from ttf.tools.ab.study import ABStudy
     from ttf.tools.report.page import is_reportable
 
     hint = "Name the folder that ttf train or ttf guard printed, e.g. runs/run-001."
@@ -63,7 +64,7 @@ def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
         raise DataMissing(f"There is no folder {run_dir}.", hint=hint)
     if not run_dir.is_dir():
         raise DataMissing(f"{run_dir} is a file, not a run's folder.", hint=hint)
-    if is_study(run_dir):
+    if ABStudy.holds_one(run_dir):
         if bundle is not None:
             raise ConfigError(
                 "--bundle is made of one run, and this is a study.",
@@ -98,18 +99,18 @@ def _say_if_large(run_dir: Path) -> None:
     files = [run_dir / name for name in ("metrics.jsonl", "memory.jsonl")]
     count = sum(path.stat().st_size for path in files if path.is_file())
     if count > _LARGE_BYTES:
-        say(f"Reading {_size(count)} of metrics ...")
+        say(f"Reading {size(count)} of metrics ...")
 
 
 def _write_page(run_dir: Path, out: Path | None) -> Path:
-    from ttf.tools.ab.study import is_study
+    from ttf.tools.ab.study import ABStudy
     from ttf.tools.report.page import write_page
 
     try:
-        if is_study(run_dir):
-            from ttf.tools.ab.finish import page_anew
+        if ABStudy.holds_one(run_dir):
+            from ttf.tools.ab.finish import rewrite_page
 
-            return page_anew(run_dir, out)
+            return rewrite_page(run_dir, out)
         return write_page(run_dir, out)
     except StorageError as error:
         if out is None:
@@ -140,17 +141,11 @@ def _struck_out(packed: Bundle) -> str:
 
 
 def _next(run_dir: Path, packed: Bundle | None, as_json: bool) -> None:
-    from ttf.tools.ab.study import is_study
+    from ttf.tools.ab.study import ABStudy
 
-    if as_json or is_study(run_dir):
+    if as_json or ABStudy.holds_one(run_dir):
         return
     if packed is None:
         next_command(f"ttf report {quoted(run_dir)} --bundle bundle.zip")
     else:
         next_command(f"unzip -p {quoted(packed.path)} README.txt")
-
-
-def _size(count: int) -> str:
-    from ttf.text import numbers
-
-    return numbers.size(count)

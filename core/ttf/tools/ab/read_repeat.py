@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ttf.incidents.writing import list_incidents
 from ttf.rundir.durable import read_json
-from ttf.tools.ab.sample import Curve, Evaluated, Incident, Outcome, Sample
+from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
 from ttf.tools.ab.schedule import Cell
 from ttf.tools.monitor.trend import theil_sen
 from ttf.tools.studies.training import result_of
@@ -32,7 +32,7 @@ def read_sample(
     whole = summary if outcome in ("clean", "survived") else {}
     steps, evaluated, loss = _metrics(run / "metrics.jsonl", began)
     if outcome == "lost" and not incidents:  # nobody was left to write one
-        incidents = (Incident(name="unknown", process="supervisor", step=steps),)
+        incidents = (RepeatIncident(name="unknown", process="supervisor", step=steps),)
     memory = list(_memory(run / "memory.jsonl"))
     return Sample(
         arm=cell.arm,
@@ -57,7 +57,7 @@ def read_sample(
     )
 
 
-def _outcome(code: int, classes: Sequence[str]) -> Outcome:
+def _outcome(code: int, classes: Sequence[str]) -> RepeatOutcome:
     result = result_of(code, classes)
     if result == "crash":
         return "survived" if code == 0 else "lost"
@@ -71,7 +71,7 @@ def _summary(run: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _incidents(folder: Path) -> tuple[tuple[Incident, ...], int]:
+def _incidents(folder: Path) -> tuple[tuple[RepeatIncident, ...], int]:
     """And the steps that were done in vain, because they were done again or never saved."""
     found, lost = [], 0
     for listed in list_incidents(folder):
@@ -81,11 +81,11 @@ def _incidents(folder: Path) -> tuple[tuple[Incident, ...], int]:
         step = int(whole.get("step") or 0)
         lost += int(whole.get("lost_steps") or 0)
         name, process = str(listed["class"]), str(listed["process"])
-        found.append(Incident(name=name, process=process, step=step))
+        found.append(RepeatIncident(name=name, process=process, step=step))
     return tuple(found), lost
 
 
-def _metrics(path: Path, began: float) -> tuple[int, tuple[Evaluated, ...], Curve]:
+def _metrics(path: Path, began: float) -> tuple[int, tuple[EvalPoint, ...], Curve]:
     """The last step, the evaluations, the curve of the loss."""
     loss: list[tuple[float, float]] = []
     evaluated = []
@@ -98,7 +98,7 @@ def _metrics(path: Path, began: float) -> tuple[int, tuple[Evaluated, ...], Curv
         elif line.get("type") == "eval":
             seconds = round(float(line.get("time", began)) - began, 3)
             metrics = _numbers(line.get("metrics"))
-            evaluated.append(Evaluated(step=step, seconds=seconds, metrics=metrics))
+            evaluated.append(EvalPoint(step=step, seconds=seconds, metrics=metrics))
     last = int(loss[-1][0]) if loss else 0
     return last, tuple(evaluated), thinned(loss, _mean)
 
