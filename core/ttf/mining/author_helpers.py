@@ -15,6 +15,7 @@ from ttf.data.vectors import row_norms
 from ttf.errors import ConfigError
 from ttf.mining.scan.best_so_far import Best
 from ttf.mining.scan.float32_rows import read_float32
+from ttf.text.numbers import size
 
 _Bank = TypeVar("_Bank")
 _SCAN_ROWS = 4096
@@ -78,12 +79,9 @@ def sampled_rows(num_rows: int, count: int, seed: int, label: str) -> NDArray[np
 
 def require_memory(needed: int, budget: int, what: str) -> None:
     """Raises ConfigError, with the figures in bytes, where `what` cannot fit what a run granted."""
-    from ttf.mining.choose import binary_size
-
     if needed > budget:
         raise ConfigError(
-            f"{what} needs about {binary_size(needed)} of memory, but the budget is "
-            f"{binary_size(budget)}.",
+            f"{what} needs about {size(needed)} of memory, but the budget is {size(budget)}.",
             hint=f"Raise it (memory.budget = '{-(-needed // 2**20)}MiB'), or use the miner "
             "'exact', which reads the bank where it lies.",
         )

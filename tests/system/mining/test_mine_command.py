@@ -139,7 +139,7 @@ def test_a_second_command_on_the_same_table_is_refused(files: Path, invoke: Invo
         (
             ["--miner", "hnswlib", "--memory-budget", "100KiB"],
             2,
-            "needs about 1.2 MiB of memory, but the budget is 100.0 KiB",
+            "needs about 1.3 MB of memory, but the budget is 102 kB",
         ),
     ],
 )
@@ -333,9 +333,9 @@ def test_a_budget_that_is_too_small_is_answered_with_what_is_used(
 ) -> None:
     done = invoke(words(files, "--memory-budget", budget, "--isolation", "none"))
     assert done.code == 0, done.err
-    text = "The memory budget of 1.0 KiB is less than the miner 'exact' can work with"
+    text = "The memory budget of 1.0 kB is less than the miner 'exact' can work with"
     assert (text in done.err) == said
-    assert "0.0 GiB" not in done.err
+    assert " 0 B" not in done.err
     assert (np.load(files / "found.npz")["ids"] == truth()).all()
 
 

@@ -19,6 +19,7 @@ from ttf.mining.scan.float32_rows import read_float32
 from ttf.mining.scan.rounding import rounded
 from ttf.rundir.durable import OpenFile, folder_written_whole, write_new
 from ttf.rundir.verified_folder import folder_key, lock_folder, verified_manifest, write_manifest
+from ttf.text.numbers import size
 
 Say = Callable[[str], None]
 
@@ -82,12 +83,12 @@ def _kept(folder: Path, source: VectorSource, say: Say) -> Files | None:
 
 
 def _made(folder: Path, source: VectorSource, say: Say, progress: Progress | None) -> Files | None:
-    size = size_of(source)
+    needed = size_of(source)
     free = shutil.disk_usage(folder.parent).free
-    if free < ROOM * size:
+    if free < ROOM * needed:
         say(
-            f"The bank's bfloat16 copy ({_size(size)}) is not kept: {folder.parent} has "
-            f"{_size(free)} free, and {ROOM} times its size should be. It is made on the fly."
+            f"The bank's bfloat16 copy ({size(needed)}) is not kept: {folder.parent} has "
+            f"{size(free)} free, and {ROOM} times its size should be. It is made on the fly."
         )
         return None
     try:
@@ -97,7 +98,7 @@ def _made(folder: Path, source: VectorSource, say: Say, progress: Progress | Non
     except StorageError as error:
         say(f"{error} The bank's bfloat16 copy is not kept. {error.hint}".rstrip())
         return None
-    say(f"The bank's bfloat16 copy ({_size(size)}) is kept in {folder}.")
+    say(f"The bank's bfloat16 copy ({size(needed)}) is kept in {folder}.")
     return Files(folder, (source.shape[0], source.shape[1]))
 
 
@@ -132,7 +133,3 @@ def _header(shape: tuple[int, ...], descr: str) -> bytes:
     fields: dict[str, Any] = {"descr": descr, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, fields)
     return file.getvalue()
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.1f} MiB"

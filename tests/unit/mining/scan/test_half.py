@@ -94,7 +94,7 @@ def test_the_second_run_uses_what_the_first_made(run: Run) -> None:
     assert again.kept
     assert (run.folder / "half.npy").stat().st_mtime_ns == before
     (said,) = run.said
-    assert "0.5 MiB) is kept in" in said
+    assert "508 kB) is kept in" in said
 
 
 @pytest.mark.parametrize("name", ["half.npy", "norms.npy", "residuals.npy"])
