@@ -111,7 +111,7 @@ def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextM
         from ttf.contracts import MinerContext
         from ttf.data.vector_ref import VectorRef
         from ttf.mining.job import MiningJob
-        from ttf.mining.work import Searcher
+        from ttf.mining.worker import Searcher
 
         with np.load(folder / "pairs.npz") as stored:
             asked = stored["X_train"][: queries or None]

@@ -80,9 +80,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         option as option,
     )
     from ttf.host.version import __version__ as __version__
-    from ttf.incidents.writing import (
-        list_incidents as list_incidents,
-    )
     from ttf.machine.processor import (
         Processor as Processor,
         processor as processor,
@@ -117,6 +114,9 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         fsync_dir as fsync_dir,
         fsync_file as fsync_file,
     )
+    from ttf.rundir.incident_files import (
+        list_incidents as list_incidents,
+    )
     from ttf.rundir.metrics_log import (
         MetricsLog as MetricsLog,
     )
@@ -137,7 +137,6 @@ _NAMES: Final = {
     "ttf.host.deprecation": "PluginDeprecationWarning",
     "ttf.host.options": "NoOptions option",
     "ttf.host.version": "__version__",
-    "ttf.incidents.writing": "list_incidents",
     "ttf.machine.processor": "Processor processor usable_threads",
     "ttf.machine.thread_variables": "thread_environment",
     "ttf.machine.tuned_products": "TunedRow tuned_row",
@@ -146,6 +145,7 @@ _NAMES: Final = {
     "ttf.mining.scan.float32_rows": "gather_float32",
     "ttf.mining.scan.tally": "ScanTally",
     "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
+    "ttf.rundir.incident_files": "list_incidents",
     "ttf.rundir.metrics_log": "MetricsLog",
     "ttf.tools.ab.comparison": "Compared compare",
     "ttf.training.inference": "Model",

@@ -1,4 +1,4 @@
-"""The trainer's own process: `python -m ttf.supervise.trainer_main LIFELINE RESULTS DISPLAY PARENT`.
+"""The trainer's own process: `python -m ttf.supervise.trainer_main DISPLAY LIFELINE RESULTS PARENT`.
 
 Three descriptors and the parent's process id. Reads its request from the life line, tells what
 happens on the results pipe, shows progress on the display (-1: none), and ends at once when the
@@ -14,32 +14,36 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
-from ttf.process import lifeline, trainer_keeper
+from ttf.process import conversation, descendants, lifeline
 from ttf.process.error_document import to_document
-from ttf.rundir.request import TrainRequest
+from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
 
+if TYPE_CHECKING:
+    from ttf.rundir.documents import Summary
+
 STACKS = "faulthandler.txt"
+_GRACE_S = 0.4
 
 
-def main(life: int, results: int, display: int, parent: int) -> int:
+def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.die_with_parent(parent)
-    trainer_keeper.start(life, parent)
+    lifeline.start_keeper(life, descendants.TREE, grace_s=_GRACE_S, watched_parent=parent)
     link = SupervisedLink(results)
-    lifeline.follow(life, link.obey)
+    conversation.follow(life, link.obey)
     request = link.request()
     lifeline.leave_when_stopped(parent)
-    with lifeline.stacks_to(Path(request.run_dir) / STACKS):
-        end = _end(request, link, display)
-        link.tell({"end": end})
-    return int(end.get("error", {}).get("exit_code", ExitCode.DONE))
+    lifeline.stacks_to(Path(request.run_dir) / STACKS)
+    end = _end(request, link, display)
+    link.tell({"end": end})
+    return end["error"]["exit_code"] if "error" in end else ExitCode.DONE
 
 
-def _end(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
+def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEnd:
     """The final record: {"summary"}, {"error"} or {"left"}."""
     try:
         return {"summary": _train(request, link, display)}
@@ -51,7 +55,7 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str,
         return {"error": to_document(error)}
 
 
-def _train(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
+def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary:
     from ttf.rundir.folder import RunFolder
     from ttf.text.progress import Reporter, make_reporter
     from ttf.training.launch import train_here

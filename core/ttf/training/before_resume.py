@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from ttf.data.dataset import Dataset
 from ttf.data.input_changes import refuse_changed
 from ttf.errors import ArtifactDamaged, DataChanged
 from ttf.rundir.checkpoint_files import newest_first
+from ttf.rundir.documents import DataFacts, Incident, Manifest
 from ttf.rundir.durable import read_json
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.folder import RunFolder
@@ -35,10 +35,10 @@ def has_begun(folder: RunFolder, say: Say) -> bool:
     return False
 
 
-def manifest_of(folder: RunFolder) -> Mapping[str, Any]:
+def manifest_of(folder: RunFolder) -> Manifest:
     """What the run began with. Raises ArtifactDamaged."""
     try:
-        found: Mapping[str, Any] = read_json(folder.manifest)
+        found: Manifest = read_json(folder.manifest)
         found["data"]["fingerprint"], found["numeric"]["plugins"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
@@ -50,7 +50,7 @@ def manifest_of(folder: RunFolder) -> Mapping[str, Any]:
 
 
 def refuse_other_data(
-    before: Mapping[str, Any], data: Dataset, folder: RunFolder, flight: FlightRecorder, say: Say
+    before: DataFacts, data: Dataset, folder: RunFolder, flight: FlightRecorder, say: Say
 ) -> None:
     """Raises DataChanged. `before` is the manifest's part about the data."""
     if before["fingerprint"] != data.fingerprint:
@@ -63,7 +63,7 @@ def refuse_other_data(
         refuse_changed(before.get("files", {}), data.stores, say)
 
 
-def incidents_of_before(folder: RunFolder, history: History | None) -> list[dict[str, Any]]:
+def incidents_of_before(folder: RunFolder, history: History | None) -> list[Incident]:
     """What this run's observers have not heard of, because its process had died."""
     ids = history.incidents if history is not None else ()
     paths = [folder.incidents / number / "incident.json" for number in ids]

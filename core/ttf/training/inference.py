@@ -27,7 +27,7 @@ from ttf.errors import BadData
 from ttf.host import plugins
 from ttf.host.options import NoOptions
 from ttf.machine.memory import budget_bytes as memory_budget
-from ttf.mining.context import miner_threads
+from ttf.mining.choose import miner_threads
 from ttf.mining.scan.tally import Certifies
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.durable import read_json

@@ -24,13 +24,12 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
 from ttf.mining.candidates import CandidateTable
-from ttf.mining.choose import deadlines
-from ttf.mining.context import miner_context
+from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.index_cache import write_note
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport
 from ttf.mining.workers import MinerWorkers, OnDeath
-from ttf.process.stop_signals import StopRequest
+from ttf.process.signals import StopRequest
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.disk_retry import once_the_disk_takes_it
 from ttf.rundir.durable import remove_folder

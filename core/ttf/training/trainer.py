@@ -34,17 +34,20 @@ from ttf.errors import (
 from ttf.host import plugins
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death
-from ttf.incidents.writing import list_incidents, write_incident
+from ttf.incidents.writing import write_incident
 from ttf.machine.memory import MemorySampler
 from ttf.machine.memory.allocator import give_back
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.negatives import YieldReport
-from ttf.process.stop_signals import StopAsked
+from ttf.process.signals import StopAsked
 from ttf.rundir.disk_retry import once_the_disk_takes_it
+from ttf.rundir.documents import Numeric, Summary
 from ttf.rundir.durable import read_json, remove_leftovers, write_atomically, write_json
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.folder import RunFolder
+from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.summary import Ending, summarize
 from ttf.text.progress import Reporter
 from ttf.training import checkpoint, manifest
 from ttf.training.auto import Decided, Specs, decide, specify
@@ -63,7 +66,7 @@ from ttf.training.parity_probe import Probe
 from ttf.training.refresh import Refresher
 from ttf.training.resume_state import RunState
 from ttf.training.step import learning_rate
-from ttf.training.summary import Ending, facts, summarize
+from ttf.training.summary import facts
 from ttf.training.supervisor_link import LeaveAsked, Link
 from ttf.training.table_maker import TableMaker
 from ttf.training.towers import save_model, start_from
@@ -79,7 +82,7 @@ def run(
     *,
     resume: bool = False,
     link: Link | None = None,
-) -> dict[str, Any]:
+) -> Summary:
     """Trains to the end and returns the summary; failures are raised after they were recorded.
 
     `policy` was chosen and its environment set before torch was imported; the folder is claimed.
@@ -126,6 +129,7 @@ class Trainer:
         self.folder, self.decided, self.specs, self.data = folder, decided, specs, data
         self.policy, self.parts, self.reporter, self.link = policy, parts, reporter, link
         self.stop, self.flight = link.stop, link.flight
+        self.flight.takes(decided.total_steps)
         self.config = decided.config
         self.hooks = plugins.observers(self.config.observers, reporter.note)
         self._saved_at = self._synced_at = time.monotonic()
@@ -185,7 +189,7 @@ class Trainer:
 
     # --- the run as a whole ---------------------------------------------------------------
 
-    def run(self, *, resume: bool) -> dict[str, Any]:
+    def run(self, *, resume: bool) -> Summary:
         """To the end and its summary, whatever the end is."""
         resume = resume and has_begun(self.folder, self.reporter.note)
         if not resume:
@@ -254,7 +258,7 @@ class Trainer:
         except StorageError as also:
             self.reporter.note(f"There is no summary: {also}")
 
-    def _end(self, ending: Ending) -> dict[str, Any]:
+    def _end(self, ending: Ending) -> Summary:
         """Leaves the folder whole, however the run ended."""
         if ending.status != "failed":  # else an incident tells of the phase it failed in
             self.flight.enter(Phase.END)
@@ -326,11 +330,11 @@ class Trainer:
     def _start(self) -> None:
         if self.config.train.init is not None:
             start_from(self.parts.model, Path(self.config.train.init))
-        built = manifest.build(self.decided.resolved, self.data, self.policy)
+        built = manifest.build(self.decided.resolved, self.data, self.policy, self.specs)
         if self.link.command:
             built["command"] = list(self.link.command)
-        left_out = dict(self.link.left_out)
-        write_json(self.folder.manifest, {**built, "environment_left_out": left_out})
+        built["environment_left_out"] = dict(self.link.left_out)
+        write_json(self.folder.manifest, built)
 
     def _write_configuration(self) -> None:
         """Anew at every start: a remedy may have changed it."""
@@ -588,7 +592,7 @@ class Trainer:
         self._note_differences(before["numeric"])
         return snapshot.step
 
-    def _note_differences(self, before: Mapping[str, Any]) -> None:
+    def _note_differences(self, before: Numeric) -> None:
         now = manifest.numeric_fingerprint(self.config, self.policy)
         for difference in manifest.differences(before, now):
             text = f"resumed where {difference}"

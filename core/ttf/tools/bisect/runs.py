@@ -6,7 +6,6 @@ must not look cured by chance, nor one that is cured look flaky.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
 import time
@@ -17,8 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from ttf.errors import Stopped, TtfError
-from ttf.incidents.writing import list_incidents
-from ttf.rundir.durable import read_json
+from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
@@ -216,9 +214,8 @@ def _finished(run: BisectRun) -> FinishedRun[BisectRun]:
 
 def _where(run: Path) -> str:
     """The first incident's process, phase and step."""
-    for path in sorted((run / "incidents").glob("[0-9]*/incident.json")):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            incident = read_json(path)
-            where = f"{incident.get('process')}, {incident.get('phase')}"
-            return f"{where} at step {incident.get('step')}"
+    for folder in incident_folders(run / "incidents"):
+        incident = read_incident(folder)
+        if "phase" in incident:  # else its file cannot be read
+            return f"{incident['process']}, {incident.get('phase')} at step {incident.get('step')}"
     return ""

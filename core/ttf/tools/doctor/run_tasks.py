@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +12,8 @@ from ttf.machine.memory import budget_bytes as memory_budget
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
     from ttf.config.schema import DataConfig
+    from ttf.process.serve import Tell
 
-Tell = Callable[[Mapping[str, Any]], None]
 READ_ALL_BYTES: Final = 1 << 30
 """A container up to this size is read in full (a second or two); of a larger one, a sample."""
 
@@ -150,10 +150,3 @@ def _above_budget(resolved: Resolved, predicted: Mapping[str, Any]) -> str:
     if needed <= budget:
         return ""
     return f"The miner {name!r} needs about {size(needed)}, memory.budget allows {size(budget)}."
-
-
-TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] = {
-    "config": config,
-    "data": data,
-    "plan": plan,
-}

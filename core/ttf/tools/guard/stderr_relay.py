@@ -1,4 +1,7 @@
-"""The command's standard error on its way: kept within bounds, passed on byte for byte at once."""
+"""The command's standard error on its way: kept within bounds, passed on byte for byte at once.
+
+Not a `ttf.process.conversation.Conversation`: a stranger sends no messages, and its words are for somebody.
+"""
 
 from __future__ import annotations
 

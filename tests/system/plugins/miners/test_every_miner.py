@@ -18,7 +18,7 @@ from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import from_float32, unit_rows
 from ttf.errors import BadData, ConfigError
 from ttf.host import plugins
-from ttf.mining.check_answers import checked_search
+from ttf.mining.answers import checked_search
 
 
 @dataclass(frozen=True)
