@@ -109,7 +109,7 @@ def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextM
     @contextlib.contextmanager
     def probe(folder: Path, threads: int) -> Iterator[Call]:
         from ttf.contracts import MinerContext
-        from ttf.data.reopen import VectorRef
+        from ttf.data.vector_ref import VectorRef
         from ttf.mining.job import MiningJob
         from ttf.mining.worker import Searcher
 

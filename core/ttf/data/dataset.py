@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ttf.contracts import Store, VectorSource
 from ttf.data.buffers import Buffers
 from ttf.data.queries import Queries, QueryBatch
-from ttf.data.reopen import VectorRef
-from ttf.data.stacked import StackedRows
+from ttf.data.stacked_rows import StackedRows
+from ttf.data.vector_ref import VectorRef
 from ttf.data.vectors import RowView
 from ttf.errors import storage_error
 

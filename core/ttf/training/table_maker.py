@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
-from ttf.mining.candidates import MANIFEST, CandidateTable
+from ttf.mining.candidates import CandidateTable
 from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.index_cache import write_note
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
@@ -35,6 +35,7 @@ from ttf.rundir.disk_retry import once_the_disk_takes_it
 from ttf.rundir.durable import remove_folder
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.table_files import AREA, prune_tables
+from ttf.rundir.verified_folder import MANIFEST
 from ttf.text.progress import Reporter
 from ttf.training.auto import Decided
 from ttf.training.documents import Documents

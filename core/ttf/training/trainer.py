@@ -35,8 +35,8 @@ from ttf.host import plugins
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death
 from ttf.incidents.writing import write_incident
-from ttf.machine.memory import MemorySampler
 from ttf.machine.memory.allocator import give_back
+from ttf.machine.memory.sampler import MemorySampler
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.negatives import YieldReport
 from ttf.process.signals import StopAsked
