@@ -18,7 +18,7 @@ from ttf.contracts import EvalRecord
 from ttf.data.order import Order
 from ttf.process.stop_signals import StopRequest
 from ttf.training.best_weights import Selection
-from ttf.training.refresh import Window, window_of
+from ttf.training.schedule import Window, window_of
 from ttf.training.stopwatch import Stopwatch
 
 

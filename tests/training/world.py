@@ -22,7 +22,8 @@ from ttf.data.order import Order
 from ttf.host import plugins
 from ttf.training.documents import Documents
 from ttf.training.memory_bank import MemoryBank
-from ttf.training.step import Stepper, StepResult, StepSettings, make_optimizer
+from ttf.training.optimizer import make_optimizer
+from ttf.training.step import Stepper, StepResult, StepSettings
 from ttf.training.towers import TowerSpec, TwoTower, build
 
 DIM, DOCUMENTS, PAIRS, SAMPLES = 6, 60, 80, 32

@@ -11,13 +11,14 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.data.buffers import Buffers
-from ttf.data.dataset import Split
+from ttf.data.dataset import Dataset, Split
 from ttf.data.keyed_random import key, uniform
 from ttf.data.order import Order
 from ttf.data.queries import QueryBatch
@@ -97,6 +98,31 @@ def head_of(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepReader:
+    """Where the gather thread reads: data, order and documents, nothing that training changes."""
+
+    data: Dataset
+    order: Order
+    read_documents: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    micro_batch: int
+
+    def load(self, start: int, stop: int, draw: DrawNegatives | None) -> Loader:
+        return Loader(
+            partial(self.head, draw),
+            self.data.train,
+            self.micro_batch,
+            start,
+            stop,
+            self.order.rows,
+        )
+
+    def head(self, draw: DrawNegatives | None, step: int) -> StepHead:
+        # A mapped file that was cut kills the process when it is touched: look first.
+        self.data.check_unchanged()
+        return head_of(step, self.data.train, self.order, self.read_documents, draw)
+
+
 class Loader:
     """Iterates steps `start..stop`; close it (or use `with`) to stop the thread early."""
 
@@ -112,7 +138,7 @@ class Loader:
         """`rows_of`: the rows of any step; given it, steps to come are read ahead from a disk."""
         self._make_head = make_head
         self._rows_of = rows_of
-        self._told = start
+        self._announced_step = start
         self._buffers = Buffers()
         self._split = split
         self._micro_batch = micro_batch
@@ -166,10 +192,10 @@ class Loader:
             return
         step_bytes = samples * queries.length * queries.dim * 4
         steps = min(max(1, _AHEAD_BYTES // step_bytes), _AHEAD_STEPS)
-        self._told = max(self._told, step)
-        while self._told < min(step + steps, self._steps.stop - 1):
-            self._told += 1
-            self._split.will_need(self._rows_of(self._told))
+        self._announced_step = max(self._announced_step, step)
+        while self._announced_step < min(step + steps, self._steps.stop - 1):
+            self._announced_step += 1
+            self._split.will_need(self._rows_of(self._announced_step))
 
     def _put(self, item: Any) -> None:
         while not self._closing.is_set():

@@ -1,4 +1,4 @@
-"""How long a disk that is full or fails is put up with: `checkpoint.retry_s`."""
+"""A disk that is full or fails is tried again for `checkpoint.retry_s` seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ttf.errors import StorageError
 T = TypeVar("T")
 _RETRY_EVERY_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 15.0
-_BEAT_EVERY_S: Final = 0.2
+_CHECK_EVERY_S: Final = 0.2
 
 
 class Patience:
@@ -21,18 +21,21 @@ class Patience:
         self.retry_s = retry_s
         self.error: StorageError | None = None
         """The last failure; None while all is well."""
-        self._since = self._last = 0.0
+        self._since = 0.0
+        self._last = 0.0
         self._since_wall = 0.0
 
     def failed(self, error: StorageError) -> None:
         self._last = time.monotonic()
         if self.error is None:
-            self._since, self._since_wall = self._last, time.time()
+            self._since = self._last
+            self._since_wall = time.time()
         self.error = error
 
     def succeeded(self) -> bool:
         """Whether something had failed before."""
-        failing, self.error = self.error is not None, None
+        failing = self.error is not None
+        self.error = None
         return failing
 
     @property
@@ -58,17 +61,18 @@ class Patience:
         return f"since {at}, for {self._last - self._since:.0f} s"
 
 
-def once_the_disk_takes_it(
+def retry_storage(
     write: Callable[[], T],
     retry_s: float,
     *,
     say: Callable[[str], None],
-    beat: Callable[[], None],
-    loudly: str,
+    check_stop: Callable[[], None],
+    title: str,
 ) -> T:
-    """What `write` returns, tried again while it raises StorageError, for `retry_s`; for what
-    training cannot go on without. `beat`: see `held`; `loudly` begins the note."""
-    patience, pause = Patience(retry_s), 1.0
+    """What `write` returns, tried again while it raises StorageError, for `retry_s`: for what
+    training cannot go on without. `check_stop`: see `wait`; `title` begins the note."""
+    patience = Patience(retry_s)
+    pause = 1.0
     while True:
         try:
             return write()
@@ -78,15 +82,16 @@ def once_the_disk_takes_it(
                 raise
             pause = min(2 * pause, LONGEST_PAUSE_S, patience.left_s)
             say(
-                f"{loudly}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt is in "
+                f"{title}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt is in "
                 f"{pause:.0f} s, and they go on for another {patience.left_s:.0f} s."
             )
-            held(pause, beat)
+            wait(pause, check_stop)
 
 
-def held(seconds: float, beat: Callable[[], None]) -> None:
-    """Waits; `beat` is called several times a second, and what it raises ends the wait."""
+def wait(seconds: float, check_stop: Callable[[], None]) -> None:
+    """`check_stop` is called several times a second, and what it raises ends the wait: a person who
+    asks for an end does not wait for the disk."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        beat()
-        time.sleep(min(left, _BEAT_EVERY_S))
+        check_stop()
+        time.sleep(min(left, _CHECK_EVERY_S))

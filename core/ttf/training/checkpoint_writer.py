@@ -22,7 +22,7 @@ from typing import Final
 
 from ttf.errors import StorageError
 from ttf.rundir.checkpoint_files import newest_step, prune, tables_in_use
-from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, held
+from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, wait
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
@@ -35,7 +35,8 @@ class _Job:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot: Snapshot | None = snapshot
-        self.step, self.table = snapshot.step, snapshot.table
+        self.step = snapshot.step
+        self.table = snapshot.table
         self.done = threading.Event()
         self.path: Path | None = None
         """None while it is not durable."""
@@ -59,8 +60,11 @@ class Saver:
         back, before older ones are removed. `say` is called in the main thread only. `sync_first`
         is called in the thread and makes durable what must not be behind a checkpoint; what it
         raises (StorageError) fails that checkpoint."""
-        self._folder, self._keep = folder, keep
-        self._flight, self._on_saved, self._say = flight, on_saved, say
+        self._folder = folder
+        self._keep = keep
+        self._flight = flight
+        self._on_saved = on_saved
+        self._say = say
         self._sync_first = sync_first
         self._patience = Patience(retry_s)
         self._notes: deque[str] = deque()
@@ -124,7 +128,7 @@ class Saver:
                 f"The next attempt is in {pause:.0f} s; they go on for another "
                 f"{self._patience.left_s:.0f} s."
             )
-            held(pause, self._flight.beat)
+            wait(pause, self._flight.beat)
 
     def tables_in_use(self) -> set[str]:
         """Candidate tables that a checkpoint names, on disk or on its way there. Beside these, keep

@@ -12,7 +12,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Kind
 from ttf.data.dataset import Dataset
@@ -21,8 +20,8 @@ from ttf.data.unchanged import noted
 from ttf.host import plugins
 from ttf.host.version import __version__
 from ttf.machine import ceiling_figures, ceilings, processor
-from ttf.training.auto import specify
-from ttf.training.device_auto import recorded
+from ttf.training.auto import Decided, Specs
+from ttf.training.plugin_options import recorded
 
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
 _LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")
@@ -89,9 +88,9 @@ def _flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def build(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> dict[str, Any]:
+def build(decided: Decided, data: Dataset, policy: DevicePolicy) -> dict[str, Any]:
     """Everything a reader needs to know about where the numbers came from."""
-    config = resolved.config
+    config = decided.config
     return {
         "format": 1,
         "ttf": __version__,
@@ -102,7 +101,7 @@ def build(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> dict[str, 
         "openmp_runtimes": openmp_runtimes(),
         "plugins": _plugins(config),
         "numeric": numeric_fingerprint(config, policy),
-        "chosen": recorded(resolved, policy),
+        "chosen": recorded(decided.resolved, policy),
         "data": {
             "fingerprint": data.fingerprint,
             "pairs": config.data.pairs,
@@ -117,17 +116,16 @@ def build(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> dict[str, 
             "left_out": {"train": data.train.left_out, "val": data.val.left_out},
             "files": noted(data.stores),
         },
-        "work": _work(config, data),
+        "work": _work(config, decided.specs, data),
         "seed": config.train.seed,
         "git": _git(),
         "command": sys.argv,
     }
 
 
-def _work(config: RunConfig, data: Dataset) -> dict[str, Any]:
+def _work(config: RunConfig, specs: Specs, data: Dataset) -> dict[str, Any]:
     """The least that training computes per sample, and what this machine can do where that was
     ever measured: for report.html, never for a decision."""
-    specs = specify(config, data)
     kept = ceilings.load()
     bank = config.loss.memory_bank
     return {

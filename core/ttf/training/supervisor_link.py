@@ -43,6 +43,18 @@ class Link:
         while not self._notes.empty():
             yield self._notes.get()
 
+    def heartbeat(self) -> None:
+        """A sign of life in what may take long between two steps: no reason to wait for its end
+        where memory is short. Raises LeaveAsked."""
+        self.flight.beat()
+        if self.leave_asked.is_set():
+            raise LeaveAsked
+
+    def check_stop(self) -> None:
+        """The same; raises StopAsked as well where the user asked for an end."""
+        self.heartbeat()
+        self.stop.raise_if_asked()
+
     @property
     def supervised(self) -> bool:
         return self.history is not None
@@ -70,7 +82,8 @@ class SupervisedLink(Link):
         """Waits for it: the first message there is."""
         request = self._requests.get()
         self.flight = FlightRecorder(Path(request.run_dir) / "flight.bin")
-        self.history, self.overlay = request.history, request.overlay
+        self.history = request.history
+        self.overlay = request.overlay
         return request
 
     def tell(self, message: Mapping[str, Any]) -> None:

@@ -1,0 +1,98 @@
+"""Options of the chosen plugins, written out: a later default must not change a run.
+
+Device options left at "auto" are written with the reason, and kept by a run that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, Final, cast
+
+from ttf.config.resolve import Resolved
+from ttf.contracts import DevicePolicy, Kind, Settled
+from ttf.host import plugins
+from ttf.host.options import checked
+from ttf.training.towers import TowerSpec
+
+AUTO: Final = "auto"
+SETTLED: Final = f"{AUTO}: "
+"""How the origin of a value begins that was decided here, not given."""
+
+
+def with_options(resolved: Resolved, query: TowerSpec, doc: TowerSpec) -> Resolved:
+    """Every option of the towers, the device and the miner, as it is in force."""
+    config = resolved.config
+    origins = dict(resolved.origins)
+    towers = {}
+    for side, spec in (("query", query), ("doc", doc)):
+        towers[side] = getattr(config.tower, side).model_copy(update=asdict(spec.options))
+        _fill(origins, f"tower.{side}", asdict(spec.options))
+    updates: dict[str, Any] = {"tower": config.tower.model_copy(update=towers)}
+    chosen = {"device": config.device.name}
+    if config.miner.negatives:
+        chosen["miner"] = config.miner.name
+    for section, name in chosen.items():
+        part = getattr(config, section)
+        factory = plugins.load(cast("Kind", section), name)
+        options = asdict(checked(factory.options_type, part.options_of(name), f"{section}.{name}"))
+        if options:
+            updates[section] = part.model_copy(update={name: options})
+            _fill(origins, f"{section}.{name}", options)
+    return replace(resolved, config=config.model_copy(update=updates), origins=origins)
+
+
+def _fill(origins: dict[str, str], prefix: str, options: Mapping[str, Any]) -> None:
+    for name in options:
+        origins.setdefault(f"{prefix}.{name}", "default")
+
+
+def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tuple[str, ...]]:
+    """The configuration without an "auto" among the device's options, and what to say about it.
+
+    A run that goes on keeps what it began with, also where this machine would choose otherwise:
+    its numbers must not change because it moved.
+    """
+    section = resolved.config.device
+    table = _table(resolved, policy)
+    options = dict(section.options_of(table))
+    origins = dict(resolved.origins)
+    notes: list[str] = []
+    for name, here in policy.settled().items():
+        key = f"device.{table}.{name}"
+        if options.get(name, AUTO) == AUTO:
+            options[name] = here.value
+            origins[key] = f"{SETTLED}{here.reason}"
+            notes += [here.note] if here.note else []
+        elif origins.get(key, "").startswith(SETTLED) and options.get(name) != here.value:
+            notes.append(_kept(key, options.get(name), origins[key], here))
+    if not options:
+        return resolved, tuple(notes)
+    device = section.model_copy(update={table: options})
+    config = resolved.config.model_copy(update={"device": device})
+    return replace(resolved, config=config, origins=origins), tuple(notes)
+
+
+def _table(resolved: Resolved, policy: DevicePolicy) -> str:
+    """Its options are in the table of the name it was chosen by, `distribution:name` perhaps."""
+    asked = resolved.config.device.name
+    return policy.name if asked == AUTO else asked
+
+
+def _kept(key: str, value: Any, origin: str, here: Settled) -> str:
+    return (
+        f"{key} stays {value!r}, as the run began ({origin.removeprefix(SETTLED)}); a new run "
+        f"here would take {here.value!r} ({here.reason})."
+    )
+
+
+def recorded(resolved: Resolved, policy: DevicePolicy) -> Mapping[str, Any]:
+    """For the manifest: each option of the device and its precision, with where it came from."""
+    section, table = resolved.config.device, _table(resolved, policy)
+    chosen = {"device.precision": section.precision} | {
+        f"device.{table}.{name}": value for name, value in section.options_of(table).items()
+    }
+    return {
+        key: {"value": value, "origin": resolved.origins.get(key, "default")}
+        for key, value in chosen.items()
+    }
