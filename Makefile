@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: train test chaos lint types layers bench format docs clean
+.PHONY: train test chaos lint types layers package notes bench format docs clean
 .DEFAULT_GOAL := test
 
 # Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
@@ -16,7 +16,7 @@ train: $(STAMP)
 
 # Everything CI runs: lint, types, layers, then the suite on three processes, which often wait
 # for others (under ten minutes on two cores).
-# One file: make test ARGS=tests/cli
+# One file: make test ARGS=tests/system/commands
 test: lint types layers
 	$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
@@ -41,6 +41,14 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
+# The sdist and the wheel, each installed into an environment of its own, where it trains.
+package: $(STAMP)
+	.ci/package
+
+# The next release's notes, from the pieces in changes/; with VERSION=x.y.z they go into CHANGELOG.md.
+notes: $(STAMP)
+	$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version next)
+
 # All benchmarks, one after another; takes as long as their headers say.
 bench: $(STAMP)
 	set -e; for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python "$$file"; done
@@ -59,7 +67,7 @@ docs: $(STAMP)
 
 # Remove the environment and every cache; runs/ stays.
 clean:
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find core plugins tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt

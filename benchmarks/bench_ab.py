@@ -1,6 +1,6 @@
 """Do the verdicts of `ttf ab` hold? Simulated studies, judged as real ones are.
 
-- A/A: studies of one configuration against itself, from recorded samples (tests/ab/recorded/*.json)
+- A/A: studies of one configuration against itself, from recorded samples (tests/recorded/ab/*.json)
   or, without a file, from a generator: how often each measure alone raises a false alarm at 5%, and
   how often a study finds anything at all;
 - planted: a crash probability of 0.05 against 0.4, 5% of throughput, 2 points of recall: the
@@ -33,8 +33,8 @@ from ttf.tools.ab.sample import Incident, Sample
 from ttf.tools.ab.stats import paired, power_rates, sequential
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from tests.ab import simulated
-from tests.ab.simulated import Blocks, Change
+from tests.kit.ab import simulated
+from tests.kit.ab.simulated import Blocks, Change
 
 RECORDED = Path(__file__).parent.parent / "tests" / "ab" / "recorded"
 ARMS = ("a", "b")

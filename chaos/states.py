@@ -1,6 +1,6 @@
 """All states a crash may leave of a run's folder: `python -m chaos.states SEED MOST NEW|RESUMED`.
 
-The enumerator and the recovery are those of tests/durability; a process of its own, because the
+The enumerator and the recovery are those of tests/system/rundir; a process of its own, because the
 recovery needs torch. Prints {"states": N, "problems": [...]}.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from tests.durability.small_run import begin, write_run
-from tests.durability.test_crash_states import Recording, check
+from tests.kit.durability.small_run import begin, write_run
+from tests.unit.rundir.test_crash_states import Recording, check
 
 STOP: Final = 4
 

@@ -45,9 +45,6 @@ class Factory(Protocol):
         ...
 
 
-# --- storage ---------------------------------------------------------------------------------
-
-
 class VectorSource(Protocol):
     """One named array of a store, read by rows; row 0 is the first axis.
 
@@ -142,9 +139,6 @@ class StorageFactory(Factory, Protocol):
     def create(self, uri: str) -> StoreWriter: ...
 
 
-# --- towers ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class TowerShape:
     """What a tower gets to see: vectors of `in_dim`, alone (length 1) or `length` in a row."""
@@ -186,9 +180,6 @@ class TowerFactory(Factory, Protocol):
         """Called after seeding, so that initial weights follow from the run's seed. The module
         has the attributes of `Tower`."""
         ...
-
-
-# --- miners ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,9 +257,6 @@ class MinerFactory(Factory, Protocol):
         ...
 
     def create(self, options: Any, context: MinerContext) -> Miner: ...
-
-
-# --- devices ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,9 +365,6 @@ class DeviceFactory(Factory, Protocol):
     def create(self, options: Any, threads: int | None) -> DevicePolicy:
         """`threads` None: the device chooses. Raises PluginUnavailable with the reason."""
         ...
-
-
-# --- observers -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

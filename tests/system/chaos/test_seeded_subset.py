@@ -1,0 +1,42 @@
+"""A few runs of `make chaos` with fixed random numbers: real deaths, held against a calm run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made for Linux"),
+    pytest.mark.slow,
+]
+ROOT: Final = Path(__file__).parents[3]
+SEED: Final = 20261118
+LEAST: Final = {"trainer-death": 4, "miner-death": 3, "supervisor-death": 2, "failpoint": 1}
+"""Faults, and how often each must have struck to have shown anything."""
+
+
+def test_disturbed_runs_end_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    found = tmp_path / "outcome.json"
+    words = ["-m", "chaos", "--seed", str(SEED), "--runs", "1", "--jobs", "1"]
+    words += [word for name in LEAST for word in ("--only", name)]
+    words += ["--work", str(tmp_path), "--json", str(found)]
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    told = f"seed {SEED}, exit code {done.returncode}\n{done.stdout}"
+    assert found.is_file(), told
+    rows: dict[str, Any] = {row["fault"]: row for row in json.loads(found.read_text())["rows"]}
+    assert not [problem for row in rows.values() for problem in row["problems"]], told
+    assert all(rows[name]["struck"] >= least for name, least in LEAST.items()), told
+    assert done.returncode == 0, told

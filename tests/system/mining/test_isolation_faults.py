@@ -1,0 +1,279 @@
+"""Real faults at every moment of a worker's life: each ends the worker, none ends the trainer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from tests.conftest import wait_until
+from tests.kit.mining.saboteur import (
+    Deaths,
+    ask,
+    is_right,
+    mine,
+    nothing,
+    run,
+    sabotaged,
+)
+
+from ttf.errors import BadAnswer, BadData, GaveUp, MinerDied, MinerFailed, MinerTimedOut
+from ttf.incidents.classify import classify
+from ttf.mining import workers
+from ttf.mining.job import MiningJob
+from ttf.mining.workers import MinerWorkers
+
+SIGNALS = {
+    "kill": signal.SIGKILL,
+    "segv": signal.SIGSEGV,
+    "abrt": signal.SIGABRT,
+    "bus": signal.SIGBUS,
+}
+
+
+@pytest.mark.parametrize("when", ["create", "build", "search"])
+@pytest.mark.parametrize("act", SIGNALS)
+def test_a_signal_at_any_stage_costs_a_worker_and_nothing_else(
+    job: MiningJob, tmp_path: Path, act: str, when: str
+) -> None:
+    deaths = Deaths()
+    dying = sabotaged(job, act, when=when, times=1, counter=str(tmp_path / "count"))
+    report = mine(dying, on_death=deaths, logs=tmp_path / "logs")
+    assert is_right(report)
+    assert report.miner == "saboteur"
+    (death,) = deaths.all
+    assert (death.process, death.signal, death.killed_by_us) == ("miner", SIGNALS[act], "")
+    assert death.settings["miner.name"] == "saboteur"
+    assert death.settings["miner.isolation"] == "process"
+    assert deaths.remedies == ["The same request goes to a fresh process."]
+    if act != "kill":
+        assert "saboteur_miner.py" in death.faulthandler
+    assert not list((tmp_path / "logs").glob("*.stderr.txt")), "whoever was told keeps it"
+
+
+def test_a_worker_may_die_at_each_of_many_requests(job: MiningJob, tmp_path: Path) -> None:
+    """Six searches in two rounds: killed at each of them in turn, the answers stay right."""
+    for at in range(6):
+        deaths = Deaths()
+        dying = sabotaged(job, "kill", first=at, times=1, counter=str(tmp_path / f"count-{at}"))
+        with MinerWorkers(isolation="process", say=print, on_death=deaths) as workers:
+            for number in range(2):
+                out = str(tmp_path / f"{at}-{number}")
+                assert is_right(ask(workers, replace(dying, out=out, cache=str(tmp_path))))
+        assert deaths.signals == [signal.SIGKILL]
+
+
+@pytest.mark.parametrize("act", ["cut-report", "half-a-chunk"])
+def test_a_kill_in_the_middle_of_a_result_leaves_no_torn_one(
+    job: MiningJob, tmp_path: Path, act: str
+) -> None:
+    deaths = Deaths()
+    dying = sabotaged(job, act, when="create", times=1, counter=str(tmp_path / "count"))
+    assert is_right(mine(dying, on_death=deaths))
+    assert deaths.signals == [signal.SIGKILL]
+    assert deaths.all[0].killed_by_us == ""
+
+
+@pytest.mark.parametrize("when", ["create", "build", "search"])
+@pytest.mark.parametrize("act", ["exit", "leave"])
+def test_leaving_without_an_answer_is_no_success(job: MiningJob, act: str, when: str) -> None:
+    deaths = Deaths()
+    with pytest.raises(MinerDied, match="ended with exit code 0 without an answer"):
+        run(sabotaged(job, act, when=when), on_death=deaths)
+    assert (deaths.all[0].exit_code, classify(deaths.all[0]).name) == (0, "vanished")
+
+
+@pytest.mark.parametrize("act", ["hang", "hang-in-c", "stop"])
+def test_a_hang_ends_at_the_deadline_with_its_stacks(
+    job: MiningJob, tmp_path: Path, act: str
+) -> None:
+    """Asleep; in native code that holds the interpreter lock; stopped by a signal."""
+    deaths, beats = Deaths(), list[float]()
+    hanging = sabotaged(job, act, when="search")
+    with pytest.raises(MinerTimedOut, match="did not finish within 2 s"):
+        run(
+            hanging,
+            deadline_s=2,
+            logs=tmp_path / "logs",
+            on_death=deaths,
+            beat=lambda: beats.append(time.monotonic()),
+        )
+    (death,) = deaths.all
+    assert (death.killed_by_us, classify(death).name) == ("hang", "hang")
+    assert "saboteur_miner.py" in death.faulthandler
+    assert len(beats) >= 6, "signs of life while we waited"
+
+
+def test_a_flood_of_standard_error_neither_hangs_nor_fills_the_disk(
+    job: MiningJob, tmp_path: Path
+) -> None:
+    deaths = Deaths()
+    with MinerWorkers(
+        isolation="process", say=print, logs=tmp_path / "logs", on_death=deaths
+    ) as workers:
+        flooding = sabotaged(job, "flood", arg="50000", times=1, counter=str(tmp_path / "count"))
+        assert is_right(workers.run(flooding, 60, nothing))
+        dying = sabotaged(job, "flood-and-segv", arg="50000")
+        with pytest.raises(MinerDied, match="SIGSEGV"):
+            workers.run(dying, 60, nothing)
+    written = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    assert written < 200_000
+    assert 300_000 < len(deaths.all[0].raw_stderr) < 400_000
+    assert "bytes left out" in deaths.all[0].stderr
+
+
+GARBAGE: list[tuple[str, str]] = [
+    ("scribble", ""),
+    ("no-object", "[1, 2, 3]"),
+    ("no-object", "{not json"),
+    ("message", "{}"),
+    ("message", "{'surprise': 1}"),
+    ("message", "{'report': [1]}"),
+    ("message", "{'report': {}}"),
+    ("message", "{'error': {}}"),
+    ("message", "{'error': {'known': True, 'class': 'BadData', 'message': 1, 'fields': 3}}"),
+    ("message", "{'progress': [5, 3]}"),
+    ("message", "{'say': 7}"),
+    ("unasked", ""),
+    ("report", "{'k': 3}"),
+    ("report", "{'bank_rows': 10**9}"),
+    ("report", "{'miner': 'exact'}"),
+    ("report", "{'key': 'another'}"),
+    ("report", "{'search_s': float('nan')}"),
+    ("report", "{'ids_path': '/etc/passwd'}"),
+    ("overwrite", "ids.npy"),
+    ("overwrite", "scores.npy"),
+    ("truncate", "ids.npy"),
+    ("remove", "ids.npy"),
+    ("remove", "progress.json"),
+    ("lie", "{'id': 200}"),
+    ("lie", "{'id': -1}"),
+    ("lie", "{'id': 0}"),
+    ("lie", "{'score': float('nan')}"),
+]
+
+
+@pytest.mark.parametrize(("act", "arg"), GARBAGE)
+def test_garbage_is_refused_and_a_fresh_worker_asked(
+    job: MiningJob, tmp_path: Path, act: str, arg: str
+) -> None:
+    deaths = Deaths()
+    when = "search" if act == "scribble" else "create"
+    lying = sabotaged(job, act, arg=arg, when=when, times=1, counter=str(tmp_path / "count"))
+    report = mine(lying, on_death=deaths)
+    assert is_right(report)
+    (death,) = deaths.all
+    assert death.killed_by_us == "garbage"
+    assert death.reason
+    if act == "lie":
+        assert report.continued_from == 0, "an answer that was not believed is not continued"
+
+
+def test_a_miner_that_only_lies_is_replaced(job: MiningJob) -> None:
+    deaths = Deaths()
+    lying = sabotaged(job, "lie", arg="{'id': 200}", when="create")
+    with pytest.raises(BadAnswer, match="query 9 with row 200 at rank 4"):
+        run(lying)
+    report = mine(lying, ["faiss"], on_death=deaths)
+    assert (report.miner, is_right(report), len(deaths.all)) == ("faiss", True, 2)
+    assert deaths.remedies[-1] == "The miner 'faiss' takes over."
+
+
+def test_a_worker_that_closes_its_pipes_and_lingers_is_ended(
+    job: MiningJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ttf.mining import workers
+
+    monkeypatch.setattr(workers, "_GRACE_S", 0.2)
+    deaths = Deaths()
+    with pytest.raises(BadAnswer, match="closed its pipe and hung"):
+        run(sabotaged(job, "close-pipes"), on_death=deaths)
+    assert deaths.all[0].killed_by_us == "garbage"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="waits for the death by /proc")
+def test_an_idle_worker_that_dies_is_replaced_and_told_of(job: MiningJob, tmp_path: Path) -> None:
+    deaths, said = Deaths(), list[str]()
+    with MinerWorkers(isolation="process", say=said.append, on_death=deaths) as workers:
+        first = sabotaged(job, "answer")
+        assert is_right(ask(workers, first))
+        assert workers.pid is not None
+        before = workers.pid
+        os.kill(before, signal.SIGKILL)
+        # A zombie once all its threads are gone; its first thread may be one before.
+        wait_until(lambda: not list(Path(f"/proc/{before}/task").iterdir())[1:])
+        wait_until(lambda: psutil.Process(before).status() == psutil.STATUS_ZOMBIE)
+        again = ask(workers, replace(first, out=str(tmp_path / "again")))
+        assert (is_right(again), again.deaths) == (True, ()), "no request was lost with it"
+        assert workers.pid != before
+    assert deaths.signals == [signal.SIGKILL]
+    assert "idle process died of SIGKILL" in said[0]
+
+
+@pytest.mark.parametrize("isolation", ["process", "none"])
+def test_what_a_miner_raises_becomes_an_incident_with_its_traceback(
+    job: MiningJob, isolation: Any
+) -> None:
+    deaths = Deaths()
+    with pytest.raises(MinerFailed, match="raised RuntimeError: what libraries say"):
+        run(sabotaged(job, "raise"), isolation=isolation, on_death=deaths)
+    (death,) = deaths.all
+    assert death.error is not None
+    assert "saboteur_miner.py" in death.error["traceback"]
+    assert classify(death).name == "python-error"
+    assert death.settings["miner.isolation"] == isolation
+
+
+def test_a_bank_that_is_cut_while_it_is_read_is_named(job: MiningJob, tmp_path: Path) -> None:
+    """The worker dies of SIGBUS; the fresh one finds the damage, which is not the miner's."""
+    bank = tmp_path / "large.npz"
+    np.savez(bank, vectors=np.ones((5000, 8), np.float32))
+    cutting = replace(
+        sabotaged(job, "truncate-bank", arg=str(bank)), bank=replace(job.bank, uri=str(bank))
+    )
+    deaths = Deaths()
+    with pytest.raises(BadData, match=r"large\.npz"):
+        mine(cutting, ["exact"], on_death=deaths)
+    (death,) = deaths.all
+    assert death.signal == signal.SIGBUS
+    (change,) = death.changed_files
+    assert (change.path, change.cut) == (str(bank), True)
+    assert classify(death).name == "bus-error"
+
+
+def test_time_in_which_the_machine_slept_does_not_count(job: MiningJob, tmp_path: Path) -> None:
+    """A signal handler that takes three seconds holds up one wait, as a suspended laptop would."""
+    go = tmp_path / "go"
+
+    def sleep_over(signum: int, frame: FrameType | None) -> None:
+        time.sleep(3)
+        go.touch()
+
+    before = signal.signal(signal.SIGALRM, sleep_over)
+    try:
+        with MinerWorkers(isolation="process", say=print) as workers:
+            ask(workers, sabotaged(job, "answer"))  # starting takes time as well
+            signal.setitimer(signal.ITIMER_REAL, 0.6)
+            waiting = sabotaged(job, "wait-for", arg=str(go))
+            assert is_right(workers.run(waiting, 2.5, nothing))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_no_process_can_be_started_is_a_failed_attempt(
+    job: MiningJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    deaths = Deaths()
+    with pytest.raises(GaveUp, match="No process could be started"):
+        mine(sabotaged(job, "answer"), on_death=deaths)
+    assert len(deaths.all) == workers.LAST_ATTEMPTS

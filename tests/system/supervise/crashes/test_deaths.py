@@ -1,0 +1,181 @@
+"""The trainer dies, and the run ends as if it had not."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kit.crashes import sabotage
+from tests.kit.crashes.fixtures import Start, wide
+from tests.kit.crashes.harness import (
+    EVERY,
+    assert_undisturbed,
+    in_phase,
+    incidents_of,
+    litter,
+    saving,
+    summary_of,
+)
+
+from ttf.errors import ExitCode
+
+KILL, SEGV, ABRT = signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT
+BUS, ILL, FPE = signal.SIGBUS, signal.SIGILL, signal.SIGFPE
+CLASS = {
+    KILL: "killed",
+    SEGV: "segfault",
+    ABRT: "abort",
+    BUS: "bus-error",
+    ILL: "illegal-instruction",
+    FPE: "illegal-instruction",
+}
+
+
+@pytest.mark.parametrize(
+    "turn", [0, *(pytest.param(turn, marks=wide) for turn in range(1, len(CLASS)))]
+)
+def test_a_death_in_every_phase_of_one_run_changes_nothing(
+    train: Start, run: Path, undisturbed: str, turn: int
+) -> None:
+    """With another signal in each; over all turns, with each signal in each."""
+    phases = [
+        in_phase("start"),  # before it knows its configuration
+        in_phase("mining"),
+        in_phase("forward", since=EVERY + 1),
+        in_phase("backward", since=2 * EVERY + 1),
+        in_phase("optimizer", since=3 * EVERY + 1),
+        in_phase("data", since=4 * EVERY + 1),
+        saving(since=5 * EVERY),
+        in_phase("evaluate", since=6 * EVERY),
+        in_phase("end"),
+    ]
+    signals = [list(CLASS)[(turn + number) % len(CLASS)] for number in range(len(phases))]
+    live = train()
+    seen = [live.strike(signum, where) for signum, where in zip(signals, phases, strict=True)]
+    ended = live.wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=len(phases))
+    for incident, signum, flight in zip(incidents_of(run), signals, seen, strict=True):
+        assert incident["class"] == CLASS[signum]
+        # While it dumps the stacks of threads that run, Python's own handler may crash.
+        assert incident["signal"] in (signum, SEGV)
+        assert incident["phase"] == flight.phase and incident["step"] == flight.step
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [("forward", "segv", SEGV), ("backward", "fpe", FPE), ("encode", "abrt", ABRT)],
+        pytest.param(
+            [("step", "bus", BUS), ("forward", "ill", ILL), ("backward", "segv", SEGV)], marks=wide
+        ),
+    ],
+    ids=["segv fpe abrt", "bus ill segv"],
+)
+def test_native_faults_from_within_name_the_python_line(
+    train: Start,
+    run: Path,
+    undisturbed: str,
+    tmp_path: Path,
+    faults: list[tuple[str, str, signal.Signals]],
+) -> None:
+    ended = train(env=sabotage_in_turn(tmp_path, faults)).wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=len(faults))
+    for number, (_, _, signum) in enumerate(faults, start=1):
+        incident = incidents_of(run)[number - 1]
+        assert incident["class"] == CLASS[signum] and incident["signal"] in (signum, SEGV)
+        stacks = (run / "incidents" / f"{number:03d}" / "faulthandler.txt").read_text()
+        if stacks.count("Fatal Python error") > 1:
+            continue  # Python's own handler crashed, at the stack of a thread that was running
+        assert re.search(r'sabotage_plugin.py", line \d+ in perhaps', stacks), stacks
+        places = [e["text"] for e in incident["evidence"] if e["source"] == "faulthandler"]
+        assert [text for text in places if text.startswith("Python was at ")], incident["evidence"]
+
+
+def test_exit_without_a_last_word_is_no_success_and_its_stderr_is_kept_to_the_byte(
+    train: Start, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    faults = [("start", "exit"), ("backward", "cut-line"), ("end", "exit")]
+    ended = train(env=sabotage_in_turn(tmp_path, faults)).wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=len(faults))
+    incidents = incidents_of(run)
+    assert [i["class"] for i in incidents] == ["vanished"] * len(faults)
+    assert [i["exit_code"] for i in incidents] == [0] * len(faults)
+    cut = bytes(range(1, 256)) + b"\nand this line is cut in its mid"
+    assert (run / "incidents" / "002" / "stderr.txt").read_bytes() == cut
+    assert cut in (run / "stderr.txt").read_bytes()
+
+
+def test_a_crash_that_comes_back_every_time_ends_with_the_whole_story(
+    train: Start, run: Path, tmp_path: Path
+) -> None:
+    crash = sabotage.spec(tmp_path / "notes", "forward", "segv", step=2 * EVERY + 1, times=99)
+    ended = train("supervise.max_restarts=2", env=sabotage.variable(crash)).wait()
+    assert ended.code == ExitCode.GAVE_UP
+    summary = summary_of(run)
+    assert summary["status"] == "failed" and summary["exit_code"] == ExitCode.GAVE_UP
+    assert summary["steps"] in (EVERY, 2 * EVERY)  # the second may still be in the writing
+    assert summary["restarts"] in (2, 3)
+    assert {i["class"] for i in summary["incidents"]} == {"segfault"}
+    numbers = [i["id"] for i in summary["incidents"]]
+    assert len(numbers) == summary["restarts"] + 1
+    error = ended.json()["error"]
+    assert error["class"] == "GaveUp" and error["exit_code"] == ExitCode.GAVE_UP
+    for told in (ended.err, summary["problem"], error["message"]):
+        for number in numbers:
+            assert f"{number} segfault at step 41 in forward" in told
+        assert f"incidents/{numbers[-1]}/" in told
+    assert "ttf resume" in error["hint"]
+    assert litter(run) == []
+
+
+def test_an_error_that_python_raises_twice_at_one_place_is_passed_on(
+    train: Start, run: Path, tmp_path: Path
+) -> None:
+    raises = sabotage.spec(tmp_path / "notes", "backward", "raise", step=EVERY + 5, times=9)
+    ended = train(env=sabotage.variable(raises)).wait()
+    assert ended.code == ExitCode.OUR_FAULT
+    assert [i["class"] for i in incidents_of(run)] == ["python-error"] * 2
+    assert "RuntimeError: what a plugin says" in ended.err
+    assert summary_of(run)["restarts"] == 1
+    traceback = (run / "incidents" / "002" / "stderr.txt").read_text()
+    assert "Traceback (most recent call last)" in traceback
+    assert "sabotage_plugin.py" in traceback
+
+
+@wide
+def test_an_error_that_python_raises_once_changes_nothing(
+    train: Start, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    raises = sabotage.spec(tmp_path / "notes", "forward", "raise", step=EVERY + 5)
+    leaves = sabotage.spec(tmp_path / "notes", "forward", "leave", step=2 * EVERY + 5)
+    ended = train(env=sabotage.variable(raises, leaves)).wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=2)
+
+
+def test_a_plugin_that_cannot_be_imported_is_named_and_not_tried_again(
+    train: Start, run: Path, tmp_path: Path
+) -> None:
+    broken = sabotage.spec(tmp_path / "notes", "import", "raise", times=99)
+    ended = train(env=sabotage.variable(broken)).wait()
+    assert ended.code == ExitCode.USAGE
+    assert ended.json()["error"]["class"] == "ConfigError"
+    assert "of the distribution sabotage 1.0 failed to load" in ended.err
+    assert len(list((tmp_path / "notes").iterdir())) == 3  # tower, miner, observer, once each
+    assert not run.exists()
+
+
+def sabotage_in_turn(folder: Path, faults: Sequence[tuple[Any, ...]]) -> dict[str, str]:
+    """One fault after each checkpoint; whichever process comes there meets it, once."""
+    specs = [
+        sabotage.spec(folder / "notes", at, act, step=0 if at == "start" else number * EVERY + 1)
+        for number, (at, act, *_) in enumerate(faults, start=1)
+    ]
+    return sabotage.variable(*specs)

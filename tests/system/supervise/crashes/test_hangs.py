@@ -1,0 +1,127 @@
+"""The trainer stands still, or talks nonsense: its stacks are kept, it is killed, the run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import wait_until
+from tests.kit.crashes import sabotage
+from tests.kit.crashes.fixtures import Start, wide
+from tests.kit.crashes.harness import (
+    EVERY,
+    STEPS,
+    Ended,
+    alive,
+    assert_undisturbed,
+    in_phase,
+    incidents_of,
+    summary_of,
+)
+
+from ttf.errors import ExitCode
+
+TIMEOUT_S = 8.0
+"""Loading torch gives no sign of life, and two cores may be shared by many."""
+SET = f"supervise.hang_timeout_s={TIMEOUT_S}"
+
+
+def test_whatever_holds_a_trainer_up_is_noticed_and_ended(
+    train: Start, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    """Stopped in a checkpoint write; native code that holds the interpreter lock; a lock that is
+    never given back; stopped from outside."""
+    notes = tmp_path / "notes"
+    holds = sabotage.spec(notes, "forward", "hold", step=2 * EVERY + 1)
+    locks = sabotage.spec(notes, "backward", "deadlock", step=3 * EVERY + 1)
+    failpoint = {"TTF_FAILPOINT": "checkpoint.write:2:stop"}
+    live = train(SET, env={**sabotage.variable(holds, locks), **failpoint})
+    stopped, there = live.hold(in_phase("data", since=4 * EVERY + 1))
+    live.until(lambda: live.trainer_after(stopped), "another trainer is there")
+    ended = live.wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=4)
+    in_write, in_c, in_lock, outside = incidents_of(run)
+    assert {i["class"] for i in (in_write, in_c, in_lock, outside)} == {"hang"}
+    assert "checkpoint" in in_write["explanation"]
+    assert (in_c["phase"], in_lock["phase"]) == ("forward", "backward")
+    assert outside["step"] >= there.step  # it goes on for a moment, to write its stacks
+    assert "Thread 0x" in stacks(run, 1)
+    assert "hold_the_interpreter" in stacks(run, 2)
+    assert "never_get_the_lock" in stacks(run, 3)
+    assert "Thread 0x" in stacks(run, 4)
+    for incident in incidents_of(run):
+        assert f"{TIMEOUT_S:.0f} s" in incident["explanation"]
+
+
+@wide
+def test_a_checkpoint_that_is_never_written_does_not_hide_behind_the_steps_that_go_on(
+    train: Start, run: Path, undisturbed: str
+) -> None:
+    live = train(SET, env={"TTF_FAILPOINT": "checkpoint.fsync:4:sleep"})
+    assert live.wait().code == 0
+    assert_undisturbed(run, undisturbed, restarts=1, lost=STEPS)
+    (incident,) = incidents_of(run)
+    assert incident["class"] == "hang" and "fsync" in stacks(run, 1)
+
+
+def test_what_is_no_message_ends_the_trainer_that_sent_it(
+    train: Start, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    scribbles = sabotage.spec(notes, "forward", "garbage", step=EVERY + 1)
+    invents = sabotage.spec(notes, "forward", "nonsense", step=2 * EVERY + 1)
+    ended = train(env=sabotage.variable(scribbles, invents)).wait()
+    assert ended.code == 0, ended.err
+    assert_undisturbed(run, undisturbed, restarts=2)
+    for incident, why in zip(incidents_of(run), ("was announced", "makes no sense"), strict=True):
+        assert incident["class"] == "unknown" and incident["signal"] == signal.SIGKILL
+        assert why in incident["explanation"]
+
+
+@wide
+def test_a_trainer_that_the_kernel_holds_cannot_hold_its_supervisor(
+    train: Start, run: Path, frozen: Callable[[int], None], resume: Callable[[], Ended]
+) -> None:
+    """In uninterruptible sleep no signal ends it; a second one to the supervisor ends that."""
+    live = train()
+    trainer, _ = live.hold(in_phase("forward", since=EVERY + 1))
+    frozen(trainer)
+    live.send(signal.SIGINT)
+    live.until(lambda: "a second signal" in live.err, "the first was heard")
+    live.send(signal.SIGINT)
+    ended = live.wait()
+    assert ended.code == 130 and summary_of(run)["status"] == "stopped"
+    assert alive(trainer)
+    refused = resume()
+    assert refused.code == ExitCode.IN_USE and "whose supervisor is gone" in refused.err
+
+
+@pytest.fixture
+def frozen() -> Iterator[Callable[[int], None]]:
+    """Freezes a process, as a disk that does not answer would; thaws it, whatever happened."""
+    group = Path(f"/sys/fs/cgroup/freezer/ttf-crashes-{os.getpid()}")
+    state = group / "freezer.state"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"nothing can be frozen here: {error}")
+
+    def freeze(pid: int) -> None:
+        (group / "cgroup.procs").write_text(str(pid))
+        state.write_text("FROZEN")
+        wait_until(lambda: state.read_text().strip() == "FROZEN")
+
+    try:
+        yield freeze
+    finally:
+        state.write_text("THAWED")
+        wait_until(lambda: not (group / "cgroup.procs").read_text().strip(), 30)
+        group.rmdir()
+
+
+def stacks(run: Path, number: int) -> str:
+    return (run / "incidents" / f"{number:03d}" / "faulthandler.txt").read_text()

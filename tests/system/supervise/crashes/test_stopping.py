@@ -1,0 +1,131 @@
+"""SIGINT and SIGTERM: once, the run saves and ends; twice, it ends at once. Nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.kit.crashes import sabotage
+from tests.kit.crashes.fixtures import Start, wide
+from tests.kit.crashes.harness import (
+    EVERY,
+    Ended,
+    Live,
+    assert_undisturbed,
+    in_phase,
+    saving,
+    summary_of,
+)
+
+Resume = Callable[[], Ended]
+INT, TERM = signal.SIGINT, signal.SIGTERM
+CODE = {INT: 130, TERM: 143}
+
+
+def test_a_run_that_is_stopped_again_and_again_ends_with_the_same_weights(
+    train: Start, command: Start, run: Path, undisturbed: str
+) -> None:
+    stops = [
+        (INT, in_phase("start")),
+        (TERM, in_phase("mining")),
+        (INT, in_phase("backward", since=EVERY)),
+        (TERM, saving(since=2 * EVERY)),
+        (INT, in_phase("evaluate", since=3 * EVERY)),
+    ]
+    live, steps = train(), 0
+    for signum, where in stops:
+        trainer, flight = live.hold(where)
+        tree = live.tree()
+        live.send(signum)
+        os.kill(trainer, signal.SIGCONT)
+        ended = live.wait()
+        tree.gone_after()
+        assert_stopped(ended, run, signum)
+        assert steps <= flight.step <= summary_of(run)["steps"]
+        steps = summary_of(run)["steps"]
+        live = command(["resume", run, "--json"])
+    assert live.wait().code == 0
+    assert_undisturbed(run, undisturbed, restarts=0)
+
+
+def assert_stopped(ended: Ended, run: Path, signum: int) -> None:
+    """It was saved, says how to go on, and the last checkpoint is that of its last step."""
+    assert ended.code == CODE[signal.Signals(signum)], ended.err
+    summary = summary_of(run)
+    assert summary["status"] == "stopped" and summary["exit_code"] == ended.code
+    assert f"ttf resume {run}" in ended.err
+    document = ended.json()
+    assert document["error"]["class"] == "Stopped" and document["run_dir"] == str(run)
+    assert (run / "checkpoints" / f"step-{summary['steps']:09d}").is_dir()
+
+
+@pytest.mark.parametrize("signum", [pytest.param(INT, marks=wide), TERM])
+def test_a_second_signal_ends_at_once_what_cannot_stop(
+    train: Start,
+    resume: Resume,
+    run: Path,
+    undisturbed: str,
+    tmp_path: Path,
+    signum: signal.Signals,
+) -> None:
+    """The trainer is in native code that holds the interpreter lock: it cannot save."""
+    notes = tmp_path / "notes"
+    live = train(env=sabotage.variable(sabotage.spec(notes, "forward", "children", step=25)))
+    live.until((notes / "reached").exists, "the lock is held")
+    tree = live.tree()
+    stop_twice(live, signum)
+    ended = live.wait()
+    tree.gone_after()
+    assert ended.code == CODE[signum]
+    assert "at once" in ended.err and f"ttf resume {run}" in ended.err
+    assert summary_of(run)["status"] == "stopped"
+    assert resume().code == 0
+    assert_undisturbed(run, undisturbed, restarts=0)
+
+
+def test_a_signal_ends_the_wait_for_a_restart(
+    train: Start, resume: Resume, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    live = train(env=sabotage.variable(sabotage.spec(notes, "start", "exit", times=3)))
+    live.until(lambda: "unchanged in 2 s" in live.err, "a restart is waited for")
+    live.send(TERM)
+    ended = live.wait()
+    assert ended.code == CODE[TERM]
+    assert summary_of(run)["status"] == "stopped" and summary_of(run)["restarts"] == 3
+    assert resume().code == 0
+    assert_undisturbed(run, undisturbed, restarts=3)
+
+
+def test_a_stop_before_there_is_a_run_leaves_no_folder(train: Start, run: Path) -> None:
+    live = train()
+    live.until(live.trainer_seen, "a trainer appears")
+    tree = live.tree()
+    stop_twice(live, TERM)
+    ended = live.wait()
+    tree.gone_after()
+    assert ended.code == CODE[TERM]
+    assert not run.exists()
+    assert "ttf resume" not in ended.err
+
+
+@pytest.mark.parametrize("signum", [pytest.param(INT, marks=wide), TERM])
+def test_whoever_asks_the_trainer_itself_to_end_gets_a_run_that_saved_and_ended(
+    train: Start, resume: Resume, run: Path, undisturbed: str, signum: signal.Signals
+) -> None:
+    live = train()
+    trainer, _ = live.hold(in_phase("forward", since=EVERY))
+    live.hit(trainer, signum)
+    assert_stopped(live.wait(), run, signum)
+    assert resume().code == 0
+    assert_undisturbed(run, undisturbed, restarts=0)
+
+
+def stop_twice(live: Live, signum: int) -> None:
+    """Signals that come too fast are one: the second waits until the first was heard."""
+    live.send(signum)
+    live.until(lambda: "a second signal ends it at once" in live.err, "the first was heard")
+    live.send(signum)

@@ -1,0 +1,68 @@
+"""One folder, one run: whoever comes second is told who is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.kit.crashes.fixtures import Start
+from tests.kit.crashes.harness import Live, World, assert_undisturbed, summary_of
+
+from ttf.errors import ExitCode
+
+
+def test_a_second_command_on_a_live_run_is_refused_and_told_by_whom(
+    train: Start, command: Start, run: Path, undisturbed: str
+) -> None:
+    live = train()
+    live.trains()
+    others = [train(), command(["resume", run, "--json"]), command(["train", "--resume", run])]
+    for other in others:
+        ended = other.wait()
+        assert ended.code == ExitCode.IN_USE
+        assert f"is in use by another live process (process {live.pid})" in ended.err
+    assert live.wait().code == 0
+    assert_undisturbed(run, undisturbed, restarts=0)
+
+
+def test_of_five_that_start_at_once_one_gets_the_folder(train: Start, run: Path) -> None:
+    racers = [train(steps=1) for _ in range(5)]
+    ended = {racer.pid: racer.wait() for racer in racers}
+    winners = [pid for pid, end in ended.items() if end.code == 0]
+    assert len(winners) == 1, [end.code for end in ended.values()]
+    for pid, end in ended.items():
+        if pid not in winners:
+            assert end.code == ExitCode.IN_USE
+            assert re.search(rf"live process \(process {winners[0]}\)", end.err), end.err
+    assert summary_of(run)["status"] == "finished"
+
+
+def test_five_that_resume_at_once_after_a_kill_are_one(
+    train: Start, command: Start, run: Path, undisturbed: str
+) -> None:
+    """The lock of the dead one is stale; its trainer may still be there."""
+    live = train()
+    live.trains()
+    live.kill()
+    racers = [command(["resume", run, "--json"]) for _ in range(5)]
+    codes = sorted(racer.wait().code for racer in racers)
+    assert codes == [ExitCode.DONE, *[ExitCode.IN_USE] * 4]
+    assert_undisturbed(run, undisturbed, restarts=0)
+
+
+def test_the_supervisor_is_small_and_loads_no_library_that_computes(
+    world: World, train: Start, run: Path
+) -> None:
+    live: Live = train()
+    live.hit(live.trainer(), 11)  # so that it has classified a death, too
+    live.trains()
+    libraries = Path(f"/proc/{live.pid}/maps").read_text()
+    status = Path(f"/proc/{live.pid}/status").read_text()
+    assert live.wait().code == 0
+    for name in ("torch", "numpy", "pydantic", "faiss", "hnswlib", "zarr"):
+        assert name not in libraries, name
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    held_mib = int(found[1]) / 1024
+    print(f"supervisor: {held_mib:.1f} MiB at most")
+    assert held_mib < 60  # 30 are promised; what the interpreter itself takes differs

@@ -1,0 +1,41 @@
+"""What a disk that lies or fails once leaves in a run's folder is mended, by the run or by resume."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kit.faults.fixtures import Undisturbed
+from tests.kit.faults.harness import Ended, Place
+
+MINED = {"miner.name": "exact", "miner.negatives": 2}
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_table_that_does_not_read_back_is_mined_again(
+    place: Place, undisturbed: Undisturbed, number: int
+) -> None:
+    lie = {"TTF_FAILPOINT": f"candidates.write:{number}:lie"}
+    done = place.train(env=lie, settings=MINED).ended()
+    done.assert_clean()
+    assert done.code == 0, done.err
+    assert "does not read back" in done.err
+    assert done.digest == undisturbed("mined", MINED).digest
+
+
+def test_a_folder_that_could_not_be_deleted_at_first_is_gone_at_the_end(
+    place: Place, reference: Ended
+) -> None:
+    done = place.train(env={"TTF_FAILPOINT": "checkpoint.unlink:1:eio"}).ended()
+    done.assert_clean()
+    assert (done.code, done.digest) == (0, reference.digest), done.err
+    assert not list((done.run / "checkpoints").glob(".tmp-*"))
+
+
+def test_what_a_process_left_of_an_incident_it_was_writing_is_removed(place: Place) -> None:
+    done = place.train().ended()
+    begun = done.run / "incidents" / "001"
+    begun.mkdir()
+    (begun / ".tmp-incident.json-1-1").write_text("{")
+    (done.run / "summary.json").unlink()
+    again = place.resume(done.run).ended()
+    assert again.code == 0, again.err
+    assert not list(begun.glob(".tmp-*"))

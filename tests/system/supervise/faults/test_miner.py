@@ -1,0 +1,53 @@
+"""A miner's worker that dies, hangs or lies at every request: the training never stops."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kit.faults.fixtures import Undisturbed
+from tests.kit.faults.harness import Place
+
+MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
+OFTEN = {**MINED, "miner.refresh": 10}
+
+
+def test_a_worker_that_dies_at_every_request_changes_nothing(
+    place: Place, undisturbed: Undisturbed
+) -> None:
+    reference = undisturbed("mined often", OFTEN)
+    acts = ["kill", "", "segv", "", "abrt", "", "bus", ""]
+    done = place.train(settings={**OFTEN, "miner.faulty.acts": acts}).ended()
+    done.assert_clean()
+    assert done.code == 0
+    assert done.digest == reference.digest
+    assert done.summary["exact"] and done.summary["deviations"] == []
+    assert done.summary["restarts"] == 0
+    classes = ["killed", "segfault", "abort", "bus-error"]
+    assert done.listed() == [(name, "miner") for name in classes]
+    assert [found["signal"] for found in done.incidents] == [9, 11, 6, 7]
+    assert {found["remedy"] for found in done.summary["incidents"]} == {
+        "The same request goes to a fresh process."
+    }
+    assert (place.faults / "heard").read_text().split() == classes
+    assert len({path.read_text() for path in place.faults.glob("asked-*")}) == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"miner.faulty.acts": ["hang"] * 2, "miner.deadline_s": 5}, "hang"),
+        ({"miner.faulty.lies": True}, "unknown"),
+    ],
+    ids=["hanging", "lying"],
+)
+def test_a_miner_that_fails_twice_is_replaced_and_the_numbers_say_so(
+    settings: dict[str, object], name: str, place: Place
+) -> None:
+    # Not the exact scan: its process loads torch, which may take longer than the deadline.
+    settings = {**MINED, **settings, "miner.fallback": ["hnswlib"]}
+    done = place.train(settings=settings).ended()
+    done.assert_clean()
+    assert done.code == 0
+    assert done.listed() == [(name, "miner")] * 2
+    assert done.summary["miner"] == "hnswlib" and done.summary["restarts"] == 0
+    assert not done.summary["exact"]
+    assert done.summary["deviations"] == ["the miner 'faulty' failed and 'hnswlib' took over"]

@@ -1,0 +1,130 @@
+"""What a run was changed to is kept, said and shown: --safe, remedies, and other machines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from tests.kit.faults.fixtures import write_distribution
+from tests.kit.faults.harness import WIDELY, Ended, Place
+
+DEEP = {"train.batch_size": 4, "train.accumulate": 8, "miner.isolation": "none"}
+SAFE = {"miner.isolation": "process", "miner.threads": 1, "device.precision": "fp32"}
+CUT = {"train.batch_size": 8, "train.accumulate": 4}
+
+
+def configuration(place: Place, settings: dict[str, Any]) -> Path:
+    """The same as a file, which --safe may overrule."""
+    sections: dict[str, list[str]] = {}
+    for key, value in settings.items():
+        section, _, name = key.rpartition(".")
+        sections.setdefault(section, []).append(f"{name} = {json.dumps(value)}")
+    path = place.root / "given.toml"
+    lines = [line for section, found in sections.items() for line in (f"[{section}]", *found)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("container", ["npz", "zarr"] if WIDELY else ["zarr"])
+def test_a_safe_run_says_what_it_made_safe(place: Place, container: Literal["npz", "zarr"]) -> None:
+    from ttf.data.synth import write_synth
+
+    paths = write_synth(
+        place.root / "own", pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3,
+        container=container,
+    )  # fmt: skip
+    place.data = {"pairs": paths["pairs"], "bank": paths["bank"]}
+    place.leave_out = ("train.batch_size", "train.accumulate")
+    given = str(configuration(place, DEEP))
+    settings = {"miner.negatives": 2, "train.steps": 4}
+    done = place.train(given, "--safe", settings=settings).ended()
+    done.assert_clean()
+    assert done.code == 0
+    config = done.config()
+    for key, value in {**SAFE, **CUT}.items():
+        section, _, name = key.partition(".")
+        assert config[section][name] == value
+        assert done.origin(key) == "--safe", key
+    assert done.summary["samples"] == 4 * 32
+    assert done.summary["exact"] and done.summary["miner"] == "exact"
+
+
+def test_a_safe_plan_shows_the_same_run(place: Place) -> None:
+    place.leave_out = ("train.batch_size", "train.accumulate")
+    given = str(configuration(place, DEEP))
+    done = place.train(given, "--safe", "--plan", "--json").ended()
+    done.assert_clean()
+    assert done.code == 0 and not done.run.exists()
+    plan = json.loads(done.out)
+    assert (plan["micro_batch"], plan["accumulate"], plan["precision"]) == (8, 4, "fp32")
+    assert any("train.accumulate is 4 instead of 8" in note for note in plan["notes"])
+    assert f"Next: ttf train {given} --safe " in done.err
+
+
+def test_a_remedy_outlives_the_supervisor(place: Place) -> None:
+    """The run that is resumed is the one that was changed, and says so."""
+    place.hold(30)
+    (place.faults / "hungry").write_text("20000")
+    settings = {"train.batch_size": 64, "train.accumulate": 1, "train.steps": 40}
+    command = place.train(settings=settings, before="ulimit -d 1200000")
+    command.held(30)
+    command.saved(20)
+    command.process.send_signal(signal.SIGKILL)
+    command.process.wait()
+    origin = "remedy of incident 001 (alloc-failure)"
+    supervision = json.loads((command.run / "supervision.json").read_text())
+    assert supervision["overlay"]["train.batch_size"]["value"] == 32
+    (place.faults / "hungry").unlink()
+    done = place.resume(command.run).ended()
+    done.assert_clean()
+    assert done.code == 0
+    assert (done.config()["train"]["batch_size"], done.origin("train.batch_size")) == (32, origin)
+    assert (done.config()["train"]["accumulate"], done.origin("train.accumulate")) == (2, origin)
+    summary = done.summary
+    assert not summary["exact"] and len(summary["deviations"]) == 1
+    assert summary["samples"] == 40 * 64 and summary["restarts"] == 1
+    # a person sees all of it
+    page = (done.run / "report.html").read_text()
+    for shown in ("alloc-failure", "train.batch_size=32, train.accumulate=2", origin):
+        assert shown in page
+    for deviation in summary["deviations"]:
+        assert deviation in page and deviation in done.out
+    assert "alloc-failure (trainer)" in done.out
+    assert "train.batch_size=32, train.accumulate=2" in done.out
+
+
+def test_a_run_that_goes_on_elsewhere_says_that_the_numbers_differ(
+    place: Place, tmp_path: Path, reference: Ended
+) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(place.plugins, site)
+    place.plugins = site
+    place.hold(12)
+    command = place.train(settings={"device.name": "standin"})
+    command.held(12)
+    command.saved(10)
+    command.process.send_signal(signal.SIGTERM)
+    command.go(12)
+    assert command.ended().code == 143
+    write_distribution(site, "1.1")
+    path = command.run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["numeric"] |= {"threads": 3, "torch": "0.0.1", "cpu_capability": "Z80"}
+    path.write_text(json.dumps(manifest))
+    done = place.resume(command.run).ended()
+    done.assert_clean()
+    assert done.code == 0
+    assert not done.summary["exact"]
+    differ = "\n".join(done.summary["deviations"])
+    for name in (
+        "threads was 3",
+        "torch was '0.0.1'",
+        "cpu_capability was 'Z80'",
+        "the plugin device.standin was 'faulty 1.0', is 'faulty 1.1'",
+    ):
+        assert name in differ and name in done.err, name
+    assert done.err.count("statistically, not bitwise") == 4

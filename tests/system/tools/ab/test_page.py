@@ -1,0 +1,202 @@
+"""report.html of a study: whole, small, offline, and readable for whoever reads it how they can."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.kit.report import chromium
+from tests.kit.report.chromium import Browser
+from tests.unit.tools.ab.test_telling import HOSTILE, LONG, TWO, analysis, sample, study
+from tests.unit.tools.report.test_page import Checked
+
+from ttf.tools.ab.page import _arms, _figure, _means, _render, write_page
+
+FACTS = {"command": "ttf ab base.toml --vary a=1,2", "machine": "two cores", "in-process": "a.toml"}
+CASES = {
+    "2 x 20": study(TWO, 20),
+    "4 x 10": study(["accumulate 1", "accumulate 4", "accumulate 16", "accumulate 32"], 10),
+    "long and hostile names": study([LONG, LONG + " x", HOSTILE], 6),
+    "every repeat lost": study(["base", "doomed"], 12, lost=("doomed",)),
+    "all lost": study(TWO, 4, lost=tuple(TWO)),
+    "no crash": (
+        analysis(TWO, calm := [sample(name, block) for block in range(9) for name in TWO]),
+        calm,
+    ),
+    "one repeat": study(TWO, 1),
+    "no repeat": study(TWO, 0),
+}
+
+
+def page_of(folder: Path, case: str) -> str:
+    made, found = CASES[case]
+    return write_page(folder, made, found, FACTS).read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_page_is_one_small_well_formed_offline_file(tmp_path: Path, case: str) -> None:
+    text = page_of(tmp_path, case)
+    assert (tmp_path / "report.html").stat().st_size < 480_000
+    found = Checked(text)
+    assert not found.all("script") and not found.all("link") and not found.all("img")
+    assert "http" not in text and "url(" not in text and "@import" not in text
+    assert not any({"src", "href"} & attrs.keys() for _, attrs in found.seen)
+    assert "nan" not in re.sub(r"<style>.*?</style>", "", text)
+    assert any(meta.get("name") == "viewport" for meta in found.all("meta"))
+    assert "prefers-color-scheme" in text
+
+
+def test_the_verdict_stands_on_top(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "2 x 20")
+    assert text.index("and that is not luck") < text.index("The arms") < text.index("Compared")
+
+
+def test_every_drawing_says_in_words_what_it_shows(tmp_path: Path) -> None:
+    labels = [str(svg["aria-label"]) for svg in Checked(page_of(tmp_path, "2 x 20")).all("svg")
+              if svg.get("role") == "img"]  # fmt: skip
+    drawn = [label.partition(".")[0] for label in labels if ": A" in label or ". A" in label]
+    assert drawn == [
+        "Repeats that have not crashed yet",
+        "Throughput, samples/s",
+        "Peak memory, MB",
+        "Memory along the run, MB",
+        "recall@10 against time",
+        "recall@10 against steps",
+        "Loss",
+    ]
+    assert "Repeats that have not crashed yet. A: 7 of 20 crashed; B: 0 of 20 crashed" in labels
+    assert any(re.match(r"throughput: \+5.4%, -4.1% to \+6.7%; A is faster", s) for s in labels)
+
+
+def test_arms_differ_by_letter_shape_and_dash_not_by_colour_alone(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "4 x 10")
+    keys = re.findall(r'<span><svg class="key".*?</span>', text)[:4]
+    assert [re.search(r"</svg>(\w) ", key)[1] for key in keys] == list("ABCD")  # type: ignore[index]
+    shapes = {re.sub(r"[\d. -]", "", re.search(r'd="([^"]*)"', key)[1]) for key in keys}  # type: ignore[index]
+    dashes = {m[1] if (m := re.search(r'dasharray="([^"]*)"', key)) else "" for key in keys}
+    assert len(dashes) == 4 and len(shapes) >= 2
+
+
+def test_there_is_a_dot_for_every_repeat_that_finished(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "every repeat lost")
+    throughput = text[text.index("Throughput") : text.index("Peak memory")]
+    assert len(re.findall(r"<title>A, block \d+", throughput)) == 12
+    assert "B, block" not in throughput and "none finished" in throughput
+    assert len(re.findall(r"crashed</title>", throughput)) == 4
+    hollow = re.findall(r'class="o0"', throughput)
+    assert len(hollow) == 4
+
+
+def test_the_survival_curve_marks_those_that_ended_without_a_crash(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "2 x 20")
+    figure = text[text.index("Repeats that have") : text.index("Throughput")]
+    assert figure.count(' n"') == 2  # one place in each arm: all clean ones ended at step 100
+    assert figure.count("<polygon") == 2
+
+
+def test_without_a_crash_it_says_so(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "no crash")
+    assert "No repeat crashed." in text and "Incidents by class" not in text
+
+
+def test_every_sample_is_in_a_folded_table(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "every repeat lost")
+    folded = text[text.index("All 24 samples") :]
+    assert folded.count("<tr>") == 25
+    assert "it died again and again, &lt;b&gt;really&lt;/b&gt;" in folded
+
+
+def test_names_and_reasons_are_text_and_nothing_else(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "long and hostile names")
+    assert "<script" not in text and "<b>really" not in text
+    assert "&lt;script&gt;alert(" in text
+
+
+def test_how_it_was_measured_has_what_the_caller_knows(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "2 x 20")
+    after = text[text.index("How it was measured") :]
+    for word in (*FACTS, *FACTS.values(), "7 to 26, one a block", "a pair", "survival"):
+        assert word in after
+
+
+def test_a_study_too_large_for_a_page_keeps_its_figures(tmp_path: Path) -> None:
+    names = [f"arm {n}" for n in range(8)]
+    made, found = study(names, 60)
+    path = write_page(tmp_path, made, found, FACTS)
+    assert path.stat().st_size < 480_000
+    text = path.read_text()
+    assert "beside this page have all" in text and "Loss" in text
+
+
+def test_a_class_of_incidents_is_counted_by_arm(tmp_path: Path) -> None:
+    text = page_of(tmp_path, "every repeat lost")
+    row = re.search(r"<td>segfault</td><td>trainer</td>(.*?)</tr>", text)
+    assert row is not None and re.findall(r">(\d+)<", row[1]) == ["4", "12"]
+
+
+def test_a_bar_lies_on_the_side_of_the_better_arm() -> None:
+    from ttf.tools.ab.page._forest import _bar
+
+    made, _ = CASES["2 x 20"]
+    faster = next(c for c in made.comparisons if c.metric == "samples_per_s")
+    more_memory = next(c for c in made.comparisons if c.metric == "peak_anon_mb")
+
+    def at(svg: str) -> float:
+        return float(re.search(r'cx="([\d.]+)"', svg)[1])  # type: ignore[index]
+
+    assert at(_bar(faster, "")) > 108 > at(_bar(more_memory, ""))
+    unbounded = replace(faster, ci=(None, None))
+    assert 'class="ci"' not in _bar(unbounded, "")
+
+
+def test_the_examples_hold() -> None:
+    for module in (_arms, _figure, _means, _render):
+        assert doctest.testmod(module).failed == 0
+
+
+# --- in a browser -------------------------------------------------------------------------------
+
+needs_a_browser = pytest.mark.skipif(
+    chromium.find() is None, reason="chromium is not installed: nothing to look at the page with"
+)
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """All its processes are there before the first test, whose guard counts them."""
+    folder = tmp_path_factory.mktemp("first")
+    page_of(folder, "2 x 20")
+    with chromium.browser() as found:
+        found.open(folder / "report.html", width=1200, dark=False)
+        yield found
+
+
+@needs_a_browser
+@pytest.mark.parametrize("width", [1200, 360])
+@pytest.mark.parametrize("case", ["2 x 20", "4 x 10", "long and hostile names", "no repeat"])
+def test_it_renders_without_a_complaint_a_request_or_a_scroll_bar(
+    tab: Browser, tmp_path: Path, case: str, width: int
+) -> None:
+    page_of(tmp_path, case)
+    page = tmp_path / "report.html"
+    tab.open(page, width=width, dark=width == 360)
+    assert tab.complaints() == []
+    assert tab.requests() == [page.as_uri()]
+    assert tab.value("document.documentElement.scrollWidth") <= width
+
+
+@needs_a_browser
+def test_it_can_be_printed_on_white_paper(tab: Browser, tmp_path: Path) -> None:
+    page_of(tmp_path, "2 x 20")
+    tab.open(tmp_path / "report.html", width=800, dark=True, media="print")
+    assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert len(tab.pdf()) > 20_000
+    tab.open(tmp_path / "report.html", width=700, dark=False, media="print")  # A4 in its margins
+    cut_off = (
+        "[...document.querySelectorAll('.cmp, .arms')].filter(t => t.offsetWidth > 700).length"
+    )
+    assert tab.value(cut_off) == 0

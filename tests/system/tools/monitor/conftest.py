@@ -1,0 +1,10 @@
+"""The fixtures of this room."""
+
+from tests.kit.monitor.fixtures import (
+    _shared,
+    live,
+    start,
+    ttf,
+    waiting,
+    world,
+)

@@ -1,0 +1,61 @@
+"""What a real run that crashed twice records, and what its page makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.unit.tools.report.test_page import Checked
+
+from ttf.tools.report.page import page_of, read_run
+
+
+def lines(run: Path, kind: str) -> list[dict[str, Any]]:
+    every = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [line for line in every if line["type"] == kind]
+
+
+def test_the_metrics_hold_what_the_page_shows(crashed_run: Path) -> None:
+    mined = lines(crashed_run, "mining")
+    assert [line["step"] for line in mined] == [0, 20, 40]
+    assert all(line["negative_score"] < line["positive_score"] for line in mined)
+    assert all(
+        line["time"] > 1.7e9 for kind in ("mining", "eval") for line in lines(crashed_run, kind)
+    )
+    saved = lines(crashed_run, "checkpoint")
+    assert saved and saved[-1]["step"] == 60
+    assert all(line["seconds"] >= 0 and line["time"] > 1.7e9 for line in saved)
+    assert sum(line["seconds"] for line in saved) > 0
+
+
+def test_the_manifest_holds_what_was_typed_and_the_shapes(crashed_run: Path) -> None:
+    manifest = json.loads((crashed_run / "manifest.json").read_text())
+    assert manifest["command"][1:2] == ["train"]
+    assert {k: manifest["data"][k] for k in ("bank_dim", "query_dim", "query_steps")} == {
+        "bank_dim": 16,
+        "query_dim": 16,
+        "query_steps": 5,
+    }
+
+
+def test_its_page_tells_what_ran_and_what_happened(crashed_run: Path) -> None:
+    run = read_run(crashed_run)
+    found = Checked(page_of(run).decode())
+    assert "The run finished after 60 steps" in found.text
+    assert (
+        "On the way it met 2 incidents (segfault, killed) and was restarted 2 times" in found.text
+    )
+    assert "commandttf train --pairs" in found.text
+    assert "query towergru (hidden 16" in found.text
+    assert "devicecpu (auto: the best device here" in found.text
+    titles = [svg["aria-label"] for svg in found.all("svg")]
+    for title in (
+        "Hardness of the negatives",
+        "What happened when",
+        "Where the time goes along the run",
+    ):
+        assert title in titles
+    assert {a["href"] for a in found.all("a")} == {"#incident-001", "#incident-002"}
+    assert "The process was started 3 times." in found.text
+    assert 0 < run.spent.tracked < run.summary["wall_s"]

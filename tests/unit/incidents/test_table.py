@@ -1,0 +1,348 @@
+"""The table of causes: every row is reached, words and signals rank as they should."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import string
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from ttf.incidents.case import Case, last_words
+from ttf.incidents.classes import CLASSES, table
+from ttf.incidents.classify import classify, first_match, matches
+from ttf.incidents.death import Death, FileChange
+from ttf.incidents.notes import NOTES
+from ttf.incidents.remedies import ADVICE, RECIPES
+from ttf.incidents.rules import RULES
+from ttf.machine.memory import MemoryPoint
+from ttf.rundir.flight_record import Flight, Phase
+
+DOCS = Path(__file__).parents[3] / "docs/incidents.md"
+CONTRACT = """
+    omp-duplicate segfault abort heap-corruption cxx-exception bus-error illegal-instruction
+    oom-kill memory-limit alloc-failure hang killed vanished disk-full data-changed non-finite
+    python-error device-lost unknown
+""".split()  # noqa: SIM905 - as a sentence it is read against the contract
+
+TRACE = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    go()\n'
+OMP = (
+    "OMP: Error #15: Initializing libiomp5.so, but found libomp.so.5 already initialized.\n"
+    "OMP: Hint This means that multiple copies of the OpenMP runtime have been linked."
+)
+WORDS: Mapping[str, str] = {
+    "nothing": "",
+    "omp": OMP,
+    "openblas": "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.",
+    "MemoryError": f"{TRACE}numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.0 GiB "
+    "for an array with shape (1048576, 1024) and data type float64",
+    "rank": f"{TRACE}[rank0]: MemoryError",
+    "bad_alloc": "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
+    "std::bad_alloc",
+    "bad_alloc long ago": "terminate called after throwing an instance of 'std::bad_alloc'\n"
+    + "Fatal Python error: Aborted\n\n"
+    + "\n".join(f"Thread 0x{i} (most recent call first):" for i in range(40)),
+    "torch": f"{TRACE}RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. "
+    "DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes.",
+    "gpu memory": f"{TRACE}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    "mac memory": f"{TRACE}RuntimeError: MPS backend out of memory (MPS allocated: 17 GB).",
+    "disk": f"{TRACE}OSError: [Errno 28] No space left on device: 'step-000000100/state.json'",
+    "quota": f"{TRACE}OSError: [Errno 122] Disk quota exceeded",
+    "short write": f"{TRACE}RuntimeError: [enforce fail at inline_container.cc:672] . unexpected "
+    "pos 64 vs 0",
+    "gpu": f"{TRACE}RuntimeError: CUDA error: an illegal memory access was encountered",
+    "metal": "-[MTLDebugCommandBuffer commit]:812: failed assertion `commit command buffer'",
+    "hang of a gpu": "Error: command buffer exited with error status.\n  Caused GPU Hang Error "
+    "(00000003:kIOGPUCommandBufferCallbackErrorHang)",
+    "nan": f"{TRACE}RuntimeError: Function 'ExpBackward0' returned nan values in its 0th output.",
+    "shm": "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+    "shared memory (shm).",
+    "heap": "malloc(): corrupted top size",
+    "heap of a mac": "python(1,0x1f) malloc: *** error for object 0x60: pointer being freed was not "
+    "allocated",
+    "c++": "terminate called after throwing an instance of 'faiss::FaissException'\n  what():  no",
+    "c++ of a mac": "libc++abi: terminating due to uncaught exception of type std::runtime_error",
+    "assertion": "t: index.cc:12: add: Assertion `rows > 0' failed.",
+    "worker killed": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",
+    "worker crashed": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
+    "Segmentation fault. ",
+    "worker with a bus error": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
+    "Bus error. ",
+    "worker gone": f"{TRACE}RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly",
+    "worker gone, another way": 'Traceback (most recent call last):\n  File "multiprocessing/'
+    'connection.py", line 395, in _recv\nConnectionResetError: [Errno 104] Connection reset by peer',
+    "worker crashed, seen by itself": "ERROR: Unexpected segmentation fault encountered in worker.\n"
+    f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
+    "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
+    "traceback": f"{TRACE}KeyError: 'rows'",
+    "prose": "epoch 3, loss 2.1",
+}
+SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
+EXITS = (0, 1, 3, 120, 121)
+CUT = FileChange(path="pairs.npz", was="40,960 bytes", now="4,096 bytes", cut=True)
+MADE_ANEW = FileChange(path="bank.npz", was="40,960 bytes", now="another file: 40,960 bytes")
+SURROUNDINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"finished": True},
+    {"oom_source": "cgroup /job (memory.events)"},
+    {"oom_source": "cgroup /job (memory.events)", "oom_kills": 1},
+    {"oom_source": "/proc/vmstat (oom_kill)", "oom_kills": 1},
+    {"kernel": "Memory cgroup out of memory: Killed process 4242 (python)"},
+    {"changed_files": (CUT, MADE_ANEW)},
+    {"changed_files": (MADE_ANEW,)},
+    {"free_disk": {"/dev/shm": 0}},
+    {"killed_by_us": "hang", "reason": "no sign of life for 60 s"},
+    {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
+    {"killed_by_us": "stop", "reason": "a second signal"},
+    {"killed_by_us": "garbage", "reason": "no checksum"},
+    *(
+        {"process": "command", "faulthandler": f"Fatal Python error: {name}\n"}
+        for name in ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction")
+    ),
+    *({"process": "command"} | more for more in ({}, {"finished": True}, {"killed_by_us": "hang"})),
+    *(
+        {"error": {"class": c, "message": "It is so.", "exit_code": e}}
+        for c, e in (
+            ("DataChanged", 3),
+            ("NumericFailure", 4),
+            ("DeviceMistrusted", 4),
+            ("ConfigError", 2),
+        )
+    ),
+)
+
+
+def a_death(**more: Any) -> Death:
+    values: dict[str, Any] = {"process": "trainer", "pid": 4242, "time": 1e9}
+    return Death(**values | more)
+
+
+def deaths() -> Iterator[Death]:
+    endings = [(signum, None) for signum in SIGNALS if signum] + [(None, code) for code in EXITS]
+    for (signum, code), text, around in itertools.product(endings, WORDS.values(), SURROUNDINGS):
+        yield a_death(signal=signum, exit_code=code, stderr=text, **around)
+
+
+def name_of(words: str, signum: int | None, code: int | None = None, **more: Any) -> str:
+    return classify(a_death(signal=signum, exit_code=code, stderr=WORDS[words], **more)).name
+
+
+# --- the table as a whole ----------------------------------------------------------------------
+
+
+def test_every_row_is_reached_and_every_class_of_the_contract_has_one() -> None:
+    hit = {id(first_match(Case(death))[0]) for death in deaths()}
+    assert not [rule for rule in RULES if id(rule) not in hit]
+    assert {rule.name for rule in RULES} == set(CONTRACT)
+
+
+def test_every_note_is_said_somewhere() -> None:
+    around: list[dict[str, Any]] = [
+        {},
+        {"memory": (MemoryPoint(time=1, step=1, anon=1, shared=0, file=0, limit=100),)},
+        {"memory": (MemoryPoint(time=1, step=1, anon=99, shared=0, file=0, limit=100),)},
+        {"openmp": ("a/libomp.so", "b/libomp.so")},
+        {"changed_files": (MADE_ANEW,)},
+        {"exit_code": 139},
+        {
+            "faulthandler": 'Thread 0x1 (most recent call first):\n  File "a/threading.py", line 5 in '
+            "wait\n"
+        },
+    ]
+    said = {
+        id(note)
+        for death, more in itertools.product(list(deaths())[::7], around)
+        for case in [Case(replace(death, **more))]
+        for note in NOTES
+        if first_match(case)[0].name in note.names and matches(note.when, case)
+    }
+    assert not [note.text for note in NOTES if id(note) not in said]
+
+
+def test_explanations_name_only_what_is_known() -> None:
+    """No placeholder without a value, no loose ends where a value is empty."""
+    for death in deaths():
+        text = classify(death).explanation
+        assert "{" not in text.replace(death.stderr, "") and "  " not in text
+        assert " ." not in text and " ," not in text and ".." not in text, text
+
+
+@given(
+    text=st.text(alphabet=string.printable + "\x00\u2028\ufffd", max_size=400),
+    signum=st.sampled_from((*SIGNALS, 64, 77)),
+    code=st.integers(0, 255),
+    dump=st.text(max_size=100),
+    place=st.integers(0, 400),
+)
+def test_whatever_was_written_there_is_an_answer(
+    text: str, signum: int | None, code: int, dump: str, place: int
+) -> None:
+    death = a_death(
+        signal=signum,
+        exit_code=None if signum else code,
+        stderr=text[:place] + OMP[place % 9 :] + text[place:],
+        faulthandler=f"Fatal Python error: {dump}",
+        kernel=text,
+    )
+    found = classify(death)
+    assert found.name in CLASSES and found.evidence
+    if found.name == "oom-kill":
+        assert "Killed process" in text or "oom-kill:" in text
+
+
+def test_oom_is_never_claimed_without_a_counter_or_the_kernels_word() -> None:
+    for death in deaths():
+        if classify(death).name == "oom-kill":
+            assert death.oom_kills or "Killed process" in death.kernel
+        if death.oom_kills and death.signal == 9 and not death.killed_by_us and not death.error:
+            assert classify(death).name == "oom-kill"
+
+
+def test_what_we_did_ourselves_is_never_somebody_elses_fault() -> None:
+    named = {"hang": "hang", "memory": "memory-limit", "stop": "killed", "garbage": "unknown"}
+    for death in deaths():
+        if death.killed_by_us:
+            assert classify(death).name == named[death.killed_by_us]
+
+
+# --- words and signals ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "signum", "name"),
+    [
+        ("omp", 6, "omp-duplicate"),
+        ("omp", None, "omp-duplicate"),
+        ("omp", 9, "killed"),
+        ("omp", 11, "segfault"),
+        ("openblas", None, "alloc-failure"),
+        ("openblas", 11, "alloc-failure"),
+        ("MemoryError", None, "alloc-failure"),
+        ("MemoryError", 9, "killed"),
+        ("rank", None, "alloc-failure"),
+        ("bad_alloc", 6, "alloc-failure"),
+        ("bad_alloc long ago", 6, "alloc-failure"),
+        ("torch", None, "alloc-failure"),
+        ("gpu memory", None, "alloc-failure"),
+        ("mac memory", None, "alloc-failure"),
+        ("disk", None, "disk-full"),
+        ("quota", None, "disk-full"),
+        ("short write", None, "python-error"),
+        ("gpu", None, "device-lost"),
+        ("metal", 6, "device-lost"),
+        ("hang of a gpu", 6, "device-lost"),
+        ("nan", None, "non-finite"),
+        ("shm", signal.SIGBUS, "bus-error"),
+        ("heap", 6, "heap-corruption"),
+        ("heap of a mac", 6, "heap-corruption"),
+        ("heap", 11, "segfault"),
+        ("c++", 6, "cxx-exception"),
+        ("c++ of a mac", 6, "cxx-exception"),
+        ("assertion", 6, "abort"),
+        ("worker killed", None, "python-error"),
+        ("worker crashed", None, "segfault"),
+        ("worker aborted", None, "abort"),
+        ("traceback", None, "python-error"),
+        ("prose", None, "unknown"),
+    ],
+)
+def test_what_a_process_wrote_decides_where_its_end_allows_it(
+    words: str, signum: int | None, name: str
+) -> None:
+    assert name_of(words, signum, None if signum else 1) == name
+
+
+def test_a_short_write_counts_as_a_full_disk_only_where_the_disk_is_full() -> None:
+    assert name_of("short write", None, 1, free_disk={"runs/1": 0}) == "disk-full"
+    assert name_of("short write", None, 1, free_disk={"runs/1": 1 << 30}) == "python-error"
+
+
+def test_a_killed_worker_is_oom_only_with_a_counter() -> None:
+    source = "cgroup /job (memory.events)"
+    assert name_of("worker killed", None, 1, oom_source=source, oom_kills=1) == "oom-kill"
+    assert name_of("worker killed", None, 1, oom_source=source) == "python-error"
+
+
+def test_only_rows_that_name_their_cause_are_certain_of_a_remedy() -> None:
+    """Restarted unchanged but for these: a cause that an edit removes, named by the evidence."""
+    sure = {rule.name for rule in RULES if rule.certain and rule.name in RECIPES}
+    assert sure == {"omp-duplicate", "oom-kill", "alloc-failure", "memory-limit", "bus-error"}
+    cut = [rule for rule in RULES if rule.certain and rule.name == "bus-error"]
+    assert all(rule.ends_with is not None for rule in cut), "a cut input ends the run instead"
+
+
+def test_code_that_handles_an_error_is_not_that_error() -> None:
+    stderr = (
+        'Traceback (most recent call last):\n  File "t.py", line 3, in fit\n'
+        '    if "CUDA out of memory" in str(error): shrink()\nKeyError: 1\n'
+    )
+    assert classify(a_death(exit_code=1, stderr=stderr)).name == "python-error"
+
+
+def test_evidence_names_the_line_of_stderr() -> None:
+    stderr = f"starting\nepoch 1 50%|###\r100%|######\n{OMP}\ncore dumped"
+    found = classify(a_death(signal=6, stderr=stderr))
+    assert found.evidence[1].source == "stderr:3"
+    assert found.evidence[1].text.startswith("OMP: Error #15")
+
+
+def test_a_fault_while_the_stacks_were_written_does_not_hide_the_first() -> None:
+    dump = "Fatal Python error: Bus error\n\nCurrent thread 0x1 (most recent call first):\n"
+    twice = f"{dump}  File Fatal Python error: Segmentation fault\n"
+    changed = (FileChange(path="pairs.npz", was="9 bytes", now="1 byte", cut=True),)
+    death = a_death(signal=signal.SIGSEGV, faulthandler=twice, changed_files=changed)
+    found = classify(death)
+    assert found.name == "bus-error" and found.certain
+    assert found.evidence[0].text.endswith("SIGSEGV (11)")
+    assert classify(replace(death, faulthandler="")).name == "segfault"
+
+
+def test_last_words_are_the_last_chain_of_tracebacks() -> None:
+    first = f"{TRACE}ValueError: old\n"
+    between = "\nThe above exception was the direct cause of the following exception:\n\n"
+    start, words = last_words(f"{first}log\n{first}{between}{TRACE}KeyError: 1\n")
+    assert start == 6
+    assert words.count("ValueError") == 1 and words.endswith("KeyError: 1")
+    assert last_words("") == (1, "")
+
+
+def test_the_explanation_says_where_it_was() -> None:
+    flight = Flight(
+        step=117,
+        micro_batch=0,
+        phase=Phase.MINING.name.lower(),
+        monotonic_s=1.0,
+        time=1e9 - 3,
+        saving_since_s=None,
+        torn=True,
+    )
+    found = classify(a_death(signal=11, flight=flight))
+    assert "in mining, after step 117" in found.explanation
+    texts = {evidence.source: evidence.text for evidence in found.evidence}
+    assert "3.0 s before the end, cut while it was written" in texts["flight recorder"]
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+
+def test_the_page_has_the_table() -> None:
+    assert table() in DOCS.read_text(), "put the output of ttf.incidents.classes.table() there"
+
+
+def test_the_descriptions_agree_with_the_tables() -> None:
+    assert list(CLASSES) == CONTRACT
+    for name, about in CLASSES.items():
+        rules = [rule for rule in RULES if rule.name == name]
+        for code in {rule.ends_with for rule in rules if rule.ends_with} - {
+            8 if name == "killed" else 0
+        }:
+            assert f"exit code {int(code)}" in about.does, name
+        at_once = name in RECIPES and any(r.certain and r.ends_with is None for r in rules)
+        assert ("remedy at once" in about.does) == at_once, name
+        assert ("with a remedy" in about.does) <= (name in RECIPES), name
+    assert RECIPES.keys() <= CLASSES.keys() and ADVICE.keys() <= CLASSES.keys()

@@ -1,0 +1,3 @@
+"""The fixtures of this room."""
+
+from tests.kit.mining.fixtures import job

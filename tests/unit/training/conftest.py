@@ -1,0 +1,3 @@
+"""The fixtures of this room."""
+
+from tests.kit.training.fixtures import _one_thread
