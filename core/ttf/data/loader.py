@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -139,6 +140,7 @@ class Loader:
         self._make_head = make_head
         self._rows_of = rows_of
         self._announced_step = start
+        self._waited_s = 0.0
         self._buffers = Buffers()
         self._split = split
         self._micro_batch = micro_batch
@@ -158,12 +160,20 @@ class Loader:
         for _ in range(0, samples, self._micro_batch):
             yield self._take()
 
+    def take_waited_s(self) -> float:
+        """How long the thread was waited for since the last call."""
+        waited_s = self._waited_s
+        self._waited_s = 0.0
+        return waited_s
+
     def _take(self) -> Any:
+        began = time.perf_counter()
         while not self._closing.is_set():
             try:
                 item = self._queue.get(timeout=0.5)
             except queue.Empty:
                 continue
+            self._waited_s += time.perf_counter() - began
             if isinstance(item, BaseException):
                 self._closing.set()
                 raise item

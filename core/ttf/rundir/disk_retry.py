@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from ttf.errors import StorageError
 
-T = TypeVar("T")
 _RETRY_EVERY_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 15.0
 _CHECK_EVERY_S: Final = 0.2
@@ -61,31 +60,43 @@ class Patience:
         return f"since {at}, for {self._last - self._since:.0f} s"
 
 
-def retry_storage(
-    write: Callable[[], T],
-    retry_s: float,
-    *,
-    say: Callable[[str], None],
-    check_stop: Callable[[], None],
-    title: str,
-) -> T:
-    """What `write` returns, tried again while it raises StorageError, for `retry_s`: for what
-    training cannot go on without. `check_stop`: see `wait`; `title` begins the note."""
-    patience = Patience(retry_s)
-    pause = 1.0
+class StorageRetry:
+    """For what training cannot go on without: the time between attempts to write it.
+
     while True:
         try:
             return write()
         except StorageError as error:
-            patience.failed(error)
-            if patience.used_up:
-                raise
-            pause = min(2 * pause, LONGEST_PAUSE_S, patience.left_s)
-            say(
-                f"{title}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt is in "
-                f"{pause:.0f} s, and they go on for another {patience.left_s:.0f} s."
-            )
-            wait(pause, check_stop)
+            retry.wait_or_raise(error)
+    """
+
+    def __init__(
+        self,
+        retry_s: float,
+        *,
+        say: Callable[[str], None],
+        check_stop: Callable[[], None],
+        title: str,
+    ) -> None:
+        """`check_stop`: see `wait`; `title` begins the note."""
+        self._patience = Patience(retry_s)
+        self._say = say
+        self._check_stop = check_stop
+        self._title = title
+        self._pause_s = 1.0
+
+    def wait_or_raise(self, error: StorageError) -> None:
+        """Returns when it is time for the next attempt; raises `error` after `retry_s`."""
+        patience = self._patience
+        patience.failed(error)
+        if patience.used_up:
+            raise error
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S, patience.left_s)
+        self._say(
+            f"{self._title}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt "
+            f"is in {self._pause_s:.0f} s, and they go on for another {patience.left_s:.0f} s."
+        )
+        wait(self._pause_s, self._check_stop)
 
 
 def wait(seconds: float, check_stop: Callable[[], None]) -> None:

@@ -7,27 +7,30 @@ run.toml holds what really ran.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
-from ttf.contracts import BatchPlan, DevicePolicy, Precision, TowerShape
+from ttf.contracts import BatchPlan, DevicePolicy, Kind, Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.order import Order
 from ttf.errors import ConfigError
+from ttf.host import plugins
+from ttf.host.options import checked
 from ttf.machine.memory import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner
 from ttf.mining.context import miner_threads
+from ttf.training.device_auto import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size
-from ttf.training.plugin_options import AUTO, SETTLED, with_device, with_options
 from ttf.training.schedule import gate_step, num_refreshes
 from ttf.training.towers import TowerSpec
 
 MEMORY_BANK_MOST = 50_000
 ENOUGH_CANDIDATES = 1024
+_BUDGET = "a quarter of the memory limit in force, at least 1 GiB"
 _WHOLE_BANK = 'every document is a negative already (loss.negatives = "bank")'
 
 
@@ -81,9 +84,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.plan = _step_as_cut(draft)
     draft.settle(_AFTER_THE_STEP)
     _refuse_late_gates(draft)
-    settled, device_notes = with_device(
-        with_options(draft.resolved, draft.specs.query, draft.specs.doc), policy
-    )
+    settled, device_notes = with_device(_with_options(draft.resolved, draft.specs), policy)
     return Decided(
         resolved=settled,
         specs=draft.specs,
@@ -285,27 +286,11 @@ _Settle = Callable[[_Draft], tuple[Any, str] | None]
 _Table = tuple[tuple[str, _Settle], ...]
 
 
-def _device(draft: _Draft) -> tuple[str, str]:
-    return draft.policy.name, draft.policy.reason
-
-
-def _threads(draft: _Draft) -> tuple[int, str]:
-    return draft.policy.threads, "the cores this process may use"
-
-
-def _precision(draft: _Draft) -> tuple[str, str]:
-    return draft.precision.name, draft.precision.reason
-
-
 def _batch_size(draft: _Draft) -> tuple[int, str]:
     batch = auto_batch_size(draft.specs.query.cost().activation_bytes)
     while batch > 1 and batch * draft.config.train.accumulate > draft.pairs:
         batch //= 2
     return batch, "by the tower's activations and the pairs"
-
-
-def _budget(draft: _Draft) -> tuple[int, str]:
-    return draft.budget_bytes, "a quarter of the memory limit in force, at least 1 GiB"
 
 
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
@@ -356,13 +341,13 @@ def _miner(draft: _Draft) -> tuple[str, str] | None:
 
 
 _BEFORE_THE_STEP: Final[_Table] = (
-    ("device.name", _device),
-    ("device.threads", _threads),
-    ("device.precision", _precision),
+    ("device.name", lambda draft: (draft.policy.name, draft.policy.reason)),
+    ("device.threads", lambda draft: (draft.policy.threads, "the cores this process may use")),
+    ("device.precision", lambda draft: (draft.precision.name, draft.precision.reason)),
     ("train.batch_size", _batch_size),
 )
 _AFTER_THE_STEP: Final[_Table] = (
-    ("memory.budget", _budget),
+    ("memory.budget", lambda draft: (draft.budget_bytes, _BUDGET)),
     ("loss.memory_bank", _memory_bank),
     ("train.grad_cache", _grad_cache),
     ("miner.name", _miner),
@@ -384,3 +369,30 @@ def _refuse_late_gates(draft: _Draft) -> None:
             problems=late,
             hint="Put them earlier, or train longer (--epochs, --steps).",
         )
+
+
+def _with_options(resolved: Resolved, specs: Specs) -> Resolved:
+    """Every option of the chosen plugins written out: a later default must not change this run."""
+    config = resolved.config
+    origins = dict(resolved.origins)
+    towers = {}
+    for side, spec in (("query", specs.query), ("doc", specs.doc)):
+        towers[side] = getattr(config.tower, side).model_copy(update=asdict(spec.options))
+        _fill(origins, f"tower.{side}", asdict(spec.options))
+    updates: dict[str, Any] = {"tower": config.tower.model_copy(update=towers)}
+    chosen = {"device": config.device.name}
+    if config.miner.negatives:
+        chosen["miner"] = config.miner.name
+    for section, name in chosen.items():
+        part = getattr(config, section)
+        factory = plugins.load(cast("Kind", section), name)
+        options = asdict(checked(factory.options_type, part.options_of(name), f"{section}.{name}"))
+        if options:
+            updates[section] = part.model_copy(update={name: options})
+            _fill(origins, f"{section}.{name}", options)
+    return replace(resolved, config=config.model_copy(update=updates), origins=origins)
+
+
+def _fill(origins: dict[str, str], prefix: str, options: Mapping[str, Any]) -> None:
+    for name in options:
+        origins.setdefault(f"{prefix}.{name}", "default")

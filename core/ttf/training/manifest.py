@@ -21,7 +21,7 @@ from ttf.host import plugins
 from ttf.host.version import __version__
 from ttf.machine import ceiling_figures, ceilings, processor
 from ttf.training.auto import Decided, Specs
-from ttf.training.plugin_options import recorded
+from ttf.training.device_auto import recorded
 
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
 _LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")

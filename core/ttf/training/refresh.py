@@ -37,7 +37,7 @@ from ttf.mining.negatives import YieldReport, draw, require_yield, yield_report
 from ttf.mining.workers import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.checkpoint_files import newest_first, step_of
-from ttf.rundir.disk_retry import retry_storage
+from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
@@ -101,7 +101,7 @@ class Refresher:
             isolation=self._settings.isolation,
             say=self._say,
             logs=session.folder.incidents,
-            beat=session.link.heartbeat,
+            beat=session.link.check_stop,
             on_death=self._miner_died,
         )
 
@@ -200,17 +200,22 @@ class Refresher:
         session = self._session
         flight = session.link.flight
         flight.enter(Phase.MINING, step)
-        table = retry_storage(
-            partial(self._reuse_or_make, rows),
+        retry = StorageRetry(
             session.config.checkpoint.retry_s if step else 0.0,
             say=self._say,
             check_stop=session.link.check_stop,
             title=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
         )
+        while True:
+            try:
+                table = self._reused_or_made_readable(rows)
+                break
+            except StorageError as error:
+                retry.wait_or_raise(error)
         flight.enter(Phase.DATA, step)
         return table
 
-    def _reuse_or_make(self, rows: NDArray[np.int64]) -> CandidateTable:
+    def _reused_or_made_readable(self, rows: NDArray[np.int64]) -> CandidateTable:
         try:
             try:
                 return self._reused_or_made(rows)

@@ -43,16 +43,12 @@ class Link:
         while not self._notes.empty():
             yield self._notes.get()
 
-    def heartbeat(self) -> None:
-        """A sign of life in what may take long between two steps: no reason to wait for its end
-        where memory is short. Raises LeaveAsked."""
+    def check_stop(self) -> None:
+        """A sign of life in what may take long between two steps; raises LeaveAsked or StopAsked
+        instead of going on with it."""
         self.flight.beat()
         if self.leave_asked.is_set():
             raise LeaveAsked
-
-    def check_stop(self) -> None:
-        """The same; raises StopAsked as well where the user asked for an end."""
-        self.heartbeat()
         self.stop.raise_if_asked()
 
     @property

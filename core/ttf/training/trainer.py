@@ -20,7 +20,7 @@ from ttf.errors import DeviceMistrusted, GateNotMet, Stopped, StorageError, TtfE
 from ttf.incidents.writing import list_incidents
 from ttf.machine.memory.allocator import give_back
 from ttf.process.stop_signals import StopAsked
-from ttf.rundir.disk_retry import retry_storage
+from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.folder import RunFolder
@@ -93,13 +93,17 @@ def _write(session: Session, write: Callable[[], T]) -> T:
     restarted one has something to lose, and waits for the disk."""
     history = session.link.history
     restarted = history is not None and history.incidents
-    return retry_storage(
-        write,
+    retry = StorageRetry(
         session.config.checkpoint.retry_s if restarted else 0.0,
         say=session.reporter.note,
         check_stop=session.link.check_stop,
         title="THE RUN CANNOT GO ON YET",
     )
+    while True:
+        try:
+            return write()
+        except StorageError as error:
+            retry.wait_or_raise(error)
 
 
 class Trainer:

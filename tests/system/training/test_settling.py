@@ -14,7 +14,7 @@ from ttf.data.synth import write_synth
 from ttf.machine import devices
 from ttf.machine.processor import Processor
 from ttf.tools.bench import tune
-from ttf.training.plugin_options import recorded, with_device
+from ttf.training.device_auto import recorded, with_device
 from ttf_devices.cpu import CpuOptions, CpuPolicy
 
 KEY = "device.cpu.float32_matmul"

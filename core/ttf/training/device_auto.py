@@ -1,50 +1,17 @@
-"""Options of the chosen plugins, written out: a later default must not change a run.
-
-Device options left at "auto" are written with the reason, and kept by a run that goes on.
-"""
+"""Device options left at "auto": written out with the reason, and kept by a run that goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import Any, Final, cast
+from dataclasses import replace
+from typing import Any, Final
 
 from ttf.config.resolve import Resolved
-from ttf.contracts import DevicePolicy, Kind, Settled
-from ttf.host import plugins
-from ttf.host.options import checked
-from ttf.training.towers import TowerSpec
+from ttf.contracts import DevicePolicy, Settled
 
 AUTO: Final = "auto"
 SETTLED: Final = f"{AUTO}: "
 """How the origin of a value begins that was decided here, not given."""
-
-
-def with_options(resolved: Resolved, query: TowerSpec, doc: TowerSpec) -> Resolved:
-    """Every option of the towers, the device and the miner, as it is in force."""
-    config = resolved.config
-    origins = dict(resolved.origins)
-    towers = {}
-    for side, spec in (("query", query), ("doc", doc)):
-        towers[side] = getattr(config.tower, side).model_copy(update=asdict(spec.options))
-        _fill(origins, f"tower.{side}", asdict(spec.options))
-    updates: dict[str, Any] = {"tower": config.tower.model_copy(update=towers)}
-    chosen = {"device": config.device.name}
-    if config.miner.negatives:
-        chosen["miner"] = config.miner.name
-    for section, name in chosen.items():
-        part = getattr(config, section)
-        factory = plugins.load(cast("Kind", section), name)
-        options = asdict(checked(factory.options_type, part.options_of(name), f"{section}.{name}"))
-        if options:
-            updates[section] = part.model_copy(update={name: options})
-            _fill(origins, f"{section}.{name}", options)
-    return replace(resolved, config=config.model_copy(update=updates), origins=origins)
-
-
-def _fill(origins: dict[str, str], prefix: str, options: Mapping[str, Any]) -> None:
-    for name in options:
-        origins.setdefault(f"{prefix}.{name}", "default")
 
 
 def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tuple[str, ...]]:
