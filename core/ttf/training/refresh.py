@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.config.schema import NegativesConfig
 from ttf.data.keyed_random import key
 from ttf.data.loader import DrawNegatives
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
@@ -42,8 +41,8 @@ from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.table_files import AREA
+from ttf.training.checkpoint import Totals
 from ttf.training.evaluation import encode_split, positive_scores
-from ttf.training.resume import Totals
 from ttf.training.schedule import Window, window_of
 from ttf.training.session import Session
 
@@ -97,6 +96,7 @@ class Refresher:
         self._window: Window | None = None
         self._round = Round()
         self.table_key = ""
+        """A run that is continued sets it: the table of the window it continues in."""
         self._workers = MinerWorkers(
             isolation=self._settings.isolation,
             say=self._say,
@@ -116,10 +116,6 @@ class Refresher:
             self._window = window
         assert self._table is not None
         return partial(self._draw, self._table), window.stop
-
-    def resume(self, table_key: str) -> None:
-        """Uses this table for the window the run continues in."""
-        self.table_key = table_key
 
     def table_for(self, step: int) -> str:
         """The table that a run continued at `step` loads; empty where it mines one, or needs none."""
@@ -154,17 +150,16 @@ class Refresher:
         session = self._session
         rows = session.decided.order.rows_between(window.start, window.stop)
         table = self._mine(rows, step)
-        negatives = session.config.negatives
-        report = yield_report(table, session.data.train.known(rows), negatives)
+        known = session.data.train.known(rows)
+        report = yield_report(table, known, session.config.negatives)
         self._record(step, report)
-        self._judge(table, report, negatives, step)
+        self._judge(table, report, step)
         self.table_key = table.key
         return table
 
-    def _judge(
-        self, table: CandidateTable, report: YieldReport, negatives: NegativesConfig, step: int
-    ) -> None:
+    def _judge(self, table: CandidateTable, report: YieldReport, step: int) -> None:
         """Raises ConfigError where a trained tower leaves too few queries a negative."""
+        negatives = self._session.config.negatives
         if share_in_reach(table) >= negatives.min_yield:
             require_yield(report, negatives)
         elif report.with_survivor < negatives.min_yield:

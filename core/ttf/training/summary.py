@@ -10,7 +10,7 @@ from ttf.errors import ExitCode, TtfError
 
 if TYPE_CHECKING:
     from ttf.training.auto import Decided
-    from ttf.training.resume import RunState
+    from ttf.training.checkpoint import RunState
 
 
 @dataclass(kw_only=True)

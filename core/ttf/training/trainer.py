@@ -28,11 +28,11 @@ from ttf.rundir.metrics_log import MetricsLog
 from ttf.text.progress import Reporter
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
-from ttf.training.checkpoint import Snapshot
+from ttf.training.checkpoint import RunState, Snapshot, Totals
 from ttf.training.evaluation import evaluate
 from ttf.training.recorder import Recorder, recording
 from ttf.training.refresh import Refresher
-from ttf.training.resume import RunState, Totals, has_begun, incidents_of_before, load_state
+from ttf.training.resume import has_begun, incidents_of_before, load_state
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
 from ttf.training.summary import Ending, facts, summarize
