@@ -33,8 +33,6 @@ def schema(draft: Draft) -> RunConfig | None:
     except ValidationError as error:
         merged: dict[Keys, list[str]] = {}
         for item in error.errors():
-            if not item["loc"]:  # what spans sections; found above, however much else is wrong
-                continue
             path = _given_path(draft, item["loc"], str(item["type"]))
             merged.setdefault(path, []).append(_explain(path, item))
         for path, texts in merged.items():

@@ -147,6 +147,8 @@ class Loader:
         self._steps = range(start, stop)
         self._queue: queue.Queue[Any] = queue.Queue(maxsize=QUEUE_LENGTH)
         self._closing = threading.Event()
+        # A daemon: a read from a network disk that hangs cannot be ended, and must not keep a run
+        # alive that is over.
         self._thread = threading.Thread(target=self._work, name="ttf-gather", daemon=True)
         self._thread.start()
 
@@ -170,6 +172,8 @@ class Loader:
         began = time.perf_counter()
         while not self._closing.is_set():
             try:
+                # With a timeout: a signal handler runs between two waits, on every platform, and a
+                # loader that was closed by another thread puts nothing any more.
                 item = self._queue.get(timeout=0.5)
             except queue.Empty:
                 continue
@@ -217,6 +221,7 @@ class Loader:
 
     def close(self) -> None:
         self._closing.set()
+        # The thread may be waiting for room in the queue: what lies there makes way until it ends.
         while self._thread.is_alive():
             try:
                 self._queue.get_nowait()

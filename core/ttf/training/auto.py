@@ -232,13 +232,13 @@ def _fuse(draft: _Draft, plan: BatchPlan) -> tuple[int, str]:
     """How many micro-batches are computed at once."""
     asked = draft.config.train.fuse
     divisors = [n for n in range(1, plan.accumulate + 1) if plan.accumulate % n == 0]
-    if asked != AUTO:
-        fuse = max(n for n in divisors if n <= asked)
-        return fuse, f"{asked} asked for; the largest that divides {plan.accumulate} micro-batches"
     policy = draft.policy
     per_row = BACKWARD * max(draft.specs.query.cost().activation_bytes, 1)
-    most = min(policy.rows_at_once, draft.budget_bytes // 2 // per_row)
-    fuse = max((n for n in divisors if n * plan.micro_batch <= most), default=1)
+    rows = min(policy.rows_at_once, draft.budget_bytes // 2 // per_row)
+    most = rows // plan.micro_batch if asked == AUTO else asked
+    fuse = max((n for n in divisors if n <= most), default=1)
+    if asked != AUTO:
+        return fuse, f"{asked} asked for; the largest that divides {plan.accumulate} micro-batches"
     if fuse == 1:
         return fuse, f"{SETTLED}micro-batches are computed as they are"
     return fuse, (

@@ -67,12 +67,14 @@ class Saver:
         self._say = say
         self._sync_first = sync_first
         self._patience = Patience(retry_s)
+        # Both threads use it: a deque's append and popleft are thread-safe.
         self._notes: deque[str] = deque()
         self._broken: BaseException | None = None
         self._job: _Job | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.saved_step = -1
         """Of the newest checkpoint that this process has made durable."""
+        # A daemon: a disk that hangs must not keep a run alive that was told to end at once.
         self._thread = threading.Thread(target=self._run, name="ttf-checkpoints", daemon=True)
         self._thread.start()
 
@@ -207,6 +209,8 @@ class Saver:
         if self._patience.succeeded():
             self._notes.append(f"The disk takes checkpoints again: step {job.step} is saved.")
         self.saved_step = job.step
+        # Word of it goes out before older ones are removed: who is asked meanwhile which checkpoint
+        # there is must not name one that is gone.
         self._on_saved(job.step, path)
         job.path = path
         try:

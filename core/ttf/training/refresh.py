@@ -222,7 +222,7 @@ class Refresher:
 
     def _reused_or_made(self, rows: NDArray[np.int64]) -> CandidateTable:
         self._round = Round()
-        name = self._name(rows)
+        name = _table_name(self._session, self.miner, rows)
         table = self._reused(self._folder / name)
         return table if table is not None else self._made(rows, name)
 
@@ -241,6 +241,7 @@ class Refresher:
 
     def _made(self, rows: NDArray[np.int64], name: str) -> CandidateTable:
         began = time.perf_counter()
+        session = self._session
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=self._folder) as scratch:
             queries = self._encode(rows, Path(scratch) / "queries.npy")
             report = self._search(Path(scratch), len(rows))
@@ -249,9 +250,9 @@ class Refresher:
                 rows=rows,
                 ids=np.load(report.ids_path, mmap_mode="r"),
                 scores=np.load(report.scores_path, mmap_mode="r"),
-                positive_scores=self._lowest_positive(queries, rows),
+                positive_scores=_lowest_positive(session, queries, rows),
                 key=name,
-                version="0" if self._session.parts.documents.fixed else name,
+                version="0" if session.parts.documents.fixed else name,
                 miner=report.miner,
             ).save(self._folder)
         self._round.seconds = time.perf_counter() - began
@@ -305,40 +306,6 @@ class Refresher:
             progress=session.advance,
         )
 
-    def _lowest_positive(
-        self, queries: NDArray[np.float32], rows: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        out = np.empty(len(rows), dtype=np.float32)
-        for start in range(0, len(rows), _SCORE_ROWS):
-            here = slice(start, start + _SCORE_ROWS)
-            known = self._session.data.train.known(rows[here])
-            q_BD = torch.from_numpy(np.array(queries[here]))
-            scores = positive_scores(q_BD, known, self._session.parts.documents)
-            out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1)
-        return out
-
-    def _name(self, rows: NDArray[np.int64]) -> str:
-        session = self._session
-        digest = hashlib.sha256()
-        for name, tensor in session.parts.model.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        settings = self._settings
-        digest.update(rows.tobytes())
-        digest.update(
-            repr(
-                (
-                    session.data.fingerprint,
-                    self.miner,
-                    sorted(settings.options_of(self.miner).items()),
-                    settings.k,
-                    settings.deterministic,
-                    session.config.train.seed,
-                )
-            ).encode()
-        )
-        return digest.hexdigest()[:24]
-
     # --- the miner ------------------------------------------------------------------------
 
     @property
@@ -385,6 +352,39 @@ class Refresher:
         session.observers.ttf_incident(
             incident=read_json(folder.incidents / incident / "incident.json")
         )
+
+
+def _lowest_positive(
+    session: Session, queries: NDArray[np.float32], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    out = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), _SCORE_ROWS):
+        here = slice(start, start + _SCORE_ROWS)
+        known = session.data.train.known(rows[here])
+        q_BD = torch.from_numpy(np.array(queries[here]))
+        scores = positive_scores(q_BD, known, session.parts.documents)
+        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1)
+    return out
+
+
+def _table_name(session: Session, miner: str, rows: NDArray[np.int64]) -> str:
+    """A hash of everything that a table follows from."""
+    digest = hashlib.sha256()
+    for name, tensor in session.parts.model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    digest.update(rows.tobytes())
+    settings = session.config.miner
+    facts = (
+        session.data.fingerprint,
+        miner,
+        sorted(settings.options_of(miner).items()),
+        settings.k,
+        settings.deterministic,
+        session.config.train.seed,
+    )
+    digest.update(repr(facts).encode())
+    return digest.hexdigest()[:24]
 
 
 def _allocate(out: np.memmap[Any, Any]) -> None:

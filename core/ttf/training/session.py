@@ -31,7 +31,7 @@ from ttf.training.documents import Documents
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.optimizer import make_optimizer
-from ttf.training.step import Stepper, StepSettings
+from ttf.training.step import StepGradients, Stepper, StepSettings
 from ttf.training.supervisor_link import Link
 from ttf.training.towers import TwoTower, build
 
@@ -142,12 +142,10 @@ def assemble(
         half=decided.precision.name == "bf16"
         and (model.documents_as_stored or model.documents_frozen),
     )
-    stepper = Stepper(
+    gradients = StepGradients(
         model=model,
-        optimizer=make_optimizer(model, config.train.lr, config.train.weight_decay),
         bank=bank,
         documents=documents,
-        data=data,
         policy=policy,
         precision=decided.precision,
         settings=StepSettings(
@@ -157,9 +155,11 @@ def assemble(
             grad_cache=bool(config.train.grad_cache),
         ),
         micro_batch=decided.plan.micro_batch,
-        flight=flight,
+        flight=flight or FlightRecorder(None),
         full_bank=FullBank(documents, config.negatives, config.evaluate.k, cache_dir(), say)
         if config.loss.negatives == "bank"
         else None,
     )
+    optimizer = make_optimizer(model, config.train.lr, config.train.weight_decay)
+    stepper = Stepper(gradients, optimizer, data)
     return Parts(model=model, documents=documents, bank=bank, stepper=stepper)

@@ -217,39 +217,20 @@ class Stepper:
 
     def __init__(
         self,
-        *,
-        model: TwoTower,
+        gradients: StepGradients,
         optimizer: torch.optim.Optimizer,
-        bank: MemoryBank,
-        documents: Documents,
         data: Dataset,
-        policy: DevicePolicy,
-        precision: Precision,
-        settings: StepSettings,
-        micro_batch: int,
-        flight: FlightRecorder | None = None,
-        full_bank: FullBank | None = None,
     ) -> None:
-        self._flight = flight or FlightRecorder(None)
-        self.model = model
+        self.gradients = gradients
         self.optimizer = optimizer
-        self.bank = bank
-        self._documents = documents
+        self.model = gradients.model
+        self.bank = gradients.bank
         self._data = data
-        self._policy = policy
-        self._settings = settings
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self.gradients = StepGradients(
-            model=model,
-            bank=bank,
-            documents=documents,
-            policy=policy,
-            precision=precision,
-            settings=settings,
-            micro_batch=micro_batch,
-            flight=self._flight,
-            full_bank=full_bank,
-        )
+        self._documents = gradients.documents
+        self._policy = gradients.policy
+        self._flight = gradients.flight
+        self._clip = gradients.settings.clip
+        self._parameters = [p for p in self.model.parameters() if p.requires_grad]
 
     def __call__(
         self, head: StepHead, micro_batches: Iterator[MicroBatch], lr: float
@@ -260,9 +241,7 @@ class Stepper:
         computed = self.gradients(head, micro_batches)
         self._flight.enter(Phase.OPTIMIZER)
         loss = float(computed.losses_S.mean())
-        norm = float(
-            torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
-        )
+        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, self._clip or math.inf))
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._explain(head, computed.losses_S, norm)
         self.optimizer.step()
