@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,17 @@ from typing import Any
 
 import psutil
 import pytest
+
+# Idle OpenMP threads spin by default and take the processor from whoever has work: with three test
+# processes and their children on two cores the suite then needs twice the time. No bit depends on it.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# A suite started by `nohup ... &` inherits ignored signals, and so do the children that tests interrupt.
+for _signal in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(
+            _signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL
+        )
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"

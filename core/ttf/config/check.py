@@ -33,6 +33,8 @@ def schema(draft: Draft) -> RunConfig | None:
     except ValidationError as error:
         merged: dict[Keys, list[str]] = {}
         for item in error.errors():
+            if not item["loc"]:  # no JSON: the draft has said which value cannot be written as text
+                continue
             path = _given_path(draft, item["loc"], str(item["type"]))
             merged.setdefault(path, []).append(_explain(path, item))
         for path, texts in merged.items():
