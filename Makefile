@@ -58,7 +58,7 @@ format: $(STAMP)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# docs/cli.md from the commands' own help, docs/crashes/ from the pages of the classes, and what the
+# docs/cli.md from the commands' own help, docs/crashes/README.md from the pages of the classes, and what the
 # plugin API promises.
 docs: $(STAMP)
 	$(BIN)/python docs/make_cli.py

@@ -64,10 +64,3 @@ def progress_lines(what: str) -> Progress:
             say(text)
 
     return report
-
-
-def size_text(count: int) -> str:
-    """Bytes as a person reads them."""
-    from ttf.data.writing import size_text as text
-
-    return text(count)

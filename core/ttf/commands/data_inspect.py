@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show
-from ttf.commands._data_common import size_text, storage_option
+from ttf.commands._data_common import storage_option
+from ttf.text.numbers import size
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _cells(facts: ArrayFacts) -> list[str]:
         facts.dtype or "?",
         facts.stored,
         mapped,
-        size_text(facts.bytes),
+        size(facts.bytes),
         finite,
         norms,
     ]

@@ -22,8 +22,8 @@ from ttf.commands._data_common import (
     check_outputs,
     overwrite_option,
     progress_lines,
-    size_text,
 )
+from ttf.text.numbers import size
 
 
 @click.command(
@@ -102,11 +102,11 @@ def synth_command(
         targets=targets,
         progress=progress_lines("writing"),
     )
-    size = sum(_bytes(path) for path in made.values())
+    num_bytes = sum(_bytes(path) for path in made.values())
     if as_json:
-        emit_json({**made, "bytes": size, "seed": seed})
+        emit_json({**made, "bytes": num_bytes, "seed": seed})
     else:
-        show(f"{made['pairs']} and {made['bank']}, {size_text(size)}")
+        show(f"{made['pairs']} and {made['bank']}, {size(num_bytes)}")
     if val:
         next_command(f"ttf train --pairs {quoted(made['pairs'])} --bank {quoted(made['bank'])}")
     else:  # training needs validation pairs

@@ -9,6 +9,7 @@ import click
 
 from ttf.commands._common import PATH, emit_json, json_option, next_command, quoted, say, show
 from ttf.errors import ConfigError, DataMissing, StorageError
+from ttf.text.numbers import size
 
 if TYPE_CHECKING:
     from ttf.tools.report.bundle import Bundle
@@ -43,13 +44,13 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
     if bundle is not None and not as_json:
         say(f"Packing {bundle} ...")
     packed = _write_bundle(run_dir, bundle) if bundle is not None else None
-    size = page.stat().st_size
+    page_bytes = page.stat().st_size
     if as_json:
-        emit_json(_document(page, size, packed))
+        emit_json(_document(page, page_bytes, packed))
     else:
-        show(f"{page}  ({_size(size)})")
+        show(f"{page}  ({size(page_bytes)})")
         if packed is not None:
-            show(f"{packed.path}  ({_size(packed.bytes)}, {len(packed.files)} files)")
+            show(f"{packed.path}  ({size(packed.bytes)}, {len(packed.files)} files)")
             say(_struck_out(packed))
     _next(run_dir, packed, as_json)
 
@@ -98,7 +99,7 @@ def _say_if_large(run_dir: Path) -> None:
     files = [run_dir / name for name in ("metrics.jsonl", "memory.jsonl")]
     count = sum(path.stat().st_size for path in files if path.is_file())
     if count > _LARGE_BYTES:
-        say(f"Reading {_size(count)} of metrics ...")
+        say(f"Reading {size(count)} of metrics ...")
 
 
 def _write_page(run_dir: Path, out: Path | None) -> Path:
@@ -148,9 +149,3 @@ def _next(run_dir: Path, packed: Bundle | None, as_json: bool) -> None:
         next_command(f"ttf report {quoted(run_dir)} --bundle bundle.zip")
     else:
         next_command(f"unzip -p {quoted(packed.path)} README.txt")
-
-
-def _size(count: int) -> str:
-    from ttf.text import numbers
-
-    return numbers.size(count)

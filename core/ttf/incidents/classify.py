@@ -14,6 +14,7 @@ from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
 from ttf.incidents.rules import RULES
+from ttf.text.numbers import size
 
 _LONGEST: Final = 300
 _LONGEST_ERROR: Final = 1000
@@ -124,7 +125,7 @@ def _values(case: Case) -> dict[str, str]:
     death = case.death
     who = _NAMES[death.process]
     change = first_change(death)
-    low = [f"{folder}: {_size(free)} free" for folder, free in _low(case)]
+    low = [f"{folder}: {size(free)} free" for folder, free in _low(case)]
     return {
         "who": who[0].upper() + who[1:],
         "who_object": who,
@@ -198,7 +199,7 @@ def _evidence(rule: Rule, match: Match, case: Case) -> Iterator[Evidence]:
     for change in death.changed_files:
         yield Evidence(source=change.path, text=f"was {change.was}; is {change.now}")
     for folder, free in _low(case):
-        yield Evidence(source=folder, text=f"{_size(free)} free")
+        yield Evidence(source=folder, text=f"{size(free)} free")
     if len(death.openmp) > 1 or (death.openmp and rule.name == "omp-duplicate"):
         yield Evidence(source="mapped libraries", text=f"OpenMP: {', '.join(death.openmp)}")
     for line in death.kernel.splitlines()[:8]:
@@ -239,11 +240,11 @@ def _memory_lines(case: Case) -> Iterator[Evidence]:
         yield Evidence(source=death.oom_source, text=f"the count of memory kills {rose}")
     if death.memory:
         last, most = death.memory[-1], max(point.held for point in death.memory)
-        limit = f" of {_size(last.limit)}" if last.limit else ""
+        limit = f" of {size(last.limit)}" if last.limit else ""
         source = f" ({death.limit_source})" if last.limit and death.limit_source else ""
         yield Evidence(
             source="memory.csv",
-            text=f"held {_size(last.held)} at the last look, {_size(most)} at most{limit}{source}",
+            text=f"held {size(last.held)} at the last look, {size(most)} at most{limit}{source}",
         )
 
 
@@ -262,12 +263,3 @@ def _short(text: str, longest: int = _LONGEST) -> str:
     """One line that does nothing to a terminal."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
-
-
-def _size(count: int) -> str:
-    if count < 10_000:
-        return f"{count} bytes"
-    for unit, scale in (("GB", 10**9), ("MB", 10**6)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count / 1000:.0f} kB"

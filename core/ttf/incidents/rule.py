@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from ttf.errors import ExitCode
@@ -38,7 +38,7 @@ class When:
     """None of these."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rule:
     name: str
     """The incident class."""
@@ -46,6 +46,7 @@ class Rule:
     explanation: str
     """For a person. {who}, {signal}, {code}, {reason}, {at} ('in mining, after step 12'), {native}
     (' in libfoo.so' or nothing), {error}, {file}, {was}, {now}, {full} and the text's groups."""
+    _: KW_ONLY
     certain: bool = False
     ends_with: ExitCode | None = None
     """Where a restart would meet it again."""

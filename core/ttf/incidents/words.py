@@ -4,7 +4,19 @@ here and nowhere else."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
+
+
+class Pattern(str):
+    """A regular expression, and how a page names what it looks for."""
+
+    shown: str
+
+    def __new__(cls, *alternatives: str, shown: str) -> Self:
+        pattern = super().__new__(cls, "|".join(alternatives))
+        pattern.shown = shown
+        return pattern
+
 
 NATIVE_CLASSES: Final = (
     "segfault",
@@ -19,16 +31,16 @@ _RANK = r"^(?:\[[\w:]+\]:? )?"
 """Launchers of several processes put a name before each line."""
 
 
-def _any(*patterns: str) -> str:
-    return "|".join(patterns)
-
-
-OMP_DUPLICATE: Final = (
-    r"OMP: Error #15: Initializing (?P<second>\S+), but found (?P<first>\S+) already initialized"
+OMP_DUPLICATE: Final = Pattern(
+    r"OMP: Error #15: Initializing (?P<second>\S+), but found (?P<first>\S+) already initialized",
+    shown="`OMP: Error #15`",
 )
 
-OPENBLAS_ALLOCATION: Final = r"OpenBLAS error: Memory allocation still failed"
-ALLOCATION: Final = _any(
+OPENBLAS_ALLOCATION: Final = Pattern(
+    r"OpenBLAS error: Memory allocation still failed",
+    shown="`OpenBLAS error: Memory allocation still failed`",
+)
+ALLOCATION: Final = Pattern(
     _RANK + r"(?:[\w.]+\.)?_?(?:Array)?MemoryError\b",
     r"std::bad_alloc\b",
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
@@ -46,23 +58,30 @@ ALLOCATION: Final = _any(
     r"\bOutOfMemoryError\b",
     r"STATUS_ALLOC_FAILED",
     r"CommandBufferCallbackErrorOutOfMemory",
+    shown="the words of a refused allocation (`MemoryError`, `std::bad_alloc`, `out of "
+    "memory`, ...)",
 )
 
-UNCAUGHT_BAD_ALLOC: Final = r"terminate called after throwing an instance of 'std::bad_alloc'"
+UNCAUGHT_BAD_ALLOC: Final = Pattern(
+    r"terminate called after throwing an instance of 'std::bad_alloc'",
+    shown="`terminate called after throwing an instance of 'std::bad_alloc'`",
+)
 
-DISK_FULL: Final = _any(
+DISK_FULL: Final = Pattern(
     r"No space left on device",
     r"Disk quota exceeded",
     r"\bENOSPC\b",
     r"database or disk is full",
+    shown="`No space left on device`, `Disk quota exceeded` or their like",
 )
-SHORT_WRITE: Final = _any(
+SHORT_WRITE: Final = Pattern(
     r"PytorchStreamWriter failed writing",
     r"inline_container\.cc.*unexpected pos",
     r"\d+ requested and \d+ written",
+    shown="the words of a short write (`unexpected pos`, `N requested and M written`)",
 )
 
-DEVICE_LOST: Final = _any(
+DEVICE_LOST: Final = Pattern(
     r"(?:CUDA|HIP) error: (?!out of memory|device-side assert|invalid device ordinal).+",
     r"\b(?:CUDA|HIP) driver error",
     r"GPU is lost",
@@ -75,18 +94,20 @@ DEVICE_LOST: Final = _any(
     r"MTLCommandBufferError|IOGPUMetal",
     r"(?:MTL|MPS|Metal|AGX)\w*.*failed assertion",
     r"LLVM ERROR: Failed to infer result type",
+    shown="a driver's words (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, ...)",
 )
 
-NON_FINITE: Final = _any(
+NON_FINITE: Final = Pattern(
     r"returned nan values in its \d+th output",
     r"(?i:\bloss (?:is|became|was|=) ?(?:now )?(?:nan|inf|infinite|non-?finite|not finite)\b)",
     r"(?i:\bloss=(?:nan|inf)\b)",
     r"(?i:\bloss returned in .{1,60} is (?:nan|inf))",
     r"(?i:\b(?:nan|inf|non-?finite)(?: or inf| or nan)? (?:loss|gradient)s?\b)",
     _RANK + r"FloatingPointError\b",
+    shown="`returned nan values`, `loss is nan` or `FloatingPointError`",
 )
 
-HEAP: Final = _any(
+HEAP: Final = Pattern(
     r"\b(?:malloc|realloc|calloc|free|munmap_chunk|malloc_consolidate|unaligned \w+ chunk)"
     r"\(?\)?: (?:invalid|corrupted|unaligned|unsorted|mismatching|smallbin|largebin|double free)",
     r"double free or corruption",
@@ -95,60 +116,84 @@ HEAP: Final = _any(
     r"buffer overflow detected",
     r"error for object 0x[0-9a-f]+: (?:pointer being|incorrect checksum|double free)",
     r"Corruption of (?:free|tiny) object|Heap corruption detected",
+    shown="the allocator's words (`double free`, `malloc(): corrupted ...`, `stack smashing`, ...)",
 )
-CXX: Final = _any(
+CXX: Final = Pattern(
     r"terminate called (?:after throwing an instance of '(?P<type>[^'\n]+)'|without an active "
     r"exception|recursively)",
     r"libc\+\+abi: terminating",
+    shown="`terminate called ...` or `libc++abi: terminating`",
 )
-FATAL_REASON: Final = _any(
+FATAL_REASON: Final = Pattern(
     r"(?P<why>Assertion [`'\"].+ failed\.?)",
     r"Fatal Python error: (?!Aborted|Segmentation|Bus error|Illegal|Floating)(?P<why_>[^\n]+)",
     r"(?P<why__>[^\n]*failed assertion[^\n]*)",
     r"(?P<why___>LLVM ERROR: [^\n]+|OMP: Error #\d+: [^\n]+)",
+    shown="a reason (`Assertion ... failed`, `Fatal Python error: ...`, `LLVM ERROR`)",
 )
 
-SHM_SHORT: Final = r"insufficient shared memory \(shm\)|killed by signal: Bus error"
-CHILD_KILLED: Final = _any(
+SHM_SHORT: Final = Pattern(
+    r"insufficient shared memory \(shm\)|killed by signal: Bus error",
+    shown="`insufficient shared memory (shm)` or a worker `killed by signal: Bus error`",
+)
+CHILD_KILLED: Final = Pattern(
     r"killed by signal: Killed",
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
     r"died with <Signals\.SIGKILL: 9>",
     r"Signal 9 \(SIGKILL\)",
     r"process (?:in the process pool )?was terminated abruptly",
     r"\bSIGKILL\(-9\)",
+    shown="the words of a parent whose child is gone (`killed by signal: Killed`, "
+    "`exited unexpectedly`, ...)",
 )
-CHILD_BUS_ERROR: Final = r"killed by signal: Bus error|\bSIGBUS\b"
-CHILD_KILLED_FOR_SURE: Final = _any(
+CHILD_BUS_ERROR: Final = Pattern(
+    r"killed by signal: Bus error|\bSIGBUS\b", shown="a worker `killed by signal: Bus error`"
+)
+CHILD_KILLED_FOR_SURE: Final = Pattern(
     r"killed by signal: Killed",
     r"died with <Signals\.SIGKILL: 9>",
     r"Signal 9 \(SIGKILL\)",
     r"\bSIGKILL\(-9\)",
+    shown="the words of a parent whose child was killed (`killed by signal: Killed`, ...)",
 )
 """These name the signal; the others of CHILD_KILLED may be any end."""
-WORKER_GONE: Final = _any(
+WORKER_GONE: Final = Pattern(
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
     r"process (?:in the process pool )?was terminated abruptly",
     r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]*"
     r"\n(?P<error_>ConnectionResetError|EOFError|BrokenPipeError)",
+    shown="the words of a parent whose worker is gone (`exited unexpectedly`, ...)",
 )
-WORKER_SEGFAULT: Final = r"ERROR: Unexpected segmentation fault encountered in worker"
+WORKER_SEGFAULT: Final = Pattern(
+    r"ERROR: Unexpected segmentation fault encountered in worker",
+    shown="`Unexpected segmentation fault encountered in worker`",
+)
 """Of torch, in the worker; what the parent says afterwards depends on a race."""
-CHILD_SEGFAULT: Final = _any(
+CHILD_SEGFAULT: Final = Pattern(
     r"killed by signal: Segmentation fault",
     r"died with <Signals\.SIGSEGV: 11>",
     r"Signal 11 \(SIGSEGV\)",
     r"\bSIGSEGV\(-11\)",
+    shown="the words of a parent whose child crashed (`killed by signal: Segmentation fault`, ...)",
 )
-CHILD_ABORT: Final = _any(
+CHILD_ABORT: Final = Pattern(
     r"killed by signal: Aborted",
     r"died with <Signals\.SIGABRT: 6>",
     r"Signal 6 \(SIGABRT\)",
     r"\bSIGABRT\(-6\)",
+    shown="the words of a parent whose child aborted (`killed by signal: Aborted`, ...)",
 )
-FATAL_IN_CHILD: Final[Mapping[str, str]] = {
-    "segfault": r"Fatal Python error: Segmentation fault",
-    "abort": r"Fatal Python error: Aborted",
-    "bus-error": r"Fatal Python error: Bus error",
-    "illegal-instruction": r"Fatal Python error: (?:Illegal instruction|Floating-point exception)",
+FATAL_IN_CHILD: Final[Mapping[str, Pattern]] = {
+    "segfault": Pattern(
+        r"Fatal Python error: Segmentation fault", shown="`Fatal Python error: ...` of a child"
+    ),
+    "abort": Pattern(r"Fatal Python error: Aborted", shown="`Fatal Python error: ...` of a child"),
+    "bus-error": Pattern(
+        r"Fatal Python error: Bus error", shown="`Fatal Python error: ...` of a child"
+    ),
+    "illegal-instruction": Pattern(
+        r"Fatal Python error: (?:Illegal instruction|Floating-point exception)",
+        shown="`Fatal Python error: ...` of a child",
+    ),
 }
 """What faulthandler wrote of a child, by class."""

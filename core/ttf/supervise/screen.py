@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import textwrap
 from typing import Final
 
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _CLEAR_LINE: Final = "\r\x1b[K"
 _CLEAR_TO_END: Final = "\r\x1b[J"
+
+from ttf.text.wrapping import wrapped
 
 
 class Screen:
@@ -47,10 +48,7 @@ class Screen:
             return text
         with contextlib.suppress(OSError):
             width = max(40, os.get_terminal_size(self.fd).columns)
-            return textwrap.fill(
-                text, width - 1, subsequent_indent=" " * indent,
-                break_long_words=False, break_on_hyphens=False,
-            )  # fmt: skip
+            return "\n".join(wrapped(text, width - 1, hang=indent))
         return text
 
     def interject(self, text: str) -> None:

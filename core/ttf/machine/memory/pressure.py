@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ttf.machine.memory.limits import Limit, group_limits, rlimits
+from ttf.text.numbers import size
 
 LOOK_AGAIN_S: Final = 2.0
 """Limits and processes come and go, but seldom; finding them costs more than a reading."""
@@ -143,12 +144,8 @@ class Gauge:
 
 
 def _reading(held: int, limit: int, source: str) -> Reading:
-    text = f"{_size(held)} of {_size(limit)}, {source}"
+    text = f"{size(held)} of {size(limit)}, {source}"
     return Reading(held / limit if limit else 1.0, held, limit, source, text)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def _number(text: bytes, key: bytes) -> int:

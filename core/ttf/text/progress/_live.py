@@ -14,10 +14,9 @@ from ttf.text.progress._base import Reporter
 from ttf.text.progress._state import TRAIN, Progress
 from ttf.text.progress._stream import lasting
 from ttf.text.progress.ending import last_lines, last_notes
+from ttf.text.wrapping import wrapped
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ttf.contracts import EvalRecord, StepRecord
 
 DRAW_EVERY_S = 0.2
@@ -26,6 +25,7 @@ LONGEST_BAR = 24
 SHORTEST_BAR = 6
 LABEL = 26
 EVALUATED = 10
+NOTE = len("  note ")
 
 
 def _columns(stream: TextIO) -> int:
@@ -38,8 +38,8 @@ def _columns(stream: TextIO) -> int:
 
 
 class ConsoleReporter(Reporter):
-    """For terminals. Events are printed with rich; the live line is written by hand, because a
-    rich render takes longer than a short training step."""
+    """For terminals. Written by hand: a library that lays out a screen takes longer than a short
+    training step."""
 
     def __init__(
         self,
@@ -55,7 +55,6 @@ class ConsoleReporter(Reporter):
         self._progress = Progress(clock)
         self._show_summary = summary
         self._width = width or (lambda: _columns(stream))
-        self._made_console: Console | None = None
         self._next_draw = 0.0
         self._drawn = False
         self._bar_room = LONGEST_BAR
@@ -91,15 +90,14 @@ class ConsoleReporter(Reporter):
             self._draw()
 
     def note(self, text: str) -> None:
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
-
-        grid = Table.grid(padding=(0, 1))
-        grid.add_column()
-        grid.add_column(overflow="fold")  # the end of a path is what tells it from others
-        grid.add_row(Text("note", style="bold yellow"), Text(text))
-        self._print(Padding(grid, (0, 0, 0, 2), expand=False))
+        # Folded, not cut: the end of a path is what tells it from others.
+        first, *more = wrapped(text, max(20, self._width() - 1 - NOTE), fold=True) or [""]
+        self._clear()
+        self._out.write(f"  {self._paint('1;33', 'note')} {first}\n")
+        self._out.writelines(f"{'':{NOTE}}{line}\n" for line in more)
+        self._out.flush()
+        if self._progress.stage:
+            self._draw()
 
     def evaluated(self, record: EvalRecord) -> None:
         """One line; the whole table is for the end."""
@@ -185,25 +183,3 @@ class ConsoleReporter(Reporter):
         self._out.flush()
         if self._progress.stage:
             self._draw()
-
-    def _print(self, *what: Any) -> None:
-        self._clear()
-        console = self._console()
-        console.width = self._width()
-        for each in what:
-            console.print(each)
-        if self._progress.stage:
-            self._draw()
-
-    def _console(self) -> Console:
-        if self._made_console is None:
-            from rich.console import Console
-
-            self._made_console = Console(
-                file=self._out,
-                force_terminal=True,
-                color_system="auto" if self._colour else None,
-                highlight=False,
-                legacy_windows=False,
-            )
-        return self._made_console

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import click
 from ttf.errors import ExitCode, TtfError
 from ttf.hookspecs import Status, Verdict
 from ttf.host.plugins import OURS
+from ttf.text.wrapping import wrapped
 from ttf.tools.doctor.check import DOCS, skip, warn
 from ttf.tools.doctor.context import Examination
 from ttf.tools.doctor.registry import AnyCheck
@@ -130,13 +130,7 @@ def _wrapped(text: str, *, taken: int = len(_INDENT), hang: int = 2) -> list[str
     if not sys.stdout.isatty() or not text:
         return [text]
     width = min(_WIDTH, shutil.get_terminal_size().columns - 1) - taken
-    return textwrap.wrap(
-        text,
-        max(30, width),
-        subsequent_indent=" " * hang,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, max(30, width), hang=hang)
 
 
 def last_line(results: Sequence[Result], *, all_made: bool) -> str:

@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from ttf.incidents import words
 from ttf.incidents.rule import EXIT, OURS, Rule, When
 from ttf.incidents.rules import RULES
+from ttf.incidents.words import Pattern
 
-_PATTERNS: Final = {
-    "OMP_DUPLICATE": "`OMP: Error #15`",
-    "OPENBLAS_ALLOCATION": "`OpenBLAS error: Memory allocation still failed`",
-    "ALLOCATION": "the words of a refused allocation (`MemoryError`, `std::bad_alloc`, `out of "
-    "memory`, ...)",
-    "UNCAUGHT_BAD_ALLOC": "`terminate called after throwing an instance of 'std::bad_alloc'`",
-    "DISK_FULL": "`No space left on device`, `Disk quota exceeded` or their like",
-    "SHORT_WRITE": "the words of a short write (`unexpected pos`, `N requested and M written`)",
-    "DEVICE_LOST": "a driver's words (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, "
-    "...)",
-    "NON_FINITE": "`returned nan values`, `loss is nan` or `FloatingPointError`",
-    "HEAP": "the allocator's words (`double free`, `malloc(): corrupted ...`, `stack smashing`, "
-    "...)",
-    "CXX": "`terminate called ...` or `libc++abi: terminating`",
-    "FATAL_REASON": "a reason (`Assertion ... failed`, `Fatal Python error: ...`, `LLVM ERROR`)",
-    "SHM_SHORT": "`insufficient shared memory (shm)` or a worker `killed by signal: Bus error`",
-    "CHILD_KILLED": "the words of a parent whose child is gone (`killed by signal: Killed`, "
-    "`exited unexpectedly`, ...)",
-    "CHILD_KILLED_FOR_SURE": "the words of a parent whose child was killed (`killed by signal: "
-    "Killed`, ...)",
-    "CHILD_BUS_ERROR": "a worker `killed by signal: Bus error`",
-    "CHILD_SEGFAULT": "the words of a parent whose child crashed (`killed by signal: "
-    "Segmentation fault`, ...)",
-    "FATAL_IN_CHILD": "`Fatal Python error: ...` of a child",
-    "WORKER_GONE": "the words of a parent whose worker is gone (`exited unexpectedly`, ...)",
-    "WORKER_SEGFAULT": "`Unexpected segmentation fault encountered in worker`",
-    "CHILD_ABORT": "the words of a parent whose child aborted (`killed by signal: Aborted`, ...)",
-}
-"""By the names of `incidents.words`."""
-_NAMES: Final = {
-    text: name
-    for name, value in vars(words).items()
-    for text in (value.values() if isinstance(value, Mapping) else [value])
-    if name.isupper() and isinstance(text, str)
-}
 _AREAS: Final = {
     "words": "its last words",
     "stderr": "stderr",
@@ -125,7 +90,9 @@ def _fact(name: str) -> str:
 
 def _wording(pattern: str) -> str:
     """A short pattern is as good as words about it."""
-    return _PATTERNS.get(_NAMES.get(pattern, ""), f"`{pattern.replace('|', '` or `')}`")
+    if isinstance(pattern, Pattern):
+        return pattern.shown
+    return f"`{pattern.replace('|', '` or `')}`"
 
 
 def _endings(when: When) -> str:

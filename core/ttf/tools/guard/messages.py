@@ -8,7 +8,6 @@ import re
 import select
 import shutil
 import signal
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 from ttf.incidents.case import crashing_frame, signal_name
 from ttf.incidents.death import Finding
 from ttf.text.numbers import duration
+from ttf.text.wrapping import wrapped
 from ttf.tools.guard.attempt import Ended
 
 PREFIX: Final = "ttf guard:"
@@ -34,16 +34,12 @@ class Voice:
     def __call__(self, *paragraphs: str, at_line_start: bool = True) -> None:
         """Nobody who reads slowly, or no more, holds us up."""
         width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns) - len(PREFIX) - 1
-        lines = [line for text in paragraphs for line in _wrapped(text, max(30, width))]
+        lines = [line for text in paragraphs for line in wrapped(text, max(30, width)) or [""]]
         mark = f"\x1b[1;33m{PREFIX}\x1b[0m" if self._colour else PREFIX
         data = "".join(f"{mark} {line}\n" for line in lines)
         if select.select([], [_STDERR], [], 1.0)[1]:
             with contextlib.suppress(OSError):
                 os.write(_STDERR, (data if at_line_start else f"\n{data}").encode(errors="replace"))
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def code_of(ended: Ended) -> int:

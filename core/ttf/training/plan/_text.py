@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from ttf.text.numbers import duration, size
+from ttf.text.wrapping import wrapped
 from ttf.training.plan._model import PHASES, Plan
 
 WIDTH = 79
@@ -109,15 +109,7 @@ def _advice(plan: Plan) -> Iterable[str]:
 
 
 def _wrapped(text: str, indent: str = "  ") -> str:
-    return "\n".join(
-        textwrap.wrap(
-            text,
-            WIDTH,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    )
+    return "\n".join(wrapped(text, WIDTH, hang=len(indent)))
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> str:
@@ -131,12 +123,6 @@ def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], align
         cells = zip(line[:-1], widths, align[:-1], strict=True)
         padded = [cell.rjust(w) if side == "r" else cell.ljust(w) for cell, w, side in cells]
         start = "  " + "".join(cell + "  " for cell in padded)
-        wrapped = textwrap.wrap(
-            line[-1],
-            max(LEAST_WRAPPED, WIDTH - left),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        first, *more = wrapped or [""]
+        first, *more = wrapped(line[-1], max(LEAST_WRAPPED, WIDTH - left)) or [""]
         shown += [(start + first).rstrip(), *(" " * left + part for part in more)]
     return "\n".join([_wrapped(title), *shown])
