@@ -18,11 +18,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.buffers import Buffers
-from ttf.data.dataset import Dataset, Split
+from ttf.data.dataset import Dataset, QueryBatch, Split
 from ttf.data.keyed_random import key, uniform
 from ttf.data.order import Order
-from ttf.data.queries import QueryBatch
+from ttf.data.vectors import Buffers
 
 QUEUE_LENGTH = 2
 _AHEAD_BYTES = 64 << 20

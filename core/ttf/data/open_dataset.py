@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
-from ttf.data.dataset import Dataset, OpenBank, Split
-from ttf.data.queries import Queries
+from ttf.data.dataset import Dataset, OpenBank, Queries, Split
 from ttf.data.reopen import VectorRef
 from ttf.data.stacked import StackedRows
 from ttf.data.stores import open_store, storage_for

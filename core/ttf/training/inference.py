@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
 from ttf.data.caller_arrays import GivenRows
-from ttf.data.dataset import Split
+from ttf.data.dataset import Queries, Split
 from ttf.data.open_dataset import Opening, open_queries
-from ttf.data.queries import Queries
 from ttf.data.reopen import OpenRef, open_ref
 from ttf.data.stores import create_store
 from ttf.data.writing import check_output
