@@ -28,8 +28,8 @@ import numpy as np
 
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.compare_arms import compare
-from ttf.tools.ab.judge import Settings, judge
-from ttf.tools.ab.sample import Incident, Sample
+from ttf.tools.ab.judge import JudgeSettings, judge
+from ttf.tools.ab.sample import RepeatIncident, Sample
 from ttf.tools.ab.stats import paired, power_rates, sequential
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -175,7 +175,7 @@ def first_found(
     """The look at which a study ends, and what it says then."""
     points = sequential.when_to_look(plan)
     for number, look in enumerate(points):
-        settings = Settings(planned=plan, looks=points[: number + 1])
+        settings = JudgeSettings(planned=plan, looks=points[: number + 1])
         analysis = judge([s for s in samples if s.block < look], ARMS, settings)
         if ends(analysis):
             return look, analysis
@@ -216,7 +216,7 @@ def flaky(
 ) -> Sample:
     at, crashes = 0, []
     while (at := at + int(rng.geometric(hazard))) <= steps:
-        crashes.append(Incident(name="segfault", process="trainer", step=at))
+        crashes.append(RepeatIncident(name="segfault", process="trainer", step=at))
         if lost:
             break
     ended = crashes[0].step if lost and crashes else steps

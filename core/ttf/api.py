@@ -15,6 +15,7 @@ from ttf.rundir.folder import RunFolder
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
     from ttf.contracts import Store
+    from ttf.rundir.documents import Summary
     from ttf.rundir.request import TrainRequest
     from ttf.tools.mine.offline import Mined
     from ttf.training.inference import Model
@@ -179,7 +180,7 @@ def resume_run(
     progress: bool = True,
     supervised: bool = True,
     own_process: bool = False,
-) -> dict[str, Any]:
+) -> Summary:
     """Continues a run where its newest intact checkpoint stands; a finished one is only shown."""
     from ttf.rundir.request import TrainRequest
 
@@ -192,7 +193,7 @@ def resume_run(
 
 def run(
     request: TrainRequest, folder: RunFolder, *, supervised: bool = True, own_process: bool = False
-) -> dict[str, Any]:
+) -> Summary:
     """A new run or one to be continued, to its end; the summary, with `run_dir`.
 
     `own_process`: this process is there for the run alone, and adopts what it leaves behind.
@@ -239,13 +240,13 @@ def _write_report(folder: RunFolder) -> None:
         notices.say(f"There is no report: {error} (ttf report makes it again)")
 
 
-def _supervised(request: TrainRequest, folder: RunFolder, own_process: bool) -> dict[str, Any]:
+def _supervised(request: TrainRequest, folder: RunFolder, own_process: bool) -> Summary:
     from ttf.supervise.supervisor import supervise
 
     return supervise(request, folder, own_process=own_process)
 
 
-def _here(request: TrainRequest) -> dict[str, Any]:
+def _here(request: TrainRequest) -> Summary:
     from ttf.text.progress import Reporter, make_reporter
     from ttf.training.supervisor_link import Link
 

@@ -1,17 +1,21 @@
-"""What the commands of studies share: times and sizes as options, and an end that is told."""
+"""What the commands of studies share: their options, and what they say when they are stopped."""
 
 from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ttf.commands._common import PATH
 from ttf.errors import Stopped
+
+if TYPE_CHECKING:
+    from ttf.tools.studies.study import Study
 
 
 class Duration(click.ParamType[float]):
@@ -46,7 +50,7 @@ class Bytes(click.ParamType[int]):
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
-    """SIGTERM as SIGINT: what is running is ended, then the partial result is told."""
+    """SIGTERM as SIGINT: what is running is ended, then the partial result is shown."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -61,7 +65,24 @@ def signals_raise() -> Iterator[None]:
             signal.signal(signum, handler)
 
 
-def signal_of(stop: BaseException) -> signal.Signals:
-    """The one that ended us, of a Stopped or a KeyboardInterrupt."""
-    asked = isinstance(stop, Stopped) and int(stop.exit_code) != 128 + signal.SIGINT
-    return signal.SIGTERM if asked else signal.SIGINT
+def stopped(
+    study: Study[Any, Any], stop: BaseException, text: str, partial: Mapping[str, Any]
+) -> Stopped:
+    """Of a Stopped or a KeyboardInterrupt; the partial result stands beside the error in --json."""
+    terminated = isinstance(stop, Stopped) and int(stop.exit_code) != 128 + signal.SIGINT
+    error = Stopped(
+        signal.SIGTERM if terminated else signal.SIGINT,
+        text,
+        hint=f"Continue with: {study.resume_command(study.folder)}",
+    )
+    error.details = {"study": dict(partial)}
+    return error
+
+
+hang_timeout_option = click.option(
+    "--hang-timeout",
+    "hang_timeout_s",
+    type=Duration(),
+    help="So long without a sign of life is a hang, e.g. 60s.",
+)
+resume_option = click.option("--resume", type=PATH, metavar="DIR", help="Continue this study.")

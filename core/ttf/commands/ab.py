@@ -16,17 +16,22 @@ from ttf.commands._common import (
     emit_json,
     json_option,
     next_command,
-    quoted,
     say,
     set_option,
     show,
 )
-from ttf.commands._studies import Duration, signal_of, signals_raise
+from ttf.commands._studies import (
+    Duration,
+    hang_timeout_option,
+    resume_option,
+    signals_raise,
+    stopped,
+)
 from ttf.errors import ConfigError, Stopped
 
 if TYPE_CHECKING:
     from ttf.tools.ab.finish import Places
-    from ttf.tools.ab.study import Limits, Study
+    from ttf.tools.ab.study import ABLimits, ABStudy
 
 
 class Margin(click.ParamType[tuple[str, float]]):
@@ -115,15 +120,14 @@ the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
     "margins",
     type=Margin(),
     multiple=True,
+    callback=lambda context, option, pairs: dict(pairs),
     help="Arms closer than this are the same; relative for speed and memory, e.g. "
     "samples_per_s=0.02.",
 )
-@click.option(
-    "--hang-timeout", type=Duration(), help="So long without a sign of life is a hang, e.g. 60s."
-)
+@hang_timeout_option
 @click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
 @click.option("--out", type=PATH, help="The study's folder. [default: runs/ab-001, ...]")
-@click.option("--resume", type=PATH, metavar="DIR", help="Continue this study.")
+@resume_option
 @click.option(
     "--csv", type=PATH, metavar="FILE", help="The samples also there; samples.csv is in the folder."
 )
@@ -145,11 +149,8 @@ def command(
     keep_runs: bool,
     out: Path | None,
     resume: Path | None,
-    csv: Path | None,
-    markdown: Path | None,
-    html: Path | None,
     as_json: bool,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Is B really stabler, faster, leaner or better than A, or was it luck?
 
@@ -159,11 +160,11 @@ def command(
     interrupted.
     """
     from ttf.tools.ab.finish import Places
-    from ttf.tools.ab.study import Limits, Study
+    from ttf.tools.ab.study import ABLimits, ABStudy
 
-    limits = Limits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
-    places = Places(csv=csv, markdown=markdown, html=html)
-    given = {name: value for name, value in asked.items() if value not in (None, (), False)}
+    limits = ABLimits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
+    places = Places(**{name: options.pop(name) for name in ("csv", "markdown", "html")})
+    given = {name: value for name, value in options.items() if value not in (None, (), {}, False)}
     if resume is None:
         study = _begun(files, out, repeats=repeats or 10, **given)
     else:
@@ -173,22 +174,17 @@ def command(
                 f"--resume continues a study as it is; it goes with no {', '.join(others)}.",
                 hint="To change something, begin a new study. --repeats may grow.",
             )
-        study = Study.reopened(resume, repeats)
+        study = ABStudy.reopened(resume, repeats)
     _carry_out(study, limits, places, as_json)
 
 
 def _flag(name: str) -> str:
-    return {"sets": "--set", "margins": "--margin"}.get(name, f"--{name.replace('_', '-')}")
+    return {"sets": "--set", "margins": "--margin", "hang_timeout_s": "--hang-timeout"}.get(
+        name, f"--{name.replace('_', '-')}"
+    )
 
 
-def _begun(
-    files: tuple[Path, ...],
-    out: Path | None,
-    *,
-    margins: tuple[tuple[str, float], ...] = (),
-    hang_timeout: float | None = None,
-    **asked: Any,
-) -> Study:
+def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
     """A new study, or the one that this very command began."""
     from ttf.tools.ab.start import begin
 
@@ -196,35 +192,32 @@ def _begun(
         raise ConfigError(
             "There is nothing to compare: name configurations.", hint="ttf ab a.toml b.toml"
         )
-    return begin(
-        files,
-        out=out,
-        say=say,
-        command=shlex.join(["ttf", *sys.argv[1:]]),
-        margins=dict(margins),
-        hang_timeout_s=hang_timeout,
-        **asked,
-    )
+    return begin(files, out=out, say=say, command=shlex.join(["ttf", *sys.argv[1:]]), **given)
 
 
-def _carry_out(study: Study, limits: Limits, places: Places, as_json: bool) -> None:
+def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) -> None:
     """To its end, and what there is to say of it."""
     from ttf.tools.ab import finish
-    from ttf.tools.ab.progress import Lines
+    from ttf.tools.ab.progress import RepeatLines
     from ttf.tools.ab.study import carry_on
 
     try:
         _introduce(study, limits)
         try:
             with signals_raise():
-                reason = carry_on(study, limits, Lines(limits.parallel), finish.settled)
+                reason = carry_on(
+                    study, limits, RepeatLines(study, limits.parallel), finish.is_settled
+                )
         except (Stopped, KeyboardInterrupt) as stop:
             say()
-            raise _stopped(study, stop) from None
+            done = f"{len(study.done)} of {len(study.setup.cells)}"
+            partial = finish.result(study, finish.judge_study(study), "stopped")
+            text = f"Stopped after {done} repeats; those are kept."
+            raise stopped(study, stop, text, partial) from None
         except BaseException:
             say()  # the line of the repeat that was running
             raise
-        analysis = finish.concluded(study, reason, places)
+        analysis = finish.conclude(study, reason, places)
     finally:
         study.close()
     if as_json:
@@ -238,12 +231,12 @@ def _carry_out(study: Study, limits: Limits, places: Places, as_json: bool) -> N
     say(f"All of it: {study.folder}/report.html, report.md and samples.csv")
     if reason == "budget":
         say("The time is used up.")
-        next_command(f"ttf ab --resume {quoted(study.folder)}")
+        next_command(study.resume_command(study.folder))
 
 
-def _introduce(study: Study, limits: Limits) -> None:
+def _introduce(study: ABStudy, limits: ABLimits) -> None:
     setup, total = study.setup, len(study.setup.cells)
-    done = f"; {len(study.done)} of {total} are done already" if study.samples else ""
+    done = f"; {len(study.done)} of {total} are done already" if study.runs else ""
     steps = "" if setup.steps is None else f" of {setup.steps} steps"
     say(
         f"Study in {study.folder}: {len(setup.arms)} arms, {setup.repeats} repeats{steps} each, "
@@ -256,17 +249,3 @@ def _introduce(study: Study, limits: Limits) -> None:
             f"{limits.parallel} repeats run at a time: speed is measured under that load, and "
             "memory is shared by all of them."
         )
-
-
-def _stopped(study: Study, stop: BaseException) -> Stopped:
-    """The partial result stands beside the error in --json."""
-    from ttf.tools.ab import finish
-
-    total = len(study.setup.cells)
-    error = Stopped(
-        signal_of(stop),
-        f"Stopped after {len(study.done)} of {total} repeats; those are kept.",
-        hint=f"Continue with: ttf ab --resume {quoted(study.folder)}",
-    )
-    error.details = {"study": finish.result(study, finish.judged(study), "stopped")}
-    return error

@@ -22,7 +22,7 @@ from ttf.text.tables import table
 if TYPE_CHECKING:
     from ttf.tools.bench.catalogue import Bench
     from ttf.tools.bench.runner import Outcome
-    from ttf.tools.bench.table import Progress
+    from ttf.tools.bench.table import BenchProgress
 
 
 def _names() -> list[str]:
@@ -83,9 +83,9 @@ def command(
     if list_only:
         _list(chosen, as_json)
         return int(ExitCode.DONE)
-    from ttf.tools.bench.table import Progress
+    from ttf.tools.bench.table import BenchProgress
 
-    progress = Progress()
+    progress = BenchProgress()
     if tune:
         if names:
             raise ConfigError(
@@ -95,7 +95,7 @@ def command(
     ceilings = _ceilings(fresh, progress)
     if not as_json:
         _show_machine(ceilings)
-    found = [
+    outcomes = [
         _measured(bench, size or ("quick" if quick else "reference"), ceilings, progress, as_json)
         for bench in chosen
     ]
@@ -103,13 +103,15 @@ def command(
         emit_json(
             {
                 "machine": ceilings,
-                "results": [line.to_json() for one in found for line in one.lines],
-                "findings": [finding.to_json() for one in found for finding in one.findings],
+                "results": [line.to_json() for outcome in outcomes for line in outcome.lines],
+                "findings": [
+                    finding.to_json() for outcome in outcomes for finding in outcome.findings
+                ],
             }
         )
     else:
-        _what_next(found, quick)
-    return _exit_code(found)
+        _what_next(outcomes, quick)
+    return _exit_code(outcomes)
 
 
 def _list(benches: Sequence[Bench], as_json: bool) -> None:
@@ -138,7 +140,7 @@ def _list(benches: Sequence[Bench], as_json: bool) -> None:
     next_command(f"ttf bench {benches[0].name if len(benches) == 1 else ''}".rstrip())
 
 
-def _tune(progress: Progress, as_json: bool) -> int:
+def _tune(progress: BenchProgress, as_json: bool) -> int:
     from ttf.tools.bench import tune
     from ttf.tools.bench.catalogue import TUNE
 
@@ -157,7 +159,7 @@ def _tune(progress: Progress, as_json: bool) -> int:
     return int(ExitCode.DONE)
 
 
-def _ceilings(fresh: bool, progress: Progress) -> Mapping[str, Any]:
+def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
     """Of this machine, from the cache or measured now."""
     from ttf.machine import ceilings
     from ttf.tools.bench.catalogue import CEILINGS
@@ -169,7 +171,9 @@ def _ceilings(fresh: bool, progress: Progress) -> Mapping[str, Any]:
     return found
 
 
-def _answer(bench: Bench, ceilings: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
+def _answer(
+    bench: Bench, ceilings: Mapping[str, Any], progress: BenchProgress
+) -> Mapping[str, Any]:
     """Of a process that measures the machine itself. Raises what it raised."""
     from ttf.process.error_document import from_document
     from ttf.tools.bench.runner import MeasurerDied, outcome_of
@@ -194,31 +198,31 @@ def _show_machine(ceilings: Mapping[str, Any]) -> None:
 
 
 def _measured(
-    bench: Bench, size: str, ceilings: Mapping[str, Any], progress: Progress, as_json: bool
+    bench: Bench, size: str, ceilings: Mapping[str, Any], progress: BenchProgress, as_json: bool
 ) -> Outcome:
     """Shown as soon as it is there."""
-    from ttf.tools.bench import table as telling
     from ttf.tools.bench.runner import outcome_of
+    from ttf.tools.bench.table import finding_lines, lines_of
 
     outcome = outcome_of(bench, size, ceilings, progress)
     progress.clear()
     out = say if as_json else show
     for finding in outcome.findings:
-        for line in telling.finding_lines(finding):
+        for line in finding_lines(finding):
             out(line)
     if not as_json:
         show()
-        for line in telling.lines_of(outcome.lines) if outcome.lines else ():
+        for line in lines_of(outcome.lines) if outcome.lines else ():
             show(line)
     return outcome
 
 
-def _what_next(found: Sequence[Outcome], quick: bool) -> None:
+def _what_next(outcomes: Sequence[Outcome], quick: bool) -> None:
     from ttf.tools.bench.peers import INSTALL
 
-    missing = any(line.note == INSTALL for one in found for line in one.lines)
+    missing = any(line.note == INSTALL for outcome in outcomes for line in outcome.lines)
     show()
-    if not all(one.well for one in found):
+    if not all(outcome.well for outcome in outcomes):
         next_command("ttf doctor")
     elif missing:
         next_command("pip install 'twotower[peers]'")
@@ -228,8 +232,8 @@ def _what_next(found: Sequence[Outcome], quick: bool) -> None:
         next_command("ttf bench --json > bench.json")
 
 
-def _exit_code(found: Sequence[Outcome]) -> int:
-    for one in found:
-        if one.error is not None:
-            return int(one.error["exit_code"])
-    return int(ExitCode.DONE if all(one.well for one in found) else ExitCode.UNSAFE)
+def _exit_code(outcomes: Sequence[Outcome]) -> int:
+    for outcome in outcomes:
+        if outcome.error is not None:
+            return int(outcome.error["exit_code"])
+    return int(ExitCode.DONE if all(outcome.well for outcome in outcomes) else ExitCode.UNSAFE)

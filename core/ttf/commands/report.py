@@ -56,7 +56,7 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
 
 
 def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
-    from ttf.tools.ab.study import is_study
+    from ttf.tools.ab.study import ABStudy
     from ttf.tools.report.page import is_reportable
 
     hint = "Name the folder that ttf train or ttf guard printed, e.g. runs/run-001."
@@ -64,7 +64,7 @@ def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
         raise DataMissing(f"There is no folder {run_dir}.", hint=hint)
     if not run_dir.is_dir():
         raise DataMissing(f"{run_dir} is a file, not a run's folder.", hint=hint)
-    if is_study(run_dir):
+    if ABStudy.holds_one(run_dir):
         if bundle is not None:
             raise ConfigError(
                 "--bundle is made of one run, and this is a study.",
@@ -103,14 +103,14 @@ def _say_if_large(run_dir: Path) -> None:
 
 
 def _write_page(run_dir: Path, out: Path | None) -> Path:
-    from ttf.tools.ab.study import is_study
+    from ttf.tools.ab.study import ABStudy
     from ttf.tools.report.page import write_page
 
     try:
-        if is_study(run_dir):
-            from ttf.tools.ab.finish import page_anew
+        if ABStudy.holds_one(run_dir):
+            from ttf.tools.ab.finish import rewrite_page
 
-            return page_anew(run_dir, out)
+            return rewrite_page(run_dir, out)
         return write_page(run_dir, out)
     except StorageError as error:
         if out is None:
@@ -141,9 +141,9 @@ def _struck_out(packed: Bundle) -> str:
 
 
 def _next(run_dir: Path, packed: Bundle | None, as_json: bool) -> None:
-    from ttf.tools.ab.study import is_study
+    from ttf.tools.ab.study import ABStudy
 
-    if as_json or is_study(run_dir):
+    if as_json or ABStudy.holds_one(run_dir):
         return
     if packed is None:
         next_command(f"ttf report {quoted(run_dir)} --bundle bundle.zip")

@@ -10,20 +10,20 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ttf.contracts import Store
 from ttf.errors import DataChanged
 from ttf.incidents.inputs import InputFile
+from ttf.rundir.documents import InputState
 
 
-def noted(stores: Iterable[Store]) -> dict[str, dict[str, Any]]:
+def noted(stores: Iterable[Store]) -> dict[str, InputState]:
     """For manifest.json: what each local container is now, by path. Reads 64 kB of each."""
     return {store.uri: _look(Path(store.uri)) for store in stores if Path(store.uri).exists()}
 
 
 def refuse_changed(
-    before: Mapping[str, Mapping[str, Any]], stores: Iterable[Store], say: Callable[[str], None]
+    before: Mapping[str, InputState], stores: Iterable[Store], say: Callable[[str], None]
 ) -> None:
     """Raises DataChanged with what a container was and is; what `before` does not know passes."""
     for store in stores:
@@ -33,14 +33,14 @@ def refuse_changed(
         now = _look(Path(store.uri))
         if was == now:
             continue
-        if any(was[key] != now[key] for key in ("bytes", "fingerprint")):
+        if (was["bytes"], was["fingerprint"]) != (now["bytes"], now["fingerprint"]):
             raise _changed(store, was, now, "")
         say(f"{store.uri} was written to since the run began: all of it is read once, to be sure.")
         for problem in store.verify():
             raise _changed(store, was, now, f" {problem}")
 
 
-def _look(path: Path) -> dict[str, Any]:
+def _look(path: Path) -> InputState:
     files = InputFile.look(path).files
     names = hashlib.blake2b(digest_size=8)
     for name, file in sorted(files.items()):
@@ -53,9 +53,7 @@ def _look(path: Path) -> dict[str, Any]:
     }
 
 
-def _changed(
-    store: Store, was: Mapping[str, Any], now: Mapping[str, Any], problem: str
-) -> DataChanged:
+def _changed(store: Store, was: InputState, now: InputState, problem: str) -> DataChanged:
     return DataChanged(
         f"{store.uri} is not what it was when the run began (then {_told(was)}; now {_told(now)})."
         f"{problem}",
@@ -63,6 +61,6 @@ def _changed(
     )
 
 
-def _told(seen: Mapping[str, Any]) -> str:
+def _told(seen: InputState) -> str:
     written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seen["mtime_ns"] / 1e9))
     return f"{seen['bytes']:,} bytes, fingerprint {seen['fingerprint']}, written {written}"

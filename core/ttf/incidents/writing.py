@@ -13,10 +13,11 @@ from ttf.incidents.case import signal_name
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.scrub import Scrubber
 from ttf.rundir import durable
+from ttf.rundir.documents import AppliedRemedy, Incident
+from ttf.rundir.incident_files import APPLIED, INCIDENT
 
 AREA: Final = "incident"
 _CURVE_S: Final = 600.0
-_APPLIED: Final = "applied.json"
 
 
 def write_incident(
@@ -39,7 +40,7 @@ def write_incident(
     scrub = Scrubber()
     page = incident_page(number, death, finding, lost_steps, checkpoint_step)
     files = {
-        "incident.json": _json(scrub.value(document(death, finding, lost_steps))),
+        INCIDENT: _json(scrub.value(document(death, finding, lost_steps))),
         "incident.md": scrub.bytes(page.encode(errors="replace")),
         "stderr.txt": scrub.bytes(death.raw_stderr or death.stderr.encode(errors="replace")),
         "faulthandler.txt": scrub.bytes(death.faulthandler.encode(errors="replace")),
@@ -59,21 +60,10 @@ def write_incident(
 
 def note_remedy(folder: Path, number: str, text: str) -> None:
     """Says which remedy is in force because of an incident. Raises StorageError."""
-    durable.write_json(folder / number / _APPLIED, {"remedy": text}, AREA)
+    durable.write_json(folder / number / APPLIED, AppliedRemedy(remedy=text), AREA)
 
 
-def list_incidents(folder: Path) -> list[dict[str, str | None]]:
-    """`id`, `class`, `process` and `remedy` (None: restarted unchanged) of each, in order.
-
-    One that is damaged or was never finished is listed as 'unknown': it happened.
-    """
-    if not folder.is_dir():
-        return []
-    names = sorted((p.name for p in folder.iterdir() if p.name.isdigit()), key=int)
-    return [_listed(folder / name) for name in names]
-
-
-def document(death: Death, finding: Finding, lost_steps: int | None) -> dict[str, Any]:
+def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident:
     """The content of incident.json."""
     return {
         "class": finding.name,
@@ -187,21 +177,3 @@ def _take_number(folder: Path) -> tuple[str, Path]:
                 return path.name, path
     except OSError as error:
         raise storage_error(error, str(folder)) from error
-
-
-def _listed(path: Path) -> dict[str, str | None]:
-    incident, applied = _read(path / "incident.json"), _read(path / _APPLIED)
-    return {
-        "id": path.name,
-        "class": str(incident.get("class", "unknown")),
-        "process": str(incident.get("process", "unknown")),
-        "remedy": applied.get("remedy"),
-    }
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value = durable.read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ttf.rundir.documents import BestProduct, NotedCeilings
+
 MEASURE: str = "ttf bench"
 """The command that measures the ceilings, for whoever misses them."""
 
@@ -27,9 +29,9 @@ def of_this_machine() -> Mapping[str, Any]:
     return {} if kept is None else kept.to_json()
 
 
-def summary(ceilings: Mapping[str, Any]) -> dict[str, Any]:
+def summary(ceilings: Mapping[str, Any]) -> NotedCeilings:
     """The few figures that a run notes."""
-    best = {name: {"gflops": one["gflops"]} for name, one in ceilings["best"].items()}
+    best = {name: BestProduct(gflops=one["gflops"]) for name, one in ceilings["best"].items()}
     return {"date": ceilings["date"], "best": best}
 
 

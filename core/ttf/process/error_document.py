@@ -5,15 +5,29 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from ttf import errors
 from ttf.errors import ExitCode, TtfError
 
+ErrorDocument = TypedDict(
+    "ErrorDocument",
+    {
+        "class": str,
+        "message": str,
+        "known": bool,
+        "exit_code": int,
+        "hint": str,
+        "fields": dict[str, Any],
+        "traceback": str,
+    },
+)
+"""`known`: it is an error of ours, and `fields` are its attributes."""
 
-def to_document(error: BaseException) -> dict[str, Any]:
+
+def to_document(error: BaseException) -> ErrorDocument:
     """What `from_document` needs, and the traceback for the incident."""
-    document = {
+    document: ErrorDocument = {
         "class": type(error).__name__,
         "message": str(error),
         "known": isinstance(error, TtfError),
@@ -23,11 +37,9 @@ def to_document(error: BaseException) -> dict[str, Any]:
         "traceback": "".join(traceback.format_exception(error)),
     }
     if isinstance(error, TtfError):
-        document |= {
-            "exit_code": int(error.exit_code),
-            "hint": error.hint,
-            "fields": _plain_fields(error),
-        }
+        document["exit_code"] = int(error.exit_code)
+        document["hint"] = error.hint
+        document["fields"] = _plain_fields(error)
     return document
 
 

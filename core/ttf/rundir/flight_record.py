@@ -24,6 +24,9 @@ _AT: Final = 64
 _HELD: Final = struct.Struct("<QQ")
 """The supervisor's part: bytes held by the tree now, and at most."""
 _HELD_AT: Final = 256
+_TOTAL: Final = struct.Struct("<Q")
+"""How many steps the run takes; written once, 0 until then and by older versions."""
+_TOTAL_AT: Final = 320
 
 
 class Phase(IntEnum):
@@ -56,6 +59,8 @@ class Flight:
     """Since when the checkpoint thread has been at one checkpoint; None while it is idle."""
     torn: bool
     """The writer died within the write."""
+    total_steps: int = 0
+    """Of the run; 0: its trainer has not counted them (yet)."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,7 +83,8 @@ class FlightRecorder:
         """Called by one thread, at every change of phase."""
         if step is not None:
             self._step = step
-        self._phase, self._micro_batch = phase, micro_batch
+        self._phase = phase
+        self._micro_batch = micro_batch
         self.beat()
 
     def beat(self) -> None:
@@ -96,6 +102,10 @@ class FlightRecorder:
             self._saving_since,
         )
         struct.pack_into("<Q", self._map, _AT, 2 * self._sequence)
+
+    def takes(self, total_steps: int) -> None:
+        """Of how many steps the run will be."""
+        _TOTAL.pack_into(self._map, _TOTAL_AT, total_steps)
 
     def saving(self, active: bool) -> None:
         """Called by the checkpoint thread: its hang must not hide behind steps that go on."""
@@ -160,6 +170,7 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
         time=unix / 1e9,
         saving_since_s=saving / 1e9 if saving else None,
         torn=bool(sequence % 2) or not known,
+        total_steps=_TOTAL.unpack_from(data, _TOTAL_AT)[0],
     )
 
 

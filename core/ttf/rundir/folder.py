@@ -7,14 +7,15 @@ import itertools
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Self, cast
 
 from filelock import FileLock, Timeout
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError, storage_error
 from ttf.process.lifeline import is_stopped
+from ttf.rundir.documents import Summary
 from ttf.rundir.durable import read_json, remove_leftovers, write_json
 
 _ORPHANS_LEAVE_S = 10.0
@@ -33,6 +34,8 @@ class RunFolder:
         self.path = path
         self.config = path / "run.toml"
         self.manifest = path / "manifest.json"
+        self.environment = path / "environment.json"
+        """Of a guarded command."""
         self.metrics = path / "metrics.jsonl"
         self.memory = path / "memory.jsonl"
         self.checkpoints = path / "checkpoints"
@@ -47,20 +50,23 @@ class RunFolder:
         self.stacks = path / "faulthandler.txt"
         self._lock = FileLock(path / ".lock")
         self._writer = FileLock(path / ".writer")
-        self._made = self._made_parent = False
+        self._made = False
+        self._made_parent = False
 
     @classmethod
     def new(cls, path: Path | None) -> RunFolder:
         """A folder for a new run, locked until `close`; `runs/run-001` and counting where none is
         named."""
-        made, made_parent = path is None or not path.exists(), False
+        made = path is None or not path.exists()
+        made_parent = False
         try:
             if path is None:
                 made_parent = not Path("runs").exists()
                 path = _make_next(Path("runs"))
             path.mkdir(parents=True, exist_ok=True)
             folder = cls(path)
-            folder._made, folder._made_parent = made, made_parent
+            folder._made = made
+            folder._made_parent = made_parent
             folder._acquire(tidy=False)
             if folder.config.exists():
                 folder.close()
@@ -188,12 +194,12 @@ class RunFolder:
             time.sleep(0.01)
         return ""
 
-    def read_summary(self) -> dict[str, Any]:
-        """summary.json, or an empty dict if the run never came that far."""
-        return dict(read_json(self.summary)) if self.summary.is_file() else {}
+    def read_summary(self) -> Summary:
+        """summary.json, or an empty one if the run never came that far. Raises ValueError."""
+        return cast("Summary", read_json(self.summary)) if self.summary.is_file() else {}
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
-        write_json(self.summary, dict(summary))
+    def write_summary(self, summary: Summary) -> None:
+        write_json(self.summary, summary)
 
 
 def _take_back(path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from ttf.errors import StorageError, storage_error
 from ttf.rundir.disk_retry import Patience
 from ttf.rundir.durable import file_written_whole, finite
+from ttf.rundir.json_lines import parsed_line, raw_lines
 
 _SYNC_AT_BYTES: Final = 4 << 20
 _MOST_BYTES: Final = 64 << 20
@@ -38,13 +39,16 @@ class MetricsLog:
     ) -> None:
         """`resume_step` None starts the file anew; otherwise later lines are dropped first. A disk
         that fails is put up with for `retry_s`; `say` hears of it. `area`: see `ttf.rundir.durable`."""
-        self._path, self._say, self._area = path, say or (lambda _: None), area
+        self._path = path
+        self._say = say or (lambda _: None)
+        self._area = area
         self._patience = Patience(retry_s)
         self._state = threading.Lock()
         self._syncing = threading.Lock()
         self._tail = bytearray()
         """What no fsync has taken in yet; begins at `_durable`."""
-        self._fsync_failed = self._closed = False
+        self._fsync_failed = False
+        self._closed = False
         kept: Iterator[bytes] = iter(()) if resume_step is None else _lines_until(path, resume_step)
         with file_written_whole(path, area) as self._file:
             for block in _blocks(kept):
@@ -111,7 +115,8 @@ class MetricsLog:
     def _sync_in_place(self) -> None:
         with self._state:
             self._write_out()
-            file, end = self._file, self._file.size
+            file = self._file
+            end = file.size
         try:
             file.sync()  # lines may be added meanwhile
         except OSError:
@@ -158,16 +163,13 @@ def _lines_until(path: Path, step: int) -> Iterator[bytes]:
     """
     if not path.is_file():
         return
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(record, dict) or not line.endswith(b"\n"):
-                continue
-            if record.get("step", 0) < step + (record.get("type") != "mining"):
-                yield line
+    for line in raw_lines(path):
+        record = parsed_line(line)
+        # Without its end it may be a part that happens to be valid: '{...}' is whole, 12 of 123 not.
+        if record is None or not line.endswith(b"\n"):
+            continue
+        if record.get("step", 0) < step + (record.get("type") != "mining"):
+            yield line
 
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,11 +1,15 @@
-"""What a trainer is asked to do, as JSON that crosses a process border."""
+"""What a supervisor and its trainer tell each other, as JSON on two pipes; first of all the request."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+
+if TYPE_CHECKING:
+    from ttf.process.error_document import ErrorDocument
+    from ttf.rundir.documents import Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,3 +81,38 @@ class TrainRequest:
                 ),
             }
         )
+
+
+class ToTrainer(TypedDict, total=False):
+    """One key at a time; the request comes first."""
+
+    request: dict[str, Any]
+    stop: int
+    """Save at the next step and end, as at this signal."""
+    shed: Literal[True]
+    """Memory is short: give back what can be made anew."""
+    leave: Literal[True]
+    """Memory is short: save and end, a fresh process goes on."""
+    say: str
+    """For the screen, which the trainer has."""
+
+
+class TrainerEnd(TypedDict, total=False):
+    """One key."""
+
+    summary: Summary
+    error: ErrorDocument
+    left: Literal["memory"]
+
+
+class FromTrainer(TypedDict, total=False):
+    """One of three: `configured` with `inputs`, `checkpointed`, `end`."""
+
+    configured: dict[str, Any]
+    """By dotted key: as soon as it is known, and again when every "auto" is settled."""
+    inputs: list[str]
+    """Files that the run reads."""
+    checkpointed: int
+    """The step of a checkpoint that is durable."""
+    end: TrainerEnd
+    """The last message."""

@@ -12,7 +12,7 @@ import select
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
@@ -25,7 +25,7 @@ from ttf.process.kept_output import BoundedOutput
 from ttf.process.lifeline import is_stopped
 from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.folder import RunFolder
-from ttf.rundir.request import TrainRequest
+from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.supervise.events import (
     Beat,
     Checkpointed,
@@ -74,7 +74,7 @@ class Attempt:
         self._next_look = self._next_notes = 0.0
         self._seen = self.flight.read()
         self.flat: Mapping[str, Any] = {}
-        self.end: Mapping[str, Any] | None = None
+        self.end: TrainerEnd | None = None
         """Its final record."""
         self.killed: tuple[KilledByUs, str] = ("", "")
 
@@ -111,14 +111,14 @@ class Attempt:
     def _told(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
         for message in messages:
             try:
-                event = self._understood(message)
+                event = self._understood(cast("FromTrainer", message))
             except (LookupError, TypeError, ValueError) as error:
                 self.watch.garbage = f"a message makes no sense ({type(error).__name__}: {error})"
                 return
             if event is not None:
                 yield event
 
-    def _understood(self, message: Mapping[str, Any]) -> Event | None:
+    def _understood(self, message: FromTrainer) -> Event | None:
         if "configured" in message:
             return self._configured(message)
         if "checkpointed" in message:
@@ -126,7 +126,7 @@ class Attempt:
         self.end = message["end"]
         return None
 
-    def _configured(self, message: Mapping[str, Any]) -> Configured:
+    def _configured(self, message: FromTrainer) -> Configured:
         self.flat = message["configured"]
         self.witness.inputs = look_at(message["inputs"])
         timeout = self.flat["supervise.hang_timeout_s"]

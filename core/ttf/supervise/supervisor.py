@@ -15,19 +15,20 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final, NoReturn, assert_never
+from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
 from ttf.incidents.writing import note_remedy, write_incident
-from ttf.process.error_document import from_document
+from ttf.process.error_document import ErrorDocument, from_document
 from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.folder import RunFolder
-from ttf.rundir.request import TrainRequest
+from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
+from ttf.rundir.summary import Ending, write_last_summary
 from ttf.rundir.supervision import Journal
 from ttf.supervise.attempt import Attempt
 from ttf.supervise.decide import decide, initial, wake_at
@@ -54,16 +55,17 @@ from ttf.supervise.events import (
     Suspended,
     Tick,
 )
-from ttf.supervise.last_summary import write_last_summary
 from ttf.supervise.screen import Screen
 from ttf.supervise.watch import Signals, now, wait_for
-from ttf.training.summary import Ending
+
+if TYPE_CHECKING:
+    from ttf.rundir.documents import Summary
 
 MENDABLE: Final = frozenset({"NumericFailure", "DataChanged", "StorageError", "DeviceMistrusted"})
 """Errors of ours that are incidents: what is done about them is decided, not only passed on."""
 
 
-def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) -> dict[str, Any]:
+def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) -> Summary:
     """Trains to the end, whatever dies on the way; the summary. Raises TtfError.
 
     `own_process`: this process is there for the run alone: it adopts orphans, counts as part of
@@ -94,7 +96,7 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1)
 
 
-def _with_its_own_remedy(finding: Finding, error: Mapping[str, Any] | None) -> Finding:
+def _with_its_own_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
     """A trainer that found its device wrong names the way out itself."""
     if error is None or error["class"] != "DeviceMistrusted":
         return finding
@@ -120,7 +122,7 @@ class Supervisor:
         self._attempt: Attempt | None = None
         self._started = False
         """A trainer, at least once."""
-        self._end: dict[str, Any] = {}
+        self._end: TrainerEnd = {}
         """The last final record."""
         self._finding: Finding | None = None
         self._spawn_at, self._spawn = 0.0, Spawn()
@@ -132,7 +134,7 @@ class Supervisor:
         )
         self._first = first
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Summary:
         """Until an action ends it."""
         actions: Iterable[Action] = self._first
         while True:
@@ -199,7 +201,7 @@ class Supervisor:
     def _end_of(self, attempt: Attempt) -> Iterable[Event]:
         """A trainer that is gone: Ended, or Died, or both where it left because it was asked."""
         code = attempt.finish()
-        self._end = dict(attempt.end or {})
+        self._end = attempt.end or {}
         error = self._end.get("error")
         try:
             if "summary" in self._end:
@@ -329,7 +331,7 @@ class Supervisor:
         )
         self._started = True
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: ToTrainer) -> None:
         if self._attempt is not None:
             self._attempt.child.send(message)
 
@@ -338,11 +340,10 @@ class Supervisor:
         if self._attempt is None or self._attempt.over or not self._attempt.says(text):
             self._screen.note(text, loud=loud)
 
-    def _finished(self) -> dict[str, Any]:
+    def _finished(self) -> Summary:
         """The trainer's own end is the run's."""
         if "summary" in self._end:
-            summary: dict[str, Any] = self._end["summary"]
-            return summary
+            return self._end["summary"]
         raise from_document(self._end["error"])
 
     def _its_own_error(self, action: EndWithError) -> TtfError:

@@ -14,14 +14,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
 from ttf.process import lifeline, trainer_keeper
 from ttf.process.error_document import to_document
-from ttf.rundir.request import TrainRequest
+from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
+
+if TYPE_CHECKING:
+    from ttf.rundir.documents import Summary
 
 STACKS = "faulthandler.txt"
 
@@ -36,10 +39,10 @@ def main(life: int, results: int, display: int, parent: int) -> int:
     with lifeline.stacks_to(Path(request.run_dir) / STACKS):
         end = _end(request, link, display)
         link.tell({"end": end})
-    return int(end.get("error", {}).get("exit_code", ExitCode.DONE))
+    return end["error"]["exit_code"] if "error" in end else ExitCode.DONE
 
 
-def _end(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
+def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEnd:
     """The final record: {"summary"}, {"error"} or {"left"}."""
     try:
         return {"summary": _train(request, link, display)}
@@ -51,7 +54,7 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str,
         return {"error": to_document(error)}
 
 
-def _train(request: TrainRequest, link: SupervisedLink, display: int) -> dict[str, Any]:
+def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary:
     from ttf.rundir.folder import RunFolder
     from ttf.text.progress import Reporter, make_reporter
     from ttf.training.launch import train_here

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from ttf.config.resolve import Resolved
 from ttf.contracts import DevicePolicy, Settled
+from ttf.rundir.documents import ChosenSetting
 
 AUTO: Final = "auto"
 SETTLED: Final = f"{AUTO}: "
@@ -53,7 +53,7 @@ def _kept(key: str, value: Any, origin: str, here: Settled) -> str:
     )
 
 
-def recorded(resolved: Resolved, policy: DevicePolicy) -> Mapping[str, Any]:
+def recorded(resolved: Resolved, policy: DevicePolicy) -> dict[str, ChosenSetting]:
     """For the manifest: each option of the device and its precision, with where it came from."""
     section, table = resolved.config.device, _table(resolved, policy)
     chosen = {"device.precision": section.precision} | {

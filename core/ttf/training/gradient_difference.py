@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import torch
 from torch import Tensor
+
+from ttf.rundir.documents import ProbeLine
 
 REFERENCE: Final = "cpu"
 """The device that the others are measured by."""
@@ -48,7 +50,7 @@ class ProbeReport:
     def ok(self) -> bool:
         return self.loss_error <= self.tolerance and not self.wrong
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ProbeLine:
         """A line of metrics.jsonl."""
         return {
             "type": "probe",

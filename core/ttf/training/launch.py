@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ttf.rundir.folder import RunFolder
 
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
     from ttf.config.schema import RunConfig
     from ttf.contracts import DevicePolicy, Kind
+    from ttf.rundir.documents import Summary
     from ttf.rundir.request import Change, TrainRequest
     from ttf.text.progress import Reporter
     from ttf.training.plan import Plan
     from ttf.training.supervisor_link import Link
 
 
-def train_here(
-    request: TrainRequest, folder: RunFolder, reporter: Reporter, link: Link
-) -> dict[str, Any]:
+def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, link: Link) -> Summary:
     """Trains in this process, whose claim or whose parent's claim the folder is."""
     from ttf.data.demo import with_demo
 

@@ -7,11 +7,11 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
+from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Kind
 from ttf.data.dataset import Dataset
@@ -20,14 +20,15 @@ from ttf.data.unchanged import noted
 from ttf.host import plugins
 from ttf.host.version import __version__
 from ttf.machine import ceiling_figures, ceilings, processor
-from ttf.training.auto import Decided, Specs
+from ttf.rundir.documents import Manifest, Numeric, Work
+from ttf.training.auto import Specs
 from ttf.training.device_auto import recorded
 
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
 _LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")
 
 
-def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> dict[str, Any]:
+def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> Numeric:
     """What decides the bits of the weights beside configuration, data and seed."""
     import torch
 
@@ -71,7 +72,7 @@ def _plugins(config: RunConfig) -> dict[str, str]:
     )
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def differences(before: Numeric, now: Numeric) -> list[str]:
     """One sentence per entry of the numeric fingerprint that is not what it was."""
     then, today = _flat(before), _flat(now)
     return [
@@ -81,16 +82,16 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(fingerprint: Numeric) -> dict[str, object]:
     """The plugins one by one, under their own names."""
     return {k: v for k, v in fingerprint.items() if k != "plugins"} | {
         f"the plugin {name}": version for name, version in fingerprint.get("plugins", {}).items()
     }
 
 
-def build(decided: Decided, data: Dataset, policy: DevicePolicy) -> dict[str, Any]:
+def build(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs) -> Manifest:
     """Everything a reader needs to know about where the numbers came from."""
-    config = decided.config
+    config = resolved.config
     return {
         "format": 1,
         "ttf": __version__,
@@ -101,7 +102,7 @@ def build(decided: Decided, data: Dataset, policy: DevicePolicy) -> dict[str, An
         "openmp_runtimes": openmp_runtimes(),
         "plugins": _plugins(config),
         "numeric": numeric_fingerprint(config, policy),
-        "chosen": recorded(decided.resolved, policy),
+        "chosen": recorded(resolved, policy),
         "data": {
             "fingerprint": data.fingerprint,
             "pairs": config.data.pairs,
@@ -116,16 +117,17 @@ def build(decided: Decided, data: Dataset, policy: DevicePolicy) -> dict[str, An
             "left_out": {"train": data.train.left_out, "val": data.val.left_out},
             "files": noted(data.stores),
         },
-        "work": _work(config, decided.specs, data),
+        "work": _work(config, data, specs),
         "seed": config.train.seed,
         "git": _git(),
         "command": sys.argv,
     }
 
 
-def _work(config: RunConfig, specs: Specs, data: Dataset) -> dict[str, Any]:
+def _work(config: RunConfig, data: Dataset, specs: Specs) -> Work:
     """The least that training computes per sample, and what this machine can do where that was
-    ever measured: for report.html, never for a decision."""
+    ever measured: for report.html, never for a decision. Noted here, because the page may be made
+    again on another machine, which knows nothing of this one."""
     kept = ceilings.load()
     bank = config.loss.memory_bank
     return {

@@ -30,6 +30,7 @@ from ttf.errors import DeviceMistrusted, NumericFailure
 from ttf.host import plugins
 from ttf.machine.gemm import errors, factors
 from ttf.machine.processor import MOST_ERROR
+from ttf.rundir.documents import ProbeLine
 from ttf.training.gradient_difference import (
     REFERENCE,
     ProbeReport,
@@ -63,7 +64,7 @@ class Probe:
         data: Dataset,
         order: Order,
         mined: int,
-        record: Callable[[dict[str, Any]], None],
+        record: Callable[[ProbeLine], None],
     ) -> None:
         """`mined`: negatives a query gets in training. `record` takes a line of metrics.jsonl for
         each probe, also for one that ends the run."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from ttf.data.dataset import Dataset
 from ttf.data.unchanged import refuse_changed
 from ttf.errors import ArtifactDamaged, DataChanged
 from ttf.rundir.checkpoint_files import newest_first
+from ttf.rundir.documents import DataFacts, Incident, Manifest
 from ttf.rundir.durable import read_json
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.folder import RunFolder
@@ -50,10 +50,10 @@ def load_state(session: Session) -> tuple[Snapshot, list[str]]:
     return snapshot, differences(before["numeric"], now)
 
 
-def manifest_of(folder: RunFolder) -> Mapping[str, Any]:
+def manifest_of(folder: RunFolder) -> Manifest:
     """What the run began with. Raises ArtifactDamaged."""
     try:
-        manifest: Mapping[str, Any] = read_json(folder.manifest)
+        manifest: Manifest = read_json(folder.manifest)
         manifest["data"]["fingerprint"], manifest["numeric"]["plugins"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
@@ -65,7 +65,7 @@ def manifest_of(folder: RunFolder) -> Mapping[str, Any]:
 
 
 def refuse_other_data(
-    before: Mapping[str, Any], data: Dataset, folder: RunFolder, flight: FlightRecorder, say: Say
+    before: DataFacts, data: Dataset, folder: RunFolder, flight: FlightRecorder, say: Say
 ) -> None:
     """Raises DataChanged. `before` is the manifest's part about the data."""
     if before["fingerprint"] != data.fingerprint:
@@ -78,7 +78,7 @@ def refuse_other_data(
         refuse_changed(before.get("files", {}), data.stores, say)
 
 
-def incidents_of_before(folder: RunFolder, history: History | None) -> list[dict[str, Any]]:
+def incidents_of_before(folder: RunFolder, history: History | None) -> list[Incident]:
     """What this run's observers have not heard of, because its process had died."""
     ids = history.incidents if history is not None else ()
     paths = [folder.incidents / number / "incident.json" for number in ids]

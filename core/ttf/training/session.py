@@ -96,6 +96,7 @@ def open_session(
     policy.start()
     with folder.writing(), link.stop, open_dataset(resolved.config.data) as data:
         decided = decide(resolved, data, policy)
+        link.flight.takes(decided.total_steps)
         for note in (*data.notes, *decided.notes):
             reporter.note(note)
         yield Session(

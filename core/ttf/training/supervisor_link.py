@@ -6,12 +6,12 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ttf.process import messages
 from ttf.process.stop_signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
-from ttf.rundir.request import Change, History, TrainRequest
+from ttf.rundir.request import Change, FromTrainer, History, ToTrainer, TrainRequest
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
@@ -55,7 +55,7 @@ class Link:
     def supervised(self) -> bool:
         return self.history is not None
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def tell(self, message: FromTrainer) -> None:
         """From any thread."""
 
     def configured(self, config: RunConfig, inputs: Sequence[str] = ()) -> None:
@@ -82,19 +82,20 @@ class SupervisedLink(Link):
         self.overlay = request.overlay
         return request
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def tell(self, message: FromTrainer) -> None:
         with self._lock:
             messages.write(self._results, message)
 
-    def obey(self, message: Mapping[str, Any]) -> None:
+    def obey(self, received: Mapping[str, Any]) -> None:
         """Called by the life line's thread; what is asked happens at the next step boundary."""
+        message = cast("ToTrainer", received)
         if "request" in message:
             self._requests.put(TrainRequest.from_json(message["request"]))
         elif "stop" in message:
-            self.stop.ask(int(message["stop"]))
+            self.stop.ask(message["stop"])
         elif "shed" in message:
             self.shed_asked.set()
         elif "leave" in message:
             self.leave_asked.set()
         elif "say" in message:
-            self._notes.put(str(message["say"]))
+            self._notes.put(message["say"])

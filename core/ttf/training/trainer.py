@@ -10,21 +10,23 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ttf import loop
 from ttf.config.resolve import Resolved
 from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.errors import DeviceMistrusted, GateNotMet, Stopped, StorageError, TtfError
-from ttf.incidents.writing import list_incidents
 from ttf.machine.memory.allocator import give_back
 from ttf.process.stop_signals import StopAsked
 from ttf.rundir.disk_retry import StorageRetry
+from ttf.rundir.documents import Summary
 from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.folder import RunFolder
+from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.summary import Ending, summarize
 from ttf.text.progress import Reporter
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
@@ -35,7 +37,7 @@ from ttf.training.refresh import Refresher
 from ttf.training.resume import has_begun, incidents_of_before, load_state
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
-from ttf.training.summary import Ending, facts, summarize
+from ttf.training.summary import facts
 from ttf.training.supervisor_link import LeaveAsked, Link
 from ttf.training.towers import save_model, start_from
 
@@ -50,7 +52,7 @@ def run(
     *,
     resume: bool = False,
     link: Link | None = None,
-) -> dict[str, Any]:
+) -> Summary:
     """Trains to the end and returns the summary; failures are raised after they were recorded.
 
     See `open_session` for what must have happened before.
@@ -82,10 +84,13 @@ def _begin(session: Session) -> None:
     if init is not None:
         start_from(session.parts.model, Path(init))
     link = session.link
-    built = manifest.build(session.decided, session.data, session.policy)
+    built = manifest.build(
+        session.decided.resolved, session.data, session.policy, session.decided.specs
+    )
     if link.command:
         built["command"] = list(link.command)
-    write_json(session.folder.manifest, {**built, "environment_left_out": dict(link.left_out)})
+    built["environment_left_out"] = dict(link.left_out)
+    write_json(session.folder.manifest, built)
 
 
 def _write(session: Session, write: Callable[[], T]) -> T:
@@ -151,7 +156,7 @@ class Trainer:
                 f"From here on the numbers are statistically, not bitwise, the same: {text}."
             )
 
-    def run(self, *, resumed_from: int) -> dict[str, Any]:
+    def run(self, *, resumed_from: int) -> Summary:
         """To the end and its summary, whatever the end is."""
         session = self.session
         self._state.continue_clock(session.link.history)
@@ -256,7 +261,7 @@ class Trainer:
         except StorageError as also:
             self.session.reporter.note(f"There is no summary: {also}")
 
-    def _summarize(self, ending: Ending) -> dict[str, Any]:
+    def _summarize(self, ending: Ending) -> Summary:
         session = self.session
         folder = session.folder
         link = session.link

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttf import Availability, PluginUnavailable, hookimpl
-from ttf.incidents.writing import list_incidents
+from ttf.rundir.incident_files import list_incidents
 from ttf_observers._kept import kept_until
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ttf.tools.ab.sample import Evaluated, Incident, Sample
+from ttf.tools.ab.sample import EvalPoint, RepeatIncident, Sample
 
 STEPS = 2_000
 Blocks = list[list[Sample]]
@@ -99,7 +99,7 @@ def crashing(chance: float) -> Change:
     def change(sample: Sample, rng: np.random.Generator) -> Sample:
         if rng.random() >= chance:
             return replace(sample, outcome="clean", incidents=())
-        incident = Incident(name="segfault", process="trainer", step=int(rng.integers(STEPS)))
+        incident = RepeatIncident(name="segfault", process="trainer", step=int(rng.integers(STEPS)))
         return replace(sample, outcome="survived", incidents=(incident,))
 
     return change
@@ -111,15 +111,15 @@ def _repeat(
     hiccup = rng.exponential(0.06) if rng.random() < 0.1 else 0.0
     speed = 900 * math.exp(drift + rng.normal(0, 0.025) - hiccup)
     quality += rng.normal(0, 0.008)
-    incidents: tuple[Incident, ...] = ()
+    incidents: tuple[RepeatIncident, ...] = ()
     lost = False
     if rng.random() < crash:
         step = int(rng.integers(STEPS))
-        incidents, lost = (Incident(name="segfault", process="miner", step=step),), step < 700
+        incidents, lost = (RepeatIncident(name="segfault", process="miner", step=step),), step < 700
     steps = incidents[0].step if lost else STEPS
     marks = range(200, steps + 1, 200)
     evaluated = tuple(
-        Evaluated(
+        EvalPoint(
             step=step,
             seconds=64 * step / speed + 5,
             metrics={

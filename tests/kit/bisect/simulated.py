@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ttf.tools.bisect.design import Next, Plan, Verdict, believed, judge, runs_to_see
 from ttf.tools.bisect.factors import RULES
 from ttf.tools.bisect.hypotheses import Ingredient
+from ttf.tools.bisect.planner import (
+    BisectPlan,
+    BisectVerdict,
+    NextRun,
+    believed,
+    judge,
+    runs_to_see,
+)
 
 Tally = dict[frozenset[str], tuple[int, int]]
 _COMPONENTS = ("miner", "storage", "observers", "doc-tower", "tower", "device")
@@ -30,18 +37,20 @@ def ingredients(names: Sequence[str] = tuple(RULES)) -> tuple[Ingredient, ...]:
 
 
 @cache
-def _judged(plan: Plan, tally: frozenset[tuple[frozenset[str], tuple[int, int]]]) -> Next | Verdict:
+def _judged(
+    plan: BisectPlan, tally: frozenset[tuple[frozenset[str], tuple[int, int]]]
+) -> NextRun | BisectVerdict:
     """The design is a function of what was seen: many studies pass the same points."""
     return judge(plan, dict(tally))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Studied:
-    verdict: Verdict
+    verdict: BisectVerdict
     runs: int
     tally: Tally
 
-    def share(self, plan: Plan, rate: float) -> float:
+    def share(self, plan: BisectPlan, rate: float) -> float:
         """Of a full grid at the true rate."""
         repeats = runs_to_see(rate, plan.confidence)
         return self.runs / (repeats * (1 + len(plan.ingredients)))
@@ -49,7 +58,7 @@ class Studied:
 
 def study(
     rng: random.Random,
-    plan: Plan,
+    plan: BisectPlan,
     causes: Sequence[frozenset[str]],
     rate: float,
     *,
@@ -59,7 +68,7 @@ def study(
     tally: Tally = {}
     for number in range(most):
         found = _judged(plan, frozenset(tally.items()))
-        if isinstance(found, Verdict):
+        if isinstance(found, BisectVerdict):
             return Studied(verdict=found, runs=number, tally=tally)
         cured = bool(causes) and all(found.ablate & cause for cause in causes)
         runs, crashes = tally.get(found.ablate, (0, 0))
@@ -67,7 +76,7 @@ def study(
     return Studied(verdict=believed(plan, tally), runs=most, tally=tally)
 
 
-def drawn(rng: random.Random, plan: Plan, *, shadow: bool) -> tuple[str, frozenset[str]]:
+def drawn(rng: random.Random, plan: BisectPlan, *, shadow: bool) -> tuple[str, frozenset[str]]:
     """A culprit and what cures: itself, what that implies, and the component that carries it."""
     chosen = rng.choice(plan.ingredients)
     names = {i.name for i in plan.ingredients}

@@ -23,6 +23,7 @@ from ttf.data.synth import write_synth
 from ttf.errors import DeviceMistrusted, ExitCode, NumericFailure
 from ttf.host import plugins
 from ttf.machine.devices import choose
+from ttf.rundir.documents import ProbeLine
 from ttf.training.auto import decide
 from ttf.training.gradient_difference import differences
 from ttf.training.parity_probe import Probe, _comparable
@@ -56,9 +57,9 @@ def standin(fake_plugins: FakeDistribution) -> None:
 
 def probe_of(
     world: World, *, fault: str | None = None, bf16: bool = False, **config: Any
-) -> tuple[Probe, list[dict[str, Any]]]:
+) -> tuple[Probe, list[ProbeLine]]:
     """A probe of that world, on the stand-in where a fault is named, and what it records."""
-    lines: list[dict[str, Any]] = []
+    lines: list[ProbeLine] = []
     stepper = world.stepper
     changes: dict[str, Any] = {}
     if fault is not None:

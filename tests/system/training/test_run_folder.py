@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError
 from ttf.rundir import durable
+from ttf.rundir.documents import Summary
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.metrics_log import MetricsLog
 
@@ -127,7 +128,8 @@ def test_a_new_folder_is_held_from_the_start_and_the_loser_leaves_it_alone(tmp_p
 def test_a_summary_that_was_never_written_is_empty(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     assert folder.read_summary() == {}
-    folder.write_summary({"loss": float("nan"), "n": (1, np.float64(0.5))})
+    odd = {"loss": float("nan"), "n": (1, np.float64(0.5))}
+    folder.write_summary(cast(Summary, odd))
     assert folder.read_summary() == {"loss": None, "n": [1, 0.5]}
 
 

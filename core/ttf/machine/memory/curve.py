@@ -13,6 +13,7 @@ from typing import Final
 
 from ttf.machine.memory._types import MemoryPoint, TreeMemory
 from ttf.machine.memory.limits import limit_in_force
+from ttf.rundir.documents import MemoryLine
 
 LINE_EVERY_S: Final = 1.0
 KEEP_S: Final = 600.0
@@ -22,8 +23,7 @@ _MOST_POINTS: Final = 4096
 class MemoryCurve:
     """Looks when it is told to; appends a line to `path` at most once a second.
 
-    A line: {"time": unix seconds, "step", "anon", "shared", "file", "processes", "peak", "limit"},
-    bytes. A disk that takes no lines does not end the run: see `failure`.
+    A disk that takes no lines does not end the run: see `failure`.
     """
 
     def __init__(self, pid: int, path: Path, *, step: Callable[[], int] | None = None) -> None:
@@ -77,7 +77,7 @@ class MemoryCurve:
 
     def _write(self, point: MemoryPoint, processes: int) -> None:
         self._next_line = time.monotonic() + LINE_EVERY_S
-        line = {
+        line: MemoryLine = {
             "time": point.time,
             "step": point.step,
             "anon": point.anon,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ttf.tools.ab.measures import Scale
+from ttf.tools.ab.measures import MEASURES, Measure, Scale
 
-Verdict = Literal["a", "b", "same", "inconclusive"]
+PairVerdict = Literal["a", "b", "same", "inconclusive"]
 """a, b: that arm is better, and not by luck; same: they differ by less than the margin;
 inconclusive: neither has been shown yet."""
 FixedVerdict = Literal["fixed", "not yet", "still crashes", "not reproduced"]
@@ -98,12 +98,25 @@ class Comparison:
     p_adjusted: float | None
     """After Holm's correction over all comparisons of the study: a difference has been found where
     this is below 1 - `Analysis.confidence`."""
-    verdict: Verdict
+    verdict: PairVerdict
     margin: float
     needs: Needs | None = None
     """Only where inconclusive; None also where no number could be given."""
     note: str = ""
     """What a reader must know before believing the figures; "" mostly."""
+
+    @property
+    def measure(self) -> Measure:
+        return MEASURES[self.metric]
+
+    @property
+    def winner(self) -> str:
+        """The arm that is better; "" without one."""
+        return {"a": self.a, "b": self.b}.get(self.verdict, "")
+
+    @property
+    def loser(self) -> str:
+        return {"a": self.b, "b": self.a}.get(self.verdict, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +152,7 @@ class Bitwise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class InterimLook:
     """A sequential study is judged after some blocks, each time with a part of the error."""
 
     blocks: int
@@ -164,7 +177,7 @@ class Analysis:
     power: float
     blocks: int
     """Complete ones: every arm has a counted sample."""
-    looks: tuple[Look, ...] = ()
+    looks: tuple[InterimLook, ...] = ()
     """Those taken, this one last; () unless sequential."""
     settled: bool = False
     """A sequential study need not go on."""

@@ -1,4 +1,4 @@
-"""Arms from files and variations: named, told apart, and looked at before anything runs."""
+"""Arms from files and variations: named, and checked before anything runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ttf.tools.studies.folder import sha256_of
 
 EVALUATIONS: Final = 6
 """Of a repeat on its way, where its configuration does not say: enough for recall against time."""
-_OURS: Final = {
+_SET_BY_STUDY: Final = {
     "train.seed": "each block has a seed of its own (--seed)",
     "supervise.remedies": "no repeat may change its configuration (--no-remedies)",
     "evaluate.patience": "arms are compared after equally many steps",
@@ -28,7 +28,7 @@ _OURS: Final = {
 _CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
 
 
-def arms_of(files: Sequence[Path], vary: Sequence[str] = ()) -> tuple[Arm, ...]:
+def arms_from(files: Sequence[Path], vary: Sequence[str] = ()) -> tuple[Arm, ...]:
     """Every file with every combination of variations. Raises ConfigError with all problems."""
     problems: list[str] = []
     paths = [path / "run.toml" if path.is_dir() else path for path in files]
@@ -40,17 +40,17 @@ def arms_of(files: Sequence[Path], vary: Sequence[str] = ()) -> tuple[Arm, ...]:
     if problems:
         raise ConfigError("These arms cannot be compared:", problems=problems)
     combinations = list(itertools.product(*varied))
-    found = [
+    arms = [
         _arm(path, label, sets, single=len(paths) == 1)
         for path, label in zip(whole, labels(whole), strict=True)
         for sets in combinations
     ]
-    if len(found) < 2:
+    if len(arms) < 2:
         raise ConfigError(
             "There is one arm, and nothing to compare it with.",
             hint="ttf ab a.toml b.toml, or ttf ab a.toml --vary miner.name=faiss,hnswlib",
         )
-    return _with_slugs(found)
+    return _with_slugs(arms)
 
 
 def _varied(texts: Sequence[str], problems: list[str]) -> Iterator[list[str]]:
@@ -65,8 +65,8 @@ def _varied(texts: Sequence[str], problems: list[str]) -> Iterator[list[str]]:
             problems.append(f"--vary {key} is given twice; write all values behind one")
         elif len(set(parts)) < len(parts):
             problems.append(f"--vary {text}: a value is there twice")
-        elif key in _OURS:
-            problems.append(f"--vary {key}: {_OURS[key]}")
+        elif key in _SET_BY_STUDY:
+            problems.append(f"--vary {key}: {_SET_BY_STUDY[key]}")
         else:
             yield [f"{key}={part}" for part in parts]
         keys.add(key)
@@ -101,9 +101,9 @@ def labels(paths: Sequence[Path]) -> list[str]:
     """Stems, with as much of their folders as tells them apart; a run is named by its folder."""
     parts = [_parts(path) for path in paths]
     for count in range(1, max(map(len, parts), default=1) + 1):
-        found = ["/".join(each[-count:]) for each in parts]
-        if len(set(found)) == len(found):
-            return found
+        names = ["/".join(each[-count:]) for each in parts]
+        if len(set(names)) == len(names):
+            return names
     return [str(path) for path in paths]  # a.toml beside a folder a that holds a run
 
 
@@ -128,59 +128,61 @@ def _with_slugs(arms: Sequence[Arm]) -> tuple[Arm, ...]:
     )
 
 
-def checked(
+def check_arms(
     arms: Sequence[Arm], sets: Sequence[str], steps: int | None
 ) -> tuple[tuple[Arm, ...], list[str]]:
     """The arms with what their configurations left open, and what should be said of them.
 
     Every configuration is resolved, in one child process; ConfigError names all problems of all.
     """
-    _refuse_ours(sets, steps, arms)
-    asked = [{"toml": arm.toml, "sets": [*sets, *arm.sets]} for arm in arms]
-    found = ask({"do": "resolve", "arms": asked})["arms"]
-    problems = list(_problems(arms, found))
+    _refuse_study_keys(sets, steps, arms)
+    request = [{"toml": arm.toml, "sets": [*sets, *arm.sets]} for arm in arms]
+    resolved = ask({"do": "resolve", "arms": request})["arms"]
+    problems = list(_problems(arms, resolved))
     if problems:
         raise ConfigError(f"{_count(len(problems), 'problem')} in the arms:", problems=problems)
     out = [
-        replace(arm, evaluate_every=_every(seen, steps))
-        for arm, seen in zip(arms, found, strict=True)
+        replace(arm, evaluate_every=_evaluate_every(values, steps))
+        for arm, values in zip(arms, resolved, strict=True)
     ]
-    return tuple(out), list(_notes(out, found))
+    return tuple(out), list(_notes(out, resolved))
 
 
-def _problems(arms: Sequence[Arm], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _problems(arms: Sequence[Arm], resolved: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Each once, with the arms that have it."""
     whose: dict[str, list[str]] = {}
-    for arm, seen in zip(arms, found, strict=True):
-        for problem in seen["problems"]:
+    for arm, values in zip(arms, resolved, strict=True):
+        for problem in values["problems"]:
             whose.setdefault(problem, []).append(arm.name)
     for problem, names in whose.items():
         yield f"{'every arm' if len(names) == len(arms) else '; '.join(names)}: {problem}"
 
 
-def _refuse_ours(sets: Sequence[str], steps: int | None, arms: Sequence[Arm]) -> None:
-    ours = dict(_OURS)
+def _refuse_study_keys(sets: Sequence[str], steps: int | None, arms: Sequence[Arm]) -> None:
+    refused = dict(_SET_BY_STUDY)
     if steps is not None:
-        ours["train.steps"] = "--steps says it for all arms"
+        refused["train.steps"] = "--steps says it for all arms"
     texts = [*sets, *(text for arm in arms for text in arm.sets)]
     keys = dict.fromkeys(text.partition("=")[0].strip() for text in texts)
-    problems = [f"{key}: {ours[key]}" for key in keys if key in ours]
+    problems = [f"{key}: {refused[key]}" for key in keys if key in refused]
     if problems:
         raise ConfigError("The study itself sets these keys:", problems=problems)
 
 
-def _every(seen: Mapping[str, Any], steps: int | None) -> int | None:
+def _evaluate_every(values: Mapping[str, Any], steps: int | None) -> int | None:
     """So that there are about `EVALUATIONS`; epochs are left to be evaluated as they are."""
-    total = steps or seen["steps"]
-    if seen["says_when"] or total is None:
+    total = steps or values["steps"]
+    if values["says_when"] or total is None:
         return None
     return max(1, math.ceil(total / EVALUATIONS))
 
 
-def _notes(arms: Sequence[Arm], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _notes(arms: Sequence[Arm], resolved: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Arms that are the same, as in a check of the check."""
-    for (arm, seen), (other, also) in itertools.combinations(zip(arms, found, strict=True), 2):
-        if seen["flat"] == also["flat"]:
+    for (arm, values), (other, others) in itertools.combinations(
+        zip(arms, resolved, strict=True), 2
+    ):
+        if values["flat"] == others["flat"]:
             yield (
                 f"{arm.name} and {other.name} are the same configuration: whatever they differ "
                 "in is chance."

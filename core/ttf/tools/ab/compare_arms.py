@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ttf.tools.ab.analysis import Comparison, Interval, Needs, Verdict
+from ttf.tools.ab.analysis import Comparison, Interval, Needs, PairVerdict
 from ttf.tools.ab.measures import CRASH_RATE, PAIRED, Measure, at_time
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.stats import boschloo, paired, power_rates, rates
@@ -26,7 +26,7 @@ _AT_EQUAL_TIME = " at equal time"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class PairTest:
     """Before correction: the test, and what verdicts and needs are made of."""
 
     a: str
@@ -55,7 +55,7 @@ class Compared:
         if self.crashes is not None:
             a, of_a, b, of_b = self.crashes
             return b / of_b - a / of_a
-        return None if self.flip is None else self._told(self.flip.mean)
+        return None if self.flip is None else self._in_unit(self.flip.mean)
 
     def interval(self, alpha: float) -> Interval:
         if self.crashes is not None:
@@ -64,33 +64,33 @@ class Compared:
             return None, None
         low, high = self.flip.interval(alpha)
         return (
-            None if low is None else self._told(low),
-            None if high is None else self._told(high),
+            None if low is None else self._in_unit(low),
+            None if high is None else self._in_unit(high),
         )
 
-    def _told(self, value: float) -> float:
+    def _in_unit(self, value: float) -> float:
         return math.expm1(value) if self.measure.scale == "ratio" else value
 
 
 def compare(
     a: str, b: str, of_a: Blocks, of_b: Blocks, margins: Mapping[str, float]
-) -> list[Compared]:
+) -> list[PairTest]:
     """By crash rate and by each measure that any repeat of these two has a value of."""
     both = sorted(of_a.keys() & of_b.keys())
     pairs = [(of_a[k], of_b[k]) for k in both]
-    found = [_rates(a, b, of_a, of_b, len(both))] if of_a and of_b else []
+    tests = [_crash_test(a, b, of_a, of_b, len(both))] if of_a and of_b else []
     for measure in PAIRED:
-        values, known, note = _values(measure, pairs)
+        values, known, note = _paired_values(measure, pairs)
         if known:
-            found.append(_paired(a, b, measure, values, len(both), note))
+            tests.append(_paired_test(a, b, measure, values, len(both), note))
     return [
         replace(c, measure=replace(c.measure, margin=margins.get(c.measure.name, c.measure.margin)))
-        for c in found
+        for c in tests
     ]
 
 
 def decide(
-    c: Compared,
+    c: PairTest,
     p_adjusted: float | None,
     level: float,
     *,
@@ -105,7 +105,7 @@ def decide(
     same = (
         low is not None and high is not None and -measure.margin <= low and high <= measure.margin
     )
-    verdict: Verdict = "inconclusive"
+    verdict: PairVerdict = "inconclusive"
     note = c.note
     if same:
         verdict = "same"
@@ -136,11 +136,11 @@ def decide(
     )
 
 
-def _needs(c: Compared, level: float, family: int, power: float) -> Needs | None:
+def _needs(c: PairTest, level: float, family: int, power: float) -> Needs | None:
     """Repeats until a verdict of either kind, if the arms are as they looked: the smaller of what
     it takes to find the difference seen (at the level that Holm's correction leaves the smallest
     p: the worst case) and to show that they are the same. Assumes that repeats go on to spread as
-    so far; an effect seen in few repeats is itself uncertain, so this is told anew each time."""
+    so far; an effect seen in few repeats is itself uncertain, so this is computed anew each time."""
     effect, margin, alone = c.effect, c.measure.margin, level / max(1, family)
     if effect is None:
         return None
@@ -173,9 +173,9 @@ def _needs(c: Compared, level: float, family: int, power: float) -> Needs | None
     )
 
 
-def _rates(a: str, b: str, of_a: Blocks, of_b: Blocks, blocks: int) -> Compared:
+def _crash_test(a: str, b: str, of_a: Blocks, of_b: Blocks, blocks: int) -> PairTest:
     crashed = [sum(s.crashed for s in of.values()) for of in (of_a, of_b)]
-    return Compared(
+    return PairTest(
         a=a,
         b=b,
         measure=CRASH_RATE,
@@ -187,7 +187,7 @@ def _rates(a: str, b: str, of_a: Blocks, of_b: Blocks, blocks: int) -> Compared:
     )
 
 
-def _values(
+def _paired_values(
     measure: Measure, pairs: list[tuple[Sample, Sample]]
 ) -> tuple[list[tuple[float, float]], bool, str]:
     """Of pairs where both have a value; whether any sample has one; a note. A repeat that was lost
@@ -203,8 +203,8 @@ def _values(
             return at_time(sample, seconds, metric)
 
     def value(sample: Sample) -> float | None:
-        found = None if sample.outcome == "lost" else read(sample)
-        return None if found is not None and measure.scale == "ratio" and found <= 0 else found
+        number = None if sample.outcome == "lost" else read(sample)
+        return None if number is not None and measure.scale == "ratio" and number <= 0 else number
 
     read_pairs = [(value(x), value(y)) for x, y in pairs]
     lost = sum("lost" in (x.outcome, y.outcome) for x, y in pairs)
@@ -220,14 +220,14 @@ def _values(
     return finite, known, note
 
 
-def _paired(
+def _paired_test(
     a: str, b: str, measure: Measure, values: list[tuple[float, float]], blocks: int, note: str
-) -> Compared:
+) -> PairTest:
     if not values:
-        return Compared(a=a, b=b, measure=measure, n=0, blocks=blocks, note=note)
+        return PairTest(a=a, b=b, measure=measure, n=0, blocks=blocks, note=note)
     ratio = measure.scale == "ratio"
     differences = [math.log(y / x) if ratio else y - x for x, y in values]
-    return Compared(
+    return PairTest(
         a=a,
         b=b,
         measure=measure,

@@ -12,7 +12,8 @@ from ttf.errors import ConfigError
 if TYPE_CHECKING:
     from ttf.tools.ab.analysis import Analysis
     from ttf.tools.ab.sample import Sample
-    from ttf.tools.ab.study import Limits, Study
+    from ttf.tools.ab.schedule import Cell
+    from ttf.tools.ab.study import ABLimits, ABStudy
 
 __all__ = ["Compared", "compare"]
 
@@ -57,13 +58,13 @@ def compare(
     with more `repeats` where given (10 where it is new). Outputs are written into its folder.
     """
     from ttf.tools.ab.start import begin
-    from ttf.tools.ab.study import Limits, Study
+    from ttf.tools.ab.study import ABLimits, ABStudy
 
     if (resume is None) == (not configs):
         raise ConfigError("It is not clear what to compare: give configurations, or resume.")
-    limits = Limits(parallel=parallel, budget_s=budget_s, keep_runs=keep_runs)
+    limits = ABLimits(parallel=parallel, budget_s=budget_s, keep_runs=keep_runs)
     if resume is not None:
-        return _carried_out(Study.reopened(Path(resume), repeats), limits, progress)
+        return _carried_out(ABStudy.reopened(Path(resume), repeats), limits, progress)
     study = begin(
         [Path(config) for config in configs],
         vary=[f"{key}={','.join(map(_text, values))}" for key, values in (vary or {}).items()],
@@ -88,15 +89,18 @@ def _text(value: Any) -> str:
     return "none" if value is None else render(str(value) if isinstance(value, Path) else value)
 
 
-def _carried_out(study: Study, limits: Limits, progress: bool) -> Compared:
+def _carried_out(study: ABStudy, limits: ABLimits, progress: bool) -> Compared:
     from ttf.tools.ab import finish
-    from ttf.tools.ab.progress import Lines, Nobody
+    from ttf.tools.ab.progress import RepeatLines
     from ttf.tools.ab.study import carry_on
+    from ttf.tools.studies.carry_out import Watcher
 
-    watcher = Lines(limits.parallel) if progress else Nobody()
+    watcher: Watcher[Cell, Sample] = Watcher()
+    if progress:
+        watcher = RepeatLines(study, limits.parallel)
     try:
-        reason = carry_on(study, limits, watcher, finish.settled)
-        analysis = finish.concluded(study, reason)
+        reason = carry_on(study, limits, watcher, finish.is_settled)
+        analysis = finish.conclude(study, reason)
     finally:
         study.close()
-    return Compared(path=study.folder, analysis=analysis, samples=tuple(study.samples))
+    return Compared(path=study.folder, analysis=analysis, samples=tuple(study.runs))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir import durable
 from ttf.tools.ab.analysis import Analysis
-from ttf.tools.ab.judge import Settings, judge
+from ttf.tools.ab.judge import JudgeSettings, judge
 from ttf.tools.ab.output import csv_text, document, markdown
 from ttf.tools.ab.page import write_page
-from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.setup import Setup
 from ttf.tools.ab.stats.sequential import when_to_look
-from ttf.tools.ab.study import RESULT, Reason, Record, Study, read_record, read_samples, read_setup
+from ttf.tools.ab.study import ABStudy, Reason
+from ttf.tools.studies.study import RESULT
 
 _AREA: Final = "ab"
 
@@ -29,7 +27,7 @@ class Places:
     html: Path | None = None
 
 
-def settled(study: Study) -> bool:
+def is_settled(study: ABStudy) -> bool:
     """Whether a sequential study needs no more; looks only when it is time to."""
     looks, blocks = study.record.looks, study.blocks
     taken = max(looks, default=0)
@@ -37,25 +35,22 @@ def settled(study: Study) -> bool:
         return False
     looks.append(blocks)
     study.write_settings()
-    return judged(study).settled
+    return judge_study(study).settled
 
 
-def judged(study: Study) -> Analysis:
-    return _judged(study.setup, study.record, study.samples)
-
-
-def _judged(setup: Setup, record: Record, samples: Sequence[Sample]) -> Analysis:
-    settings = Settings(
+def judge_study(study: ABStudy) -> Analysis:
+    setup = study.setup
+    settings = JudgeSettings(
         alpha=setup.alpha,
         power=setup.power,
         margins=setup.margins,
         planned=setup.repeats,
-        looks=tuple(record.looks),
+        looks=tuple(study.record.looks),
     )
-    return judge(samples, setup.names, settings)
+    return judge(study.runs, setup.names, settings)
 
 
-def concluded(study: Study, reason: Reason, places: Places | None = None) -> Analysis:
+def conclude(study: ABStudy, reason: Reason, places: Places | None = None) -> Analysis:
     """The end of a sitting: judged, and every output written. Raises StorageError.
 
     Where nothing is left to do, `result.json` says so: the same command then begins a new study.
@@ -64,65 +59,59 @@ def concluded(study: Study, reason: Reason, places: Places | None = None) -> Ana
     if study.setup.sequential and blocks > max(looks, default=0):  # an end is a look as well
         looks.append(blocks)
         study.write_settings()
-    analysis = judged(study)
+    analysis = judge_study(study)
     _write_outputs(study, analysis, places or Places())
     if reason != "budget":
         durable.write_json(study.folder / RESULT, result(study, analysis, reason), _AREA)
     return analysis
 
 
-def _write_outputs(study: Study, analysis: Analysis, places: Places) -> None:
-    folder, samples, known = study.folder, study.samples, facts(study.setup, study.record)
-    table, text = csv_text(samples), markdown(analysis, samples, known)
-    for path in filter(None, (folder / "samples.csv", places.csv)):
+def _write_outputs(study: ABStudy, analysis: Analysis, places: Places) -> None:
+    table = csv_text(study.runs)
+    text = markdown(analysis, study.runs, facts(study))
+    for path in filter(None, (study.folder / "samples.csv", places.csv)):
         durable.write_atomically(path, table.encode(), _AREA)
-    for path in filter(None, (folder / "report.md", places.markdown)):
+    for path in filter(None, (study.folder / "report.md", places.markdown)):
         durable.write_atomically(path, text.encode(), _AREA)
-    _page(folder, known, analysis, samples, places.html)
+    _page(study, analysis, places.html)
 
 
-def page_anew(folder: Path, out: Path | None) -> Path:
+def rewrite_page(folder: Path, out: Path | None) -> Path:
     """Of a study that may be going on: its folder is only read."""
-    setup, record, samples = read_setup(folder), read_record(folder), read_samples(folder)
-    known, analysis = facts(setup, record), _judged(setup, record, samples)
-    return _page(folder, known, analysis, samples, out)
+    study = ABStudy.read(folder)
+    return _page(study, judge_study(study), out)
 
 
-def _page(
-    folder: Path,
-    known: Mapping[str, Any],
-    analysis: Analysis,
-    samples: Sequence[Sample],
-    out: Path | None,
-) -> Path:
-    page: Path = write_page(folder, analysis, samples, known)
+def _page(study: ABStudy, analysis: Analysis, out: Path | None) -> Path:
+    page: Path = write_page(study.folder, analysis, study.runs, facts(study))
     if out is not None:
         durable.write_atomically(out, page.read_bytes(), _AREA)
     return page if out is None else out
 
 
-def result(study: Study, analysis: Analysis, reason: str) -> dict[str, Any]:
+def result(study: ABStudy, analysis: Analysis, reason: str) -> dict[str, Any]:
     """The document of --json."""
     return {
-        **document(analysis, study.samples),
+        **document(analysis, study.runs),
         "ended": reason,
         "repeats": study.setup.repeats,
         "folder": str(study.folder),
     }
 
 
-def _short(path: str) -> str:
-    """As seen from here: where somebody's files lie is nobody else's business."""
+def _short_path(path: str) -> str:
+    """As seen from here: a report should not say where on this machine the user's files are."""
     full = Path(path)
     return str(full.relative_to(Path.cwd())) if full.is_relative_to(Path.cwd()) else full.name
 
 
-def facts(setup: Setup, record: Record) -> dict[str, Any]:
+def facts(study: ABStudy) -> dict[str, Any]:
     """What a reader of the report wants to know of the study, in words."""
+    setup, record = study.setup, study.record
     out: dict[str, Any] = {"command": record.command, "machine": record.machine}
     for arm in setup.arms:
-        said = ", ".join((*setup.sets, *arm.sets))
-        out[arm.name] = f"{_short(arm.toml)}{f' with {said}' if said else ''}"
+        sets = ", ".join((*setup.sets, *arm.sets))
+        out[arm.name] = f"{_short_path(arm.toml)}{f' with {sets}' if sets else ''}"
     if record.parallel > 1:
         out["load"] = f"up to {record.parallel} repeats ran at a time: speeds are those under load"
     return {key: value for key, value in out.items() if value != ""}

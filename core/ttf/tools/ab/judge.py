@@ -14,8 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ttf.tools.ab import compare_arms, verdict
-from ttf.tools.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Interval, Look
-from ttf.tools.ab.compare_arms import Blocks, Compared
+from ttf.tools.ab.analysis import (
+    Analysis,
+    ArmSummary,
+    Bitwise,
+    Comparison,
+    Fixed,
+    InterimLook,
+    Interval,
+)
+from ttf.tools.ab.compare_arms import Blocks, PairTest
 from ttf.tools.ab.measures import last_quarter, loss_distance
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.stats import fixed, rates, sequential, survival
@@ -27,7 +35,7 @@ _EVEN_CHANCE = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class JudgeSettings:
     alpha: float = 0.05
     """The chance that a whole study of equal arms finds any difference."""
     power: float = 0.8
@@ -63,49 +71,50 @@ class Settings:
 
 
 def judge(
-    samples: Sequence[Sample], arms: Sequence[str], settings: Settings | None = None
+    samples: Sequence[Sample], arms: Sequence[str], settings: JudgeSettings | None = None
 ) -> Analysis:
     """Void and invalid samples are left out; of a block that was run twice the later one counts."""
-    settings = settings or Settings()
+    settings = settings or JudgeSettings()
     blocks = {arm: {s.block: s for s in samples if s.arm == arm and s.counted} for arm in arms}
     level = settings.levels[-1]
     summaries = tuple(_summary(arm, samples, blocks[arm], 1 - level) for arm in arms)
     pairs = list(itertools.combinations(arms, 2))
-    compared = [
+    tests = [
         c
         for a, b in pairs
         for c in compare_arms.compare(a, b, blocks[a], blocks[b], settings.margins)
     ]
-    comparisons = _decide(compared, level, settings)
-    gone = tuple(
+    comparisons = _decide(tests, level, settings)
+    fixed_pairs = tuple(
         _fixed(a, b, blocks[a], blocks[b], level / len(pairs))
         for a, b in itertools.permutations(arms, 2)
     )
     looks = tuple(
-        Look(blocks=look, alpha=spent)
+        InterimLook(blocks=look, alpha=spent)
         for look, spent in zip(settings.looks, settings.levels, strict=False)
     )
     return Analysis(
         arms=summaries,
         comparisons=comparisons,
-        fixed=gone,
+        fixed=fixed_pairs,
         bitwise=tuple(_bitwise(a, b, blocks[a], blocks[b]) for a, b in pairs),
-        verdict=verdict.sentence(summaries, comparisons, gone, 1 - level),
+        verdict=verdict.sentence(summaries, comparisons, fixed_pairs, 1 - level),
         confidence=1 - level,
         alpha=settings.alpha,
         power=settings.power,
         blocks=len(set.intersection(*(set(of_arm) for of_arm in blocks.values()))) if arms else 0,
         looks=looks,
-        settled=bool(looks) and _settled(comparisons, gone, looks[-1], settings.planned or 0),
+        settled=bool(looks)
+        and _settled(comparisons, fixed_pairs, looks[-1], settings.planned or 0),
     )
 
 
 def _decide(
-    compared: Sequence[Compared], level: float, settings: Settings
+    tests: Sequence[PairTest], level: float, settings: JudgeSettings
 ) -> tuple[Comparison, ...]:
-    tested = [i for i, c in enumerate(compared) if c.p_value is not None]
+    tested = [i for i, c in enumerate(tests) if c.p_value is not None]
     adjusted: dict[int, float] = dict(
-        zip(tested, holm([p for c in compared if (p := c.p_value) is not None]), strict=True)
+        zip(tested, holm([p for c in tests if (p := c.p_value) is not None]), strict=True)
     )
     return tuple(
         compare_arms.decide(
@@ -116,12 +125,12 @@ def _decide(
             family=len(tested),
             power=settings.power,
         )
-        for i, c in enumerate(compared)
+        for i, c in enumerate(tests)
     )
 
 
 def _settled(
-    comparisons: Sequence[Comparison], gone: Sequence[Fixed], look: Look, planned: int
+    comparisons: Sequence[Comparison], fixed_pairs: Sequence[Fixed], look: InterimLook, planned: int
 ) -> bool:
     """A study may end early when every pair of arms has a verdict, and no other has an even chance
     in the repeats that are left. Ending for want of hope costs no error; ending with nothing at all
@@ -129,7 +138,7 @@ def _settled(
     decided = {(c.a, c.b) for c in comparisons if c.verdict != "inconclusive"}
     left = planned - look.blocks
     hopeful = any(c.needs and _EVEN_CHANCE * c.needs.total <= planned for c in comparisons)
-    nearly = any(f.more_runs is not None and f.more_runs <= left for f in gone)
+    nearly = any(f.more_runs is not None and f.more_runs <= left for f in fixed_pairs)
     everywhere = {(c.a, c.b) for c in comparisons} == decided
     return bool(decided) and everywhere and not hopeful and not nearly
 

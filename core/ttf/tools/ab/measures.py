@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -17,15 +17,38 @@ Scale = Literal["rate", "ratio", "difference"]
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """`margin`: arms closer than this are the same, in the unit of the effect."""
+    """What it is, how it is read, and every word that is said of it."""
 
     name: str
     label: str
     scale: Scale
     higher_is_better: bool
     margin: float
+    """Arms closer than this are the same, in the unit of the effect."""
     unit: str = ""
     read: Callable[[Sample], float | None]
+    digits: int = 3
+    """Behind the point, of a difference."""
+    can_be_negative: bool = False
+    is_share: bool = False
+    """Differences are said in points of 100."""
+    follows: str = ""
+    """Not said where the same arm is better by this other measure, which people know."""
+    is_headline: bool = False
+    """Said whatever the verdict; others only where arms differ."""
+    heading: str = ""
+    """Of its column in tables of arms; "": it has none."""
+    short: str
+    """In at most 22 letters."""
+    noun: str
+    """In sentences."""
+    ranking: str
+    """What a ranking by it is a ranking of, best first."""
+    wins: str
+    """What the better arm does, in a table: "is faster"."""
+    better: str = ""
+    """The same with the difference, in a sentence: "is {} faster". Not for crash rates."""
+    worse: str = ""
 
 
 CRASH_RATE: Final = Measure(
@@ -35,6 +58,11 @@ CRASH_RATE: Final = Measure(
     higher_is_better=False,
     margin=0.05,
     read=lambda s: float(s.crashed),
+    is_headline=True,
+    short="repeats that crashed",
+    noun="crash rate",
+    ranking="stability",
+    wins="crashes less",
 )
 PAIRED: Final[tuple[Measure, ...]] = (
     Measure(
@@ -45,6 +73,14 @@ PAIRED: Final[tuple[Measure, ...]] = (
         margin=0.02,
         unit="samples/s",
         read=lambda s: s.samples_per_s,
+        is_headline=True,
+        heading="samples/s",
+        short="throughput",
+        noun="throughput",
+        ranking="speed",
+        wins="is faster",
+        better="is {} faster",
+        worse="is {} slower",
     ),
     Measure(
         name="peak_anon_mb",
@@ -54,6 +90,14 @@ PAIRED: Final[tuple[Measure, ...]] = (
         margin=0.02,
         unit="MB",
         read=lambda s: s.peak_anon_mb,
+        is_headline=True,
+        heading="peak MB",
+        short="peak memory",
+        noun="memory",
+        ranking="least memory",
+        wins="needs less",
+        better="needs {} less memory",
+        worse="needs {} more memory",
     ),
     Measure(
         name="memory_slope_mb_per_1k_steps",
@@ -63,6 +107,15 @@ PAIRED: Final[tuple[Measure, ...]] = (
         margin=1.0,
         unit="MB per 1,000 steps",
         read=lambda s: s.memory_slope_mb_per_1k_steps,
+        digits=1,
+        can_be_negative=True,
+        heading="growth",
+        short="memory growth",
+        noun="memory growth",
+        ranking="least memory growth",
+        wins="grows less",
+        better="grows less by {}",
+        worse="grows more by {}",
     ),
     Measure(
         name="loss",
@@ -71,6 +124,13 @@ PAIRED: Final[tuple[Measure, ...]] = (
         higher_is_better=False,
         margin=0.01,
         read=lambda s: last_quarter(s),
+        follows="recall@10",
+        short="loss, last quarter",
+        noun="loss",
+        ranking="lowest loss",
+        wins="is lower",
+        better="ends at a loss lower by {}",
+        worse="ends at a loss higher by {}",
     ),
     Measure(
         name="recall@10",
@@ -79,6 +139,15 @@ PAIRED: Final[tuple[Measure, ...]] = (
         higher_is_better=True,
         margin=0.005,
         read=lambda s: s.metrics.get("recall@10"),
+        is_share=True,
+        is_headline=True,
+        heading="recall@10",
+        short="recall@10, equal steps",
+        noun="recall",
+        ranking="recall",
+        wins="finds more",
+        better="finds {} more",
+        worse="finds {} less",
     ),
     Measure(
         name="mrr@10",
@@ -87,6 +156,15 @@ PAIRED: Final[tuple[Measure, ...]] = (
         higher_is_better=True,
         margin=0.005,
         read=lambda s: s.metrics.get("mrr@10"),
+        is_share=True,
+        follows="recall@10",
+        heading="MRR@10",
+        short="MRR@10, equal steps",
+        noun="ranking",
+        ranking="ranking",
+        wins="ranks better",
+        better="ranks better by {}",
+        worse="ranks worse by {}",
     ),
     Measure(
         name="recall@10 at equal time",
@@ -95,9 +173,18 @@ PAIRED: Final[tuple[Measure, ...]] = (
         higher_is_better=True,
         margin=0.005,
         read=lambda s: None,  # needs the time that all arms had: judging reads it
+        is_share=True,
+        follows="recall@10",
+        short="recall@10, equal time",
+        noun="recall in equal time",
+        ranking="recall in equal time",
+        wins="finds more",
+        better="finds {} more in equal time",
+        worse="finds {} less in equal time",
     ),
 )
 """Compared within pairs; with the crash rate, eight."""
+MEASURES: Final[Mapping[str, Measure]] = {m.name: m for m in (CRASH_RATE, *PAIRED)}
 
 
 def last_quarter(sample: Sample) -> float | None:

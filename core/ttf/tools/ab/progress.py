@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.schedule import Cell
-from ttf.tools.ab.study import Study
+from ttf.tools.ab.study import ABStudy
+from ttf.tools.studies.carry_out import Watcher
+from ttf.tools.studies.one_run import FinishedRun
+
+_COSTLY: Final = 0.4
+"""Evaluations against a large bank may take longer than the training."""
 
 
-class Lines:
+class RepeatLines(Watcher[Cell, Sample]):
     """The first half of a line comes when a repeat begins, where one runs at a time."""
 
-    def __init__(self, parallel: int) -> None:
-        self._halves = parallel == 1
+    def __init__(self, study: ABStudy, parallel: int) -> None:
+        self._study = study
+        self._parallel = parallel
+        self._cost_was_shown = False
 
-    def starts(self, study: Study, cell: Cell) -> None:
-        if self._halves:
-            _say(f"{_head(study, cell.arm, len(study.done) + 1)} ... ", end="")
+    def starts(self, task: Cell) -> None:
+        if self._parallel == 1:
+            _say(f"{self._head(task.arm, len(self._study.done) + 1)} ... ", end="")
 
-    def ended(self, study: Study, sample: Sample, left_s: float | None) -> None:
-        head = "" if self._halves else f"{_head(study, sample.arm, len(study.done))}: "
-        left = f"; about {duration(left_s)} left" if left_s else ""
-        _say(f"{head}{told(sample)}{left}")
+    def ended(self, finished: FinishedRun[Sample], budget_left_s: float | None) -> None:
+        study, sample = self._study, finished.run
+        head = "" if self._parallel == 1 else f"{self._head(sample.arm, len(study.done))}: "
+        left_s = study.expected_s(len(study.setup.cells) - len(study.done), self._parallel)
+        left = f"; about {rough_duration(left_s)} left" if left_s else ""
+        _say(f"{head}{ending(sample)}{left}")
+        wall_s = sample.wall_s or 0.0
+        if not self._cost_was_shown and finished.evaluating_s > _COSTLY * wall_s > 0:
+            self._cost_was_shown = True
+            _say(
+                f"Evaluations took {finished.evaluating_s / wall_s:.0%} of that repeat. A study "
+                "with --set evaluate.every=end is shorter, and has no recall after equal time."
+            )
 
-    def says(self, text: str) -> None:
-        _say(text)
+    def _head(self, arm: str, number: int) -> str:
+        setup = self._study.setup
+        return f"repeat {number} of {len(setup.cells)}  {arm.ljust(max(map(len, setup.names)))}"
 
 
 def _say(text: str, end: str = "\n") -> None:
     click.echo(text + end, err=True, nl=False)  # also where standard error is closed
 
 
-class Nobody:
-    """Watches, and says nothing."""
-
-    def starts(self, study: Study, cell: Cell) -> None: ...
-
-    def ended(self, study: Study, sample: Sample, left_s: float | None) -> None: ...
-
-    def says(self, text: str) -> None: ...
-
-
-def _head(study: Study, arm: str, count: int) -> str:
-    width = max(map(len, study.setup.names))
-    return f"repeat {count} of {len(study.setup.cells)}  {arm.ljust(width)}"
-
-
-def told(sample: Sample) -> str:
+def ending(sample: Sample) -> str:
     """How it ended, and its figures."""
     if sample.outcome == "void":
         return "ended by somebody else: it will be repeated"
@@ -64,10 +68,10 @@ def told(sample: Sample) -> str:
     return ", ".join(figures)
 
 
-def duration(seconds: float) -> str:
+def rough_duration(seconds: float) -> str:
     """As a person says it.
 
-    >>> duration(42), duration(200), duration(9000)
+    >>> rough_duration(42), rough_duration(200), rough_duration(9000)
     ('42 s', '3 min', '2.5 h')
     """
     if seconds < 100:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.incidents.writing import list_incidents
-from ttf.rundir.durable import read_json
-from ttf.tools.ab.sample import Curve, Evaluated, Incident, Outcome, Sample
+from ttf.rundir.documents import Summary
+from ttf.rundir.record import RunRecord
+from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
 from ttf.tools.ab.schedule import Cell
 from ttf.tools.monitor.trend import theil_sen
 from ttf.tools.studies.training import result_of
@@ -26,14 +24,15 @@ def read_sample(
     cell: Cell, run: Path, code: int, error: Mapping[str, Any] | None, began: float, wall_s: float
 ) -> Sample:
     """`began`: seconds since 1970, when its process was started; `error`: of its --json."""
-    incidents, lost_steps = _incidents(run / "incidents")
+    record = RunRecord(run)
+    incidents, lost_steps = _incidents(record)
     outcome = _outcome(code, [incident.name for incident in incidents])
-    summary = _summary(run)
-    whole = summary if outcome in ("clean", "survived") else {}
-    steps, evaluated, loss = _metrics(run / "metrics.jsonl", began)
+    summary = record.summary()
+    whole = summary if outcome in ("clean", "survived") else Summary()
+    steps, evaluated, loss = _metrics(record, began)
     if outcome == "lost" and not incidents:  # nobody was left to write one
-        incidents = (Incident(name="unknown", process="supervisor", step=steps),)
-    memory = list(_memory(run / "memory.jsonl"))
+        incidents = (RepeatIncident(name="unknown", process="supervisor", step=steps),)
+    memory = list(_memory(record))
     return Sample(
         arm=cell.arm,
         block=cell.block,
@@ -43,83 +42,68 @@ def read_sample(
         exit_code=code,
         reason=str((error or {}).get("message", "")).strip() if code else "",
         incidents=incidents,
-        steps=max(int(summary.get("steps") or 0) + lost_steps, steps),
+        steps=max(summary.get("steps", 0) + lost_steps, steps),
         wall_s=round(wall_s, 3),
         samples_per_s=_positive(whole.get("samples_per_s")),
         peak_anon_mb=_positive(whole.get("peak_anon_mb")),
         memory_slope_mb_per_1k_steps=slope(memory) if whole else None,
-        metrics=_numbers(whole.get("metrics_last")),
+        metrics=whole.get("metrics_last", {}),
         evaluated=evaluated,
         loss=loss,
         memory=thinned([(t - began, mb) for t, _, mb in memory], max),
-        weights_sha256=str(whole.get("weights_sha256") or ""),
+        weights_sha256=whole.get("weights_sha256") or "",
         exact=whole.get("exact"),
     )
 
 
-def _outcome(code: int, classes: Sequence[str]) -> Outcome:
+def _outcome(code: int, classes: Sequence[str]) -> RepeatOutcome:
     result = result_of(code, classes)
     if result == "crash":
         return "survived" if code == 0 else "lost"
     return result
 
 
-def _summary(run: Path) -> Mapping[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        found = read_json(run / "summary.json")
-        return found if isinstance(found, dict) else {}
-    return {}
-
-
-def _incidents(folder: Path) -> tuple[tuple[Incident, ...], int]:
+def _incidents(record: RunRecord) -> tuple[tuple[RepeatIncident, ...], int]:
     """And the steps that were done in vain, because they were done again or never saved."""
-    found, lost = [], 0
-    for listed in list_incidents(folder):
-        whole: Any = {}
-        with contextlib.suppress(OSError, ValueError):
-            whole = read_json(folder / str(listed["id"]) / "incident.json")
-        step = int(whole.get("step") or 0)
-        lost += int(whole.get("lost_steps") or 0)
-        name, process = str(listed["class"]), str(listed["process"])
-        found.append(Incident(name=name, process=process, step=step))
-    return tuple(found), lost
+    filed = record.incidents()
+    lost = sum(found.get("lost_steps") or 0 for found in filed)
+    incidents = (
+        RepeatIncident(name=found["class"], process=found["process"], step=found.get("step") or 0)
+        for found in filed
+    )
+    return tuple(incidents), lost
 
 
-def _metrics(path: Path, began: float) -> tuple[int, tuple[Evaluated, ...], Curve]:
+def _metrics(record: RunRecord, began: float) -> tuple[int, tuple[EvalPoint, ...], Curve]:
     """The last step, the evaluations, the curve of the loss."""
     loss: list[tuple[float, float]] = []
     evaluated = []
-    for line in _lines(path):
-        step = line.get("step")
-        if not isinstance(step, int):
+    for line in record.metrics():
+        if "step" not in line:
             continue
-        if line.get("type") == "step" and _is_number(line.get("loss")):
+        step = line["step"]
+        if line["type"] == "step" and "loss" in line:
             loss.append((float(step), float(line["loss"])))
-        elif line.get("type") == "eval":
-            seconds = round(float(line.get("time", began)) - began, 3)
-            metrics = _numbers(line.get("metrics"))
-            evaluated.append(Evaluated(step=step, seconds=seconds, metrics=metrics))
+        elif line["type"] == "eval":
+            seconds = round(line.get("time", began) - began, 3)
+            metrics = line.get("metrics", {})
+            evaluated.append(EvalPoint(step=step, seconds=seconds, metrics=metrics))
     last = int(loss[-1][0]) if loss else 0
     return last, tuple(evaluated), thinned(loss, _mean)
 
 
 def evaluating_seconds(run: Path) -> float:
     """What its evaluations on the way took; those before and after the training come in any case."""
-    seconds = [
-        float(line["seconds"])
-        for line in _lines(run / "metrics.jsonl")
-        if line.get("type") == "eval" and _is_number(line.get("seconds"))
-    ]
+    lines = RunRecord(run).metrics()
+    seconds = [line["seconds"] for line in lines if line["type"] == "eval" and "seconds" in line]
     return sum(seconds[1:-1])
 
 
-def _memory(path: Path) -> Iterator[tuple[float, int, float]]:
+def _memory(record: RunRecord) -> Iterator[tuple[float, int, float]]:
     """(time of day, steps done, anonymous and shared megabytes)"""
-    for line in _lines(path):
-        values = [line.get(key) for key in ("time", "step", "anon", "shared")]
-        if all(map(_is_number, values)):
-            time, step, anon, shared = (float(value) for value in values if value is not None)
-            yield time, int(step), (anon + shared) / _MB
+    for line in record.memory():
+        if {"time", "step", "anon", "shared"} <= line.keys():
+            yield line["time"], line["step"], (line["anon"] + line["shared"]) / _MB
 
 
 def slope(memory: Sequence[tuple[float, int, float]]) -> float | None:
@@ -151,26 +135,5 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Torn ones are left out."""
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for raw in file:
-            with contextlib.suppress(ValueError):
-                found = json.loads(raw)
-                if isinstance(found, dict):
-                    yield found
-
-
-def _numbers(values: Any) -> dict[str, float]:
-    found = values if isinstance(values, Mapping) else {}
-    return {str(name): float(value) for name, value in found.items() if _is_number(value)}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _positive(value: Any) -> float | None:
-    return float(value) if _is_number(value) and value > 0 else None
+def _positive(value: float | None) -> float | None:
+    return float(value) if value is not None and value > 0 else None

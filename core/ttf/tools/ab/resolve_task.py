@@ -13,11 +13,11 @@ from ttf.errors import ConfigError, TtfError
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study asks for: see `ttf.tools.studies.child`."""
-    return {"arms": [_seen(Path(arm["toml"]), arm["sets"]) for arm in request["arms"]]}
+    """The task "resolve" of `ttf.tools.studies.child`."""
+    return {"arms": [_resolved(Path(arm["toml"]), arm["sets"]) for arm in request["arms"]]}
 
 
-def _seen(toml: Path, sets: Sequence[str]) -> dict[str, Any]:
+def _resolved(toml: Path, sets: Sequence[str]) -> dict[str, Any]:
     """`problems`, or the values as `flat`, `steps`, and whether it says when to evaluate."""
     try:
         resolved = resolve(toml, sets)
@@ -28,11 +28,11 @@ def _seen(toml: Path, sets: Sequence[str]) -> dict[str, Any]:
         "problems": [],
         "flat": flat(resolved.config),
         "steps": resolved.config.train.steps,
-        "says_when": origin != "default" and not (origin != "--set" and _by_default(toml)),
+        "says_when": origin != "default" and not (origin != "--set" and _is_default(toml)),
     }
 
 
-def _by_default(toml: Path) -> bool:
+def _is_default(toml: Path) -> bool:
     """Of a run's own run.toml, which holds every value and where it is from."""
     if not (toml.parent / "manifest.json").is_file():
         return False

@@ -1,4 +1,4 @@
-"""One repeat of one arm: what it was asked, how it ended, and everything that was measured of it."""
+"""One repeat of one arm: what was run, how it ended, and everything that was measured."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, Self
 
-Outcome = Literal["clean", "survived", "lost", "void", "invalid"]
+RepeatOutcome = Literal["clean", "survived", "lost", "void", "invalid"]
 """clean: no incident; survived: incidents, and it finished all the same; lost: it did not finish;
-void: somebody else ended it, it is repeated; invalid: its configuration or data would not go."""
-CRASHED: Final[tuple[Outcome, ...]] = ("survived", "lost")
-COUNTED: Final[tuple[Outcome, ...]] = ("clean", *CRASHED)
+void: it was killed from outside, and is repeated; invalid: its configuration or data was refused."""
+CRASHED: Final[tuple[RepeatOutcome, ...]] = ("survived", "lost")
+COUNTED: Final[tuple[RepeatOutcome, ...]] = ("clean", *CRASHED)
 
 Curve = tuple[tuple[float, float], ...]
 """Points (x, y), thinned: x is a step, or seconds, as the field says."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Incident:
+class RepeatIncident:
     """One of a repeat, as far as statistics need it."""
 
     name: str
@@ -28,7 +28,7 @@ class Incident:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluated:
+class EvalPoint:
     """One evaluation on the way: metrics at a step, and when that was."""
 
     step: int
@@ -47,11 +47,11 @@ class Sample:
     position: int
     """In its block, 0 first."""
     seed: int
-    outcome: Outcome
+    outcome: RepeatOutcome
     exit_code: int = 0
     reason: str = ""
-    """What the run said, where it did not finish."""
-    incidents: tuple[Incident, ...] = ()
+    """The error message, where it did not finish."""
+    incidents: tuple[RepeatIncident, ...] = ()
     steps: int = 0
     """Optimizer steps that were carried out, those done again after a restart included."""
     wall_s: float | None = None
@@ -60,7 +60,7 @@ class Sample:
     memory_slope_mb_per_1k_steps: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     """At the end: after equally many steps as the other arms."""
-    evaluated: tuple[Evaluated, ...] = ()
+    evaluated: tuple[EvalPoint, ...] = ()
     loss: Curve = ()
     """By step."""
     memory: Curve = ()
@@ -89,8 +89,8 @@ class Sample:
         return cls(
             **{
                 **values,
-                "incidents": tuple(Incident(**i) for i in values["incidents"]),
-                "evaluated": tuple(Evaluated(**e) for e in values["evaluated"]),
+                "incidents": tuple(RepeatIncident(**i) for i in values["incidents"]),
+                "evaluated": tuple(EvalPoint(**e) for e in values["evaluated"]),
                 "loss": tuple((x, y) for x, y in values["loss"]),
                 "memory": tuple((x, y) for x, y in values["memory"]),
             }

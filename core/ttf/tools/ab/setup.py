@@ -29,7 +29,7 @@ class Arm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
+class ABSetup:
     """Written to study.json; of it, only `repeats` may change later."""
 
     arms: tuple[Arm, ...]
@@ -55,6 +55,14 @@ class Setup:
     @property
     def cells(self) -> list[Cell]:
         return schedule(self.names, self.repeats, self.seed)
+
+    @property
+    def identity(self) -> object:
+        return self
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        return {arm.toml: arm.toml_sha256 for arm in self.arms}
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)

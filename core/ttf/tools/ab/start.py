@@ -1,18 +1,14 @@
-"""A new study, or the unfinished one that the same words began."""
+"""A new study, or the unfinished one that the same command began."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from ttf.errors import ConfigError
-from ttf.tools.ab.arms import arms_of, checked
-from ttf.tools.ab.setup import Setup
-from ttf.tools.ab.study import RESULT, SETTINGS, Study, same_study
-from ttf.tools.studies.folder import next_folder
-
-_RUNS: Final = Path("runs")
+from ttf.tools.ab.arms import arms_from, check_arms
+from ttf.tools.ab.setup import ABSetup
+from ttf.tools.ab.study import ABStudy, new_record
 
 
 def begin(
@@ -24,28 +20,16 @@ def begin(
     out: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
     command: str = "",
-    **asked: Any,
-) -> Study:
-    """Claimed, its arms checked; `asked` are fields of Setup. Raises ConfigError with all problems
-    before there is a folder."""
-    arms, notes = checked(arms_of(files, vary), sets, steps)
+    **setup_fields: Any,
+) -> ABStudy:
+    """Claimed, its arms checked; `setup_fields` are those of ABSetup. Raises ConfigError with all
+    problems before there is a folder."""
+    arms, notes = check_arms(arms_from(files, vary), sets, steps)
     for note in notes:
         say(note)
-    setup = Setup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **asked)
-    folder = out or _unfinished(setup)
-    if folder is not None and (folder / SETTINGS).exists():
-        if not same_study(folder, setup):
-            raise ConfigError(
-                f"{folder} holds another study.",
-                hint=f"Continue that with: ttf ab --resume {folder}, or choose another --out.",
-            )
-        return Study.open(folder)
-    return Study.begin(folder or next_folder(_RUNS, "ab"), setup, command)
-
-
-def _unfinished(setup: Setup) -> Path | None:
-    """Of the folders that are made without --out."""
-    for folder in sorted(_RUNS.glob("ab-*"), reverse=True):
-        if not (folder / RESULT).exists() and same_study(folder, setup):
-            return folder
-    return None
+    setup = ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)
+    folder = ABStudy.find(setup.identity, out)
+    if folder is not None:
+        return ABStudy.open(folder)
+    record = new_record(command)
+    return ABStudy(folder=ABStudy.new_folder(out), setup=setup, record=record).begin()

@@ -6,18 +6,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ttf.tools.ab import _phrases as phrases
-from ttf.tools.ab._phrases import joined
 from ttf.tools.ab.analysis import ArmSummary, Comparison, Fixed
+from ttf.tools.ab.output.words import listed
 
-_HEADLINES: Final = ("crash_rate", "samples_per_s", "peak_anon_mb", "recall@10")
-"""Told whatever the verdict; the other measures only where arms differ."""
-_FOLLOWS: Final[Mapping[str, str]] = {
-    "mrr@10": "recall@10",
-    "recall@10 at equal time": "recall@10",
-    "loss": "recall@10",
-}
-"""Left out where the same arm is better by the measure that people know."""
 _MANY_LOST: Final = 0.25
 
 
@@ -35,84 +26,76 @@ def sentence(
     parts = (
         _of_two(arms[0], arms[1], comparisons) if len(arms) == 2 else _of_many(arms, comparisons)
     )
-    text = "; ".join([*parts, *_gone(fixed, confidence)]) + "."
-    told = [c for c in comparisons if c.metric in _HEADLINES] or comparisons
-    rest = (text[0].upper() + text[1:] if len(arms) > 2 else text, _lost(arms), _open(told))
-    return " ".join(filter(None, rest))
+    text = "; ".join([*parts, *_rid_of_crashes(fixed, confidence)]) + "."
+    headlines = [c for c in comparisons if c.measure.is_headline] or comparisons
+    first = text[0].upper() + text[1:] if len(arms) > 2 else text
+    return " ".join(filter(None, (first, _lost(arms), _undecided(headlines))))
+
+
+# --- two arms ------------------------------------------------------------------------------------
 
 
 def _of_two(a: ArmSummary, b: ArmSummary, comparisons: Sequence[Comparison]) -> list[str]:
     verdicts = {c.metric: c.verdict for c in comparisons}
     crash = next((c for c in comparisons if c.scale == "rate"), None)
-    stabler = verdicts.get("crash_rate") in ("a", "b")
+    others = [c for c in comparisons if c.scale != "rate"]
     subject, other = (a, b) if verdicts.get("crash_rate") == "a" else (b, a)
-    found = [
-        phrases.clause(c, subject.name)
-        for c in comparisons
-        if c.scale != "rate"
-        and c.verdict in ("a", "b")
-        and verdicts.get(_FOLLOWS.get(c.metric, "")) != c.verdict
+    differences = [
+        _difference(c, subject.name)
+        for c in others
+        if c.winner and verdicts.get(c.measure.follows) != c.verdict
     ]
-    same = [c for c in comparisons if c.verdict == "same" and c.metric in _HEADLINES]
-    if stabler and crash is not None:
+    if crash is not None and crash.winner:
         how_often = f"{subject.name} crashed in {subject.crashes} of {subject.runs} repeats"
         beside = f"{other.name} in {other.crashes} of {other.runs}"
-        parts = [f"{how_often}, {beside}: {subject.name} is stabler ({phrases.chance(crash)})"]
-        parts += [f"it {joined(found)}"] if found else []
-    elif found:
+        parts = [f"{how_often}, {beside}: {subject.name} is stabler ({_chance(crash)})"]
+        parts += [f"it {listed(differences)}"] if differences else []
+    elif differences:
         parts = [
-            f"Compared with {other.name}, {subject.name} {joined(found)}",
+            f"Compared with {other.name}, {subject.name} {listed(differences)}",
             _crashes(a, b, crash),
         ]
     else:
         parts = ["No difference was found", _crashes(a, b, crash)]
-    return parts + _same([c for c in same if c.scale != "rate"])
+    return parts + _same([c for c in others if c.verdict == "same" and c.measure.is_headline])
 
 
-def _of_many(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) -> list[str]:
-    """A line a measure by which any two arms differ."""
-    parts = []
-    for metric in dict.fromkeys(c.metric for c in comparisons):
-        of = [c for c in comparisons if c.metric == metric]
-        wins = {arm.name: {_loser(c) for c in of if _winner(c) == arm.name} for arm in arms}
-        leader = {c.a + c.b: c.verdict for c in comparisons if c.metric == _FOLLOWS.get(metric)}
-        if not any(wins.values()) or all(
-            leader.get(c.a + c.b) == c.verdict for c in of if c.verdict in ("a", "b")
-        ):
-            continue
-        told = {}
-        if metric == "crash_rate":
-            told = {arm.name: f" ({arm.crashes} of {arm.runs} crashed)" for arm in arms}
-        parts.append(f"{phrases.quality(of[0])}: {_ranks([a.name for a in arms], wins, told)}")
-    if parts:
-        return parts
-    crashes, runs = sum(a.crashes for a in arms), sum(a.runs for a in arms)
-    how_many = f"{crashes} of {runs} repeats" if crashes else f"none of {runs} repeats"
-    return ["no difference between any two arms was found", f"{how_many} crashed"]
+def _difference(c: Comparison, subject: str) -> str:
+    """What the subject is, against the other: "is 4% slower (2 to 6%)"."""
+    effect, (low, high) = c.effect or 0.0, c.ci
+    if subject == c.a:
+        effect = _turned(c, effect)
+        low, high = (None if x is None else _turned(c, x) for x in (high, low))
+    clause = c.measure.better if c.winner == subject else c.measure.worse
+    text = clause.format(_amount(c, abs(effect)))
+    if low is None or high is None:
+        return text
+    near, far = sorted((abs(low), abs(high)))
+    return f"{text} ({_two_digits(near * _factor(c))} to {_amount(c, far)})"
 
 
-def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], told: Mapping[str, str]) -> str:
-    """A ranking where each place was shown; else who beats whom, and nothing about the rest."""
-    order = sorted(names, key=lambda name: -len(wins[name]))
-    if all(wins[x].issuperset(order[i + 1 :]) for i, x in enumerate(order)):
-        return ", then ".join(name + told.get(name, "") for name in order)
-    of_losers = itertools.groupby(
-        (name for name in order if wins[name]), key=lambda name: sorted(wins[name])
-    )
-    return ", ".join(
-        f"{joined([x + told.get(x, '') for x in winners])} "
-        f"{'beat' if len(winners) > 1 else 'beats'} {joined([x + told.get(x, '') for x in losers])}"
-        for losers, group in of_losers
-        for winners in [list(group)]
-    )
+def _turned(c: Comparison, effect: float) -> float:
+    """Of a relative to b, instead of b to a."""
+    return 1 / (1 + effect) - 1 if c.scale == "ratio" else -effect
 
 
-def _winner(c: Comparison) -> str:
-    return {"a": c.a, "b": c.b}.get(c.verdict, "")
+def _amount(c: Comparison, size: float) -> str:
+    """With its unit."""
+    unit = "%" if c.scale == "ratio" else " points" if _factor(c) == 100 else f" {c.unit}".rstrip()
+    return _two_digits(size * _factor(c)) + unit
 
 
-def _loser(c: Comparison) -> str:
-    return {"a": c.b, "b": c.a}.get(c.verdict, "")
+def _factor(c: Comparison) -> int:
+    return 100 if c.scale != "difference" or c.measure.is_share else 1
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
+def _chance(c: Comparison) -> str:
+    p = 1.0 if c.p_adjusted is None else c.p_adjusted
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 def _crashes(a: ArmSummary, b: ArmSummary, crash: Comparison | None) -> str:
@@ -127,7 +110,60 @@ def _crashes(a: ArmSummary, b: ArmSummary, crash: Comparison | None) -> str:
     )
 
 
-def _gone(fixed: Sequence[Fixed], confidence: float) -> list[str]:
+def _same(same: Sequence[Comparison]) -> list[str]:
+    """ "throughput and memory are the same within 2%": one clause a margin."""
+    return [
+        f"{listed([c.measure.noun for c in group])} {'are' if len(group) > 1 else 'is'} "
+        f"the same within {margin}"
+        for margin, found in itertools.groupby(same, key=lambda c: _amount(c, c.margin))
+        for group in [list(found)]
+    ]
+
+
+# --- more than two -------------------------------------------------------------------------------
+
+
+def _of_many(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) -> list[str]:
+    """A line a measure by which any two arms differ."""
+    parts = []
+    for metric in dict.fromkeys(c.metric for c in comparisons):
+        of = [c for c in comparisons if c.metric == metric]
+        measure = of[0].measure
+        wins = {arm.name: {c.loser for c in of if c.winner == arm.name} for arm in arms}
+        known = {(c.a, c.b): c.verdict for c in comparisons if c.metric == measure.follows}
+        if all(known.get((c.a, c.b)) == c.verdict for c in of if c.winner):
+            continue
+        crashes = {}
+        if metric == "crash_rate":
+            crashes = {arm.name: f" ({arm.crashes} of {arm.runs} crashed)" for arm in arms}
+        parts.append(f"{measure.ranking}: {_ranks([a.name for a in arms], wins, crashes)}")
+    if parts:
+        return parts
+    crashed, runs = sum(a.crashes for a in arms), sum(a.runs for a in arms)
+    how_many = f"{crashed} of {runs} repeats" if crashed else f"none of {runs} repeats"
+    return ["no difference between any two arms was found", f"{how_many} crashed"]
+
+
+def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], more: Mapping[str, str]) -> str:
+    """A ranking where each place was shown; else who beats whom, and nothing about the rest."""
+    order = sorted(names, key=lambda name: -len(wins[name]))
+    if all(wins[x].issuperset(order[i + 1 :]) for i, x in enumerate(order)):
+        return ", then ".join(name + more.get(name, "") for name in order)
+    of_losers = itertools.groupby(
+        (name for name in order if wins[name]), key=lambda name: sorted(wins[name])
+    )
+    return ", ".join(
+        f"{listed(x + more.get(x, '') for x in winners)} "
+        f"{'beat' if len(winners) > 1 else 'beats'} {listed(x + more.get(x, '') for x in losers)}"
+        for losers, group in of_losers
+        for winners in [list(group)]
+    )
+
+
+# --- any number ----------------------------------------------------------------------------------
+
+
+def _rid_of_crashes(fixed: Sequence[Fixed], confidence: float) -> list[str]:
     """One clause an arm that is clean beside controls that crashed, for long enough."""
     controls: dict[str, list[Fixed]] = {}
     for of in fixed:
@@ -136,18 +172,8 @@ def _gone(fixed: Sequence[Fixed], confidence: float) -> list[str]:
     return [
         f"{name} ran {of[0].clean_steps:,} steps without a crash, enough to say "
         f"({100 * confidence:.3g}% sure) that it is rid of the crashes of "
-        f"{joined([f.a for f in of])}"
+        f"{listed(f.a for f in of)}"
         for name, of in controls.items()
-    ]
-
-
-def _same(same: Sequence[Comparison]) -> list[str]:
-    """ "throughput and memory are the same within 2%": one clause a margin."""
-    return [
-        f"{joined([phrases.noun(c) for c in of])} {'are' if len(of) > 1 else 'is'} "
-        f"the same within {margin}"
-        for margin, group in itertools.groupby(same, key=lambda c: phrases.amount(c, c.margin))
-        for of in [list(group)]
     ]
 
 
@@ -156,19 +182,19 @@ def _lost(arms: Sequence[ArmSummary]) -> str:
     many = [arm for arm in arms if arm.runs and arm.lost / arm.runs >= _MANY_LOST]
     if not many:
         return ""
-    lost = joined([f"the {arm.lost} lost repeats of {arm.name}" for arm in many])
+    lost = listed(f"the {arm.lost} lost repeats of {arm.name}" for arm in many)
     return f"Speed and quality are judged without {lost}."
 
 
-def _open(comparisons: Sequence[Comparison]) -> str:
+def _undecided(comparisons: Sequence[Comparison]) -> str:
     """What is not known, and what knowing it would take: of several pairs of arms, the most."""
     more: dict[str, int] = {}
     for c in comparisons:
         if c.verdict == "inconclusive":
-            noun = phrases.noun(c)
+            noun = c.measure.noun
             more[noun] = max(more.get(noun, 0), c.needs.more if c.needs else 0)
     if not more:
         return ""
     unit = itertools.chain([" more repeats"], itertools.repeat(""))
-    told = [f"{noun} (about {n}{next(unit)})" if n else noun for noun, n in more.items()]
-    return f"Not decided: {joined(told)}."
+    open_ones = [f"{noun} (about {n}{next(unit)})" if n else noun for noun, n in more.items()]
+    return f"Not decided: {listed(open_ones)}."

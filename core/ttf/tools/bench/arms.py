@@ -1,12 +1,14 @@
-"""Our arm and its peers take turns; what comes of it are lines."""
+"""Our way of doing something and its peers take turns; what comes of it are lines."""
 
 from __future__ import annotations
 
+import contextlib
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ttf.tools.bench.catalogue import Tell
 from ttf.tools.bench.paired import in_turns, ratio
@@ -14,7 +16,7 @@ from ttf.tools.bench.results import Line
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arm:
+class BenchArm:
     """One way of doing it. `turn` does `work` units."""
 
     name: str
@@ -24,80 +26,79 @@ class Arm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ours:
-    """Our arm, and the seconds that the machine's ceilings leave for one unit of its work."""
+class OwnArm(BenchArm):
+    """Ours; `ideal_s`: the seconds that the machine's ceilings leave for one unit of its work."""
 
-    name: str
-    """Of the result."""
-    arm: Arm
     unit: str
     shape: str
     ideal_s: float | None = None
     ceiling: str = ""
-    note: str = ""
-    invert: bool = field(default=False)
+    invert: bool = False
     """The value is the time of a unit, in milliseconds, and not units a second."""
 
+    def value(self, seconds: float) -> float:
+        """Of a unit that took so long."""
+        return 1e3 * seconds if self.invert else 1.0 / seconds
 
-def compared(ours: Sequence[Ours], peers: Sequence[Arm], repeats: int, tell: Tell) -> list[Line]:
+
+def measured_lines(
+    own_arms: Sequence[OwnArm], peers: Sequence[BenchArm], repeats: int, tell: Tell
+) -> list[Line]:
     """One line for each of ours and each peer, all of them measured in the same rounds."""
-    arms = {one.name: one.arm for one in ours} | {peer.name: peer for peer in peers}
-    turns = {name: _told(name, arm.turn, tell) for name, arm in arms.items()}
+    arms = {arm.name: arm for arm in (*own_arms, *peers)}
+    turns = {name: _announced(arm, tell) for name, arm in arms.items()}
 
     def progress(done: int, total: int) -> None:
         tell({"done": done, "total": total})
 
     seconds = in_turns(turns, repeats, progress=progress)
-    per_unit = {name: [s / arms[name].work for s in seconds[name]] for name in arms}
-    return [
-        _line(one, peer, per_unit[one.name], per_unit[peer.name]) for one in ours for peer in peers
-    ] or [_alone(one, per_unit[one.name]) for one in ours]
+    unit_s = {name: [s / arm.work for s in seconds[name]] for name, arm in arms.items()}
+    lines = {own.name: _line(own, unit_s[own.name]) for own in own_arms}
+    if not peers:
+        return list(lines.values())
+    return [_compared(lines[own.name], own, peer, unit_s) for own in own_arms for peer in peers]
 
 
-def _told(name: str, turn: Callable[[], object], tell: Tell) -> Callable[[], object]:
-    """Who takes a turn is told first: a process that dies is the doing of whoever had it."""
+def _announced(arm: BenchArm, tell: Tell) -> Callable[[], object]:
+    """Says whose turn it is first: a process that dies is the doing of the arm that had it."""
 
-    def told() -> None:
-        tell({"at": name})
-        turn()
+    def turn() -> None:
+        tell({"at": arm.name})
+        arm.turn()
 
-    return told
+    return turn
 
 
-def _line(one: Ours, peer: Arm, mine: Sequence[float], theirs: Sequence[float]) -> Line:
-    faster = ratio(theirs, mine)
+def _line(own: OwnArm, own_s: Sequence[float]) -> Line:
+    median = statistics.median(own_s)
+    low, high = sorted((own.value(min(own_s)), own.value(max(own_s))))
     return Line(
-        **_own(one, mine),
-        peer=peer.name,
-        peer_value=_value(one, statistics.median(theirs)),
-        ratio=faster.median,
-        ratio_low=faster.low,
-        ratio_high=faster.high,
-        note=peer.note or one.note,
+        name=own.name,
+        peer=None,
+        unit=own.unit,
+        value=own.value(median),
+        spread=(low, high),
+        repeats=len(own_s),
+        ceiling_ratio=None if own.ideal_s is None else own.ideal_s / median,
+        ceiling=own.ceiling if own.ideal_s is not None else "",
+        shape=own.shape,
+        note=own.note,
     )
 
 
-def _alone(one: Ours, mine: Sequence[float]) -> Line:
-    return Line(**_own(one, mine), peer=None, note=one.note)
-
-
-def _own(one: Ours, mine: Sequence[float]) -> dict[str, Any]:
-    median = statistics.median(mine)
-    ends = sorted((_value(one, min(mine)), _value(one, max(mine))))
-    return {
-        "name": one.name,
-        "unit": one.unit,
-        "value": _value(one, median),
-        "spread": (ends[0], ends[1]),
-        "repeats": len(mine),
-        "ceiling_ratio": None if one.ideal_s is None else one.ideal_s / median,
-        "ceiling": one.ceiling if one.ideal_s is not None else "",
-        "shape": one.shape,
-    }
-
-
-def _value(one: Ours, seconds: float) -> float:
-    return 1e3 * seconds if one.invert else 1.0 / seconds
+def _compared(
+    line: Line, own: OwnArm, peer: BenchArm, unit_s: Mapping[str, Sequence[float]]
+) -> Line:
+    faster = ratio(unit_s[peer.name], unit_s[own.name])
+    return replace(
+        line,
+        peer=peer.name,
+        peer_value=own.value(statistics.median(unit_s[peer.name])),
+        ratio=faster.median,
+        ratio_low=faster.low,
+        ratio_high=faster.high,
+        note=peer.note or own.note,
+    )
 
 
 def repeated(call: Callable[[], object], at_least_s: float) -> tuple[Callable[[], object], int]:
@@ -115,6 +116,7 @@ def repeated(call: Callable[[], object], at_least_s: float) -> tuple[Callable[[]
     return turn, count
 
 
-def wanted(request: Mapping[str, Any], peer: str) -> bool:
-    """Whether this peer is to be measured: it is installed, and has not died before."""
-    return peer in request["peers"]
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ttf-bench-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.machine.ceiling_figures import gemm_flops
-from ttf.tools.bench.arms import Arm, Ours, compared, wanted
+from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, scratch_folder
 from ttf.tools.bench.catalogue import Tell
 from ttf.tools.bench.sizes import SIZES, Size
 
@@ -40,8 +38,7 @@ def mine_exact(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         threads=policy.threads, seed=0, deterministic=True, budget_bytes=_BUDGET_BYTES
     )
     miner = factory.create(factory.options_type(), context)
-    with tempfile.TemporaryDirectory(prefix="ttf-bench-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         writer = create_store(str(folder / "bank.npz"))
         writer.array("vectors", bank_ND.shape, "float32").append(bank_ND)
         writer.commit()
@@ -53,13 +50,10 @@ def mine_exact(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         built_s = time.perf_counter() - began
         exact, _ = miner.search(queries_QD, size.scan_k)
         best = gemm_flops(request["ceilings"], "bf16") or gemm_flops(request["ceilings"], "fp32")
-        one = Ours(
+        own = OwnArm(
             name="mine-exact",
-            arm=Arm(
-                name="mine-exact",
-                turn=lambda: miner.search(queries_QD, size.scan_k),
-                work=size.scan_queries,
-            ),
+            turn=lambda: miner.search(queries_QD, size.scan_k),
+            work=size.scan_queries,
             unit="queries/s",
             shape=f"{size.scan_queries:,} x {size.scan_rows:,} x {size.scan_dim}, k={size.scan_k}",
             ideal_s=None if best is None else 2.0 * size.scan_rows * size.scan_dim / best,
@@ -67,7 +61,7 @@ def mine_exact(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
             note=f"ours was prepared in {built_s:.1f} s",
         )
         peers = list(_peers(bank_ND, queries_QD, exact, size, policy.threads, request, tell))
-        lines = compared([one], peers, size.repeats, tell)
+        lines = measured_lines([own], peers, size.repeats, tell)
         miner.close()
         store.close()
     return {"lines": [line.to_json() for line in lines]}
@@ -81,17 +75,17 @@ def _peers(
     threads: int,
     request: Mapping[str, Any],
     tell: Tell,
-) -> Iterator[Arm]:
+) -> Iterator[BenchArm]:
     makers = {"faiss-flat": _faiss_flat, "faiss-hnsw": _faiss_hnsw, "hnswlib": _hnswlib}
     for name, make in makers.items():
-        if not wanted(request, name):
+        if name not in request["peers"]:
             continue
         tell({"at": name})
         began = time.perf_counter()
         search = make(bank_ND, size, threads)
         built_s = time.perf_counter() - began
         recall = _recall(search(queries_QD), exact)
-        yield Arm(
+        yield BenchArm(
             name=name,
             turn=lambda search=search: search(queries_QD),  # type: ignore[misc]
             work=size.scan_queries,

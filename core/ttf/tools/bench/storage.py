@@ -3,9 +3,7 @@ is software, not disks."""
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.machine.ceiling_figures import gather_bytes
-from ttf.tools.bench.arms import Arm, Ours, compared, repeated, wanted
+from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, repeated, scratch_folder
 from ttf.tools.bench.catalogue import Tell
 from ttf.tools.bench.results import Line
 from ttf.tools.bench.sizes import SIZES, Size
@@ -41,30 +39,33 @@ def open_npz(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
     size = SIZES[request["size"]]
 
-    def ours() -> None:
+    def open_ours() -> None:
         store = open_store(str(path))
         store.source("vectors").read(0, 1)
         store.close()
 
-    def theirs() -> None:
+    def open_numpy() -> None:
         with np.load(path) as file:
             file["vectors"][:1]
 
-    with _folder() as folder:
+    with scratch_folder() as folder:
         tell({"at": "making data"})
         path, stored_mb = _stored(folder, "npz", _SHORT, size)
-        turn, count = repeated(ours, size.turn_s)
+        turn, count = repeated(open_ours, size.turn_s)
         peers = []
-        if wanted(request, "numpy"):
-            peers = [Arm(name="numpy", turn=theirs, work=1, note="numpy.load reads all of it")]
-        one = Ours(
+        if "numpy" in request["peers"]:
+            peers = [
+                BenchArm(name="numpy", turn=open_numpy, work=1, note="numpy.load reads all of it")
+            ]
+        own = OwnArm(
             name="open-npz",
-            arm=Arm(name="open-npz", turn=turn, work=count),
+            turn=turn,
+            work=count,
             unit="ms",
             shape=f"{stored_mb} MB",
             invert=True,
         )
-        lines = compared([one], peers, size.repeats, tell)
+        lines = measured_lines([own], peers, size.repeats, tell)
     return {"lines": [line.to_json() for line in lines]}
 
 
@@ -92,7 +93,7 @@ def _rows(
     from ttf.data.stores import open_store
 
     size = SIZES[request["size"]]
-    with _folder() as folder:
+    with scratch_folder() as folder:
         tell({"at": "making data"})
         path, _ = _stored(folder, container, values, size)
         store = open_store(str(path))
@@ -100,27 +101,30 @@ def _rows(
         tell({"at": name})
         gigabytes = size.gather_rows * values * 4 / 1e9
         copied = gather_bytes(request["ceilings"])
-        turn, count = repeated(_drawn(_ours(source, values, size), source, size), size.turn_s)
-        one = Ours(
+        turn, count = repeated(
+            _drawn(_gather_into(source, values, size), source, size), size.turn_s
+        )
+        own = OwnArm(
             name=name,
-            arm=Arm(name=name, turn=turn, work=count * gigabytes),
+            turn=turn,
+            work=count * gigabytes,
             unit="GB/s",
             shape=f"{size.gather_rows} rows of {4 * values / 1000:.0f} KB",
             ideal_s=None if copied is None else 1e9 / copied,
             ceiling="memory copy",
         )
         peers = []
-        if wanted(request, peer):
+        if peer in request["peers"]:
             tell({"at": peer})
             call = _drawn(open_peer(path), source, size)
             their_turn, their_count = repeated(call, size.turn_s)
-            peers = [Arm(name=peer, turn=their_turn, work=their_count * gigabytes)]
-        lines = compared([one], peers, size.repeats, tell)
+            peers = [BenchArm(name=peer, turn=their_turn, work=their_count * gigabytes)]
+        lines = measured_lines([own], peers, size.repeats, tell)
         store.close()
     return lines
 
 
-def _ours(
+def _gather_into(
     source: VectorSource, values: int, size: Size
 ) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
     out = np.empty((size.gather_rows, values), np.float32)
@@ -171,9 +175,3 @@ def _stored(folder: Path, container: str, values: int, size: Size) -> tuple[Path
         array.append(rng.random((min(step, num_rows - start), values), dtype=np.float32))
     writer.commit()
     return path, round(4e-6 * num_rows * values)
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="ttf-bench-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)

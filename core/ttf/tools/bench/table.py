@@ -1,4 +1,4 @@
-"""What a bench found, for people: a table whose ratios stand out, and what was not measured."""
+"""The results of a bench, for people: a table whose ratios stand out, and what was not measured."""
 
 from __future__ import annotations
 
@@ -69,24 +69,24 @@ def _below(lines: Sequence[Line]) -> Iterator[str]:
     """What the figures are of, and what stands behind single ones."""
     for shape, names in _shapes(lines):
         yield click.style(f"  {', '.join(names)}: {shape}", dim=True)
-    said = set()
+    shown = set()
     for line in lines:
-        if line.note and (line.peer, line.note) not in said:
-            said.add((line.peer, line.note))
+        if line.note and (line.peer, line.note) not in shown:
+            shown.add((line.peer, line.note))
             text = f"  {line.peer}: {line.note}" if line.peer else f"  {line.note}"
-            yield click.style(text, dim=True) if line.value is not None else _warned(text)
+            yield click.style(text, dim=True) if line.value is not None else _warning(text)
 
 
-def _warned(text: str) -> str:
+def _warning(text: str) -> str:
     return click.style(text, fg="red" if ": it ended with " in text else "yellow")
 
 
 def _shapes(lines: Sequence[Line]) -> list[tuple[str, list[str]]]:
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for line in lines:
-        if line.shape and line.name not in found.setdefault(line.shape, []):
-            found[line.shape].append(line.name)
-    return list(found.items())
+        if line.shape and line.name not in names.setdefault(line.shape, []):
+            names[line.shape].append(line.name)
+    return list(names.items())
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
@@ -107,7 +107,7 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-class Progress:
+class BenchProgress:
     """One line on a terminal that changes in place; in a pipe a line when a bench begins."""
 
     def __init__(self) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from ttf.machine.ceiling_figures import gemm_flops
-from ttf.tools.bench.arms import Arm, Ours, compared
+from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, scratch_folder
 from ttf.tools.bench.catalogue import Tell
 from ttf.tools.bench.results import Line
 from ttf.tools.bench.sizes import SIZES, Size
@@ -38,23 +37,26 @@ def loader(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
     size = SIZES[request["size"]]
     course = Course(pool="last", precision="bf16")
-    with _folder() as folder:
+    with scratch_folder() as folder:
         tell({"at": "making data"})
         paths = make_data(folder, size, size.length)
         with opened(folder, size, [course], paths) as (loop,):
             loop.keep(2)
             shape = f"{_shape(size, size.length)}, bf16"
-            ours = Ours(
+            own = OwnArm(
                 name="loader",
-                arm=Arm(name="loader", turn=loop.step, work=loop.samples),
+                turn=loop.step,
+                work=loop.samples,
                 unit="samples/s",
                 shape=shape,
             )
             peers = []
             if "cached-batches" in request["peers"]:
                 note = "1 is a loader that is never waited for"
-                peers = [Arm(name="cached-batches", turn=loop.replay, work=loop.samples, note=note)]
-            lines = compared([ours], peers, size.repeats, tell)
+                peers = [
+                    BenchArm(name="cached-batches", turn=loop.replay, work=loop.samples, note=note)
+                ]
+            lines = measured_lines([own], peers, size.repeats, tell)
     return {"lines": [line.to_json() for line in lines]}
 
 
@@ -82,20 +84,17 @@ def measured(
     from ttf.tools.bench.ours import Course, OurLoop, TorchSettings, opened
 
     courses = [Course(pool=pool, precision=precision) for precision in PRECISIONS]
-    with _folder() as folder, contextlib.ExitStack() as stack:
+    with scratch_folder() as folder, contextlib.ExitStack() as stack:
         tell({"at": "making data"})
         paths = make_data(folder, size, length)
         by_hand = TorchSettings()  # as torch comes
         tell({"at": name})
         loops: list[OurLoop] = stack.enter_context(opened(folder, size, courses, paths))
-        ours = [
-            Ours(
+        own_arms = [
+            OwnArm(
                 name=name if course.precision == "fp32" else f"{name}-{course.precision}",
-                arm=Arm(
-                    name=course.precision,
-                    turn=loop.settings.around(loop.step),
-                    work=loop.samples,
-                ),
+                turn=loop.settings.around(loop.step),
+                work=loop.samples,
                 unit="samples/s",
                 shape=f"{_shape(size, length)}, {course.precision}",
                 ideal_s=_ideal_s(size, length, pool, course.precision, ceilings),
@@ -104,7 +103,7 @@ def measured(
             for course, loop in zip(courses, loops, strict=True)
         ]
         peers = list(_peers(stack, size, pool, paths, by_hand, wanted, tell))
-        return compared(ours, peers, size.repeats, tell)
+        return measured_lines(own_arms, peers, size.repeats, tell)
 
 
 def prepare() -> None:
@@ -122,7 +121,7 @@ def _peers(
     by_hand: Any,
     wanted: Collection[str],
     tell: Tell,
-) -> Iterator[Arm]:
+) -> Iterator[BenchArm]:
     import torch
 
     from ttf.tools.bench import loops
@@ -131,8 +130,8 @@ def _peers(
     rows = rows_in_memory(paths, size)
     work = size.micro_batch * size.peer_micro_batches
 
-    def arm(name: str, loop: Any) -> Arm:
-        return Arm(
+    def arm(name: str, loop: Any) -> BenchArm:
+        return BenchArm(
             name=name,
             turn=by_hand.around(lambda: loop.turn(size.peer_micro_batches)),
             work=work,
@@ -219,9 +218,3 @@ def _shape(size: Size, length: int) -> str:
         f"B={size.micro_batch} x {size.accumulate}, L={length}, D={size.dim}, "
         f"BiGRU {size.hidden}, bank {size.memory_bank:,}"
     )
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="ttf-bench-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)

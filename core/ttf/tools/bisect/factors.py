@@ -7,7 +7,7 @@ configuration with every "auto" settled, and a few facts about data and installe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
 from ttf.tools.bisect.hypotheses import Ingredient
@@ -17,7 +17,7 @@ MOST_COPIED: Final = 4 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class DataFacts:
     """What the survey found, beside the configuration."""
 
     pairs: int = 0
@@ -42,11 +42,12 @@ class Facts:
 class Factor:
     """An ingredient that can be taken out of this configuration."""
 
-    name: str
-    rank: int
+    name: str = ""
+    rank: int = 0
+    """Both are those of its rule."""
     what: str
     """What it is now, and what instead: 'accumulation 8 -> 1'."""
-    edits: Mapping[str, Any]
+    edits: Mapping[str, Any] = field(default_factory=dict)
     implies: tuple[str, ...] = ()
     component: bool = False
     rewrite: Mapping[str, int | str] = field(default_factory=dict)
@@ -69,11 +70,11 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Survey:
     """What a rule looks at."""
 
     flat: Mapping[str, Any]
-    facts: Facts
+    facts: DataFacts
     most_copied: int = MOST_COPIED
 
     def number(self, key: str) -> int:
@@ -89,21 +90,21 @@ class Seen:
         return self.number("miner.negatives") > 0
 
 
-Rule = Callable[[Seen], Factor | str]
+Rule = Callable[[Survey], Factor | str]
 """The factor, or why it does not apply."""
 
 
-def factors_of(seen: Seen) -> tuple[list[Factor], dict[str, str]]:
+def factors_of(survey: Survey) -> tuple[list[Factor], dict[str, str]]:
     """Those that apply, and for the others the reason."""
-    found: list[Factor] = []
+    factors: list[Factor] = []
     passed: dict[str, str] = {}
-    for name, rule in RULES.items():
-        outcome = rule(seen)
-        if isinstance(outcome, str):
-            passed[name] = outcome
+    for place, (name, rule) in enumerate(RULES.items(), start=1):
+        factor = rule(survey)
+        if isinstance(factor, str):
+            passed[name] = factor
         else:
-            found.append(outcome)
-    return found, passed
+            factors.append(replace(factor, name=name, rank=10 * place))
+    return factors, passed
 
 
 def edits_of(factors: Iterable[Factor]) -> dict[str, Any]:
@@ -117,129 +118,101 @@ def edits_of(factors: Iterable[Factor]) -> dict[str, Any]:
 # --- settings: from those that change no number to those that change the training -----------------
 
 
-def _isolation(seen: Seen) -> Factor | str:
-    if not seen.mines:
+def _isolation(survey: Survey) -> Factor | str:
+    if not survey.mines:
         return "there is no mining"
-    if seen.flat.get("miner.isolation") != "none":
+    if survey.flat.get("miner.isolation") != "none":
         return "the miner has a process of its own already"
     return Factor(
-        name="isolation",
-        rank=10,
         what="the miner in a process of its own",
         edits={"miner.isolation": "process"},
         implies=("mining",),
     )
 
 
-def _accumulation(seen: Seen) -> Factor | str:
-    now = seen.number("train.accumulate")
+def _accumulation(survey: Survey) -> Factor | str:
+    now = survey.number("train.accumulate")
     if now < 2:
         return "one micro-batch a step already"
-    return Factor(
-        name="accumulation",
-        rank=20,
-        what=f"accumulation {now} -> 1",
-        edits={"train.accumulate": 1},
-    )
+    return Factor(what=f"accumulation {now} -> 1", edits={"train.accumulate": 1})
 
 
-def _batch_size(seen: Seen) -> Factor | str:
-    now = seen.number("train.batch_size")
+def _batch_size(survey: Survey) -> Factor | str:
+    now = survey.number("train.batch_size")
     smaller = max(2, now // 4)
     if smaller >= now:
         return f"a micro-batch has {now} samples already"
     return Factor(
-        name="batch-size",
-        rank=30,
         what=f"micro-batch {now} -> {smaller}",
         edits={"train.batch_size": smaller, "train.fuse": 1},
     )
 
 
-def _threads(seen: Seen) -> Factor | str:
-    edits = {key: 1 for key in ("device.threads", "miner.threads") if seen.number(key) > 1}
+def _threads(survey: Survey) -> Factor | str:
+    edits = {key: 1 for key in ("device.threads", "miner.threads") if survey.number(key) > 1}
     if not edits:
         return "one thread already"
-    now = max(seen.number(key) for key in edits)
-    return Factor(name="threads", rank=40, what=f"threads {now} -> 1", edits=edits)
+    now = max(survey.number(key) for key in edits)
+    return Factor(what=f"threads {now} -> 1", edits=edits)
 
 
-def _precision(seen: Seen) -> Factor | str:
-    now = seen.flat.get("device.precision")
+def _precision(survey: Survey) -> Factor | str:
+    now = survey.flat.get("device.precision")
     if now == "fp32":
         return "fp32 already"
-    return Factor(
-        name="precision",
-        rank=50,
-        what=f"precision {now} -> fp32",
-        edits={"device.precision": "fp32"},
-    )
+    return Factor(what=f"precision {now} -> fp32", edits={"device.precision": "fp32"})
 
 
-def _memory_bank(seen: Seen) -> Factor | str:
-    now = seen.number("loss.memory_bank")
+def _memory_bank(survey: Survey) -> Factor | str:
+    now = survey.number("loss.memory_bank")
     if not now:
         return "there is none"
-    return Factor(
-        name="memory-bank",
-        rank=60,
-        what=f"memory bank {now} -> 0",
-        edits={"loss.memory_bank": 0},
-    )
+    return Factor(what=f"memory bank {now} -> 0", edits={"loss.memory_bank": 0})
 
 
-def _dropout(seen: Seen) -> Factor | str:
+def _dropout(survey: Survey) -> Factor | str:
     keys = [f"tower.{side}.dropout" for side in ("query", "doc")]
-    on = [key for key in keys if isinstance(seen.flat.get(key), float) and seen.flat[key] > 0]
+    on = [key for key in keys if isinstance(survey.flat.get(key), float) and survey.flat[key] > 0]
     if not on:
         return "there is none"
-    return Factor(name="dropout", rank=70, what="dropout -> 0", edits=dict.fromkeys(on, 0.0))
+    return Factor(what="dropout -> 0", edits=dict.fromkeys(on, 0.0))
 
 
 # --- data ----------------------------------------------------------------------------------------
 
 
-def _copied(seen: Seen, size: int) -> str:
+def _copied(survey: Survey, size: int) -> str:
     """Why data cannot be made anew, if so."""
-    if not seen.facts.pairs:
+    if not survey.facts.pairs:
         return "the data could not be looked at"
-    if not seen.facts.local:
+    if not survey.facts.local:
         return "the data is not on this machine"
-    if size > seen.most_copied:
+    if size > survey.most_copied:
         return f"{size / 1e9:.1f} GB would be copied (--copy-most allows it)"
     return ""
 
 
-def _sequence_length(seen: Seen) -> Factor | str:
-    facts = seen.facts
+def _sequence_length(survey: Survey) -> Factor | str:
+    facts = survey.facts
     if not facts.pairs or not facts.sequence:
         return "the queries are no sequences"
     now = facts.length
     then = 2 if now == 1 else max(1, now // 2)
-    problem = _copied(seen, facts.pairs_bytes * then // now)
+    problem = _copied(survey, facts.pairs_bytes * then // now)
     if problem:
         return problem
-    return Factor(
-        name="sequence-length",
-        rank=80,
-        what=f"sequence length {now} -> {then}",
-        edits={},
-        rewrite={"length": then},
-    )
+    return Factor(what=f"sequence length {now} -> {then}", rewrite={"length": then})
 
 
-def _data_subset(seen: Seen) -> Factor | str:
-    pairs = seen.facts.pairs
-    problem = _copied(seen, seen.facts.pairs_bytes // 2)
+def _data_subset(survey: Survey) -> Factor | str:
+    pairs = survey.facts.pairs
+    problem = _copied(survey, survey.facts.pairs_bytes // 2)
     if problem:
         return problem
-    if pairs // 2 < seen.samples:
-        return f"half of {pairs} pairs make no step of {seen.samples}"
+    if pairs // 2 < survey.samples:
+        return f"half of {pairs} pairs make no step of {survey.samples}"
     return Factor(
-        name="data-subset",
-        rank=90,
         what=f"the first {pairs // 2} of {pairs} training pairs",
-        edits={},
         rewrite={"rows": pairs // 2},
     )
 
@@ -247,93 +220,76 @@ def _data_subset(seen: Seen) -> Factor | str:
 # --- components -----------------------------------------------------------------------------------
 
 
-def _miner(seen: Seen) -> Factor | str:
-    if not seen.mines:
+def _miner(survey: Survey) -> Factor | str:
+    if not survey.mines:
         return "there is no mining"
-    other = seen.facts.other.get("miner")
+    other = survey.facts.other.get("miner")
     if other is None:
         return "no other miner can run here"
     return Factor(
-        name="miner",
-        rank=100,
-        what=f"miner {seen.flat.get('miner.name')} -> {other}",
+        what=f"miner {survey.flat.get('miner.name')} -> {other}",
         edits={"miner.name": other},
         implies=("mining",),
         component=True,
     )
 
 
-def _mining(seen: Seen) -> Factor | str:
-    if not seen.mines:
+def _mining(survey: Survey) -> Factor | str:
+    if not survey.mines:
         return "there is no mining"
-    return Factor(name="mining", rank=110, what="no mined negatives", edits={"miner.negatives": 0})
+    return Factor(what="no mined negatives", edits={"miner.negatives": 0})
 
 
-def _storage(seen: Seen) -> Factor | str:
-    other = seen.facts.other.get("storage")
-    problem = _copied(seen, seen.facts.data_bytes)
+def _storage(survey: Survey) -> Factor | str:
+    other = survey.facts.other.get("storage")
+    problem = _copied(survey, survey.facts.data_bytes)
     if problem or other is None:
         return problem or "no other storage can run here"
     return Factor(
-        name="storage",
-        rank=120,
-        what=f"storage {seen.facts.storage} -> {other}",
-        edits={},
+        what=f"storage {survey.facts.storage} -> {other}",
         rewrite={"storage": other},
         component=True,
     )
 
 
-def _observers(seen: Seen) -> Factor | str:
-    now = seen.flat.get("observers")
+def _observers(survey: Survey) -> Factor | str:
+    now = survey.flat.get("observers")
     if not now:
         return "there are none"
     return Factor(
-        name="observers",
-        rank=130,
         what=f"without the observers {', '.join(now)}",
         edits={"observers": []},
         component=True,
     )
 
 
-def _doc_tower(seen: Seen) -> Factor | str:
-    other, now = seen.facts.other.get("doc-tower"), seen.flat.get("tower.doc.name")
+def _doc_tower(survey: Survey) -> Factor | str:
+    other, now = survey.facts.other.get("doc-tower"), survey.flat.get("tower.doc.name")
     if other is None:
         return f"it is {now}, or no other fits"
     return Factor(
-        name="doc-tower",
-        rank=140,
         what=f"document tower {now} -> {other}",
         edits={"tower.doc.name": other},
         component=True,
     )
 
 
-def _tower(seen: Seen) -> Factor | str:
-    other, now = seen.facts.other.get("tower"), seen.flat.get("tower.query.name")
+def _tower(survey: Survey) -> Factor | str:
+    other, now = survey.facts.other.get("tower"), survey.flat.get("tower.query.name")
     if other is None:
         return "no other tower fits"
     return Factor(
-        name="tower",
-        rank=150,
         what=f"query tower {now} -> {other}",
         edits={"tower.query.name": other},
         component=True,
     )
 
 
-def _device(seen: Seen) -> Factor | str:
-    now = seen.flat.get("device.name")
+def _device(survey: Survey) -> Factor | str:
+    now = survey.flat.get("device.name")
     if now == "cpu":
         return "the cpu already"
-    return Factor(
-        name="device",
-        rank=160,
-        what=f"device {now} -> cpu",
-        edits={"device.name": "cpu"},
-        component=True,
-    )
+    return Factor(what=f"device {now} -> cpu", edits={"device.name": "cpu"}, component=True)
 
 
 RULES: Final[Mapping[str, Rule]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ttf.tools.bisect.design import Tally, sums
+from ttf.tools.bisect.planner import Tally, sums
 
 
 def p_value(tally: Tally, name: str) -> float:

@@ -71,9 +71,9 @@ def hypotheses(order: tuple[Ingredient, ...], *, wide: bool = False) -> tuple[Hy
     bit = {ingredient.name: 1 << i for i, ingredient in enumerate(order)}
     reach = [bit[i.name] | sum(bit[n] for n in i.implies if n in bit) for i in order]
     masks: dict[int, float] = {}
-    for kind, found in _masks(order, reach).items():
-        share = {"one": _ONE, "carried": _CARRIED, "either": _EITHER}[kind] / max(1, len(found))
-        for mask in found:
+    for kind, of_kind in _masks(order, reach).items():
+        share = {"one": _ONE, "carried": _CARRIED, "either": _EITHER}[kind] / max(1, len(of_kind))
+        for mask in of_kind:
             masks[mask] = masks.get(mask, 0.0) + share
     out = [Hypothesis((_lowest(mask),), (mask,), prior) for mask, prior in masks.items()]
     pairs = [(a, b) for a, b in _pairs(len(order)) if not reach[a] & reach[b]]
@@ -100,11 +100,11 @@ def _carried(
 
 
 def _masks(order: Sequence[Ingredient], reach: Sequence[int]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {"one": list(reach), "carried": [], "either": []}
+    by_kind: dict[str, list[int]] = {"one": list(reach), "carried": [], "either": []}
     for a, b in _pairs(len(order)):
         carried = order[b].component and not order[a].component
-        found["carried" if carried else "either"].append(reach[a] | reach[b])
-    return found
+        by_kind["carried" if carried else "either"].append(reach[a] | reach[b])
+    return by_kind
 
 
 def _pairs(count: int) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What a study found, for people and for scripts: sentence, table, commands, one JSON document."""
+"""The results of a study, for people and for scripts: sentence, table, commands, one JSON document."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ttf.errors import TtfError
-from ttf.tools.bisect.design import Verdict
 from ttf.tools.bisect.factors import Factor
 from ttf.tools.bisect.fisher import p_value
-from ttf.tools.bisect.runs import Outcome, command_line, edits_for
-from ttf.tools.bisect.study import Study
+from ttf.tools.bisect.planner import BisectVerdict
+from ttf.tools.bisect.runs import BisectRun, command_line, edits_for
+from ttf.tools.bisect.study import BisectStudy
 
 HEADER: Final = ("without", "runs", "crashes", "p", "what the runs say")
 _MOST_PAIRS: Final = 3
@@ -23,8 +23,8 @@ _MOST_PAIRS: Final = 3
 class Findings:
     """A study and its verdict, put together."""
 
-    study: Study
-    verdict: Verdict
+    study: BisectStudy
+    verdict: BisectVerdict
 
     # --- facts ----------------------------------------------------------------------------------
 
@@ -42,18 +42,18 @@ class Findings:
     @property
     def classes(self) -> Counter[str]:
         """Of the incidents, by runs."""
-        return Counter(name for o in self.study.outcomes for name in o.classes)
+        return Counter(name for o in self.study.runs for name in o.classes)
 
     @property
     def advice(self) -> dict[str, Any]:
-        """The settings that avoid the crash; empty where nobody knows."""
+        """The settings that avoid the crash; empty where they are not known."""
         if self.verdict.kind not in ("culprit", "pair"):
             return {}
         return edits_for(self.study.setup, self.verdict.culprit, self.study.folder)
 
-    def smallest(self) -> tuple[Outcome, str] | None:
+    def smallest(self) -> tuple[BisectRun, str] | None:
         """The crash with the most taken out, and its command; the first where several are equal."""
-        crashes = [o for o in self.study.outcomes if o.result == "crash"]
+        crashes = [o for o in self.study.runs if o.result == "crash"]
         if not crashes:
             return None
         best = max(crashes, key=lambda o: (len(o.ablated), -o.run))
@@ -73,8 +73,8 @@ class Findings:
 
     def counts(self, name: str) -> tuple[int, int]:
         """Of all runs without it, alone or with others."""
-        found = [c for k, c in self.study.tally.items() if name in k]
-        return sum(r for r, _ in found), sum(c for _, c in found)
+        counts = [c for k, c in self.study.tally.items() if name in k]
+        return sum(r for r, _ in counts), sum(c for _, c in counts)
 
     # --- JSON -----------------------------------------------------------------------------------
 
@@ -149,14 +149,14 @@ class Findings:
 
     def sentence(self) -> str:
         """What came out, in a sentence or two; never more than the runs say."""
-        says = {
+        text = {
             "culprit": self._of_culprit,
             "pair": self._of_pair,
-            "unexplained": self._of_nothing,
+            "unexplained": self._of_unexplained,
             "healthy": self._of_healthy,
             "unsure": self._of_unsure,
         }[self.verdict.kind]()
-        return f"{says}{self._of_classes()}"
+        return f"{text}{self._of_classes()}"
 
     def _of_culprit(self) -> str:
         assert self.culprit is not None
@@ -177,7 +177,7 @@ class Findings:
             f"({_percent(self.verdict.confidence)}). There are probably two causes."
         )
 
-    def _of_nothing(self) -> str:
+    def _of_unexplained(self) -> str:
         unseen = [n for n in ("storage", "data-subset") if n in self.study.setup.passed]
         data = f"the data and how it is stored (not tried: {', '.join(unseen)}), " if unseen else ""
         return (
@@ -216,16 +216,16 @@ class Findings:
     def _of_classes(self) -> str:
         if len(self.classes) < 2:
             return ""
-        found = ", ".join(f"{name} ({count})" for name, count in self.classes.most_common())
+        classes = ", ".join(f"{name} ({count})" for name, count in self.classes.most_common())
         return (
-            f" The crashes are of several classes: {found}. These may be two faults: when this one "
+            f" The crashes are of several classes: {classes}. These may be two faults: when this one "
             "is avoided, run ttf bisect again on what is left."
         )
 
     def pairs(self) -> list[tuple[str, ...]]:
         """Two ingredients that may both have to go, likeliest first."""
-        found = [names for names, _ in self.verdict.suspects if len(names) == 2]
-        return list(found[:_MOST_PAIRS])
+        pairs = [names for names, _ in self.verdict.suspects if len(names) == 2]
+        return list(pairs[:_MOST_PAIRS])
 
     def commands(self) -> Iterator[tuple[str, str]]:
         """What to type now: a title and a command."""
@@ -236,7 +236,7 @@ class Findings:
             yield f"Smallest command that failed ({what})", smallest[1]
         if self.advice:
             edits = " ".join(
-                f"--set {shlex.quote(f'{k}={_word(v)}')}" for k, v in self.advice.items()
+                f"--set {shlex.quote(f'{k}={_setting(v)}')}" for k, v in self.advice.items()
             )
             user = " ".join(f"--set {shlex.quote(text)}" for text in self.study.setup.sets)
             line = f"ttf train {shlex.quote(self.study.setup.toml)} {user} {edits}"
@@ -248,7 +248,7 @@ class Findings:
             )
 
 
-def _word(value: Any) -> str:
+def _setting(value: Any) -> str:
     import json
 
     return value if isinstance(value, str) else json.dumps(value)

@@ -26,7 +26,7 @@ _SPLITS: Final = ("train", "val")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class DataChange:
     """What the pairs become; None: as they are."""
 
     rows: int | None = None
@@ -37,12 +37,12 @@ class Change:
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study asks for: see `ttf.tools.studies.child`."""
-    change, folder = Change(**request["change"]), Path(request["folder"])
+    """The task "rewrite" of `ttf.tools.studies.child`."""
+    change, folder = DataChange(**request["change"]), Path(request["folder"])
     return dict(rewrite(request["data"], change, folder))
 
 
-def rewrite(data: Mapping[str, Any], change: Change, folder: Path) -> dict[str, str]:
+def rewrite(data: Mapping[str, Any], change: DataChange, folder: Path) -> dict[str, str]:
     """Writes what differs and returns the edits of `[data]`; what is there already stays."""
     folder.mkdir(parents=True, exist_ok=True)
     storage = change.storage or storage_for(data["pairs"], data["storage"])
@@ -62,7 +62,7 @@ def rewrite(data: Mapping[str, Any], change: Change, folder: Path) -> dict[str, 
     return edits | {"data.storage": change.storage}
 
 
-def _rewrite_pairs(data: Mapping[str, Any], change: Change, target: str, storage: str) -> None:
+def _rewrite_pairs(data: Mapping[str, Any], change: DataChange, target: str, storage: str) -> None:
     store = open_store(data["pairs"], data["storage"])
     roles = {mapped: role for role, mapped in data["names"].items()}
     try:
@@ -81,7 +81,7 @@ def _rewrite_pairs(data: Mapping[str, Any], change: Change, target: str, storage
 class _Planned:
     """One array and what becomes of it."""
 
-    def __init__(self, role: str, sources: Mapping[str, VectorSource], change: Change) -> None:
+    def __init__(self, role: str, sources: Mapping[str, VectorSource], change: DataChange) -> None:
         self.source = sources[role]
         self.kind, _, self.split = role.partition("_")
         self.lengths = sources.get(f"len_{self.split}")

@@ -6,23 +6,21 @@ must not look cured by chance, nor one that is cured look flaky.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
-import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
-from ttf.errors import TtfError
-from ttf.incidents.writing import list_incidents
-from ttf.rundir.durable import read_json
+from ttf.errors import Stopped, TtfError
+from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
-from ttf.tools.studies.training import Result, Training, error_of, result_of, tidy
+from ttf.tools.studies.one_run import FinishedRun, StartedRun
+from ttf.tools.studies.training import Result, result_of, tidy
 
 _MATTERS: Final = frozenset(
     {
@@ -35,11 +33,11 @@ _MATTERS: Final = frozenset(
         "gates",
     }
 )
-"""Of what a run is told besides its edits, the settings that are part of what it does."""
+"""Of the settings that a run gets besides its edits, those that change what it does."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
+class BisectSetup:
     """What all runs of a study share; written to study.json and never changed."""
 
     toml: str
@@ -67,12 +65,29 @@ class Setup:
         factors = tuple(Factor.from_json(f) for f in values["factors"])
         return cls(**{**values, "sets": tuple(values["sets"]), "factors": factors})
 
+    @property
+    def identity(self) -> object:
+        """Steps, confidence and the rest are those of the first command."""
+        return self.toml, self.toml_sha256, self.sets, self.seed
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        return {self.toml: self.toml_sha256}
+
     def chosen(self, names: Sequence[str] | frozenset[str]) -> list[Factor]:
         return [factor for factor in self.factors if factor.name in names]
 
 
+class Trial(NamedTuple):
+    """A run that is to be made."""
+
+    run: int
+    ablated: tuple[str, ...]
+    seed: int
+
+
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class BisectRun:
     """A finished run; a line of bisect.jsonl."""
 
     run: int
@@ -87,13 +102,16 @@ class Outcome:
     seconds: float = 0.0
     error: Mapping[str, Any] | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         lists = {k: tuple(values[k]) for k in ("ablated", "classes")}
         return cls(**{**values, **lists})
 
 
-def edits_for(setup: Setup, names: Sequence[str], folder: Path) -> dict[str, Any]:
+def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[str, Any]:
     """Of these ingredients together; data is written anew where one of them asks for it."""
     chosen = setup.chosen(names)
     change: dict[str, Any] = {}
@@ -105,16 +123,16 @@ def edits_for(setup: Setup, names: Sequence[str], folder: Path) -> dict[str, Any
     label = "+".join(factor.name for factor in chosen if factor.rewrite)
     place = str((folder / "data" / label).absolute())
     request = {"do": "rewrite", "data": setup.data, "change": change, "folder": place}
-    return edits | _asked(json.dumps(request))
+    return edits | _rewritten(json.dumps(request))
 
 
 @cache
-def _asked(request: str) -> dict[str, Any]:
+def _rewritten(request: str) -> dict[str, Any]:
     """A child costs half a second, and files that are there need none."""
     return ask(json.loads(request))
 
 
-def words(setup: Setup, edits: Mapping[str, Any], seed: int) -> list[str]:
+def train_words(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> list[str]:
     """The command of a run, without --out and --json."""
     out = ["train", setup.toml, "--steps", str(setup.steps), "--seed", str(seed), "--no-remedies"]
     texts = [*setup.sets, *(f"{k}={_toml(v)}" for k, v in {**setup.pins, **setup.short}.items())]
@@ -123,17 +141,17 @@ def words(setup: Setup, edits: Mapping[str, Any], seed: int) -> list[str]:
     return out
 
 
-def command_line(setup: Setup, edits: Mapping[str, Any], seed: int) -> str:
+def command_line(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> str:
     """The shortest command that is the same run: values said once, nothing that only spared time,
     nothing about what is not used."""
     edits = {**edits}
     if edits.get("miner.negatives") == 0:
         edits = {k: v for k, v in edits.items() if k not in ("miner.isolation", "miner.name")}
-    said = {text.partition("=")[0].strip() for text in setup.sets} | set(edits)
+    given = {text.partition("=")[0].strip() for text in setup.sets} | set(edits)
     kept = {k: v for k, v in {**setup.pins, **setup.short}.items() if k in _MATTERS}
     mines = edits.get("miner.negatives") != 0
     extra = {k: v for k, v in kept.items()
-             if k not in said and (mines or not k.startswith("miner."))}  # fmt: skip
+             if k not in given and (mines or not k.startswith("miner."))}  # fmt: skip
     out = ["ttf", "train", setup.toml, "--steps", str(setup.steps), "--seed", str(seed)]
     out += ["--no-remedies", "--set", "supervise.max_restarts=0"]
     for text in (*setup.sets, *(f"{k}={_toml(v)}" for k, v in {**extra, **edits}.items())):
@@ -145,54 +163,59 @@ def _toml(value: Any) -> str:
     return "none" if value is None else json.dumps(value)
 
 
-def carry_out(setup: Setup, names: Sequence[str], number: int, folder: Path) -> Outcome:
-    """Runs it to its end, and leaves of it only what tells of a crash."""
-    began, seed = time.monotonic(), setup.seed + number
-    common: dict[str, Any] = {"run": number, "ablated": tuple(names), "seed": seed}
+def start_trial(
+    setup: BisectSetup, trial: Trial, study: Path
+) -> StartedRun | FinishedRun[BisectRun]:
+    """Finished at once where its data cannot be made."""
+    began = time.monotonic()
     try:
-        edits = edits_for(setup, names, folder)
+        edits = edits_for(setup, trial.ablated, study)
+    except Stopped:
+        raise
     except TtfError as error:
-        reason = str(error)
-        return Outcome(**common, result="invalid", reason=reason, exit_code=int(error.exit_code))
-    run = folder / "runs" / f"{number:03d}"
-    shutil.rmtree(run, ignore_errors=True)  # of a study that was killed
-    run.parent.mkdir(exist_ok=True)
-    with Training([*words(setup, edits, seed), "--out", str(run), "--json"], run) as training:
-        code = training.process.wait()
-        document = training.document()
-    outcome = _read(common, code, document, run)
-    tidy(run, keep=outcome.result == "crash")
-    return replace(outcome, seconds=round(time.monotonic() - began, 3))
+        code = int(error.exit_code)
+        run = BisectRun(**trial._asdict(), result="invalid", reason=str(error), exit_code=code)
+        return _finished(run)
+    words = train_words(setup, edits, trial.seed)
+    return StartedRun(words, study / "runs" / f"{trial.run:03d}", began=began)
 
 
-def _read(common: Mapping[str, Any], code: int, document: Mapping[str, Any], run: Path) -> Outcome:
-    incidents = list_incidents(run / "incidents")
+def finish_trial(trial: Trial, run: StartedRun) -> FinishedRun[BisectRun]:
+    """Leaves of its folder only what tells of a crash."""
+    incidents = list_incidents(run.folder / "incidents")
     classes = tuple(dict.fromkeys(str(i["class"]) for i in incidents))
-    error = document.get("error")
-    reason = str((error or {}).get("message", "")).strip()
-    result = result_of(code, classes)
-    if result == "crash":
-        classes = classes or ("unknown",)
-    return Outcome(
-        **common,
+    result = result_of(run.exit_code, classes)
+    crashed = result == "crash"
+    finished = BisectRun(
+        **trial._asdict(),
         result=result,
-        classes=classes,
-        where=_where(run) if result == "crash" else "",
-        reason=reason if result != "crash" else "",
-        exit_code=code,
-        error=error if result in ("invalid", "void") else None,
+        classes=classes or (("unknown",) if crashed else ()),
+        where=_where(run.folder) if crashed else "",
+        reason="" if crashed else str((run.error or {}).get("message", "")).strip(),
+        exit_code=run.exit_code,
+        seconds=round(run.wall_s, 3),
+        error=run.error if result in ("invalid", "void") else None,
+    )
+    tidy(run.folder, keep=crashed)
+    return _finished(finished)
+
+
+def _finished(run: BisectRun) -> FinishedRun[BisectRun]:
+    """One that cannot go without an ingredient says something of that ingredient."""
+    return FinishedRun(
+        run=run,
+        result=run.result,
+        classes=run.classes,
+        exit_code=run.exit_code,
+        error=run.error,
+        needed=not run.ablated,
     )
 
 
 def _where(run: Path) -> str:
     """The first incident's process, phase and step."""
-    for path in sorted((run / "incidents").glob("[0-9]*/incident.json")):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            found = read_json(path)
-            return f"{found.get('process')}, {found.get('phase')} at step {found.get('step')}"
+    for folder in incident_folders(run / "incidents"):
+        incident = read_incident(folder)
+        if "phase" in incident:  # else its file cannot be read
+            return f"{incident['process']}, {incident.get('phase')} at step {incident.get('step')}"
     return ""
-
-
-def raised(outcome: Outcome) -> TtfError:
-    """The error that a run ended with, for a study that cannot go on without it."""
-    return error_of(outcome.error, outcome.exit_code)

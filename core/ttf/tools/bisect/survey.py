@@ -26,15 +26,15 @@ _NOT_PINNED: Final = ("train.grad_cache",)
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study asks for: see `ttf.tools.studies.child`."""
+    """The task "survey" of `ttf.tools.studies.child`."""
     return survey(request["toml"], request["sets"], look=request["look"])
 
 
 def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, Any]:
     """`flat`, `pins` (what must be said so that no "auto" is settled otherwise), `facts`, `data`.
 
-    Without `look` the data stays closed and nothing is settled: for a configuration that kills
-    whoever opens it. Raises what a run would raise for its configuration and its data.
+    Without `look` the data stays closed and nothing is settled: for a configuration that kills the
+    process that opens it. Raises what a run would raise for its configuration and its data.
     """
     from ttf.data.demo import with_demo
     from ttf.text.progress import Reporter
@@ -44,18 +44,18 @@ def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, An
     policy = prepared_policy(given, Reporter())
     resolved = with_demo(given, Reporter())
     if not look:
-        return _unseen(resolved)
+        return _without_data(resolved)
     from ttf.data.open_dataset import open_dataset
     from ttf.training.auto import decide
 
     with open_dataset(resolved.config.data) as data:
         decided = decide(resolved, data, policy)
         facts = _facts(decided, data)
-    asked, settled = flat(given.config), flat(decided.config)
+    given_flat, settled = flat(given.config), flat(decided.config)
     pins = {
         key: value
         for key, value in settled.items()
-        if key in asked and asked[key] != value and key not in _NOT_PINNED
+        if key in given_flat and given_flat[key] != value and key not in _NOT_PINNED
     }
     return {
         "flat": settled,
@@ -66,7 +66,7 @@ def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, An
     }
 
 
-def _unseen(resolved: Resolved) -> dict[str, Any]:
+def _without_data(resolved: Resolved) -> dict[str, Any]:
     config = resolved.config
     towers = _candidates("tower", _TOWERS, config.tower.query.name)
     other = {"tower": next(iter(towers), None), "miner": _miner(config.miner.name)}

@@ -4,52 +4,45 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
 
 from ttf.errors import DataMissing
 from ttf.incidents.case import signal_name
+from ttf.rundir import documents
 from ttf.rundir.durable import read_json
-
-_FILE: Final = "incident.json"
+from ttf.rundir.incident_files import INCIDENT, incident_folders
+from ttf.rundir.typed_json import typed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
     folder: Path
-    document: Mapping[str, Any]
+    document: documents.Incident
     """The content of incident.json."""
     others: int = 0
     """How many more the run has, where a run was named."""
 
     @property
     def name(self) -> str:
-        return str(self.document["class"])
+        return self.document["class"]
 
 
 def find(path: Path) -> Incident:
     """Raises DataMissing."""
-    if path.name == _FILE and path.is_file():
-        return _read(path.parent)
-    if (path / _FILE).is_file():
+    if (path / INCIDENT).is_file():
         return _read(path)
-    if path.is_file() and (path.parent / _FILE).is_file():
-        return _read(path.parent)  # incident.md, stderr.txt, ... of it
+    if path.is_file() and (path.parent / INCIDENT).is_file():
+        return _read(path.parent)  # incident.json, incident.md, stderr.txt, ... of it
+    below = chain(incident_folders(path / "incidents"), incident_folders(path))
     numbered = sorted(
-        (p for p in _below(path) if p.name.isdigit() and (p / _FILE).is_file()),
-        key=lambda p: int(p.name),
+        (folder for folder in below if (folder / INCIDENT).is_file()), key=lambda p: int(p.name)
     )
     if numbered:
         return _read(numbered[-1], others=len(numbered) - 1)
     raise _none(path)
-
-
-def _below(path: Path) -> Iterator[Path]:
-    for folder in (path / "incidents", path):
-        if folder.is_dir():
-            yield from folder.iterdir()
 
 
 def _none(path: Path) -> DataMissing:
@@ -66,22 +59,22 @@ def _none(path: Path) -> DataMissing:
             hint=f"What it is doing, or how it ended: ttf monitor {quoted}",
         )
     return DataMissing(
-        f"{path} holds no incident: there is no {_FILE} in it.",
+        f"{path} holds no incident: there is no {INCIDENT} in it.",
         hint="Name an incident's folder, e.g. runs/run-001/incidents/001.",
     )
 
 
 def _read(folder: Path, others: int = 0) -> Incident:
     try:
-        document = read_json(folder / _FILE)
+        document = typed(read_json(folder / INCIDENT), documents.Incident)
     except (OSError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataMissing(
-            f"{folder / _FILE} cannot be read ({reason}).",
+            f"{folder / INCIDENT} cannot be read ({reason}).",
             hint=f"{folder / 'incident.md'} may say the same in words.",
         ) from error
-    if not isinstance(document, dict) or not isinstance(document.get("class"), str):
-        raise DataMissing(f"{folder / _FILE} is no incident: it has no class.")
+    if "class" not in document:
+        raise DataMissing(f"{folder / INCIDENT} is no incident: it has no class.")
     return Incident(folder=folder, document=document, others=others)
 
 
@@ -89,7 +82,7 @@ def markdown(incident: Incident) -> str:
     """What it says, shorter than incident.md."""
     document = incident.document
     parts = [f"# Incident {incident.folder.name}: {incident.name}"]
-    parts.append(str(document.get("explanation") or "It has no explanation."))
+    parts.append(document.get("explanation") or "It has no explanation.")
     if facts := ", ".join(_facts(document)):
         parts.append(f"{facts}.")
     if lines := [*_evidence(document)]:
@@ -99,14 +92,14 @@ def markdown(incident: Incident) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(document: Mapping[str, Any]) -> Iterator[str]:
+def _facts(document: documents.Incident) -> Iterator[str]:
     if document.get("process"):
         yield f"Process: {document['process']}"
-    if isinstance(document.get("signal"), int):
-        yield f"ended by {signal_name(document['signal'])}"
+    if signum := document.get("signal"):
+        yield f"ended by {signal_name(signum)}"
     elif document.get("exit_code") is not None:
         yield f"ended with exit code {document['exit_code']}"
-    if isinstance(document.get("time"), int | float):
+    if "time" in document:
         yield time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(document["time"]))
     if document.get("phase"):
         yield f"in {document['phase']}, after step {document.get('step')}"
@@ -114,14 +107,12 @@ def _facts(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{document['lost_steps']} steps to do again"
 
 
-def _evidence(document: Mapping[str, Any]) -> Iterator[str]:
-    for line in document.get("evidence") or ():
-        if isinstance(line, Mapping):
-            yield f"- **{line.get('source')}**: {line.get('text')}"
+def _evidence(document: documents.Incident) -> Iterator[str]:
+    for line in document.get("evidence", ()):
+        yield f"- **{line.get('source')}**: {line.get('text')}"
 
 
-def _remedies(document: Mapping[str, Any]) -> Iterator[str]:
-    for remedy in document.get("remedies") or ():
-        if isinstance(remedy, Mapping):
-            text = str(remedy.get("text"))
-            yield f"- `{text}`" if remedy.get("set") else f"- {text}"
+def _remedies(document: documents.Incident) -> Iterator[str]:
+    for remedy in document.get("remedies", ()):
+        text = remedy.get("text")
+        yield f"- `{text}`" if remedy.get("set") else f"- {text}"

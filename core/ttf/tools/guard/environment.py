@@ -8,9 +8,10 @@ import re
 import sys
 import time
 from importlib import metadata
-from typing import Any, Final
+from typing import Final
 
 from ttf.host.version import __version__
+from ttf.rundir.documents import Manifest
 from ttf.tools.guard.options import GuardOptions
 from ttf.tools.guard.stacks import Interpreter
 
@@ -26,7 +27,7 @@ _VARIABLES: Final = re.compile(
 """Knobs of threads, devices and allocators; no other variable is written down."""
 
 
-def surroundings(options: GuardOptions, found: Interpreter | None) -> dict[str, Any]:
+def surroundings(options: GuardOptions, found: Interpreter | None) -> Manifest:
     path = list(found.path) if found is not None else sys.path
     return {
         "format": 1,

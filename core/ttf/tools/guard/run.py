@@ -8,12 +8,12 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Finding
+from ttf.rundir.documents import ListedIncident, Summary
 from ttf.supervise.watch import Signals, wait_for
 from ttf.tools.guard.attempt import Attempt, Ended
 from ttf.tools.guard.command import NotStarted
@@ -77,7 +77,7 @@ class _Guard:
         self._restarts = 0
         self._peak = 0
         self._interpreter: Interpreter | None = None
-        self._incidents: list[dict[str, Any]] = []
+        self._incidents: list[ListedIncident] = []
         self._pause_s = _FIRST_PAUSE_S
 
     def run(self) -> Outcome:
@@ -176,17 +176,19 @@ class _Guard:
         if self._folder.path is not None:
             around = surroundings(self._options, self._interpreter)
             self._folder.document("environment.json", around)
-            self._folder.document("summary.json", dict(self._summary(code, status)))
+            self._folder.document("summary.json", self._summary(code, status))
         return Outcome(code, by_keyboard=by_keyboard)
 
-    def _summary(self, code: int, status: Status) -> Iterator[tuple[str, Any]]:
-        yield "status", status
-        yield "exit_code", code
-        yield "command", list(self._options.words)
-        yield "restarts", self._restarts
-        yield "incidents", self._incidents
-        yield "wall_s", round(time.monotonic() - self._began, 3)
-        yield "peak_anon_mb", round(self._peak / 1e6, 1)
+    def _summary(self, code: int, status: Status) -> Summary:
+        return {
+            "status": status,
+            "exit_code": code,
+            "command": list(self._options.words),
+            "restarts": self._restarts,
+            "incidents": self._incidents,
+            "wall_s": round(time.monotonic() - self._began, 3),
+            "peak_anon_mb": round(self._peak / 1e6, 1),
+        }
 
 
 def _failed(ended: Ended) -> bool:

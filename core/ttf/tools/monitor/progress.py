@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ttf.tools.monitor.run import Evaluated, metrics_of, number, whole
-from ttf.tools.monitor.tail import Tail, last_with, parsed
+from ttf.rundir.documents import EvalLine, MetricsLine, StepLine
+from ttf.rundir.json_lines import Tail, last_with, parsed
+from ttf.rundir.record import memory_of, metrics_of
+from ttf.tools.monitor.run import Evaluated
 from ttf.tools.monitor.trend import WINDOW_S, Point
 
 SMOOTHED: Final = 20
@@ -32,7 +33,7 @@ class Progress:
         self._metrics_path = metrics
         self._metrics = Tail(metrics, _METRICS_BYTES)
         self._memory = Tail(memory, _MEMORY_BYTES)
-        self._steps: deque[dict[str, Any]] = deque(maxlen=SMOOTHED)
+        self._steps: deque[StepLine] = deque(maxlen=SMOOTHED)
         self._paces: deque[tuple[float, int]] = deque()
         self._looked_back = False
 
@@ -41,9 +42,9 @@ class Progress:
         self._read_memory(now)
 
     @property
-    def last(self) -> Mapping[str, Any]:
+    def last(self) -> StepLine:
         """The line of the last step; empty before the first."""
-        return self._steps[-1] if self._steps else {}
+        return self._steps[-1] if self._steps else StepLine()
 
     def _read_metrics(self) -> None:
         lines = self._metrics.lines()
@@ -51,34 +52,34 @@ class Progress:
             self._steps.clear()
             self.losses.clear()
             self._looked_back = False
-        for line in parsed(line for line in lines if line):
-            if line.get("type") == "step":
-                self._steps.append(line)
-                loss = number(line.get("loss"))
-                if loss is not None:
-                    self.losses.append(loss)
-            elif line.get("type") == "eval":
-                self.evaluated = evaluated_of(line)
-        if not self._looked_back:
+        for line in metrics_of(parsed(lines)):
+            self._take(line)
+        if not self._looked_back:  # the last evaluation may stand far before what a tail reads
             self._looked_back = True
-            self.evaluated = next(
-                map(evaluated_of, parsed([last_with(self._metrics_path, _EVAL)])), None
-            )
+            self.evaluated = None
+            for line in metrics_of(parsed([last_with(self._metrics_path, _EVAL)])):
+                self._take(line)
+
+    def _take(self, line: MetricsLine) -> None:
+        if line["type"] == "step":
+            self._steps.append(line)
+            if "loss" in line:
+                self.losses.append(line["loss"])
+        elif line["type"] == "eval":
+            self.evaluated = _evaluated(line)
 
     def _read_memory(self, now: float) -> None:
         lines = self._memory.lines()
         if self._memory.anew:
             self.memory.clear()
             self._paces.clear()
-        for line in parsed(lines):
-            try:
-                at, step = float(line["time"]), int(line["step"])
-                held = int(line["anon"]) + int(line["shared"])
-            except (LookupError, TypeError, ValueError):
+        for line in memory_of(parsed(lines)):
+            if not {"time", "step", "anon", "shared"} <= line.keys():
                 continue
+            at, step = line["time"], line["step"]
             if self._paces and step < self._paces[-1][1]:  # a restart: it runs them again
                 self._paces.clear()
-            self.memory.append((at, held))
+            self.memory.append((at, line["anon"] + line["shared"]))
             self._paces.append((at, step))
         for points in (self.memory, self._paces):
             while points and points[0][0] < now - WINDOW_S:
@@ -86,15 +87,15 @@ class Progress:
 
     def samples_per_s(self) -> float | None:
         """Of the steps alone."""
-        seconds = [number(line.get("seconds")) or 0.0 for line in self._steps]
-        rates = [number(line.get("samples_per_s")) or 0.0 for line in self._steps]
+        seconds = [line.get("seconds", 0.0) for line in self._steps]
+        rates = [line.get("samples_per_s", 0.0) for line in self._steps]
         total = sum(seconds)
         if total <= 0:
             return None
         return sum(s * r for s, r in zip(seconds, rates, strict=True)) / total
 
     def loss_smoothed(self) -> float | None:
-        losses = [x for line in self._steps if (x := number(line.get("loss"))) is not None]
+        losses = [line["loss"] for line in self._steps if "loss" in line]
         return sum(losses) / len(losses) if losses else None
 
     def seconds_left(self, step: int, total: int | None) -> float | None:
@@ -106,5 +107,5 @@ class Progress:
         return (total - step) * (end - begin) / (last - first)
 
 
-def evaluated_of(line: Mapping[str, Any]) -> Evaluated:
-    return Evaluated(step=whole(line.get("step")) or 0, metrics=metrics_of(line.get("metrics")))
+def _evaluated(line: EvalLine) -> Evaluated:
+    return Evaluated(step=line.get("step", 0), metrics=line.get("metrics", {}))

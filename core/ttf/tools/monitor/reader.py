@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ttf.incidents.writing import list_incidents
 from ttf.rundir.checkpoint_files import MANIFEST, newest_first, step_of
-from ttf.rundir.durable import read_json
-from ttf.rundir.flight_record import Flight, read_flight
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.flight_record import Flight
+from ttf.rundir.incident_files import incident_folders, read_incident
+from ttf.rundir.record import RunRecord
+from ttf.rundir.supervision import Journal
 from ttf.tools.monitor.progress import Progress
-from ttf.tools.monitor.run import Ended, Happened, Run, Saved, metrics_of, number, whole
+from ttf.tools.monitor.run import Ended, Happened, Run, Saved
 
 T = TypeVar("T")
 
@@ -24,18 +23,21 @@ class RunReader:
     """One folder. What did not change is not parsed again."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = RunFolder(path)
+        self.record = RunRecord(path)
+        self.folder = self.record.folder
         self.progress = Progress(self.folder.metrics, self.folder.memory)
         self._phase: tuple[str, int] | None = None
-        self._phase_since, self._since_before = 0.0, True
+        self._phase_since = 0.0
+        self._since_before = True
         self._kept: dict[Path, tuple[int, Any]] = {}
+        """By file: when it was changed, and what was read of it then."""
 
     def look(self, now: float, *, alive: bool) -> Run:
         """`alive`: some process works on it."""
         progress = self.progress
         progress.look(now)
-        flight = read_flight(self.folder.flight)
-        total = self._cached(self.folder.config, self._total_steps)
+        flight = self.record.flight()
+        total = self._total_steps(flight)
         checkpoint = self._checkpoint(now)
         step = self._step(flight, checkpoint)
         self._follow_phase(flight, now)
@@ -44,7 +46,7 @@ class RunReader:
             folder=self.folder.path,
             step=step,
             total_steps=total,
-            epoch=whole(progress.last.get("epoch")),
+            epoch=progress.last.get("epoch"),
             phase=None if beats is None else beats.phase,
             phase_s=now - self._phase_since if beats else None,
             since_before=self._since_before,
@@ -52,7 +54,7 @@ class RunReader:
             last_sign_s=None if flight is None or alive else max(0.0, now - flight.time),
             saving_s=_ago(None if beats is None else beats.saving_since_s),
             samples_per_s=progress.samples_per_s(),
-            loss=number(progress.last.get("loss")),
+            loss=progress.last.get("loss"),
             loss_smoothed=progress.loss_smoothed(),
             losses=tuple(progress.losses),
             seconds_left=progress.seconds_left(step, total) if alive else None,
@@ -67,7 +69,7 @@ class RunReader:
     def _step(self, flight: Flight | None, checkpoint: Saved | None) -> int:
         """A trainer that is starting does not know yet; it will go on from the checkpoint."""
         if flight is None:
-            return whole(self.progress.last.get("step")) or 0
+            return self.progress.last.get("step", 0)
         if flight.phase == "start" and checkpoint is not None:
             return max(flight.step, checkpoint.step)
         return flight.step
@@ -83,22 +85,16 @@ class RunReader:
             self._phase = phase
             self._phase_since = min(now, now - (_ago(flight.monotonic_s) or 0.0))
 
-    def _total_steps(self) -> int | None:
-        """As the trainer counts them, from the settled configuration in run.toml."""
-        import tomllib
-
-        text = self.folder.config.read_text(encoding="utf-8")
-        train = tomllib.loads(text)["train"]
-        if train.get("steps"):
-            return int(train["steps"])
-        pairs = int(read_json(self.folder.manifest)["data"]["train_pairs"])
-        samples = int(train["batch_size"]) * int(train["accumulate"])
-        return int(train["epochs"]) * (pairs // samples)
+    def _total_steps(self, flight: Flight | None) -> int | None:
+        """In the trainer's own words; the configuration's while it has said nothing."""
+        if flight is not None and flight.total_steps:
+            return flight.total_steps
+        return self._cached(self.folder.config, self.record.total_steps)
 
     def _restarts(self) -> int:
-        found = self._cached(self.folder.supervision, lambda: read_json(self.folder.supervision))
-        value = found.get("restarts") if isinstance(found, Mapping) else None
-        return value if isinstance(value, int) else 0
+        path = self.folder.supervision
+        journal = self._cached(path, lambda: Journal.read(path))
+        return 0 if journal is None else journal.restarts
 
     def _checkpoint(self, now: float) -> Saved | None:
         try:
@@ -111,57 +107,54 @@ class RunReader:
 
     def _incidents(self, now: float) -> tuple[Happened, ...]:
         folder = self.folder.incidents
+        names = incident_folders(folder)
         try:
-            names = [path for path in folder.iterdir() if path.name.isdigit()]
-        except OSError:
+            changed = max((path.stat().st_mtime_ns for path in names), default=0) + len(names)
+        except OSError:  # removed while we look
             return ()
-        changed = max((path.stat().st_mtime_ns for path in names), default=0) + len(names)
         if self._kept.get(folder, (-1, None))[0] != changed:
-            listed = list_incidents(folder)
-            times = [_time_of(folder / str(entry["id"])) for entry in listed]
-            self._kept[folder] = changed, list(zip(listed, times, strict=True))
+            self._kept[folder] = changed, list(map(read_incident, names))
         return tuple(
             Happened(
-                id=str(entry["id"]),
-                name=str(entry["class"]),
-                process=str(entry["process"]),
-                remedy=entry["remedy"],
-                age_s=None if at is None else max(0.0, now - at),
+                id=found["id"],
+                name=found["class"],
+                process=found["process"],
+                remedy=found["remedy"],
+                age_s=max(0.0, now - found["time"]) if "time" in found else None,
             )
-            for entry, at in self._kept[folder][1]
+            for found in self._kept[folder][1]
         )
 
     def _ended(self, flight: Flight | None) -> Ended | None:
         """None where nobody wrote how it ended: a summary that is older than the last sign of life
         is of an earlier attempt."""
         path = self.folder.summary
-        summary = self._cached(path, lambda: read_json(path))
-        if not isinstance(summary, Mapping):
+        summary = self._cached(path, self.record.summary)
+        if summary is None:
             return None
         if flight is not None and path.stat().st_mtime < flight.time - 1:
             return None
         return Ended(
-            status=str(summary.get("status", "unknown")),
-            exit_code=whole(summary.get("exit_code")),
-            problem=str(summary.get("problem") or ""),
-            hint=str(summary.get("hint") or ""),
-            metrics=metrics_of(summary.get("metrics")),
-            peak_mb=number(summary.get("peak_anon_mb")),
-            wall_s=number(summary.get("wall_s")),
+            status=summary.get("status", "unknown"),
+            exit_code=summary.get("exit_code"),
+            problem=summary.get("problem", ""),
+            hint=summary.get("hint", ""),
+            metrics=summary.get("metrics", {}),
+            peak_mb=summary.get("peak_anon_mb"),
+            wall_s=summary.get("wall_s"),
         )
 
-    def _cached(self, path: Path, read: Callable[[], T]) -> T | None:
-        """What was read of a file, read again when it changed; None where it cannot be read."""
+    def _cached(self, path: Path, read: Callable[[], T | None]) -> T | None:
+        """What was read of a file, read again when it changed; None where nothing can be read."""
         try:
+            # Before it is read: what replaces the file in between is read now and once more.
             changed = path.stat().st_mtime_ns
         except OSError:
             return None
         kept = self._kept.get(path)
         if kept is None or kept[0] != changed:
-            value: T | None = None
-            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                value = read()
-            if value is None:  # half of it is there: the next look tries again
+            value = read()
+            if not value:  # half of it is there: the next look tries again
                 return None
             self._kept[path] = kept = changed, value
         found: T = kept[1]
@@ -179,10 +172,3 @@ def free_bytes(folder: Path) -> int | None:
 def _ago(monotonic_s: float | None) -> float | None:
     """Seconds since then, on the clock that all processes of a machine share."""
     return None if monotonic_s is None else max(0.0, time.monotonic() - monotonic_s)
-
-
-def _time_of(folder: Path) -> float | None:
-    with contextlib.suppress(OSError, ValueError):
-        value = read_json(folder / "incident.json")
-        return number(value.get("time")) if isinstance(value, Mapping) else None
-    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 STALE_S: Final = 10.0
 """A silence that is worth a word; what counts as a hang is the supervisor's to decide."""
@@ -83,19 +83,3 @@ class Run:
     @property
     def stale(self) -> bool:
         return self.silent_s is not None and self.silent_s >= STALE_S
-
-
-def number(value: Any) -> float | None:
-    """Of what a file holds; None for anything else."""
-    found = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if found else None
-
-
-def whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def metrics_of(found: Any) -> dict[str, float]:
-    if not isinstance(found, Mapping):
-        return {}
-    return {str(k): x for k, v in found.items() if (x := number(v)) is not None}

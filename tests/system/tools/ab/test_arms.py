@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ttf.errors import ConfigError
-from ttf.tools.ab.arms import arms_of, checked, labels, split_values
+from ttf.tools.ab.arms import arms_from, check_arms, labels, split_values
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def named(files: Sequence[Path], *vary: str) -> list[str]:
-    return [arm.name for arm in arms_of(files, vary)]
+    return [arm.name for arm in arms_from(files, vary)]
 
 
 def test_files_are_called_by_their_stems_and_variations_by_what_they_change(
@@ -61,7 +61,7 @@ def test_commas_in_brackets_and_quotes_do_not_split() -> None:
 
 
 def test_folders_of_arms_differ_though_their_names_hardly_do(files: list[Path]) -> None:
-    slugs = [arm.slug for arm in arms_of(files[:1], ["data.pairs=x/y,x-y"])]
+    slugs = [arm.slug for arm in arms_from(files[:1], ["data.pairs=x/y,x-y"])]
     assert len(set(slugs)) == 2
     assert all("/" not in slug for slug in slugs)
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_compared_is_refused_with_all_reasons(
     files: list[Path], names: list[str], vary: tuple[str, ...], told: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        arms_of([files[0].with_name(f"{name}.toml") for name in names], vary)
+        arms_from([files[0].with_name(f"{name}.toml") for name in names], vary)
     for text in told:
         assert text in str(raised.value)
 
@@ -91,7 +91,7 @@ def test_every_problem_of_every_arm_is_told_once_before_anything_runs(files: lis
     a, b = files
     b.write_text("[train]\nstepz = 3\n")
     with pytest.raises(ConfigError) as raised:
-        checked(arms_of([a, b], ["miner.name=fais,exact"]), ["train.lrr=1"], None)
+        check_arms(arms_from([a, b], ["miner.name=fais,exact"]), ["train.lrr=1"], None)
     problems = "\n".join(raised.value.problems)
     assert problems.count("train.lrr: no such key") == 1 and "every arm: --set" in problems
     assert "b, miner.name=fais; b, miner.name=exact: b.toml:2: train.stepz" in problems
@@ -101,15 +101,15 @@ def test_every_problem_of_every_arm_is_told_once_before_anything_runs(files: lis
 def test_arms_are_evaluated_on_their_way_unless_they_say_when(files: list[Path]) -> None:
     a, b = files
     b.write_text("[evaluate]\nevery = 'end'\n[train]\nsteps = 30\n")
-    arms, notes = checked(arms_of([a, b]), (), None)
+    arms, notes = check_arms(arms_from([a, b]), (), None)
     assert [arm.evaluate_every for arm in arms] == [5, None] and not notes
     a.write_text("")
     b.write_text("")
-    arms, notes = checked(arms_of([a, b]), (), 100)
+    arms, notes = check_arms(arms_from([a, b]), (), 100)
     assert [arm.evaluate_every for arm in arms] == [17, 17]
     assert "the same configuration" in notes[0]
 
 
 def test_keys_of_the_study_are_not_for_arms(files: list[Path]) -> None:
     with pytest.raises(ConfigError, match="train.steps: --steps says it"):
-        checked(arms_of(files[:1], ["train.steps=3,4"]), ["gates=[]"], 10)
+        check_arms(arms_from(files[:1], ["train.steps=3,4"]), ["gates=[]"], 10)

@@ -11,12 +11,22 @@ from tests.kit.bisect.planted import Place
 
 from ttf.errors import ConfigError
 from ttf.tools.bisect.factors import Factor
-from ttf.tools.bisect.runs import Outcome, Setup, carry_out, command_line, raised, words
+from ttf.tools.bisect.runs import (
+    BisectRun,
+    BisectSetup,
+    Trial,
+    command_line,
+    finish_trial,
+    start_trial,
+    train_words,
+)
+from ttf.tools.studies.one_run import FinishedRun, StartedRun
+from ttf.tools.studies.training import error_of
 
-Run = Callable[..., Outcome]
+Run = Callable[..., FinishedRun[BisectRun]]
 
 
-def setup(toml: Path, *factors: Factor, **given: Any) -> Setup:
+def setup(toml: Path, *factors: Factor, **given: Any) -> BisectSetup:
     known: dict[str, Any] = {
         "toml": str(toml),
         "toml_sha256": "",
@@ -31,7 +41,7 @@ def setup(toml: Path, *factors: Factor, **given: Any) -> Setup:
         "confidence": 0.95,
         "rarest": 0.2,
     }
-    return Setup(**(known | given))
+    return BisectSetup(**(known | given))
 
 
 def factor(name: str, edits: dict[str, Any]) -> Factor:
@@ -40,32 +50,38 @@ def factor(name: str, edits: dict[str, Any]) -> Factor:
 
 @pytest.fixture
 def run(place: Place, monkeypatch: pytest.MonkeyPatch) -> Run:
-    def once(*factors: Factor, fault: dict[str, Any] | None = None) -> Outcome:
+    def once(*factors: Factor, fault: dict[str, Any] | None = None) -> FinishedRun[BisectRun]:
         for key, value in place.environment(fault).items():
             monkeypatch.setenv(key, value)
         (place.root / "study").mkdir()
         names = [f.name for f in factors]
-        return carry_out(setup(place.toml, *factors), names, 1, place.root / "study")
+        made = setup(place.toml, *factors)
+        trial = Trial(run=1, ablated=tuple(names), seed=11)
+        started = start_trial(made, trial, place.root / "study")
+        assert isinstance(started, StartedRun)
+        started.wait()
+        return finish_trial(trial, started)
 
     return once
 
 
 def test_a_configuration_that_will_not_go_is_no_crash_and_its_reason_is_kept(run: Run) -> None:
-    outcome = run(factor("tower", {"tower.query.name": "nowhere"}))
-    assert outcome.result == "invalid" and outcome.exit_code == 2
-    assert "nowhere" in outcome.reason
-    assert isinstance(raised(outcome), ConfigError)
+    finished = run(factor("tower", {"tower.query.name": "nowhere"}))
+    assert finished.result == finished.run.result == "invalid" and finished.run.exit_code == 2
+    assert "nowhere" in finished.run.reason
+    assert isinstance(error_of(finished.error, finished.exit_code), ConfigError)
 
 
 def test_a_run_that_somebody_killed_says_nothing(run: Run, place: Place) -> None:
-    outcome = run(fault={"fault": "tower", "act": "kill"})
-    assert outcome.result == "void" and outcome.classes == ("killed",)
+    finished = run(fault={"fault": "tower", "act": "kill"})
+    assert finished.result == finished.run.result == "void"
+    assert finished.run.classes == ("killed",)
     assert not (place.root / "study" / "runs" / "001").exists()
 
 
 def test_every_run_has_a_seed_of_its_own_and_edits_have_the_last_word() -> None:
     made = setup(Path("run.toml"), sets=("train.lr=0.1",), pins={"train.batch_size": 64})
-    said = words(made, {"train.batch_size": 16, "observers": []}, seed=12)
+    said = train_words(made, {"train.batch_size": 16, "observers": []}, seed=12)
     assert said[said.index("--seed") + 1] == "12"
     sets = [said[i + 1] for i, word in enumerate(said) if word == "--set"]
     assert sets.index("train.batch_size=64") < sets.index("train.batch_size=16")

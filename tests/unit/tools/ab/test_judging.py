@@ -15,9 +15,9 @@ from tests.conftest import ROOT
 from tests.kit.ab import simulated
 
 from ttf.tools.ab.analysis import Analysis, Comparison
-from ttf.tools.ab.judge import Settings, judge
+from ttf.tools.ab.judge import JudgeSettings, judge
 from ttf.tools.ab.measures import PAIRED
-from ttf.tools.ab.sample import Evaluated, Incident, Outcome, Sample
+from ttf.tools.ab.sample import EvalPoint, RepeatIncident, RepeatOutcome, Sample
 
 AB = ("a", "b")
 
@@ -27,8 +27,8 @@ def sample(arm: str, block: int, speed: float | None = 900.0, **other: Any) -> S
     return replace(plain, samples_per_s=speed, **other)
 
 
-def crash(steps: int = 400, incidents: int = 1, outcome: Outcome = "lost") -> dict[str, Any]:
-    one = Incident(name="segfault", process="trainer", step=steps)
+def crash(steps: int = 400, incidents: int = 1, outcome: RepeatOutcome = "lost") -> dict[str, Any]:
+    one = RepeatIncident(name="segfault", process="trainer", step=steps)
     return {"outcome": outcome, "incidents": (one,) * incidents, "steps": steps}
 
 
@@ -89,7 +89,7 @@ def test_a_difference_smaller_than_what_matters_is_the_same_with_a_note() -> Non
 
 def test_a_margin_may_be_set_by_measure() -> None:
     samples = study(12, lambda k: 1.005 + 0.001 * (k % 3))
-    speed = of(judge(samples, AB, Settings(margins={"samples_per_s": 0.001})), "samples_per_s")
+    speed = of(judge(samples, AB, JudgeSettings(margins={"samples_per_s": 0.001})), "samples_per_s")
     assert (speed.verdict, speed.margin) == ("b", 0.001)
 
 
@@ -151,9 +151,9 @@ def test_void_and_invalid_repeats_are_left_out_and_pairs_need_both() -> None:
 
 
 def test_equal_time_is_the_time_that_all_had() -> None:
-    def evaluated(speed: float) -> tuple[Evaluated, ...]:
+    def evaluated(speed: float) -> tuple[EvalPoint, ...]:
         return tuple(
-            Evaluated(step=s, seconds=s / speed, metrics={"recall@10": s / 1_000})
+            EvalPoint(step=s, seconds=s / speed, metrics={"recall@10": s / 1_000})
             for s in (100, 200, 300)
         )
 
@@ -229,24 +229,24 @@ def test_with_more_arms_a_cure_takes_more_as_there_are_more_chances_to_be_wrong(
 
 def test_a_look_has_its_own_level_and_the_last_makes_up_for_it() -> None:
     samples = study(20, lambda k: 1.05 + 0.005 * (k % 3))
-    early = judge(samples[:16], AB, Settings(planned=20, looks=(8,)))
+    early = judge(samples[:16], AB, JudgeSettings(planned=20, looks=(8,)))
     assert early.confidence == pytest.approx(0.9981, abs=1e-4) and early.alpha == 0.05
     assert of(early, "samples_per_s").verdict == "inconclusive"  # 8 pairs have p >= 1/128
     assert not early.settled
-    late = judge(samples, AB, Settings(planned=20, looks=(8, 12, 16, 20)))
+    late = judge(samples, AB, JudgeSettings(planned=20, looks=(8, 12, 16, 20)))
     assert sum(look.alpha for look in late.looks) == pytest.approx(0.05)
     assert of(late, "samples_per_s").verdict == "b"
 
 
 def test_a_study_is_settled_when_no_more_verdicts_are_to_be_expected() -> None:
     samples = study(24, lambda k: 1.05 + 0.005 * (k % 3))
-    found = judge(samples, AB, Settings(planned=40, looks=(16, 24)))
+    found = judge(samples, AB, JudgeSettings(planned=40, looks=(16, 24)))
     assert of(found, "samples_per_s").verdict == "b" and found.settled
     open_still = [
         replace(s, peak_anon_mb=800 * (1 + 0.043 * (-1) ** s.block * (s.arm == "b")))
         for s in samples
     ]
-    assert not judge(open_still, AB, Settings(planned=40, looks=(16, 24))).settled
+    assert not judge(open_still, AB, JudgeSettings(planned=40, looks=(16, 24))).settled
     assert not judge(samples, AB).settled  # no looks were asked for
 
 
@@ -255,14 +255,14 @@ def test_a_look_with_next_to_nothing_to_spend_finds_nothing_and_is_no_error(
     planned: int, looks: tuple[int, ...]
 ) -> None:
     samples = study(14, lambda k: 1.05, lambda k: {}) + [sample("c", k) for k in range(14)]
-    analysis = judge(samples, ("a", "b", "c"), Settings(planned=planned, looks=looks))
+    analysis = judge(samples, ("a", "b", "c"), JudgeSettings(planned=planned, looks=looks))
     spent = looks == (14,)  # the first look has all of it, however late it is
     assert (of(analysis, "samples_per_s").verdict == "b") == spent
     json.dumps(analysis.to_json(), allow_nan=False)
 
 
 def test_nothing_is_settled_before_there_is_something_to_compare() -> None:
-    assert not judge([], AB, Settings(planned=10, looks=(4,))).settled
+    assert not judge([], AB, JudgeSettings(planned=10, looks=(4,))).settled
 
 
 def _pools() -> list[tuple[str, simulated.Blocks]]:

@@ -9,7 +9,7 @@ import pytest
 from tests.kit.ab import simulated
 from tests.unit.tools.ab.test_judging import AB, crash, sample, study
 
-from ttf.tools.ab.judge import Settings, judge
+from ttf.tools.ab.judge import JudgeSettings, judge
 from ttf.tools.ab.sample import Sample
 
 CLAIMS = (
@@ -98,5 +98,5 @@ def test_two_arms_take_about_sixty_words_at_most() -> None:
     for seed, change in enumerate((simulated.faster(0.1), simulated.better(0.05),
                                    simulated.crashing(0.9))):  # fmt: skip
         samples = simulated.drawn(pool, AB, 20, np.random.default_rng(seed), change)
-        text = judge(samples, AB, Settings(planned=40, looks=(16, 20))).verdict
+        text = judge(samples, AB, JudgeSettings(planned=40, looks=(16, 20))).verdict
         assert len(text.split()) <= 62, text

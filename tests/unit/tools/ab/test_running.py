@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ttf.tools.ab.read_repeat import read_sample, slope, thinned
-from ttf.tools.ab.repeat import words
+from ttf.tools.ab.repeat import train_words
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.schedule import Cell
-from ttf.tools.ab.setup import Arm, Setup
+from ttf.tools.ab.setup import ABSetup, Arm
 
 BEGAN = 1_700_000_000.0
 CELL = Cell(block=3, position=1, arm="b", seed=7)
@@ -138,8 +138,8 @@ def test_curves_are_short_and_lose_no_peak() -> None:
 def test_the_study_has_the_last_word_in_a_command() -> None:
     arm = Arm(name="b", toml="/b.toml", toml_sha256="", sets=("miner.k=3",), evaluate_every=5,
               slug="b")  # fmt: skip
-    setup = Setup(arms=(arm,), sets=("miner.k=2",), cwd="/", steps=20, hang_timeout_s=9.0)
-    said = words(setup, CELL)
+    setup = ABSetup(arms=(arm,), sets=("miner.k=2",), cwd="/", steps=20, hang_timeout_s=9.0)
+    said = train_words(setup, CELL)
     assert said[:7] == ["train", "/b.toml", "--seed", "7", "--no-remedies", "--steps", "20"]
     sets = [said[i + 1] for i, word in enumerate(said) if word == "--set"]
     assert sets[:2] == ["miner.k=2", "miner.k=3"]

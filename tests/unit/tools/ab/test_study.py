@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,39 +13,43 @@ import pytest
 import ttf
 from ttf.errors import BadData, ConfigError, DataMissing, FolderInUse, GaveUp
 from ttf.tools.ab import finish, study
-from ttf.tools.ab.progress import Lines, Nobody
-from ttf.tools.ab.repeat import Ended
-from ttf.tools.ab.sample import Incident, Outcome, Sample
-from ttf.tools.ab.schedule import Cell
+from ttf.tools.ab.progress import RepeatLines
+from ttf.tools.ab.repeat import finished_repeat
+from ttf.tools.ab.sample import RepeatIncident, RepeatOutcome, Sample
+from ttf.tools.ab.schedule import Cell, next_wave
 from ttf.tools.ab.start import begin
-from ttf.tools.ab.study import Limits, Study, carry_on, is_study, read_samples
+from ttf.tools.ab.study import ABLimits, ABStudy, carry_on
+from ttf.tools.studies.carry_out import Watcher
+from ttf.tools.studies.one_run import FinishedRun
 
 
 @dataclass
 class Repeats:
     """Stands in for trainings: each cell ends as `ends` says, the next time it comes."""
 
-    ends: dict[tuple[int, str], list[Outcome]] = field(default_factory=dict)
+    ends: dict[tuple[int, str], list[RepeatOutcome]] = field(default_factory=dict)
+    wave: list[Cell] = field(default_factory=list)
     waves: list[list[Cell]] = field(default_factory=list)
+    """Those that were begun."""
     seconds: float = 10.0
     evaluating_s: float = 0.0
     stop_after: int = 1000
 
-    def carry_out(self, setup: Any, cells: Sequence[Cell], folder: Path, **asked: Any) -> None:
-        self.waves.append(list(cells))
-        for cell in cells:
-            if self.stop_after <= 0:
-                raise KeyboardInterrupt
-            self.stop_after -= 1
-            asked["starts"](cell)
-            asked["ended"](self._ended(cell))
+    def next_wave(self, *asked: Any) -> list[Cell]:
+        self.wave = next_wave(*asked)
+        return self.wave
 
-    def _ended(self, cell: Cell) -> Ended:
+    def start(self, setup: Any, cell: Cell, folder: Path) -> FinishedRun[Sample]:
+        if self.stop_after <= 0:
+            raise KeyboardInterrupt
+        self.stop_after -= 1
+        if self.wave not in self.waves:
+            self.waves.append(self.wave)
         left = self.ends.get((cell.block, cell.arm), [])
         outcome = left.pop(0) if left else "clean"
         names = {"void": "killed", "survived": "segfault", "lost": "hang"}
         name = names.get(outcome)
-        incidents = (Incident(name=name, process="trainer", step=3),) if name else ()
+        incidents = (RepeatIncident(name=name, process="trainer", step=3),) if name else ()
         sample = Sample(
             arm=cell.arm,
             block=cell.block,
@@ -60,29 +64,26 @@ class Repeats:
             peak_anon_mb=200.0,
         )
         error = {"class": "BadData", "message": "no such rows", "hint": ""}
-        return Ended(
-            sample=sample,
-            evaluating_s=self.evaluating_s,
-            error=error if outcome == "invalid" else None,
-        )
+        return finished_repeat(sample, error if outcome == "invalid" else None, self.evaluating_s)
 
 
 @pytest.fixture
 def repeats(monkeypatch: pytest.MonkeyPatch) -> Repeats:
     made = Repeats()
-    monkeypatch.setattr(study, "carry_out", made.carry_out)
+    monkeypatch.setattr(study, "start_repeat", made.start)
+    monkeypatch.setattr(study, "next_wave", made.next_wave)
     return made
 
 
 @pytest.fixture
-def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Study]]:
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ABStudy]]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ttf.tools.ab.start.checked", lambda arms, sets, steps: (arms, []))
+    monkeypatch.setattr("ttf.tools.ab.start.check_arms", lambda arms, sets, steps: (arms, []))
     for name in ("a", "b"):
         Path(f"{name}.toml").touch()
-    opened: list[Study] = []
+    opened: list[ABStudy] = []
 
-    def new(**asked: Any) -> Study:
+    def new(**asked: Any) -> ABStudy:
         opened.append(begin([Path("a.toml"), Path("b.toml")], **{"repeats": 4, **asked}))
         return opened[-1]
 
@@ -91,21 +92,23 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         each.close()
 
 
-def run(found: Study, **limits: Any) -> str:
-    return carry_on(found, Limits(**limits), Nobody(), finish.settled)
+def run(found: ABStudy, **limits: Any) -> str:
+    return carry_on(found, ABLimits(**limits), Watcher(), finish.is_settled)
 
 
 def test_every_repeat_is_run_once_block_by_block_and_remembered(
-    repeats: Repeats, begun: Callable[..., Study]
+    repeats: Repeats, begun: Callable[..., ABStudy]
 ) -> None:
     found = begun()
     assert run(found) == "all"
     assert [len(wave) for wave in repeats.waves] == [2, 2, 2, 2]
     assert [cell for wave in repeats.waves for cell in wave] == found.setup.cells
-    assert read_samples(found.folder) == found.samples and len(found.samples) == 8
+    assert ABStudy.read(found.folder).runs == found.runs and len(found.runs) == 8
 
 
-def test_whole_blocks_run_beside_one_another(repeats: Repeats, begun: Callable[..., Study]) -> None:
+def test_whole_blocks_run_beside_one_another(
+    repeats: Repeats, begun: Callable[..., ABStudy]
+) -> None:
     found = begun(repeats=5)
     run(found, parallel=5)
     assert [len({cell.block for cell in wave}) for wave in repeats.waves] == [2, 2, 1]
@@ -113,32 +116,32 @@ def test_whole_blocks_run_beside_one_another(repeats: Repeats, begun: Callable[.
 
 
 def test_a_repeat_that_somebody_killed_is_done_again_and_the_third_in_a_row_ends_it(
-    repeats: Repeats, begun: Callable[..., Study]
+    repeats: Repeats, begun: Callable[..., ABStudy]
 ) -> None:
     repeats.ends = {(2, "a"): ["void", "lost"], (3, "b"): ["void", "survived"]}
     found = begun()
     assert run(found) == "all"
-    assert [s.outcome for s in found.samples].count("void") == 2 and len(found.done) == 8
+    assert [s.outcome for s in found.runs].count("void") == 2 and len(found.done) == 8
     found.close()
     repeats.ends = {(1, "a"): ["void"] * 3, (1, "b"): ["void"] * 3}
     found = begun(seed=9)
     with pytest.raises(GaveUp, match="3 repeats in a row"):
         run(found)
-    assert [s.outcome for s in found.samples] == ["void"] * 3
+    assert [s.outcome for s in found.runs] == ["void"] * 3
 
 
 def test_a_repeat_that_would_not_go_ends_the_study_with_its_error(
-    repeats: Repeats, begun: Callable[..., Study]
+    repeats: Repeats, begun: Callable[..., ABStudy]
 ) -> None:
     repeats.ends = {(2, "b"): ["invalid"]}
     found = begun()
     with pytest.raises(BadData, match="no such rows"):
         run(found)
-    assert all(sample.outcome == "clean" for sample in found.samples)
+    assert all(sample.outcome == "clean" for sample in found.runs)
 
 
 def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice(
-    repeats: Repeats, begun: Callable[..., Study]
+    repeats: Repeats, begun: Callable[..., ABStudy]
 ) -> None:
     repeats.stop_after = 3
     first = begun()
@@ -149,7 +152,7 @@ def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice
     left = first.folder / "runs" / f"{running.block:03d}-{running.arm}"
     left.mkdir(parents=True)
     with pytest.raises(FolderInUse):
-        Study.open(first.folder)
+        ABStudy.open(first.folder)
     first.close()
     repeats.stop_after, repeats.waves = 1000, []
     second = begun()
@@ -158,33 +161,33 @@ def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice
     assert run(second) == "all"
     assert sum(map(len, repeats.waves)) == 5
     assert (second.folder / "samples.jsonl").read_text().startswith(before)
-    finish.concluded(second, "all")
+    finish.conclude(second, "all")
     second.close()
     assert begun().folder != first.folder, "that one is finished"
 
 
-def test_other_words_are_another_study(repeats: Repeats, begun: Callable[..., Study]) -> None:
+def test_other_words_are_another_study(repeats: Repeats, begun: Callable[..., ABStudy]) -> None:
     first = begun(out=Path("mine"))
     first.close()
     with pytest.raises(ConfigError, match="another study"):
         begun(out=Path("mine"), seed=3)
     Path("a.toml").write_text("[train]")
     with pytest.raises(ConfigError, match="not what it was"):
-        Study.open(Path("mine"))
+        ABStudy.open(Path("mine"))
     with pytest.raises(DataMissing, match="no study"):
-        Study.open(Path())
-    assert is_study(Path("mine")) and not is_study(Path())
+        ABStudy.open(Path())
+    assert ABStudy.holds_one(Path("mine")) and not ABStudy.holds_one(Path())
 
 
 def test_a_study_gets_more_repeats_and_never_fewer(
-    repeats: Repeats, begun: Callable[..., Study]
+    repeats: Repeats, begun: Callable[..., ABStudy]
 ) -> None:
     found = begun()
     run(found)
     found.close()
     with pytest.raises(ConfigError, match="not fewer"):
-        Study.reopened(found.folder, 3)
-    more = Study.reopened(found.folder, 6)
+        ABStudy.reopened(found.folder, 3)
+    more = ABStudy.reopened(found.folder, 6)
     repeats.waves = []
     assert run(more) == "all" and sum(map(len, repeats.waves)) == 4
     more.close()
@@ -194,7 +197,7 @@ def test_a_study_gets_more_repeats_and_never_fewer(
 
 
 def test_no_block_begins_that_would_not_end_in_time_and_none_stays_half(
-    repeats: Repeats, begun: Callable[..., Study]
+    repeats: Repeats, begun: Callable[..., ABStudy]
 ) -> None:
     found = begun()
     assert run(found, budget_s=15) == "budget"
@@ -203,7 +206,7 @@ def test_no_block_begins_that_would_not_end_in_time_and_none_stays_half(
 
 
 def test_a_sequential_study_looks_when_it_is_time_and_ends_when_it_is_sure(
-    repeats: Repeats, begun: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+    repeats: Repeats, begun: Callable[..., ABStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = begun(repeats=10, sequential=True)
     assert run(found, parallel=1) in ("all", "settled")
@@ -211,16 +214,17 @@ def test_a_sequential_study_looks_when_it_is_time_and_ends_when_it_is_sure(
     assert looks[0] == 4 and set(looks) <= {4, 6, 8}
     found.close()
     sure = begun(repeats=10, sequential=True, seed=1)
-    monkeypatch.setattr(finish, "judged", lambda _: type("Sure", (), {"settled": True})())
+    monkeypatch.setattr(finish, "judge_study", lambda _: type("Sure", (), {"settled": True})())
     assert run(sure) == "settled"
     assert sure.blocks == 4 and sure.record.looks == [4]
 
 
 def test_evaluations_that_take_long_are_told_once(
-    repeats: Repeats, begun: Callable[..., Study], capsys: pytest.CaptureFixture[str]
+    repeats: Repeats, begun: Callable[..., ABStudy], capsys: pytest.CaptureFixture[str]
 ) -> None:
     repeats.evaluating_s = 6.0
-    carry_on(begun(), Limits(), Lines(1), finish.settled)
+    found = begun()
+    carry_on(found, ABLimits(), RepeatLines(found, 1), finish.is_settled)
     err = capsys.readouterr().err
     assert err.count("Evaluations took 60%") == 1
     assert "repeat 7 of 8  " in err and "about 10 s left" in err
@@ -228,7 +232,7 @@ def test_evaluations_that_take_long_are_told_once(
 
 
 def test_compare_returns_what_the_command_writes(
-    repeats: Repeats, begun: Callable[..., Study]
+    repeats: Repeats, begun: Callable[..., ABStudy]
 ) -> None:
     repeats.ends = {(1, "a"): ["survived"], (2, "a"): ["lost"]}
     found = ttf.compare("a.toml", "b.toml", repeats=3, out="here", margins={"loss": 0.1})

@@ -12,16 +12,26 @@ from typing import Any
 
 import pytest
 
-from ttf.tools.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Needs, Verdict
+from ttf.tools.ab.analysis import (
+    Analysis,
+    ArmSummary,
+    Bitwise,
+    Comparison,
+    Fixed,
+    Needs,
+    PairVerdict,
+)
 from ttf.tools.ab.measures import CRASH_RATE, PAIRED
 from ttf.tools.ab.output import _terminal, csv_text, document, markdown, rows, table_lines, words
-from ttf.tools.ab.sample import Evaluated, Incident, Outcome, Sample
+from ttf.tools.ab.sample import EvalPoint, RepeatIncident, RepeatOutcome, Sample
 
 HOSTILE = "<script>alert('1')</script>|`*_\n| --- |"
 LONG = "miner.name=hnswlib, miner.isolation=process, tower.query.name=transformer, train.lr=0.0003"
 
 
-def sample(arm: str, block: int, *, outcome: Outcome = "clean", speed: float = 1200.0) -> Sample:
+def sample(
+    arm: str, block: int, *, outcome: RepeatOutcome = "clean", speed: float = 1200.0
+) -> Sample:
     """A repeat of 100 steps; a crash comes at step 40."""
     ended, crashed = outcome != "lost", outcome in ("survived", "lost")
     metrics = {"recall@10": 0.4 + block / 1000, "mrr@10": 0.2, "recall@100": 0.7, "recall@1": 0.1}
@@ -33,7 +43,7 @@ def sample(arm: str, block: int, *, outcome: Outcome = "clean", speed: float = 1
         outcome=outcome,
         exit_code=0 if ended else 5,
         reason="" if ended else "it died again and again, <b>really</b>",
-        incidents=(Incident(name="segfault", process="trainer", step=40),) if crashed else (),
+        incidents=(RepeatIncident(name="segfault", process="trainer", step=40),) if crashed else (),
         steps=100 if ended else 40,
         wall_s=12.5,
         samples_per_s=speed + block if ended else None,
@@ -41,7 +51,7 @@ def sample(arm: str, block: int, *, outcome: Outcome = "clean", speed: float = 1
         memory_slope_mb_per_1k_steps=0.5 if ended else None,
         metrics=metrics if ended else {},
         evaluated=tuple(
-            Evaluated(step=step, seconds=step / 10, metrics={"recall@10": step / 250})
+            EvalPoint(step=step, seconds=step / 10, metrics={"recall@10": step / 250})
             for step in (20, 60, 100)
             if ended or step <= 40
         ),
@@ -73,7 +83,7 @@ def samples(names: list[str], repeats: int, lost: tuple[str, ...] = ()) -> list[
 def analysis(names: list[str], found: list[Sample]) -> Analysis:
     """Summaries as they are of the samples; comparisons of one each of the four verdicts, in turn."""
     arms = tuple(_summary(name, [s for s in found if s.arm == name]) for name in names)
-    verdicts: list[Verdict] = ["b", "a", "same", "inconclusive"]
+    verdicts: list[PairVerdict] = ["b", "a", "same", "inconclusive"]
     comparisons = [
         _comparison(a, b, place, verdicts[place % 4])
         for i, a in enumerate(names)
@@ -114,7 +124,7 @@ def _summary(name: str, found: list[Sample]) -> ArmSummary:
     )
 
 
-def _comparison(a: str, b: str, place: int, verdict: Verdict) -> Comparison:
+def _comparison(a: str, b: str, place: int, verdict: PairVerdict) -> Comparison:
     measure = (CRASH_RATE, *PAIRED)[place]
     needs = Needs(more=40, total=60, power=0.8, for_effect=0.05, reason="to tell")
     return Comparison(
@@ -226,7 +236,7 @@ def test_a_crash_is_gone_only_where_a_control_showed_it() -> None:
     made, _ = study(TWO, 20)
     fixed = Fixed(a=TWO[0], b=TWO[1], verdict="not yet", control_crashes=7, control_steps=2000,
                   clean_steps=1000, needed_steps=7200, p=0.09, more_runs=62)  # fmt: skip
-    said = words.said_of_pairs(replace(made, fixed=(fixed,)))
+    said = words.pair_sentences(replace(made, fixed=(fixed,)))
     assert said == [
         (
             "B cannot be called fixed yet: 1,000 steps without a crash; it takes 7,200 beside 7 "
@@ -235,18 +245,18 @@ def test_a_crash_is_gone_only_where_a_control_showed_it() -> None:
         )
     ]
     gone = replace(fixed, verdict="fixed", more_runs=None, p=0.00001)
-    (told,) = words.said_of_pairs(replace(made, fixed=(gone,)))
+    (told,) = words.pair_sentences(replace(made, fixed=(gone,)))
     assert told.startswith("B is fixed: 1,000 steps without a crash")
     assert told.endswith("(p <0.0001, if nothing had changed).")
     crashed = replace(fixed, verdict="still crashes", clean_steps=0, p=None, more_runs=None)
-    assert words.said_of_pairs(replace(made, fixed=(crashed,))) == ["B still crashes, as A does."]
+    assert words.pair_sentences(replace(made, fixed=(crashed,))) == ["B still crashes, as A does."]
 
 
 def test_a_control_without_a_crash_is_never_called_fixed() -> None:
     made = analysis(TWO, [sample(name, block) for block in range(9) for name in TWO])
     found = Fixed(a=TWO[0], b=TWO[1], verdict="not reproduced", control_crashes=0,
                   control_steps=900, clean_steps=900, needed_steps=None, p=None)  # fmt: skip
-    said = words.said_of_pairs(replace(made, fixed=(found,)))
+    said = words.pair_sentences(replace(made, fixed=(found,)))
     assert said == [
         (
             "No arm crashed in 1,800 steps: a crash that came before was not reproduced, so nothing "
@@ -258,7 +268,7 @@ def test_a_control_without_a_crash_is_never_called_fixed() -> None:
 def test_equal_weights_are_counted() -> None:
     made, _ = study(TWO, 20)
     equal = Bitwise(a=TWO[0], b=TWO[1], pairs=18, equal=18)
-    said = words.said_of_pairs(replace(made, bitwise=(equal,)))
+    said = words.pair_sentences(replace(made, bitwise=(equal,)))
     assert said == ["18 of 18 pairs of A and B end with the same weights, to the last bit."]
 
 

@@ -11,9 +11,17 @@ import pytest
 from tests.kit.bisect.fixtures import wide
 from tests.kit.bisect.simulated import drawn, ingredients, study
 
-from ttf.tools.bisect.design import Next, Plan, Verdict, believed, full_grid, judge, runs_to_see
 from ttf.tools.bisect.factors import RULES
 from ttf.tools.bisect.fisher import fisher, p_value
+from ttf.tools.bisect.planner import (
+    BisectPlan,
+    BisectVerdict,
+    NextRun,
+    believed,
+    full_grid,
+    judge,
+    runs_to_see,
+)
 
 SCALE = 15 if os.environ.get("TTF_CHAOS", "0") not in ("", "0") else 1
 """Times as many studies."""
@@ -21,12 +29,12 @@ COMMON = tuple(n for n in RULES if n not in ("device", "dropout"))
 
 
 def test_the_first_run_is_the_configuration_as_it_is() -> None:
-    first = judge(Plan(ingredients=ingredients()), {})
-    assert isinstance(first, Next) and first.ablate == frozenset()
+    first = judge(BisectPlan(ingredients=ingredients()), {})
+    assert isinstance(first, NextRun) and first.ablate == frozenset()
 
 
 def test_a_healthy_configuration_gets_nobody_named() -> None:
-    plan = Plan(ingredients=ingredients())
+    plan = BisectPlan(ingredients=ingredients())
     done = study(random.Random(0), plan, [frozenset({"tower"})], 0.0)
     assert done.verdict.kind == "healthy" and done.verdict.culprit == ()
     assert done.runs == plan.healthy_after == 14
@@ -34,7 +42,7 @@ def test_a_healthy_configuration_gets_nobody_named() -> None:
 
 
 def test_rarer_crashes_are_looked_for_longer_where_asked() -> None:
-    assert Plan(ingredients=(), rarest=0.05).healthy_after == 59
+    assert BisectPlan(ingredients=(), rarest=0.05).healthy_after == 59
 
 
 @pytest.mark.parametrize("shadow", [False, True], ids=["alone", "carried by a component"])
@@ -42,7 +50,7 @@ def test_a_deterministic_culprit_is_always_found_with_two_fifths_of_the_grid(sha
     rng, shares = random.Random(1), []
     for _ in range(60 * SCALE):
         names = rng.sample(list(RULES), rng.randint(9, len(RULES)))
-        plan = Plan(ingredients=ingredients(names))
+        plan = BisectPlan(ingredients=ingredients(names))
         culprit, cures = drawn(rng, plan, shadow=shadow)
         done = study(rng, plan, [cures], 1.0)
         assert done.verdict.culprit == (culprit,), (cures, done)
@@ -58,7 +66,7 @@ def test_a_deterministic_culprit_is_always_found_with_two_fifths_of_the_grid(sha
 def test_a_flaky_culprit_is_found_and_hardly_ever_another_one(
     rate: float, count: int, least: float
 ) -> None:
-    rng, plan = random.Random(2), Plan(ingredients=ingredients(COMMON))
+    rng, plan = random.Random(2), BisectPlan(ingredients=ingredients(COMMON))
     right, wrong, shares, measured = 0, 0, [], []
     total = count * SCALE
     for number in range(total):
@@ -86,7 +94,7 @@ def _told(shares: list[float]) -> str:
 
 
 def test_two_causes_are_told_as_two() -> None:
-    plan = Plan(ingredients=ingredients(COMMON), most_of_grid=None)
+    plan = BisectPlan(ingredients=ingredients(COMMON), most_of_grid=None)
     causes = [frozenset({"accumulation"}), frozenset({"threads"})]
     done = study(random.Random(3), plan, causes, 1.0)
     assert done.verdict.kind == "pair"
@@ -94,7 +102,7 @@ def test_two_causes_are_told_as_two() -> None:
 
 
 def test_two_causes_are_told_even_where_a_component_carries_one_of_them() -> None:
-    plan = Plan(ingredients=ingredients(COMMON))
+    plan = BisectPlan(ingredients=ingredients(COMMON))
     causes = [frozenset({"accumulation", "tower"}), frozenset({"memory-bank"})]
     done = study(random.Random(3), plan, causes, 1.0)
     assert done.verdict.kind == "pair"
@@ -102,14 +110,14 @@ def test_two_causes_are_told_even_where_a_component_carries_one_of_them() -> Non
 
 
 def test_what_lies_outside_of_the_configuration_is_blamed_on_nobody() -> None:
-    plan = Plan(ingredients=ingredients(COMMON))
+    plan = BisectPlan(ingredients=ingredients(COMMON))
     done = study(random.Random(4), plan, [], 1.0)
     assert done.verdict.kind == "unexplained" and done.verdict.culprit == ()
     assert done.runs <= 8
 
 
 def test_of_several_cures_the_least_invasive_is_named_and_the_others_are_told() -> None:
-    plan = Plan(ingredients=ingredients(COMMON))
+    plan = BisectPlan(ingredients=ingredients(COMMON))
     cure = frozenset({"isolation", "miner", "mining"})
     done = study(random.Random(5), plan, [cure], 1.0)
     assert done.verdict.culprit == ("isolation",)
@@ -119,7 +127,7 @@ def test_of_several_cures_the_least_invasive_is_named_and_the_others_are_told() 
 def test_what_will_not_go_without_is_not_tried_again() -> None:
     names = ("accumulation", "threads", "tower", "storage")
     barred = frozenset({"tower", "storage"})
-    plan = Plan(ingredients=ingredients(names), not_together=frozenset({barred}))
+    plan = BisectPlan(ingredients=ingredients(names), not_together=frozenset({barred}))
     done = study(random.Random(6), plan, [frozenset({"tower"})], 1.0)
     assert done.verdict.culprit == ("tower",)
     assert not any(barred <= ablation for ablation in done.tally)
@@ -128,21 +136,21 @@ def test_what_will_not_go_without_is_not_tried_again() -> None:
 def test_a_pair_that_cannot_be_tried_is_not_named_and_ends_the_study() -> None:
     names = ("accumulation", "threads", "precision")
     barred = frozenset({frozenset({"accumulation", "threads"})})
-    plan = Plan(ingredients=ingredients(names), not_together=barred, most_of_grid=None)
+    plan = BisectPlan(ingredients=ingredients(names), not_together=barred, most_of_grid=None)
     causes = [frozenset({"accumulation"}), frozenset({"threads"})]
     done = study(random.Random(7), plan, causes, 1.0)
     assert done.verdict.kind != "culprit" and done.runs < 100
 
 
 def test_clean_runs_without_what_will_not_go_alone_prove_nothing() -> None:
-    plan = Plan(ingredients=ingredients(("accumulation", "threads")))
+    plan = BisectPlan(ingredients=ingredients(("accumulation", "threads")))
     crash = {frozenset[str](): (2, 2)}
     with_other = {**crash, frozenset({"tower", "threads"}): (9, 0)}
     assert believed(plan, with_other).suspects == believed(plan, crash).suspects
 
 
 def test_used_up_runs_end_in_doubt_and_not_in_a_name() -> None:
-    plan = Plan(ingredients=ingredients(COMMON))
+    plan = BisectPlan(ingredients=ingredients(COMMON))
     tally = {frozenset[str](): (2, 1), frozenset({"threads"}): (1, 0)}
     found = believed(plan, tally)
     assert found.kind == "unsure" and found.culprit == ()
@@ -150,12 +158,12 @@ def test_used_up_runs_end_in_doubt_and_not_in_a_name() -> None:
 
 
 def test_a_configuration_without_ingredients_still_gets_an_answer() -> None:
-    found = judge(Plan(ingredients=()), {frozenset(): (2, 2)})
-    assert isinstance(found, Verdict) and found.kind == "unexplained"
+    found = judge(BisectPlan(ingredients=()), {frozenset(): (2, 2)})
+    assert isinstance(found, BisectVerdict) and found.kind == "unexplained"
 
 
 def test_the_same_runs_always_lead_to_the_same_next_one() -> None:
-    plan = Plan(ingredients=ingredients())
+    plan = BisectPlan(ingredients=ingredients())
     tally = {frozenset[str](): (2, 1), frozenset({"threads", "tower"}): (1, 1)}
     again = dict(reversed(tally.items()))
     assert judge(plan, tally) == judge(plan, again)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ttf.tools.bisect.factors import RULES, Factor, Facts, Seen, edits_of, factors_of
+from ttf.tools.bisect.factors import RULES, DataFacts, Factor, Survey, edits_of, factors_of
 
 FLAT: dict[str, Any] = {
     "train.accumulate": 8,
@@ -25,7 +25,7 @@ FLAT: dict[str, Any] = {
     "tower.doc.name": "mlp",
     "observers": ["mine"],
 }
-FACTS = Facts(
+FACTS = DataFacts(
     pairs=10_000,
     length=12,
     sequence=True,
@@ -36,8 +36,8 @@ FACTS = Facts(
 )
 
 
-def found(flat: dict[str, Any] | None = None, facts: Facts = FACTS) -> dict[str, Factor]:
-    return {f.name: f for f in factors_of(Seen(FLAT | (flat or {}), facts))[0]}
+def found(flat: dict[str, Any] | None = None, facts: DataFacts = FACTS) -> dict[str, Factor]:
+    return {f.name: f for f in factors_of(Survey(FLAT | (flat or {}), facts))[0]}
 
 
 def test_every_ingredient_of_a_full_configuration_can_be_taken_out() -> None:
@@ -101,7 +101,7 @@ def test_what_is_not_in_the_configuration_is_passed_over_with_the_reason() -> No
         "observers": [],
     }
     facts = replace(FACTS, sequence=False, local=False, other={})
-    factors, passed = factors_of(Seen(FLAT | bare, facts))
+    factors, passed = factors_of(Survey(FLAT | bare, facts))
     assert factors == []
     assert set(passed) == set(RULES) and all(passed.values())
 
@@ -114,7 +114,7 @@ def test_sequences_of_one_step_become_longer_and_others_shorter() -> None:
 
 def test_large_data_is_not_copied_unasked() -> None:
     facts = replace(FACTS, pairs_bytes=11 << 30, data_bytes=12 << 30)
-    factors, passed = factors_of(Seen(FLAT, facts))
+    factors, passed = factors_of(Survey(FLAT, facts))
     names = {f.name for f in factors}
     assert not names & {"storage", "data-subset", "sequence-length"}
     assert "--copy-most" in passed["storage"]

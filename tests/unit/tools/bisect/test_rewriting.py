@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ttf.data.stores import open_store
-from ttf.tools.bisect.rewrite_data import Change, rewrite
+from ttf.tools.bisect.rewrite_data import DataChange, rewrite
 
 Arrays = dict[str, Any]
 RNG = np.random.default_rng(0)
@@ -17,7 +17,9 @@ X = RNG.standard_normal((6, 4, 3), np.float32)
 SEQ = np.array([[-1, 1, -1, 2], [3, 4, 5, 6], [-1, -1, -1, 7], [8, 9, -1, -1]])
 
 
-def made(folder: Path, arrays: Arrays, change: Change, names: dict[str, str] | None = None) -> Any:
+def made(
+    folder: Path, arrays: Arrays, change: DataChange, names: dict[str, str] | None = None
+) -> Any:
     np.savez(folder / "pairs.npz", **arrays)
     np.savez(folder / "bank.npz", vectors=X[:, 0])
     data = {
@@ -41,7 +43,7 @@ def made(folder: Path, arrays: Arrays, change: Change, names: dict[str, str] | N
 
 def test_fewer_pairs_are_the_first_ones_and_validation_stays(tmp_path: Path) -> None:
     arrays = {"X_train": X, "X_val": X[:2], "pos_train": np.arange(6), "pos_val": np.arange(2)}
-    edits, out = made(tmp_path, arrays, Change(rows=4))
+    edits, out = made(tmp_path, arrays, DataChange(rows=4))
     assert set(edits) == {"data.pairs"}
     assert np.array_equal(out["X_train"], X[:4]) and np.array_equal(out["pos_train"], range(4))
     assert np.array_equal(out["X_val"], X[:2])
@@ -49,44 +51,46 @@ def test_fewer_pairs_are_the_first_ones_and_validation_stays(tmp_path: Path) -> 
 
 def test_mapped_names_are_understood(tmp_path: Path) -> None:
     arrays = {"queries": X, "X_val": X, "pos_train": np.arange(6), "pos_val": np.arange(6)}
-    _, out = made(tmp_path, arrays, Change(rows=2, length=2), {"X_train": "queries"})
+    _, out = made(tmp_path, arrays, DataChange(rows=2, length=2), {"X_train": "queries"})
     assert np.array_equal(out["queries"], X[:2, :2])
 
 
 def test_sequences_are_cut_and_their_lengths_with_them(tmp_path: Path) -> None:
     lengths = np.array([1, 2, 3, 4, 1, 2])
-    _, out = made(tmp_path, {"X_train": X, "len_train": lengths}, Change(length=2))
+    _, out = made(tmp_path, {"X_train": X, "len_train": lengths}, DataChange(length=2))
     assert np.array_equal(out["X_train"], X[:, :2])
     assert out["len_train"].tolist() == [1, 2, 2, 2, 1, 2]
 
 
 def test_sequences_of_one_step_are_repeated(tmp_path: Path) -> None:
     arrays = {"X_train": X[:, :1], "len_train": np.ones(6, np.int64)}
-    _, out = made(tmp_path, arrays, Change(length=2))
+    _, out = made(tmp_path, arrays, DataChange(length=2))
     assert np.array_equal(out["X_train"][:, 0], out["X_train"][:, 1])
     assert out["len_train"].tolist() == [2] * 6
 
 
 def test_a_cut_keeps_valid_steps_rather_than_padding(tmp_path: Path) -> None:
-    _, out = made(tmp_path, {"seq_train": SEQ}, Change(length=2))
+    _, out = made(tmp_path, {"seq_train": SEQ}, DataChange(length=2))
     assert out["seq_train"].tolist() == [[1, 2], [3, 4], [7, -1], [8, 9]]
 
 
 def test_single_vectors_have_no_length_to_change(tmp_path: Path) -> None:
-    _, out = made(tmp_path, {"X_train": X[:, 0]}, Change(length=2))
+    _, out = made(tmp_path, {"X_train": X[:, 0]}, DataChange(length=2))
     assert np.array_equal(out["X_train"], X[:, 0])
 
 
 @pytest.mark.parametrize("storage", ["zarr"])
 def test_another_container_holds_the_same_arrays(tmp_path: Path, storage: str) -> None:
-    edits, out = made(tmp_path, {"X_train": X, "pos_train": np.arange(6)}, Change(storage=storage))
+    edits, out = made(
+        tmp_path, {"X_train": X, "pos_train": np.arange(6)}, DataChange(storage=storage)
+    )
     assert edits["data.storage"] == storage
     assert set(edits) == {"data.pairs", "data.bank", "data.storage"}
     assert np.array_equal(out["X_train"], X)
 
 
 def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
-    edits, _ = made(tmp_path, {"X_train": X}, Change(rows=2))
+    edits, _ = made(tmp_path, {"X_train": X}, DataChange(rows=2))
     before = Path(edits["data.pairs"]).stat().st_mtime_ns
-    made(tmp_path, {"X_train": X}, Change(rows=2))
+    made(tmp_path, {"X_train": X}, DataChange(rows=2))
     assert Path(edits["data.pairs"]).stat().st_mtime_ns == before

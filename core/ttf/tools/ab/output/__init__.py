@@ -1,4 +1,4 @@
-"""What a study found, for people and for scripts: table, JSON, CSV, Markdown, of one Analysis."""
+"""The results of a study, for people and for scripts: table, JSON, CSV, Markdown, of one Analysis."""
 
 from __future__ import annotations
 

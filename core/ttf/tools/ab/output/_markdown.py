@@ -21,13 +21,13 @@ def markdown(
 ) -> str:
     """Verdict, arms, comparisons, incidents, how it was measured, and every sample folded away.
 
-    `facts` are told as they are, in their order: command, machine, what the arms differ in.
+    `facts` are shown as they are, in their order: command, machine, what the arms differ in.
     """
     parts = [
         f"**{_plain(words.verdict_text(analysis))}**",
         _arms(analysis),
         _comparisons(analysis),
-        "\n".join(f"- {_plain(said)}" for said in words.said_of_pairs(analysis)),
+        "\n".join(f"- {_plain(sentence)}" for sentence in words.pair_sentences(analysis)),
         _incidents(analysis, samples),
         _rows("### How it was measured", how(analysis, samples, facts or {})),
         _folded("What the words mean", _rows("", list(meaning(analysis)))),
@@ -40,8 +40,7 @@ def _arms(analysis: Analysis) -> str:
     called = words.letters(analysis)
     head = ("", "arm", "repeats", "crashed", "interval", "how", *words.HEADINGS)
     rows = [_arm(arm, called[arm.name]) for arm in analysis.arms]
-    note = f"{words.GROWTH[0].upper()}{words.GROWTH[1:]}. Means of the repeats that finished."
-    return f"{_table(head, rows)}\n\n{note}"
+    return f"{_table(head, rows)}\n\n{words.BELOW_ARMS}"
 
 
 def _arm(arm: ArmSummary, letter: str) -> Sequence[str]:
@@ -49,7 +48,7 @@ def _arm(arm: ArmSummary, letter: str) -> Sequence[str]:
         letter,
         arm.name,
         str(arm.runs),
-        words.crashed(arm),
+        words.crash_count(arm),
         words.rate_interval(arm),
         words.endings(arm),
         *(words.figure(metric, words.arm_value(arm, metric)) for metric in words.COLUMNS),
@@ -105,7 +104,7 @@ def _samples(samples: Sequence[Sample]) -> str:
 
 
 def _rows(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    listed = "\n".join(f"- **{_plain(what)}**: {_plain(told)}" for what, told in rows if told)
+    listed = "\n".join(f"- **{_plain(what)}**: {_plain(text)}" for what, text in rows if text)
     return f"{title}\n\n{listed}" if title else listed
 
 

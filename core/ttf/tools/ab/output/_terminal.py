@@ -13,7 +13,7 @@ from ttf.tools.ab.output import words
 
 WIDTH: Final = 100
 _LONGEST: Final = 12
-"""Longer names are told above the table, whole."""
+"""Longer names stand whole above the table."""
 _HEADER: Final = ("arm", "crashed", "lost", *words.HEADINGS)
 _OTHERS: Final = 3
 """With more arms, pairs without the first one are shown where they differ."""
@@ -41,11 +41,11 @@ def _arms(analysis: Analysis) -> Iterator[str]:
             yield from _wrapped(f"{called[arm.name]}  {arm.name}")
         yield ""
     names = {n: c if named_above else f"{c} {n}" for n, c in called.items()}
-    lines = list(_laid_out(list(_arm_rows(analysis, names, intervals=True))))
+    lines = list(_table_lines(list(_arm_rows(analysis, names, intervals=True))))
     if max(map(len, lines)) > WIDTH:  # the comparisons below have the intervals too
-        lines = list(_laid_out(list(_arm_rows(analysis, names, intervals=False))))
+        lines = list(_table_lines(list(_arm_rows(analysis, names, intervals=False))))
     yield from lines
-    yield f"{words.GROWTH[0].upper()}{words.GROWTH[1:]}. Means of the repeats that finished."
+    yield words.BELOW_ARMS
 
 
 def _arm_rows(
@@ -55,18 +55,20 @@ def _arm_rows(
     yield _HEADER
     for place, arm in enumerate(analysis.arms):
         values = [words.figure(metric, words.arm_value(arm, metric)) for metric in words.COLUMNS]
-        yield (names[arm.name], words.crashed(arm), str(arm.lost), *values)
-        found = [_to_the_first(analysis, arm, metric) for metric in words.COLUMNS] if place else []
-        effects = ["" if c is None else words.effect(c, c.effect) for c in found]
+        yield (names[arm.name], words.crash_count(arm), str(arm.lost), *values)
+        against = (
+            [_against_first(analysis, arm, metric) for metric in words.COLUMNS] if place else []
+        )
+        effects = ["" if c is None else words.effect(c, c.effect) for c in against]
         if any(effects):
             yield ("  against A", words.rate_interval(arm), "", *effects)
             if intervals:
-                yield ("  interval", "", "", *map(_bounds, found))
+                yield ("  interval", "", "", *map(_bounds, against))
         elif arm.runs:
             yield ("", words.rate_interval(arm), "", *("" for _ in words.COLUMNS))
 
 
-def _to_the_first(analysis: Analysis, arm: ArmSummary, metric: str) -> Comparison | None:
+def _against_first(analysis: Analysis, arm: ArmSummary, metric: str) -> Comparison | None:
     return words.comparison(analysis, analysis.arms[0].name, arm.name, metric)
 
 
@@ -74,13 +76,13 @@ def _bounds(c: Comparison | None) -> str:
     """As narrow as it goes: the row above names the unit."""
     if c is None:
         return ""
-    low, high = (_narrow(words.effect(c, bound)) for bound in c.ci)
+    low, high = (_shortened(words.effect(c, bound)) for bound in c.ci)
     return f"{low or '?'}..{high or '?'}" if low or high else ""
 
 
-def _narrow(text: str) -> str:
+def _shortened(text: str) -> str:
     """
-    >>> [_narrow(text) for text in ("+10.4%", "-0.004", "0.000", "0.0%")]
+    >>> [_shortened(text) for text in ("+10.4%", "-0.004", "0.000", "0.0%")]
     ['+10.4', '-.004', '0', '0']
     """
     bare = re.sub(r"^([+-]?)0(\.\d{3})$", r"\1\2", text.rstrip("%"))
@@ -99,13 +101,13 @@ def _comparisons(analysis: Analysis) -> Iterator[str]:
         title = f"{called[b]} against {called[a]}"
         rows.append((title, "difference", _confidence(analysis), "p", "verdict"))
         rows += [_row(c, called) for c in group]
-    yield from _laid_out(rows)
+    yield from _table_lines(rows)
     compared = [c for c in analysis.comparisons if c.effect is not None]
     if left := len(compared) - len(shown):
         yield (
             f"{left} more between other arms are the same or inconclusive: they are in the report."
         )
-    if nothing := {words.short(c): None for c in analysis.comparisons if c.effect is None}:
+    if nothing := {c.measure.short: None for c in analysis.comparisons if c.effect is None}:
         yield from _wrapped(f"Some arms have no pair with a value in both: {'; '.join(nothing)}.")
 
 
@@ -121,7 +123,7 @@ def _shown(analysis: Analysis) -> list[Comparison]:
 
 def _row(c: Comparison, called: dict[str, str]) -> Sequence[str]:
     return (
-        words.short(c),
+        c.measure.short,
         words.effect(c, c.effect),
         words.interval(c),
         words.p_text(c.p_adjusted),
@@ -136,7 +138,7 @@ def _below(analysis: Analysis) -> Iterator[str]:
         yield f"p: corrected for {count} {what} (Holm), which the verdicts go by."
     for note in words.notes(_shown(analysis), words.letters(analysis)):
         yield from _wrapped(note)
-    for sentence in words.said_of_pairs(analysis):
+    for sentence in words.pair_sentences(analysis):
         yield from _wrapped(sentence)
 
 
@@ -147,7 +149,7 @@ def _confidence(analysis: Analysis) -> str:
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def _laid_out(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     from ttf.text.tables import table
 
     if rows:

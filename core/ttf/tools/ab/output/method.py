@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.output import words
@@ -12,81 +12,52 @@ from ttf.tools.ab.sample import Sample
 Row = tuple[str, str]
 
 
+_MEANING: Final[Mapping[str, str]] = {
+    "a repeat": "A training run in processes of its own, whose configuration no crash may change. It "
+    "counts as crashed when any incident happened in it: it survived if it finished all the "
+    "same, else it is lost.",
+    "a pair": "Arms of one block have the same seed and ran after one another, in a random, "
+    "balanced order. Speed, memory and quality are compared within such pairs, so what slows the "
+    "machine down for a while slows both.",
+    "crash rates": "The interval of one arm is exact (Clopper and Pearson), two arms are compared "
+    "by an exact test (Boschloo). Few repeats therefore give wide intervals: 0 of 20 still "
+    "allows for 17%.",
+    "everything else": "The signs of the differences within pairs are flipped in all ways; p is "
+    "the share of ways that go as far as what was seen. No distribution is assumed. {fewest}",
+    "survival": "Kaplan and Meier's curve: the share of repeats that had not crashed up to a step. "
+    "A repeat that ended without a crash leaves at its last step (a notch) and counts neither for "
+    "nor against the arm after it.",
+    "the verdicts": "Every p is corrected for the number of comparisons, {tests} (Holm), so that "
+    "the chance of even one false alarm in the study is at most {alpha}. "
+    '"Same" is shown too: the whole interval lies within the margin. "Inconclusive" is neither, '
+    "and says what would tell.",
+    "intervals": "{share} each, of that comparison by itself. One may leave out 0 where the verdict "
+    "is still open: the verdict allows for all the other comparisons.",
+    "sequential": "It was judged while it went on, and each look may spend only a part of the error "
+    "({looks} repeats). So stopping early does not make a false alarm likelier.",
+}
+
+
 def how(analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]) -> list[Row]:
     """What was run, then what the caller knows of it: its command, its machine, its arms."""
     return [
         *_from_samples(analysis, samples),
-        *((name, _told(value)) for name, value in facts.items()),
+        *((name, _as_text(value)) for name, value in facts.items()),
     ]
 
 
 def meaning(analysis: Analysis) -> Iterator[Row]:
     """Each piece of the statistics in two sentences or three."""
-    share = words.percent(analysis.confidence)
-    yield (
-        "a repeat",
-        (
-            "A training run in processes of its own, whose configuration no crash may change. It "
-            "counts as crashed when any incident happened in it: it survived if it finished all the "
-            "same, else it is lost."
-        ),
-    )
-    yield (
-        "a pair",
-        (
-            "Arms of one block have the same seed and ran after one another, in a random, balanced "
-            "order. Speed, memory and quality are compared within such pairs, so what slows the "
-            "machine down for a while slows both."
-        ),
-    )
-    yield (
-        "crash rates",
-        (
-            "The interval of one arm is exact (Clopper and Pearson), two arms are compared by an "
-            "exact test (Boschloo). Few repeats therefore give wide intervals: 0 of 20 still "
-            "allows for 17%."
-        ),
-    )
-    yield (
-        "everything else",
-        (
-            "The signs of the differences within pairs are flipped in all ways; p is the share of "
-            f"ways that go as far as what was seen. No distribution is assumed. {_fewest(analysis)}"
-        ),
-    )
-    yield (
-        "survival",
-        (
-            "Kaplan and Meier's curve: the share of repeats that had not crashed up to a step. "
-            "A repeat that ended without a crash leaves at its last step (a notch) and counts "
-            "neither for nor against the arm after it."
-        ),
-    )
-    yield (
-        "the verdicts",
-        (
-            f"Every p is corrected for the number of comparisons, {_compared(analysis)} (Holm), so that the "
-            f"chance of even one false alarm in the study is at most {words.percent(analysis.alpha)}. "
-            '"Same" is shown too: the whole interval lies within the margin. "Inconclusive" is '
-            "neither, and says what would tell."
-        ),
-    )
-    yield (
-        "intervals",
-        (
-            f"{share} each, of that comparison by itself. One may leave out 0 where the verdict is "
-            "still open: the verdict allows for all the other comparisons."
-        ),
-    )
-    if analysis.looks:
-        yield (
-            "sequential",
-            (
-                "It was judged while it went on, and each look may spend only a part of the error "
-                f"({', '.join(f'{look.alpha:.2g} after {look.blocks}' for look in analysis.looks)} "
-                "repeats). So stopping early does not make a false alarm likelier."
-            ),
-        )
+    values = {
+        "share": words.percent(analysis.confidence),
+        "alpha": words.percent(analysis.alpha),
+        "tests": _num_tests(analysis),
+        "fewest": _fewest(analysis),
+        "looks": ", ".join(f"{look.alpha:.2g} after {look.blocks}" for look in analysis.looks),
+    }
+    for what, text in _MEANING.items():
+        if what != "sequential" or analysis.looks:
+            yield what, text.format(**values)
 
 
 def _from_samples(analysis: Analysis, samples: Sequence[Sample]) -> Iterator[Row]:
@@ -117,18 +88,18 @@ def _fewest(analysis: Analysis) -> str:
     """What a reader of a small study wonders at: clear differences without a verdict."""
     from ttf.tools.ab.stats.paired import fewest_pairs
 
-    count = max(1, _compared(analysis))
+    count = max(1, _num_tests(analysis))
     pairs = fewest_pairs((1 - analysis.confidence) / count)
     return f"As one of {count} comparisons it takes at least {pairs} pairs to show anything."
 
 
-def _compared(analysis: Analysis) -> int:
+def _num_tests(analysis: Analysis) -> int:
     return sum(c.p_value is not None for c in analysis.comparisons)
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{k} {_told(v)}" for k, v in value.items())
+        return "; ".join(f"{k} {_as_text(v)}" for k, v in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -136,5 +107,5 @@ def _told(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}"
     if isinstance(value, list | tuple):
-        return ", ".join(_told(item) for item in value)
+        return ", ".join(_as_text(item) for item in value)
     return str(value)

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ttf.tools.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Interval
+from ttf.tools.ab.measures import MEASURES
 
-COLUMNS: Final = (
-    "samples_per_s",
-    "peak_anon_mb",
-    "memory_slope_mb_per_1k_steps",
-    "recall@10",
-    "mrr@10",
-)
+COLUMNS: Final = tuple(name for name, measure in MEASURES.items() if measure.heading)
 """The measures that every table of arms has, beside the crashes."""
-HEADINGS: Final = ("samples/s", "peak MB", "growth", "recall@10", "MRR@10")
-GROWTH: Final = "growth: MB of memory per 1,000 steps"
-
-_SHORT: Final = {
-    "loss": "loss, last quarter",
-    "recall@10": "recall@10, equal steps",
-    "mrr@10": "MRR@10, equal steps",
-    "recall@10 at equal time": "recall@10, equal time",
-}
-_BETTER: Final = {
-    "crash_rate": "crashes less",
-    "samples_per_s": "is faster",
-    "peak_anon_mb": "needs less",
-    "memory_slope_mb_per_1k_steps": "grows less",
-    "loss": "is lower",
-    "recall@10": "finds more",
-    "recall@10 at equal time": "finds more",
-    "mrr@10": "ranks better",
-}
+HEADINGS: Final = tuple(MEASURES[name].heading for name in COLUMNS)
+BELOW_ARMS: Final = "Growth: MB of memory per 1,000 steps. Means of the repeats that finished."
 _LONG_NAME: Final = 32
 _MOST_NAMED: Final = 3
 """More of a kind are counted."""
@@ -56,9 +34,9 @@ def letters(analysis: Analysis) -> dict[str, str]:
 def verdict_text(analysis: Analysis) -> str:
     """The verdict; arms whose names are longer than a reader can carry go by their letter."""
     text = analysis.verdict
-    for name, called in sorted(letters(analysis).items(), key=lambda item: -len(item[0])):
+    for name, short_name in sorted(letters(analysis).items(), key=lambda item: -len(item[0])):
         if len(name) > _LONG_NAME:
-            text = text.replace(name, called)
+            text = text.replace(name, short_name)
     return text
 
 
@@ -74,7 +52,7 @@ def listed(words: Iterable[str]) -> str:
 # --- arms ---------------------------------------------------------------------------------------
 
 
-def crashed(arm: ArmSummary) -> str:
+def crash_count(arm: ArmSummary) -> str:
     """'6 of 20', or '-' before any repeat counts."""
     return f"{arm.crashes} of {arm.runs}" if arm.runs else "-"
 
@@ -107,13 +85,14 @@ def figure(metric: str, value: float | None) -> str:
     """
     if value is None or not math.isfinite(value):
         return "-"
-    if metric == "crash_rate":
+    measure = MEASURES[metric]
+    if measure.scale == "rate":
         return percent(value)
-    if metric in ("samples_per_s", "peak_anon_mb"):
+    if measure.scale == "ratio":
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    if metric == "memory_slope_mb_per_1k_steps":
-        return signed(value, 1)
-    return f"{value:.3f}"
+    if measure.can_be_negative:
+        return signed(value, measure.digits)
+    return f"{value:.{measure.digits}f}"
 
 
 def percent(share: float) -> str:
@@ -139,30 +118,23 @@ def signed(value: float, digits: int) -> str:
 
 
 def comparison(analysis: Analysis, a: str, b: str, metric: str) -> Comparison | None:
-    found = (c for c in analysis.comparisons if (c.a, c.b, c.metric) == (a, b, metric))
-    return next(found, None)
-
-
-def short(c: Comparison) -> str:
-    """The measure in at most 22 letters."""
-    return _SHORT.get(c.metric, c.label)
+    matching = (c for c in analysis.comparisons if (c.a, c.b, c.metric) == (a, b, metric))
+    return next(matching, None)
 
 
 def effect(c: Comparison, value: float | None) -> str:
     """A difference in the measure's own way: '+5.4%', '+25 points', '-0.004'."""
     unit = "%" if c.scale == "ratio" else " points" if c.scale == "rate" else ""
-    return f"{_bare(c, value)}{unit}" if value is not None else ""
+    return f"{_number(c, value)}{unit}" if value is not None else ""
 
 
 def interval(c: Comparison, ci: Interval | None = None) -> str:
     """'+4.1% to +6.7%'; open sides in words."""
-    low, high = c.ci if ci is None else ci
     unit = "%" if c.scale == "ratio" else ""
-    if low is not None and high is not None:
-        return f"{_bare(c, low)}{unit} to {_bare(c, high)}{unit}"
-    if low is not None:
-        return f"at least {_bare(c, low)}{unit}"
-    return f"at most {_bare(c, high)}{unit}" if high is not None else ""
+    low, high = ("" if bound is None else f"{_number(c, bound)}{unit}" for bound in ci or c.ci)
+    if low and high:
+        return f"{low} to {high}"
+    return f"at least {low}" if low else f"at most {high}" if high else ""
 
 
 def margin(c: Comparison) -> str:
@@ -182,10 +154,10 @@ def p_text(p: float | None) -> str:
     return "<0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
-def verdict(c: Comparison, called: dict[str, str]) -> str:
+def verdict(c: Comparison, letter_of: Mapping[str, str]) -> str:
     """'B is faster', 'same within 2%', 'inconclusive: about 40 more repeats'."""
     if c.verdict in ("a", "b"):
-        return f"{called[c.a if c.verdict == 'a' else c.b]} {_BETTER.get(c.metric, 'is better')}"
+        return f"{letter_of[c.winner]} {c.measure.wins}"
     if c.verdict == "same":
         return f"same within {margin(c)}"
     if c.needs is None:
@@ -197,22 +169,18 @@ def plural(count: int, word: str) -> str:
     return word if count == 1 else f"{word}s"
 
 
-def _bare(c: Comparison, value: float | None) -> str:
-    if value is None:
-        return ""
-    if c.scale == "rate":
-        return signed(100 * value, 0)
-    if c.scale == "ratio":
-        return signed(100 * value, 1)
-    return signed(value, 1 if c.metric == "memory_slope_mb_per_1k_steps" else 3)
+def _number(c: Comparison, value: float) -> str:
+    if c.scale == "difference":
+        return signed(value, c.measure.digits)
+    return signed(100 * value, 0 if c.scale == "rate" else 1)
 
 
-# --- what is said once a pair -------------------------------------------------------------------
+# --- sentences about pairs of arms -------------------------------------------------------------------
 
 
-def fixed_sentence(f: Fixed, called: dict[str, str]) -> str:
+def _fixed_sentence(f: Fixed, letter_of: Mapping[str, str]) -> str:
     """Whether B got rid of the crashes of A, the control, and how much of that is shown."""
-    a, b = called[f.a], called[f.b]
+    a, b = letter_of[f.a], letter_of[f.b]
     if f.verdict == "not reproduced":
         return (
             f"{a}, the control, did not crash in {f.control_steps:,} steps: not reproduced, so "
@@ -228,30 +196,30 @@ def fixed_sentence(f: Fixed, called: dict[str, str]) -> str:
     )
     chance = ""
     if f.p is not None:
-        told = p_text(f.p)
-        chance = f" (p {'' if told.startswith('<') else '= '}{told}, if nothing had changed)"
+        p = p_text(f.p)
+        chance = f" (p {'' if p.startswith('<') else '= '}{p}, if nothing had changed)"
     more = ""
     if f.more_runs is not None:
         more = f" About {f.more_runs:,} more {plural(f.more_runs, 'repeat')} of {b} would do."
     return f"{says}: {clean}{chance}.{more}"
 
 
-def bitwise_sentence(b: Bitwise, called: dict[str, str]) -> str:
+def _bitwise_sentence(b: Bitwise, letter_of: Mapping[str, str]) -> str:
     """How many pairs end with equal weights."""
     return (
-        f"{b.equal} of {b.pairs} {plural(b.pairs, 'pair')} of {called[b.a]} and {called[b.b]} "
+        f"{b.equal} of {b.pairs} {plural(b.pairs, 'pair')} of {letter_of[b.a]} and {letter_of[b.b]} "
         f"{'ends' if b.pairs == 1 else 'end'} with the same weights, to the last bit."
     )
 
 
-def said_of_pairs(analysis: Analysis) -> list[str]:
+def pair_sentences(analysis: Analysis) -> list[str]:
     """Crashes gone or not, equal weights: what no row of a table can hold."""
     return [*_of_crashes(analysis), *_of_weights(analysis)]
 
 
 def _of_crashes(analysis: Analysis) -> Iterator[str]:
     """Of several arms the first one is the control; another only where it shows that one is fixed."""
-    called = letters(analysis)
+    letter_of = letters(analysis)
     first, two = analysis.arms[0].name if analysis.arms else "", len(analysis.arms) == 2
     steps = sum(arm.steps for arm in analysis.arms)
     if analysis.fixed and steps and not any(arm.crashes for arm in analysis.arms):
@@ -260,31 +228,33 @@ def _of_crashes(analysis: Analysis) -> Iterator[str]:
             "nothing is known about it."
         )
     for f in analysis.fixed:
-        told = f.a == first and f.verdict in ("not yet", "still crashes")
-        if f.verdict == "fixed" or told or (two and f.verdict == "not yet"):
-            yield fixed_sentence(f, called)
+        of_first = f.a == first and f.verdict in ("not yet", "still crashes")
+        if f.verdict == "fixed" or of_first or (two and f.verdict == "not yet"):
+            yield _fixed_sentence(f, letter_of)
 
 
 def _of_weights(analysis: Analysis) -> Iterator[str]:
-    called = letters(analysis)
+    letter_of = letters(analysis)
     known = [b for b in analysis.bitwise if b.pairs]
     if known and not any(b.equal for b in known):
         yield "No pair ends with the same weights, to the last bit."
     else:
-        yield from (bitwise_sentence(b, called) for b in known)
+        yield from (_bitwise_sentence(b, letter_of) for b in known)
     apart = [b for b in analysis.bitwise if b.loss_distance]
     if apart:
-        figures = ", ".join(f"{called[b.a]} and {called[b.b]} {b.loss_distance:.2g}" for b in apart)
+        figures = ", ".join(
+            f"{letter_of[b.a]} and {letter_of[b.b]} {b.loss_distance:.2g}" for b in apart
+        )
         yield f"Loss curves of a pair lie apart by, on average: {figures}."
 
 
-def notes(comparisons: Iterable[Comparison], called: dict[str, str]) -> list[str]:
+def notes(comparisons: Iterable[Comparison], letter_of: Mapping[str, str]) -> list[str]:
     """What a reader must know before believing some of the figures, each said once."""
     found: dict[str, dict[str, list[str]]] = {}
     for c in comparisons:
         for note in filter(None, c.note.split("; ")):
-            pair = f"{called[c.b]} against {called[c.a]}"
-            found.setdefault(note, {}).setdefault(pair, []).append(short(c))
+            pair = f"{letter_of[c.b]} against {letter_of[c.a]}"
+            found.setdefault(note, {}).setdefault(pair, []).append(c.measure.short)
     return [f"{note[0].upper()}{note[1:]} ({_where(pairs)})." for note, pairs in found.items()]
 
 

@@ -90,7 +90,7 @@ def _survival(study: Study) -> str:
                 notches=[(float(x), _share(curve, x)) for x in ended],
             )
         )
-        told.append(f"{arm.letter}: {words.crashed(summary)} crashed")
+        told.append(f"{arm.letter}: {words.crash_count(summary)} crashed")
     if not any(s.crashed for s in study.samples):
         under = "No repeat crashed."
     else:

@@ -42,7 +42,7 @@ def render(
 
 def _rendered(title: str, study: Study, facts: Mapping[str, Any]) -> str:
     analysis, samples = study.analysis, study.samples
-    said = "".join(f"<li>{escape(s)}</li>" for s in words.said_of_pairs(analysis))
+    said = "".join(f"<li>{escape(s)}</li>" for s in words.pair_sentences(analysis))
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p class='l'>{escape(words.verdict_text(analysis))}</p>",
@@ -76,7 +76,7 @@ def _arms(analysis: Analysis) -> str:
     )
     note = (
         f"Below a figure: the difference to A and its {words.percent(analysis.confidence)} interval. "
-        f"{words.GROWTH[0].upper()}{words.GROWTH[1:]}. Means of the repeats that finished."
+        f"{words.BELOW_ARMS}"
     )
     return (
         f"<div class='o'><table class='arms'><thead><tr><th>arm</th>{head}</tr></thead>"
@@ -90,7 +90,7 @@ def _arm(analysis: Analysis, arm: Arm, summary: ArmSummary) -> str:
     cells = [
         f"<td>{arm.badge}{escape(printable(arm.name))}</td>",
         _cell("repeats", str(summary.runs), []),
-        _cell("crashed", words.crashed(summary), below),
+        _cell("crashed", words.crash_count(summary), below),
     ]
     for metric, name in zip(words.COLUMNS, words.HEADINGS, strict=True):
         figure = words.figure(metric, words.arm_value(summary, metric))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ttf.rundir.flight_record import read_flight
+from ttf.rundir.incident_files import incident_folders, read_incident
+from ttf.rundir.record import RunRecord
 
 WHOLE: Final = (
     "run.toml",
@@ -57,10 +57,7 @@ class Taken:
 def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
     """In the order of a listing."""
     found = [taken for name in (*WHOLE, *ENDS) for taken in _take(run_dir / name, name, bounds)]
-    flight = None
-    with contextlib.suppress(OSError):
-        flight = read_flight(run_dir / "flight.bin")
-    if flight is not None:
+    if (flight := RunRecord(run_dir).flight()) is not None:
         found.append(Taken(name="flight.json", text=json.dumps(flight.to_json(), indent=2) + "\n"))
     for folder in chosen_incidents(run_dir / "incidents", bounds.incidents):
         for name in INCIDENT:
@@ -70,23 +67,12 @@ def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
 
 def chosen_incidents(folder: Path, most: int) -> list[Path]:
     """The last ones; beside them the first of each class, which often is the cause of the rest."""
-    if not folder.is_dir():
-        return []
-    numbered = (p for p in folder.iterdir() if p.name.isdigit())
-    every = sorted(numbered, key=lambda p: int(p.name))
+    every = incident_folders(folder)
     first: dict[str, Path] = {}
     for path in every:
-        first.setdefault(_class_of(path), path)
+        first.setdefault(read_incident(path)["class"], path)
     chosen = {*every[-most:], *list(first.values())[:most]} if most else set()
     return [path for path in every if path in chosen]
-
-
-def _class_of(folder: Path) -> str:
-    try:
-        found: Any = json.loads((folder / "incident.json").read_text(encoding="utf-8"))
-        return str(found["class"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return "unknown"
 
 
 def _take(path: Path, name: str, bounds: Bounds) -> Iterator[Taken]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ttf.rundir.documents import FiledIncident
 from ttf.tools.report.bundle import _settings as settings
 from ttf.tools.report.page import RunFiles
 
@@ -56,7 +57,7 @@ class Reproducer:
 
 def reproducers(run: RunFiles) -> list[Reproducer]:
     """One for each class and place, of its last incident; the last few of them."""
-    last: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    last: dict[tuple[str, ...], FiledIncident] = {}
     for found in run.incidents:
         key = (str(found.get("class")), str(found.get("process")), str(found.get("phase")))
         last.pop(key, None)
@@ -64,7 +65,7 @@ def reproducers(run: RunFiles) -> list[Reproducer]:
     return [reproducer(run, found) for found in list(last.values())[-MOST:]]
 
 
-def reproducer(run: RunFiles, found: Mapping[str, Any]) -> Reproducer:
+def reproducer(run: RunFiles, found: FiledIncident) -> Reproducer:
     number, cause = str(found.get("id")), str(found.get("class"))
     together = settings.value(run, "miner.isolation", "process") == "none"
     mined = found.get("process") == "miner" or (found.get("phase") == "mining" and together)
@@ -88,7 +89,7 @@ def reproducer(run: RunFiles, found: Mapping[str, Any]) -> Reproducer:
 
 
 def _made(
-    run: RunFiles, found: Mapping[str, Any], script: str, values: Mapping[str, Any]
+    run: RunFiles, found: FiledIncident, script: str, values: Mapping[str, Any]
 ) -> Reproducer:
     number, cause = str(found.get("id")), str(found.get("class"))
     source = (_SCRIPTS / f"{script}.py").read_text(encoding="utf-8")

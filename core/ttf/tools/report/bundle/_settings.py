@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ttf.rundir.documents import FiledIncident
 from ttf.tools.report.page import RunFiles
 
 LIBRARIES: Final = {"faiss": "faiss", "hnswlib": "hnswlib", "exact": "torch"}
@@ -21,11 +21,7 @@ _ASSUMED: Final = {"query_dim": 384, "query_steps": 1, "bank_dim": 384, "bank_ro
 def value(run: RunFiles, key: str, default: Any) -> Any:
     """A configuration value as TOML means it; the default where it is not there, "auto", or of
     another type."""
-    text = next((row[1] for row in run.config if row[0] == key), "")
-    try:
-        found = tomllib.loads(f"v = {text}")["v"] if text else default
-    except tomllib.TOMLDecodeError:
-        return default
+    found = next((setting.value for setting in run.config if setting.key == key), None)
     if isinstance(default, float) and isinstance(found, int) and not isinstance(found, bool):
         return float(found)
     return found if type(found) is type(default) else default
@@ -33,18 +29,25 @@ def value(run: RunFiles, key: str, default: Any) -> Any:
 
 def shape(run: RunFiles, name: str) -> int:
     """Of the data, from the manifest; assumed where that does not say."""
-    data = run.manifest.get("data")
-    found = data.get(name) if isinstance(data, Mapping) else None
-    return found if isinstance(found, int) and found > 0 else _ASSUMED[name]
+    return _known_shapes(run).get(name) or _ASSUMED[name]
 
 
 def guessed(run: RunFiles) -> list[str]:
     """Which shapes are not the run's."""
     if run.guarded:
         return []
-    data = run.manifest.get("data")
-    known = data if isinstance(data, Mapping) else {}
+    known = _known_shapes(run)
     return [f"{name} = {n:,}" for name, n in _ASSUMED.items() if not known.get(name)]
+
+
+def _known_shapes(run: RunFiles) -> dict[str, int]:
+    data = run.manifest.get("data", {})
+    return {
+        "query_dim": data.get("query_dim", 0),
+        "query_steps": data.get("query_steps", 0),
+        "bank_dim": data.get("bank_dim", 0),
+        "bank_rows": data.get("bank_rows", 0),
+    }
 
 
 def miner(run: RunFiles) -> str:
@@ -52,7 +55,7 @@ def miner(run: RunFiles) -> str:
     name = run.setting("miner.name")[0]
     if name not in ("", "auto"):
         return name
-    return next((str(line["miner"]) for line in run.mining[-1:] if line.get("miner")), "exact")
+    return next((line["miner"] for line in run.mining[-1:] if line.get("miner")), "exact")
 
 
 def known_library(run: RunFiles) -> bool:
@@ -61,12 +64,10 @@ def known_library(run: RunFiles) -> bool:
 
 def pins(run: RunFiles, values: Mapping[str, Any]) -> list[str]:
     """'torch==2.13.0' of what the script uses, without the local part of a version."""
-    versions = run.manifest.get("versions")
-    noted = versions if isinstance(versions, Mapping) else {}
     used = {"numpy", *_used(values)}
     return [
-        f"{name}=={str(version).partition('+')[0]}"
-        for name, version in noted.items()
+        f"{name}=={version.partition('+')[0]}"
+        for name, version in run.manifest.get("versions", {}).items()
         if name in used
     ]
 
@@ -82,7 +83,7 @@ def _used(values: Mapping[str, Any]) -> set[str]:
 # --- by script --------------------------------------------------------------------------------
 
 
-def openmp(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
+def openmp(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
     """In the order of the run: torch loads first, the miner at the first mining."""
     libraries = ["torch"]
     library = LIBRARIES.get(miner(run), "")
@@ -94,10 +95,9 @@ def openmp(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"LIBRARIES": libraries, "RUNTIMES": runtimes(found)}
 
 
-def runtimes(found: Mapping[str, Any]) -> list[str]:
+def runtimes(found: FiledIncident) -> list[str]:
     """OpenMP runtimes that were mapped, from the evidence: 'torch/lib/libgomp.so.1'."""
-    listed = found.get("evidence")
-    texts = [str(e.get("text")) for e in listed if isinstance(e, Mapping)] if listed else []
+    texts = [entry.get("text", "") for entry in found.get("evidence", ())]
     paths = [
         p for text in texts for p in re.findall(r"[^\s,;:]*lib(?:gomp|omp|iomp5)[^\s,;:]*", text)
     ]
@@ -105,11 +105,10 @@ def runtimes(found: Mapping[str, Any]) -> list[str]:
     return [*dict.fromkeys(p if not p.startswith("<") else p.rpartition("/")[2] for p in short)]
 
 
-def mining(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
+def mining(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
     name = miner(run)
-    rounds = sum(
-        1 for line in run.mining if _number(line.get("step")) <= _number(found.get("step"))
-    )
+    last = found.get("step") or 0
+    rounds = sum(1 for line in run.mining if line.get("step", 0) <= last)
     queries = next((q for line in run.mining[-1:] if (q := line.get("queries"))), 0)
     seed = value(run, "train.seed", 0)
     return {
@@ -117,7 +116,7 @@ def mining(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
         "KIND": value(run, "miner.faiss.kind", "flat") if name == "faiss" else "",
         "ROWS": shape(run, "bank_rows"),
         "DIM": shape(run, "bank_dim"),
-        "QUERIES": int(queries) if queries else _train_pairs(run),
+        "QUERIES": queries or _train_pairs(run),
         "K": value(run, "miner.k", 200),
         "LINKS": value(run, f"miner.{name}.M", 32),
         "EF_CONSTRUCTION": value(run, f"miner.{name}.ef_construction", 200),
@@ -133,13 +132,13 @@ def mining(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def training(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
+def training(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
     cell = value(run, "tower.query.name", "gru")
     width = "width" if cell == "transformer" else "hidden"
     fused = value(run, "train.fuse", 1)
     micro = value(run, "train.batch_size", 256) * fused
     parts = max(1, value(run, "train.accumulate", 1) // fused)
-    steps = int(_number(found.get("step")))
+    steps = found.get("step") or 0
     shared = value(run, "miner.isolation", "process") == "none" and _mines(run)
     return {
         "CELL": cell if cell in _CELLS else "mlp",
@@ -165,19 +164,19 @@ def training(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def memory(run: RunFiles, found: Mapping[str, Any]) -> dict[str, Any]:
+def memory(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
     """What it held at its death and the limit it met, from the lines of memory before that."""
-    end = _number(found.get("time")) or float("inf")
-    lines = [line for line in run.memory if _number(line.get("time")) <= end + 1] or run.memory
-    held = [_number(m.get("anon")) + _number(m.get("shared")) for m in lines]
-    limits = [_number(line.get("limit")) for line in lines if _number(line.get("limit")) > 0]
-    peak = max([_number(line.get("peak")) for line in lines] + held, default=0.0)
-    limit = limits[-1] if limits else 0.0
+    end = found.get("time", float("inf"))
+    lines = [line for line in run.memory if line.get("time", 0) <= end + 1] or run.memory
+    held = [line.get("anon", 0) + line.get("shared", 0) for line in lines]
+    limits = [limit for line in lines if (limit := line.get("limit")) and limit > 0]
+    peak = max([line.get("peak", 0) for line in lines] + held, default=0)
+    limit = limits[-1] if limits else 0
     beyond = found.get("class") in ("oom-kill", "memory-limit")
     return {
-        "NEED": int(max(peak, limit if beyond else 0.0) or 1 << 30),
-        "LIMIT": int(limit),
-        "HELD": int(held[-1]) if held else 0,
+        "NEED": max(peak, limit if beyond else 0) or 1 << 30,
+        "LIMIT": limit,
+        "HELD": held[-1] if held else 0,
     }
 
 
@@ -186,9 +185,7 @@ def _mines(run: RunFiles) -> bool:
 
 
 def _train_pairs(run: RunFiles) -> int:
-    data = run.manifest.get("data")
-    found = data.get("train_pairs") if isinstance(data, Mapping) else None
-    return found if isinstance(found, int) and found > 0 else 1000
+    return run.manifest.get("data", {}).get("train_pairs") or 1000
 
 
 def _documents(run: RunFiles, samples: int) -> int:
@@ -201,12 +198,6 @@ def _documents(run: RunFiles, samples: int) -> int:
 def _threads(run: RunFiles, key: str) -> int:
     """The trainer's where the miner has no figure of its own; 0: the library's own choice."""
     own: int = value(run, key, 0)
-    numeric = run.manifest.get("numeric")
-    noted = numeric.get("threads") if isinstance(numeric, Mapping) else None
-    of_all: int = value(run, "device.threads", noted if isinstance(noted, int) else 0)
+    noted = run.manifest.get("numeric", {}).get("threads", 0)
+    of_all: int = value(run, "device.threads", noted)
     return own or of_all
-
-
-def _number(given: Any) -> float:
-    fine = isinstance(given, int | float) and not isinstance(given, bool)
-    return float(given) if fine else 0.0

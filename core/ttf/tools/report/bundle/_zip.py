@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir import durable
+from ttf.rundir.record import Setting
 from ttf.tools.report.bundle._collect import Bounds, Taken, collect
 from ttf.tools.report.bundle._identity import identity_of
 from ttf.tools.report.bundle._readme import readme
@@ -125,8 +126,8 @@ def _parsed(text: str) -> Any:
 def redacted_run(run: RunFiles, redactor: Redactor) -> RunFiles:
     """The same for the page; steps and memory are numbers alone."""
     config = [
-        (redactor.text(key), redactor.text(value), redactor.text(origin))
-        for key, value, origin in run.config
+        Setting(redactor.text(key), redactor.text(text), redactor.text(origin))
+        for key, text, origin in run.config
     ]
     return dataclasses.replace(
         run,

@@ -137,11 +137,12 @@ def _memory(run: RunFiles) -> Iterable[str]:
         Series(name=label, points=highest(_points(lines, "at", name)), colour=colour)
         for colour, (name, label) in enumerate((("anon", "anonymous"), ("shared", "shared")))
     ]
-    limit = next((m["limit"] for m in lines if _finite(m.get("limit")) and m["limit"] > 0), None)
+    limit = next((most for m in run.memory if (most := m.get("limit")) and most > 0), None)
     top = max((y for s in held for _, y in s.points), default=0.0)
     title = "Memory held" if limit is None else f"Memory held (limit {numbers.size(limit)})"
     if limit is not None and lines and limit < 3 * top:
-        ends = [(lines[0]["at"], float(limit)), (lines[-1]["at"], float(limit))]
+        at = [clock.at(m["time"]) for m in run.memory if is_moment(m.get("time"))]
+        ends = [(at[0], float(limit)), (at[-1], float(limit))]
         held.append(Series(name="limit", points=ends, colour=3, faint=True))
     axes: dict[str, Any] = {"x_label": clock.unit, "x_text": _count, "y_text": numbers.size}
     marks = incident_marks(run, clock)

@@ -8,13 +8,14 @@ from html import escape
 from typing import Any, Final
 
 from ttf.errors import ExitCode
+from ttf.rundir.documents import Summary
 from ttf.text import numbers
 from ttf.text.progress.ending import kept_weights, not_improved
 from ttf.tools.report.page._charts import charts
 from ttf.tools.report.page._incidents import incidents
 from ttf.tools.report.page._near import how_near
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._story import is_number, status_of, story
+from ttf.tools.report.page._story import status_of, story
 from ttf.tools.report.page._style import STYLE
 from ttf.tools.report.page._tables import cut, folded, section, table
 from ttf.tools.report.page._time_spent import time_spent
@@ -77,34 +78,33 @@ def _problem(run: RunFiles) -> str:
     )
 
 
-def _numbers(summary: Mapping[str, Any]) -> str:
+def _numbers(summary: Summary) -> str:
     shown: list[tuple[str, str]] = []
-    if is_number(steps := summary.get("steps")):
-        shown.append(("optimizer steps", f"{steps:,.0f}"))
-    if is_number(epochs := summary.get("epochs")):
-        shown.append(("epochs", f"{epochs:.1f}"))
-    if is_number(speed := summary.get("samples_per_s")):
-        shown.append(("samples/s", f"{speed:,.0f}"))
-    if is_number(wall := summary.get("wall_s")):
-        shown.append(("time", numbers.duration(wall)))
-    if is_number(peak := summary.get("peak_anon_mb")):
-        shown.append(("peak memory", numbers.size(peak * 1e6)))
+    if "steps" in summary:
+        shown.append(("optimizer steps", f"{summary['steps']:,}"))
+    if "epochs" in summary:
+        shown.append(("epochs", f"{summary['epochs']:.1f}"))
+    if "samples_per_s" in summary:
+        shown.append(("samples/s", f"{summary['samples_per_s']:,.0f}"))
+    if "wall_s" in summary:
+        shown.append(("time", numbers.duration(summary["wall_s"])))
+    if "peak_anon_mb" in summary:
+        shown.append(("peak memory", numbers.size(summary["peak_anon_mb"] * 1e6)))
     if summary.get("miner"):
-        shown.append(("miner", str(summary["miner"])))
+        shown.append(("miner", summary["miner"]))
     if "restarts" in summary:
         shown.append(("restarts", str(summary["restarts"])))
     if met := summary.get("incidents"):
-        shown.append(("incidents", str(len(met) if isinstance(met, list) else met)))
+        shown.append(("incidents", str(len(met))))
     if "exact" in summary:
         shown.append(("numbers exact", "yes" if summary["exact"] else "no"))
     cells = "".join(f"<div><b>{escape(v)}</b>{escape(k)}</div>" for k, v in shown)
     return f"<div class='n'>{cells}</div>" + _deviations(summary)
 
 
-def _deviations(summary: Mapping[str, Any]) -> str:
-    listed = summary.get("deviations")
-    notes = listed if isinstance(listed, list) else []
-    items = "".join(f"<li>{escape(cut(str(d), _LONGEST))}</li>" for d in notes[:50])
+def _deviations(summary: Summary) -> str:
+    notes = summary.get("deviations", [])
+    items = "".join(f"<li>{escape(cut(note, _LONGEST))}</li>" for note in notes[:50])
     if not items:
         return ""
     return f"<p>What made the numbers differ from an undisturbed run:</p><ul>{items}</ul>"
@@ -113,7 +113,7 @@ def _deviations(summary: Mapping[str, Any]) -> str:
 def _metrics(run: RunFiles) -> str:
     """Before training beside the weights that were kept, or where it ended, the last evaluation."""
     summary = run.summary
-    before, last = _mapping(summary.get("metrics_initial")), _mapping(summary.get("metrics_last"))
+    before, last = summary.get("metrics_initial", {}), summary.get("metrics_last", {})
     after, title = _after(run)
     extra = _evaluated_last(run) if after and last and last != after else 0
     head = ["metric", "before", *([title, "change"] if after else [])]
@@ -123,7 +123,7 @@ def _metrics(run: RunFiles) -> str:
         old, now = before.get(name), after.get(name)
         row = [name, _metric(name, old)]
         if after:
-            moved = numbers.change(old, now) if is_number(old) and is_number(now) else ""
+            moved = "" if old is None or now is None else numbers.change(old, now)
             row += [_metric(name, now), moved]
         rows.append([*row, *([_metric(name, last.get(name))] if extra else [])])
     if not rows:
@@ -132,20 +132,20 @@ def _metrics(run: RunFiles) -> str:
     return section("Validation against the full bank", body)
 
 
-def _after(run: RunFiles) -> tuple[Mapping[str, Any], str]:
+def _after(run: RunFiles) -> tuple[Mapping[str, float], str]:
     """The metrics to show beside those before training, and what they are of."""
     summary = run.summary
     kept = summary.get("kept_step")
-    if is_number(kept):
-        return _mapping(summary.get("metrics")), f"kept: step {kept:,}"
+    if kept is not None:
+        return summary.get("metrics", {}), f"kept: step {kept:,}"
     if summary.get("status") == "finished":
-        return _mapping(summary.get("metrics")), "after"
+        return summary.get("metrics", {}), "after"
     step = _evaluated_last(run)
-    return (_mapping(summary.get("metrics_last")), f"step {step:,}") if step else ({}, "")
+    return (summary.get("metrics_last", {}), f"step {step:,}") if step else ({}, "")
 
 
 def _evaluated_last(run: RunFiles) -> int:
-    return max((e["step"] for e in run.evals if isinstance(e.get("step"), int)), default=0)
+    return max((line.get("step", 0) for line in run.evals), default=0)
 
 
 def _remark(run: RunFiles, trained: bool) -> str:
@@ -191,9 +191,5 @@ def _flat(prefix: str, value: Any) -> Iterable[tuple[str, str]]:
         yield prefix, json.dumps(value)
 
 
-def _metric(name: str, value: Any) -> str:
-    return numbers.metric(name, value) if is_number(value) else ""
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _metric(name: str, value: float | None) -> str:
+    return "" if value is None else numbers.metric(name, value)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
-from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._story import is_number
+from ttf.rundir.documents import RemedyEntry
+from ttf.tools.report.page._read import RunFiles, ShownIncident
 from ttf.tools.report.page._tables import cut, folded, printable, section, table
 
 MOST_ROWS: Final = 100
@@ -27,23 +26,24 @@ def incidents(run: RunFiles, cards: int) -> str:
     before = f"<p>{left_out} incidents before these are in the folder.</p>" if left_out else ""
     head = ("id", "class", "process", "where", "what was done about it")
     told = run.incidents[-cards:] if cards else []
-    last = [str(found.get("id")) for found in told[-_OPEN:]]
-    more = "".join(_card(found, opened=str(found.get("id")) in last) for found in told)
+    last = [found["id"] for found in told[-_OPEN:]]
+    more = "".join(_card(found, opened=found["id"] in last) for found in told)
     return section("Incidents", before + table(head, map(_row, shown), kind="m") + more)
 
 
-def _row(found: Mapping[str, Any]) -> tuple[str, ...]:
-    step, phase = found.get("step"), found.get("phase")
-    where = f"{phase or ''}, step {step}" if is_number(step) else str(phase or "")
+def _row(found: ShownIncident) -> tuple[str, ...]:
+    step, phase = found.get("step"), found.get("phase") or ""
     return (
-        *(cut(str(found.get(key) or ""), 80) for key in ("id", "class", "process")),
-        cut(where, 80),
-        cut(str(found.get("remedy") or "nothing changed"), 200),
+        cut(found["id"], 80),
+        cut(found["class"], 80),
+        cut(found.get("process", ""), 80),
+        cut(phase if step is None else f"{phase}, step {step}", 80),
+        cut(found.get("remedy") or "nothing changed", 200),
     )
 
 
-def _card(found: Mapping[str, Any], *, opened: bool) -> str:
-    number, name = str(found.get("id")), str(found.get("class"))
+def _card(found: ShownIncident, *, opened: bool) -> str:
+    number, name = found["id"], found["class"]
     title = f"{number} {name}{_when(found)}"
     body = [f"<p>{_text(found.get('explanation'))}</p>" if found.get("explanation") else ""]
     if found.get("certain") is False:
@@ -52,7 +52,7 @@ def _card(found: Mapping[str, Any], *, opened: bool) -> str:
     body.append(_remedies(found))
     if lost := found.get("lost_steps"):
         body.append(f"<p>Steps that had to be done again: {_text(lost)}.</p>")
-    words = printable(str(found.get("stderr") or "")).strip()
+    words = printable(found["stderr"]).strip()
     if words:
         body.append(f"<p>The end of what it wrote on standard error:</p><pre>{escape(words)}</pre>")
     body.append(
@@ -65,27 +65,24 @@ def _card(found: Mapping[str, Any], *, opened: bool) -> str:
     )
 
 
-def _when(found: Mapping[str, Any]) -> str:
-    moment = found.get("time")
-    if not is_number(moment) or not 0 < moment < 1e11:
+def _when(found: ShownIncident) -> str:
+    moment = found.get("time", 0)
+    if not 0 < moment < 1e11:
         return ""
     return time.strftime(" - %Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
-def _evidence(found: Mapping[str, Any]) -> str:
-    listed = found.get("evidence")
-    rows = [e for e in listed if isinstance(e, Mapping)] if isinstance(listed, list) else []
+def _evidence(found: ShownIncident) -> str:
     items = "".join(
         f"<li><b>{_text(e.get('source'))}</b>: <code>{_text(e.get('text'))}</code></li>"
-        for e in rows[:_MOST_EVIDENCE]
+        for e in found.get("evidence", [])[:_MOST_EVIDENCE]
     )
     return f"<p>Evidence:</p><ul>{items}</ul>" if items else ""
 
 
-def _remedies(found: Mapping[str, Any]) -> str:
+def _remedies(found: ShownIncident) -> str:
     done = found.get("remedy")
-    listed = found.get("remedies")
-    ways = [r for r in listed if isinstance(r, Mapping)] if isinstance(listed, list) else []
+    ways = found.get("remedies", [])
     parts = [f"<p>Done about it: {_text(done)}.</p>" if done else ""]
     if ways:
         items = "".join(f"<li>{_way(way)}</li>" for way in ways[:6])
@@ -96,7 +93,7 @@ def _remedies(found: Mapping[str, Any]) -> str:
     return "".join(parts)
 
 
-def _way(remedy: Mapping[str, Any]) -> str:
+def _way(remedy: RemedyEntry) -> str:
     """A command line as such; advice as the sentence it is."""
     told = _text(remedy.get("text"))
     return f"<code>{told}</code>" if remedy.get("set") else told

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from ttf.machine import ceiling_figures, ceilings, processor
+from ttf.rundir.documents import NotedCeilings, Work
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._story import is_number
 from ttf.tools.report.page._tables import section, table
 
 _TITLE: Final = "How near to this machine"
@@ -22,14 +22,14 @@ _NOTE: Final = (
 
 def how_near(run: RunFiles) -> str:
     work = run.manifest.get("work")
-    if run.guarded or not isinstance(work, Mapping) or not run.steps:
+    if run.guarded or work is None or not run.steps:
         return ""
     known = _ceilings(work)
     rows = [*_training(run, work, known), *_waiting(run), *_mining(run, known)]
     if not rows:
         return ""
     if known:
-        note = f"<p class='q'>{escape(_NOTE)} Measured {escape(str(known.get('date', '')))}.</p>"
+        note = f"<p class='q'>{escape(_NOTE)} Measured {escape(known['date'])}.</p>"
     else:
         note = (
             "<p class='q'>What the machine of this run can do was never measured there: "
@@ -39,25 +39,22 @@ def how_near(run: RunFiles) -> str:
     return section(_TITLE, table(_HEAD, rows, (1, 2, 3), "m") + note)
 
 
-def _ceilings(work: Mapping[str, Any]) -> Mapping[str, Any]:
+def _ceilings(work: Work) -> NotedCeilings | None:
     """As they were noted when the run began; else those kept here since, if it is that machine."""
-    noted = work.get("ceilings")
-    if isinstance(noted, Mapping) and noted:
+    if noted := work.get("ceilings"):
         return noted
     kept = ceilings.load() if work.get("machine") == processor.fingerprint() else None
-    return {} if kept is None else ceiling_figures.summary(kept.to_json())
+    return None if kept is None else ceiling_figures.summary(kept.to_json())
 
 
-def _training(
-    run: RunFiles, work: Mapping[str, Any], known: Mapping[str, Any]
-) -> Iterator[tuple[str, ...]]:
-    speeds = [s["samples_per_s"] for s in run.steps if is_number(s.get("samples_per_s"))]
+def _training(run: RunFiles, work: Work, known: NotedCeilings | None) -> Iterator[tuple[str, ...]]:
+    speeds = [line["samples_per_s"] for line in run.steps if "samples_per_s" in line]
     tower, loss = work.get("tower_flops"), work.get("loss_flops")
-    if not speeds or not is_number(tower) or not is_number(loss):
+    if not speeds or tower is None or loss is None:
         return
     speed = statistics.median(speeds)
     precision = run.setting("device.precision")[0] or "fp32"
-    products = ceiling_figures.gemm_flops(known, precision)
+    products = ceiling_figures.gemm_flops(known or {}, precision)
     machine_has = share = ""
     if products and tower + loss > 0:
         best = products / (tower + loss)
@@ -72,23 +69,20 @@ def _waiting(run: RunFiles) -> Iterator[tuple[str, ...]]:
         yield "waiting for data", f"{waited / (waited + computed):.1%} of a step", "0%", ""
 
 
-def _mining(run: RunFiles, known: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _mining(run: RunFiles, known: NotedCeilings | None) -> Iterator[tuple[str, ...]]:
     """Of rounds that looked at every document; an index looks at few."""
-    about = run.manifest.get("data")
-    rows, dim = (about.get("bank_rows"), about.get("bank_dim")) if about else (None, None)
-    if not is_number(rows) or not is_number(dim):
+    about = run.manifest.get("data", {})
+    rows, dim = about.get("bank_rows"), about.get("bank_dim")
+    if rows is None or dim is None:
         return
     rates = [
         2e-9 * line["queries"] * rows * dim / line["search_s"]
         for line in run.mining
-        if line.get("miner") == "exact"
-        and is_number(line.get("queries"))
-        and is_number(line.get("search_s"))
-        and line["search_s"] > 0
+        if line.get("miner") == "exact" and "queries" in line and line.get("search_s", 0) > 0
     ]
     if not rates:
         return
     rate = statistics.median(rates)
-    best = max((ceiling_figures.gemm_flops(known, p) or 0.0) for p in ("fp32", "bf16")) / 1e9
+    best = max((ceiling_figures.gemm_flops(known or {}, p) or 0.0) for p in ("fp32", "bf16")) / 1e9
     has, share = (f"{best:,.0f} GF/s", f"{rate / best:.0%}") if best else ("", "")
     yield "exact mining", f"{rate:,.0f} GF/s", has, share

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+from ttf.rundir.documents import MetricsLine
 
 PHASES: Final = {
     "data": "waiting for data",
@@ -29,16 +29,16 @@ class Spent:
     def tracked(self) -> float:
         return sum(self.total.values())
 
-    def add(self, kind: str, line: Mapping[str, Any]) -> None:
-        """A line of metrics.jsonl; other kinds than those of `PHASES` and steps say nothing."""
-        step = line.get("step")
-        number = step if isinstance(step, int) and step >= 0 else 0
-        if kind == "step":
-            waited, seconds = _seconds(line, "data_s"), _seconds(line, "seconds")
-            self._book("data", number, waited)
-            self._book("compute", number, max(0.0, seconds - waited))
-        elif kind in PHASES:
-            self._book(kind, number, _seconds(line, "seconds"))
+    def add(self, line: MetricsLine) -> None:
+        """Lines of other kinds than steps and those of `PHASES` say nothing."""
+        step = max(0, line.get("step", 0))
+        seconds = max(0.0, line.get("seconds", 0.0))
+        if line["type"] == "step":
+            waited = max(0.0, line.get("data_s", 0.0))
+            self._book("data", step, waited)
+            self._book("compute", step, max(0.0, seconds - waited))
+        elif line["type"] in PHASES:
+            self._book(line["type"], step, seconds)
 
     def _book(self, phase: str, step: int, seconds: float) -> None:
         self.total[phase] += seconds
@@ -54,9 +54,3 @@ class Spent:
         self.width *= 2
         pairs = [self.parts[i : i + 2] for i in range(0, len(self.parts), 2)]
         self.parts = [{p: sum(part[p] for part in pair) for p in PHASES} for pair in pairs]
-
-
-def _seconds(line: Mapping[str, Any], name: str) -> float:
-    value = line.get(name)
-    fine = isinstance(value, int | float) and math.isfinite(value) and value > 0
-    return float(value) if fine else 0.0  # type: ignore[arg-type]

@@ -18,7 +18,9 @@ class Spread(Generic[T]):
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._stride, self._seen = most, 1, 0
+        self._most = most
+        self._stride = 1
+        self._seen = 0
         self._kept: list[T] = []
         self._last: list[T] = []
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeGuard
+from typing import Final
 
 from ttf.errors import ExitCode
+from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
 from ttf.tools.report.page._read import RunFiles
 
@@ -171,7 +172,3 @@ def ending(code: int) -> str:
 
 def _times(count: float) -> str:
     return "once" if count == 1 else f"{count:.0f} times"
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300

@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
+from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
 from ttf.tools.report.page._read import RunFiles
 from ttf.tools.report.page._spent import PHASES
-from ttf.tools.report.page._story import is_number
 from ttf.tools.report.page._tables import section, table
 from ttf.tools.report.page._timeline import clock_of
 

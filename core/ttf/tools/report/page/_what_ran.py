@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
+from ttf.rundir.documents import Manifest
+from ttf.rundir.typed_json import is_number
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._story import is_number
 from ttf.tools.report.page._tables import cut, section, table
 
 _LONGEST: Final = 600
@@ -97,9 +98,8 @@ def _because(name: str, why: str) -> str:
     return f"{name} ({why})" if name and why.startswith("auto") else name
 
 
-def _software(manifest: Mapping[str, Any]) -> str:
-    versions = manifest.get("versions")
-    known: dict[str, Any] = {"ttf": manifest.get("ttf"), "python": manifest.get("python")}
-    known |= dict(versions) if isinstance(versions, Mapping) else {}
+def _software(manifest: Manifest) -> str:
+    known = {"ttf": manifest.get("ttf"), "python": manifest.get("python")}
+    known |= manifest.get("versions", {})
     told = [f"{name} {version}" for name, version in known.items() if version]
-    return ", ".join([*told, *([str(p)] if (p := manifest.get("platform")) else [])])
+    return ", ".join([*told, *([p] if (p := manifest.get("platform")) else [])])

@@ -1,4 +1,4 @@
-"""The end of a file of lines that grows, or that is written anew while we look."""
+"""Files of JSON lines, read while they grow, are torn by a death, or are written anew."""
 
 from __future__ import annotations
 
@@ -8,20 +8,43 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+_LONGEST_LINE: Final = 1 << 20
 _BLOCK: Final = 1 << 20
 _SEARCHED: Final = 32 << 20
 """How far back a line is looked for."""
 
 
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """Raises OSError. A file without line ends, as a damaged disk may leave it, does not fill the
+    memory: it comes in pieces, which are no JSON."""
+    with path.open("rb") as file:
+        yield from iter(lambda: file.readline(_LONGEST_LINE), b"")
+
+
+def parsed_line(raw: bytes) -> dict[str, Any] | None:
+    """None where it is no object: its writer died within it, or is still at it."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Those that can be read."""
+    return (value for line in lines if (value := parsed_line(line)) is not None)
+
+
 class Tail:
     """Whole new lines at every call; at the first one, those of the last `backlog` bytes.
 
-    A file that was replaced or became shorter (a resumed run drops lines) is begun anew, and
-    `anew` says so until the next call.
+    A file that was replaced or became shorter is begun anew, and `anew` says so until the next
+    call: a resumed run writes its metrics anew, without the steps that a death undid.
     """
 
     def __init__(self, path: Path, backlog: int) -> None:
-        self.path, self.anew = path, False
+        self.path = path
+        self.anew = False
         self._backlog = backlog
         self._file: tuple[int, int] | None = None
         self._offset = 0
@@ -36,6 +59,8 @@ class Tail:
             return []
 
     def _new(self, fd: int) -> list[bytes]:
+        # Asked of the open file, not of its name: a rename in between would mix two files. The size
+        # is asked once: what is appended while we read is the next call's.
         stat = os.fstat(fd)
         identity = stat.st_dev, stat.st_ino
         self.anew = self._file is not None and (
@@ -46,8 +71,10 @@ class Tail:
             begin = max(0, stat.st_size - self._backlog)
         cut = begin > 0 and begin != self._offset  # it begins within a line
         data = os.pread(fd, stat.st_size - begin, begin)
+        # A line without its end is half written, or torn for good: the next call reads it again.
         end = data.rfind(b"\n") + 1
-        self._file, self._offset = identity, begin + end
+        self._file = identity
+        self._offset = begin + end
         found = data[:end].split(b"\n")[:-1]
         return found[1:] if cut else found
 
@@ -64,7 +91,9 @@ def last_with(path: Path, mark: bytes) -> bytes:
                 block = os.pread(file.fileno(), end - begin, begin) + rest
                 if found := _in_block(block, mark, whole=begin == 0):
                     return found
-                end, rest = begin, block[: block.find(b"\n") + 1] or block
+                # The line that the block begins within is looked at with the block before.
+                rest = block[: block.find(b"\n") + 1] or block
+                end = begin
     except OSError:
         return b""
     return b""
@@ -79,14 +108,3 @@ def _in_block(block: bytes, mark: bytes, *, whole: bool) -> bytes:
             return block[begin:end]
         at = block.rfind(mark, 0, at)
     return b""
-
-
-def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """What can be read of them: a line may be half written or torn by a death."""
-    for line in lines:
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value

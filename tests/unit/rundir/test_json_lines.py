@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ttf.tools.monitor.tail import Tail, last_with, parsed
+from ttf.rundir.json_lines import Tail, last_with, parsed
 
 
 def test_only_whole_new_lines_are_given(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ says the more, the higher the rate. The next run is the one whose outcome tells 
 be named.
 
 Of several cures the one with the lowest rank is named: the least invasive. It is named once its
-probability is at least the asked confidence, runs without it alone stayed clean, and (where crashes
+probability is at least the confidence asked for, runs without it alone stayed clean, and (where crashes
 are frequent, so that it costs little) every ingredient of a lower rank was cleared by a crash.
 """
 
@@ -52,8 +52,8 @@ _OF_RATES: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is asked of a study; fixed while it runs."""
+class BisectPlan:
+    """What a study is to decide, and how surely; fixed while it runs."""
 
     ingredients: tuple[Ingredient, ...]
     confidence: float = 0.95
@@ -73,7 +73,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Next:
+class NextRun:
     """The run that is worth most now."""
 
     ablate: frozenset[str]
@@ -84,7 +84,7 @@ Kind = Literal["culprit", "pair", "unexplained", "healthy", "unsure"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class BisectVerdict:
     """What came out, or what is believed when the runs were used up."""
 
     kind: Kind
@@ -110,31 +110,31 @@ def runs_to_see(rate: float, confidence: float, *, least: int = 3) -> int:
     return max(least, math.ceil(math.log1p(-confidence) / math.log1p(-max(rate, 0.01))))
 
 
-def in_order(plan: Plan) -> tuple[Ingredient, ...]:
+def in_order(plan: BisectPlan) -> tuple[Ingredient, ...]:
     return tuple(sorted(plan.ingredients, key=lambda i: (i.rank, i.name)))
 
 
-def full_grid(plan: Plan, tally: Tally) -> int:
+def full_grid(plan: BisectPlan, tally: Tally) -> int:
     """What it takes to try everything by itself: the unchanged configuration and each ingredient,
     as often as the crash rate seen (or looked for) and the asked confidence need."""
-    return _grid(plan, _Study(plan, tally).rate or plan.rarest)
+    return _grid(plan, _Posterior(plan, tally).rate or plan.rarest)
 
 
-def _grid(plan: Plan, rate: float) -> int:
+def _grid(plan: BisectPlan, rate: float) -> int:
     return runs_to_see(rate, plan.confidence) * (1 + len(plan.ingredients))
 
 
-def judge(plan: Plan, tally: Tally) -> Next | Verdict:
+def judge(plan: BisectPlan, tally: Tally) -> NextRun | BisectVerdict:
     """The next run, or the verdict; a function of its arguments alone."""
     runs, crashes = sums(tally)
     alone, _ = tally.get(frozenset(), (0, 0))
     if not crashes:
         if alone >= plan.healthy_after:
-            return Verdict(kind="healthy", confidence=1 - (1 - plan.rarest) ** alone)
-        return Next(ablate=frozenset(), why="does it crash as it is?")
-    study = _Study(plan, tally)
+            return BisectVerdict(kind="healthy", confidence=1 - (1 - plan.rarest) ** alone)
+        return NextRun(ablate=frozenset(), why="does it crash as it is?")
+    study = _Posterior(plan, tally)
     if not study.alive:  # whatever was taken out, it crashed as well
-        return Verdict(kind="unexplained", confidence=1.0, rate=crashes / runs)
+        return BisectVerdict(kind="unexplained", confidence=1.0, rate=crashes / runs)
     leader, probability = study.ranking[0]
     sure = 1 - probability <= (1 - plan.confidence) * study.doubt()
     wanted = study.missing_proof(leader) if sure else study.most_telling()
@@ -147,13 +147,13 @@ def judge(plan: Plan, tally: Tally) -> Next | Verdict:
     return wanted
 
 
-def believed(plan: Plan, tally: Tally) -> Verdict:
+def believed(plan: BisectPlan, tally: Tally) -> BisectVerdict:
     """What can be said now, with nobody named unless `judge` does."""
-    found = judge(plan, tally)
-    if isinstance(found, Verdict):
-        return found
+    answer = judge(plan, tally)
+    if isinstance(answer, BisectVerdict):
+        return answer
     _, crashes = sums(tally)
-    return _Study(plan, tally).verdict(sure=False) if crashes else Verdict(kind="unsure")
+    return _Posterior(plan, tally).verdict(sure=False) if crashes else BisectVerdict(kind="unsure")
 
 
 def sums(tally: Tally) -> tuple[int, int]:
@@ -165,7 +165,7 @@ def sums(tally: Tally) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Alive:
+class _OpenHypothesis:
     """A hypothesis that no run has refuted."""
 
     who: Who
@@ -178,12 +178,12 @@ class _Alive:
 
 
 @dataclass
-class _Study:
+class _Posterior:
     """The posterior, and what it asks for."""
 
-    plan: Plan
+    plan: BisectPlan
     tally: Tally
-    alive: list[_Alive] = field(init=False)
+    alive: list[_OpenHypothesis] = field(init=False)
 
     def __post_init__(self) -> None:
         self.order = in_order(self.plan)
@@ -224,8 +224,8 @@ class _Study:
 
     def _posterior(
         self, known: Mapping[int, tuple[int, int]], *, wide: bool = False
-    ) -> list[_Alive]:
-        found: list[tuple[Hypothesis, float, int]] = []
+    ) -> list[_OpenHypothesis]:
+        possible: list[tuple[Hypothesis, float, int]] = []
         for h in hypotheses(self.order, wide=wide):
             clean = 0
             for mask, (runs, crashes) in known.items():
@@ -236,45 +236,46 @@ class _Study:
             else:
                 weight = h.prior * evidence(self.crashes, clean)
                 if weight > 0.0:
-                    found.append((h, weight, clean))
-        total = sum(weight for _, weight, _ in found)
+                    possible.append((h, weight, clean))
+        total = sum(weight for _, weight, _ in possible)
         return [
-            _Alive(h.who, h.cures, weight / total, *outlook(self.crashes, clean))
-            for h, weight, clean in found
+            _OpenHypothesis(h.who, h.cures, weight / total, *outlook(self.crashes, clean))
+            for h, weight, clean in possible
         ]
 
     # --- the next run ---------------------------------------------------------------------------
 
-    def most_telling(self) -> Next | None:
+    def most_telling(self) -> NextRun | None:
         """Climbs from the best of the simple ablations, one ingredient in or out at a time; None
         where no run that can be made tells anything."""
         everything = (1 << len(self.order)) - 1
         singles = [1 << i for i in range(len(self.order))]
         starts = [0, *singles, *(everything & ~s for s in singles), everything]
-        scored = {s: self._told_by(s) for s in starts if self._may(s)}
+        scored = {s: self._bits_from(s) for s in starts if self._may(s)}
         best = self._climbed(max(scored, key=lambda s: (scored[s], -s)), everything)
-        if self._told_by(best, of_rates=0.0) < _NOTHING_NEW:  # it tells about the rate alone
-            best = max(scored, key=lambda s: (self._told_by(s, of_rates=0.0), -s))
-            if self._told_by(best, of_rates=0.0) < _NOTHING_NEW:
+        if self._bits_from(best, of_rates=0.0) < _NOTHING_NEW:  # it tells about the rate alone
+            best = max(scored, key=lambda s: (self._bits_from(s, of_rates=0.0), -s))
+            if self._bits_from(best, of_rates=0.0) < _NOTHING_NEW:
                 return None
-        return Next(ablate=self._names(best), why="tells most")
+        return NextRun(ablate=self._names(best), why="tells most")
 
     def _climbed(self, best: int, among: int) -> int:
         """The ablation that tells most, of those that differ from `best` in bits `among`."""
         bits = [1 << i for i in range(len(self.order)) if among >> i & 1]
-        told = self._told_by(best)
+        most_bits = self._bits_from(best)
         for _ in range(_CLIMBS):
-            around = {best ^ b: self._told_by(best ^ b) for b in bits if self._may(best ^ b)}
+            around = {best ^ b: self._bits_from(best ^ b) for b in bits if self._may(best ^ b)}
             better = max(around, key=lambda s: (around[s], -s), default=best)
-            if around.get(better, 0.0) <= told:
+            if around.get(better, 0.0) <= most_bits:
                 break
-            best, told = better, around[better]
+            best = better
+            most_bits = around[better]
         return best
 
     def _may(self, ablation: int) -> bool:
         return not any(ablation & barred == barred for barred in self.barred)
 
-    def _told_by(self, ablation: int, of_rates: float = _OF_RATES) -> float:
+    def _bits_from(self, ablation: int, of_rates: float = _OF_RATES) -> float:
         """Bits that the outcome of a run tells about who is to be named."""
         mass: dict[Who, float] = {}
         crash: dict[Who, float] = {}
@@ -296,7 +297,7 @@ class _Study:
 
     # --- the proof ------------------------------------------------------------------------------
 
-    def missing_proof(self, leader: Who) -> Next | None:
+    def missing_proof(self, leader: Who) -> NextRun | None:
         """What a person would still ask before they believe it."""
         if not leader:
             return None
@@ -304,14 +305,16 @@ class _Study:
         if not self.proven(leader):
             possible = self._may(alone)
             why = "is it avoided without this alone?"
-            return Next(ablate=self._names(alone), why=why) if possible else None
+            return NextRun(ablate=self._names(alone), why=why) if possible else None
         if len(leader) > 1:
             return None
         suspects = self._uncleared() & ((1 << leader[0]) - 1)
         if suspects and self.rate > _CHEAP_PROOF:
             wide = self._widest(suspects)
             others = ((1 << len(self.order)) - 1) & ~wide & ~alone
-            return Next(ablate=self._names(self._climbed(wide, others)), why="does less avoid it?")
+            return NextRun(
+                ablate=self._names(self._climbed(wide, others)), why="does less avoid it?"
+            )
         return None
 
     def proven(self, leader: Who) -> bool:
@@ -335,14 +338,14 @@ class _Study:
 
     # --- the verdict ----------------------------------------------------------------------------
 
-    def verdict(self, *, sure: bool = True) -> Verdict:
+    def verdict(self, *, sure: bool = True) -> BisectVerdict:
         leader, probability = self.ranking[0]
         kinds: dict[int, Kind] = {0: "unexplained", 1: "culprit", 2: "pair"}
         names = tuple(self.order[i].name for i in leader)
         suspects = tuple(
             (tuple(self.order[i].name for i in who), p) for who, p in self.ranking if p >= 0.01
         )
-        return Verdict(
+        return BisectVerdict(
             kind=kinds[len(leader)] if sure else "unsure",
             culprit=names if sure else (),
             confidence=probability,
@@ -353,12 +356,12 @@ class _Study:
 
     def _also(self, leader: Who) -> tuple[str, ...]:
         """Cures, by what the runs say, besides the one that is named."""
-        mine = [h for h in self.alive if h.who == leader]
-        total = sum(h.weight for h in mine)
+        of_leader = [h for h in self.alive if h.who == leader]
+        total = sum(h.weight for h in of_leader)
         out = []
         for i, ingredient in enumerate(self.order):
             if i != leader[0]:
-                share = sum(h.weight for h in mine if h.cures[0] >> i & 1) / total
+                share = sum(h.weight for h in of_leader if h.cures[0] >> i & 1) / total
                 if share >= 0.9:
                     out.append(ingredient.name)
         return tuple(out)

@@ -1,0 +1,336 @@
+"""What the files of a run's folder hold, key by key; for those who write them and those who read them.
+
+A reader may miss any key: the file may be of an older version, of a run that was cut short, or
+damaged. `ttf.rundir.typed_json` reads them so that what is there has the type that is named here.
+Scripts of users rely on these keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypedDict
+
+# --- summary.json --------------------------------------------------------------------------------
+
+
+ListedIncident = TypedDict(
+    "ListedIncident",
+    {"id": str, "class": str, "process": str, "remedy": str | None},
+    total=False,
+)
+"""An incident in a list of them; `remedy` None: the run was restarted unchanged."""
+
+
+class Summary(TypedDict, total=False):
+    """How a run ended and what came of it; of a guarded command, how that did. A checkpoint keeps
+    the part that does not depend on the end."""
+
+    status: str
+    exit_code: int
+    problem: str
+    hint: str
+    weights_sha256: str | None
+    steps: int
+    epochs: float
+    samples: int
+    metrics: dict[str, float]
+    """Of the weights that are kept."""
+    metrics_initial: dict[str, float]
+    metrics_last: dict[str, float]
+    best_step: int
+    kept_step: int | None
+    chosen_by: str
+    samples_per_s: float
+    wall_s: float
+    peak_anon_mb: float
+    deviations: list[str]
+    miner: str
+    seed: int | None
+    exact: bool
+    """Whether the numbers are bitwise those of an undisturbed run."""
+    restarts: int
+    incidents: list[ListedIncident]
+    command: list[str]
+    """Of a guard."""
+    run_dir: str
+    """Only where it is handed on: a file does not say where it lies."""
+
+
+# --- incidents/NNN/ ------------------------------------------------------------------------------
+
+
+class EvidenceEntry(TypedDict, total=False):
+    source: str
+    text: str
+
+
+class RemedyEntry(TypedDict, total=False):
+    text: str
+    set: dict[str, Any]
+    """Settings by dotted key."""
+
+
+Incident = TypedDict(
+    "Incident",
+    {
+        "class": str,
+        "certain": bool,
+        "process": str,
+        "signal": int | None,
+        "exit_code": int | None,
+        "phase": str | None,
+        "step": int | None,
+        "evidence": list[EvidenceEntry],
+        "explanation": str,
+        "remedies": list[RemedyEntry],
+        "lost_steps": int | None,
+        "time": float,
+    },
+    total=False,
+)
+"""incident.json"""
+
+
+class FiledIncident(Incident, total=False):
+    """The same with what is known of it beside that file; `class` and `process` always are there."""
+
+    id: str
+    remedy: str | None
+    """What was done about it: applied.json."""
+
+
+class AppliedRemedy(TypedDict, total=False):
+    """applied.json"""
+
+    remedy: str
+
+
+# --- metrics.jsonl -------------------------------------------------------------------------------
+
+
+class StepLine(TypedDict, total=False):
+    """After an optimizer step; more figures may stand beside these."""
+
+    type: Literal["step"]
+    step: int
+    epoch: int
+    loss: float
+    lr: float
+    grad_norm: float
+    samples_per_s: float
+    seconds: float
+    data_s: float
+    """Of `seconds`, what was spent waiting for data."""
+    compute_s: float
+    mined: float
+    """Share of the rows that got mined negatives."""
+
+
+class EvalLine(TypedDict, total=False):
+    """After an evaluation against the full bank."""
+
+    type: Literal["eval"]
+    time: float
+    """Of day, in unix seconds; lines of what comes seldom have it."""
+    step: int
+    epoch: int
+    metrics: dict[str, float]
+    seconds: float
+
+
+MiningLine = TypedDict(
+    "MiningLine",
+    {
+        "type": Literal["mining"],
+        "time": float,
+        "step": int,
+        "miner": str,
+        "queries": int,
+        "yield": float,
+        "with_survivor": float,
+        "survivors": dict[str, float],
+        "negative_score": float | None,
+        "positive_score": float | None,
+        "seconds": float,
+        "encode_s": float,
+        "build_s": float,
+        "search_s": float,
+        "certificate_rate": float | None,
+        "reused": bool,
+        "deaths": list[str],
+    },
+    total=False,
+)
+"""After a mining round."""
+
+
+class CheckpointLine(TypedDict, total=False):
+    """Once a checkpoint is durable; `seconds` are those that training waited for it."""
+
+    type: Literal["checkpoint"]
+    time: float
+    step: int
+    seconds: float
+
+
+class ProbeLine(TypedDict, total=False):
+    """After a comparison of the device with the CPU."""
+
+    type: Literal["probe"]
+    step: int
+    ok: bool
+    device: str
+    precision: str
+    tolerance: float
+    loss: float
+    loss_cpu: float
+    loss_error: float
+    grad_error: float
+    cosine: float
+    parameter: str
+    grad_norm: float
+    grad_norm_cpu: float
+    wrong: int
+    parameters: int
+    seconds: float
+
+
+MetricsLine = StepLine | EvalLine | MiningLine | CheckpointLine | ProbeLine
+
+METRICS_LINES: Final[dict[str, type[MetricsLine]]] = {
+    "step": StepLine,
+    "eval": EvalLine,
+    "mining": MiningLine,
+    "checkpoint": CheckpointLine,
+    "probe": ProbeLine,
+}
+"""By what a line says it is."""
+
+
+# --- memory.jsonl --------------------------------------------------------------------------------
+
+
+class MemoryLine(TypedDict, total=False):
+    """The process tree at one moment; bytes."""
+
+    time: float
+    """Unix seconds."""
+    step: int
+    anon: int
+    shared: int
+    file: int
+    processes: int
+    peak: int
+    """Most anonymous and shared memory held at once so far."""
+    limit: int | None
+
+
+# --- manifest.json, environment.json --------------------------------------------------------------
+
+
+class InputState(TypedDict):
+    """A container of vectors as it was when the run began."""
+
+    bytes: int
+    mtime_ns: int
+    fingerprint: str
+
+
+class DataFacts(TypedDict, total=False):
+    fingerprint: str
+    pairs: str | None
+    bank: str | None
+    context: str | None
+    train_pairs: int
+    val_pairs: int
+    bank_rows: int
+    bank_dim: int
+    query_steps: int
+    query_dim: int
+    left_out: dict[str, int]
+    files: dict[str, InputState]
+
+
+class Numeric(TypedDict, total=False):
+    """What decides the bits of the weights beside configuration, data and seed."""
+
+    torch: str
+    threads: int
+    cpu_capability: str
+    machine: str
+    device: str
+    plugins: dict[str, str]
+
+
+class BestProduct(TypedDict):
+    gflops: float
+
+
+class NotedCeilings(TypedDict):
+    """The few figures of a machine's ceilings that a run keeps."""
+
+    date: str
+    best: dict[str, BestProduct]
+
+
+class Work(TypedDict, total=False):
+    """The least that training computes for a sample, and what the machine can do."""
+
+    tower_flops: float
+    loss_flops: float
+    machine: str
+    ceilings: NotedCeilings | None
+
+
+class ChosenSetting(TypedDict):
+    value: Any
+    origin: str
+
+
+class Manifest(TypedDict, total=False):
+    """What a run, or a guarded command, ran on."""
+
+    format: int
+    ttf: str
+    python: str
+    platform: str
+    cpus: int | None
+    versions: dict[str, str]
+    command: list[str] | str
+    openmp_runtimes: list[str]
+    plugins: dict[str, str]
+    numeric: Numeric
+    chosen: dict[str, ChosenSetting]
+    data: DataFacts
+    work: Work
+    seed: int
+    git: str | None
+    environment_left_out: dict[str, str]
+    time: float
+    """This and the rest only of a guard."""
+    python_of: str
+    variables: dict[str, str]
+
+
+# --- checkpoints/step-N/checkpoint.json -------------------------------------------------------------
+
+
+class CheckpointProgress(TypedDict, total=False):
+    table: str
+    """Key of the candidate table that training goes on with; empty: none."""
+    bank_position: int
+    selection: dict[str, Any]
+    """Which weights are the best so far: see `Selection.to_json`."""
+    totals: dict[str, Any]
+    """Sums over all processes: the fields of `Totals`."""
+    summary: Summary
+
+
+class CheckpointManifest(TypedDict, total=False):
+    format: int
+    step: int
+    files: dict[str, str]
+    """SHA-256 by name."""
+    table: dict[str, str]
+    progress: CheckpointProgress
+    sha256: str
+    """Of everything above."""

@@ -1,0 +1,191 @@
+"""A run's folder, or a guarded command's, read by everybody who asks what happened in it.
+
+Nothing here raises for what is missing, torn or damaged: that is left out, and counted where it
+matters. Folders of older versions are read as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ttf.rundir.checkpoint_files import newest_first, step_of
+from ttf.rundir.documents import (
+    METRICS_LINES,
+    FiledIncident,
+    Manifest,
+    MemoryLine,
+    MetricsLine,
+    Summary,
+)
+from ttf.rundir.flight_record import Flight, read_flight
+from ttf.rundir.folder import RunFolder
+from ttf.rundir.incident_files import incident_folders, read_incident, unknown
+from ttf.rundir.json_lines import parsed_line, raw_lines
+from ttf.rundir.typed_json import read_typed, typed
+
+_ORIGIN: Final = "  # "
+
+
+class Setting(NamedTuple):
+    """A line of run.toml."""
+
+    key: str
+    """With its sections: 'tower.query.name'."""
+    text: str
+    """The value as it is written there."""
+    origin: str
+    """'default', '--lr', 'auto: ...'."""
+
+    @property
+    def value(self) -> Any:
+        """None where the text is no TOML."""
+        try:
+            return tomllib.loads(f"v = {self.text}")["v"]
+        except tomllib.TOMLDecodeError:
+            return None
+
+
+class RunRecord:
+    """Reads anew at every call."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = RunFolder(path)
+        self.problems: list[str] = []
+        """What is there and could not be read, as sentences."""
+
+    def _note(self, problem: str) -> None:
+        """Once: a monitor reads the same file every second."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    # --- whole files --------------------------------------------------------------------------
+
+    def summary(self) -> Summary:
+        """Empty while the run goes on, and where it ended without a word."""
+        return read_typed(self.folder.summary, Summary, self._note)
+
+    def manifest(self) -> Manifest:
+        """What it ran on: manifest.json of a run, environment.json of a guarded command."""
+        found = read_typed(self.folder.manifest, Manifest, self._note)
+        return found or read_typed(self.folder.environment, Manifest, self._note)
+
+    def settings(self) -> list[Setting]:
+        """The configuration as run.toml has it: each value on one line, its origin behind it. Not
+        the way to repeat a run, for which it must be whole and valid (`ttf.config.toml`)."""
+        try:
+            text = self.folder.config.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            self._note(f"{self.folder.config.name} could not be read: {error}")
+            return []
+        return list(_settings(text.splitlines()))
+
+    def total_steps(self) -> int | None:
+        """Of a run whose trainer did not say (an older version's, or one without a supervisor):
+        from its settled configuration, as that version counted them."""
+        train = {setting.key: setting.value for setting in self.settings()}
+
+        def count(name: str) -> int:
+            value = train.get(f"train.{name}")
+            return value if isinstance(value, int) else 0
+
+        if steps := count("steps"):
+            return steps
+        samples = count("batch_size") * count("accumulate")
+        pairs = self.manifest().get("data", {}).get("train_pairs", 0)
+        return count("epochs") * (pairs // samples) or None if samples else None
+
+    def flight(self) -> Flight | None:
+        """What its trainer did last; None where nobody kept a record, or it is not ours to read."""
+        with contextlib.suppress(OSError):
+            return read_flight(self.folder.flight)
+        return None
+
+    # --- files of lines -----------------------------------------------------------------------
+
+    def metrics(self) -> Iterator[MetricsLine]:
+        """In the order of the file: a run that went back to a checkpoint has dropped the lines
+        after it, so that no step is there twice."""
+        return metrics_of(self._lines(self.folder.metrics))
+
+    def memory(self) -> Iterator[MemoryLine]:
+        """Of all processes: after a restart, `step` is smaller than before it."""
+        return memory_of(self._lines(self.folder.memory))
+
+    def _lines(self, path: Path) -> Iterator[dict[str, Any]]:
+        torn = 0
+        try:
+            for raw in raw_lines(path):
+                line = parsed_line(raw)
+                if line is None:
+                    torn += 1
+                else:
+                    yield line
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._note(f"{path.name} could not be read: {error.strerror}")
+        if torn:
+            self._note(f"{path.name}: {torn} line(s) could not be read")
+
+    # --- folders ------------------------------------------------------------------------------
+
+    def incidents(self) -> list[FiledIncident]:
+        """In their order; also those of which only the summary still tells."""
+        filed = map(read_incident, incident_folders(self.folder.incidents))
+        found = {incident["id"]: incident for incident in filed}
+        for entry in read_typed(self.folder.summary, Summary).get("incidents", ()):
+            number = entry.setdefault("id", "?")
+            found[number] = {**found.get(number, unknown(number)), **entry}
+        return [found[number] for number in sorted(found, key=_by_number)]
+
+    def newest_checkpoint(self) -> int:
+        """Its step, -1 without one; whether it is intact is another matter."""
+        return max(map(step_of, newest_first(self.folder.checkpoints)[:1]), default=-1)
+
+    def owner(self) -> int | None:
+        """The process that has claimed the folder, if it lives."""
+        try:
+            pid = int((self.folder.path / ".owner").read_text())
+            os.kill(pid, 0)
+        except PermissionError:  # of another user, and alive
+            return pid
+        except (OSError, ValueError, OverflowError):
+            return None
+        return pid
+
+
+def metrics_of(lines: Iterable[dict[str, Any]]) -> Iterator[MetricsLine]:
+    """Those of a kind that is known here: a later version may write others."""
+    for line in lines:
+        kind = METRICS_LINES.get(str(line.get("type")))
+        if kind is not None:
+            yield typed(line, kind)
+
+
+def memory_of(lines: Iterable[dict[str, Any]]) -> Iterator[MemoryLine]:
+    return (typed(line, MemoryLine) for line in lines)
+
+
+def _settings(lines: Iterable[str]) -> Iterator[Setting]:
+    section = ""
+    for line in lines:
+        bare = line.strip()
+        text, mark, origin = line.rpartition(_ORIGIN)
+        if not mark:
+            text, origin = line, ""
+        if bare.startswith("[") and bare.endswith("]"):
+            section = bare.strip("[]") + "."
+        elif " = " in text and not text.startswith("#"):
+            key, _, value = text.partition(" = ")
+            yield Setting(section + key.strip(), value.strip(), origin.strip())
+
+
+def _by_number(name: str) -> tuple[bool, int]:
+    return (False, int(name)) if name.isdigit() else (True, 0)

@@ -1,0 +1,105 @@
+"""summary.json: how a run ended and what came of it; the keys are the outer contract's.
+
+Written by the trainer, or in its stead by the supervisor of one that is no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from ttf.errors import ExitCode, StorageError, TtfError
+from ttf.rundir.checkpoint_files import MANIFEST, newest_first, problem_with
+from ttf.rundir.documents import CheckpointManifest, ListedIncident, Summary
+from ttf.rundir.folder import RunFolder
+from ttf.rundir.incident_files import list_incidents
+from ttf.rundir.request import Change, History
+from ttf.rundir.typed_json import read_typed
+
+_NOTHING: Final[Summary] = {
+    "steps": 0,
+    "epochs": 0.0,
+    "samples": 0,
+    "metrics": {},
+    "metrics_initial": {},
+    "metrics_last": {},
+    "best_step": 0,
+    "kept_step": None,
+    "chosen_by": "",
+    "samples_per_s": 0.0,
+    "wall_s": 0.0,
+    "peak_anon_mb": 0.0,
+    "deviations": [],
+    "miner": "",
+    "seed": None,
+}
+
+
+@dataclass(kw_only=True)
+class Ending:
+    """How a run ended; a fault of ours until something better is known."""
+
+    status: str = "failed"
+    exit_code: int = ExitCode.OUR_FAULT
+    problem: str = ""
+    hint: str = ""
+    """What the user can do about it."""
+    weights_sha256: str | None = None
+
+    @classmethod
+    def of(cls, error: TtfError, status: str = "failed") -> Self:
+        return cls(status=status, exit_code=error.exit_code, problem=str(error), hint=error.hint)
+
+
+def summarize(
+    ending: Ending,
+    known: Summary,
+    incidents: list[ListedIncident],
+    *,
+    restarts: int,
+    deviations: Sequence[str],
+) -> Summary:
+    """`known`: what does not depend on the end, see `ttf.training.summary.facts`."""
+    differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations]))
+    return {
+        "status": ending.status,
+        "exit_code": int(ending.exit_code),
+        "problem": ending.problem,
+        "hint": ending.hint,
+        "weights_sha256": ending.weights_sha256,
+        **known,
+        "kept_step": known.get("kept_step") if ending.status == "finished" else None,
+        "exact": not differ,
+        "deviations": differ,
+        "restarts": restarts,
+        "incidents": incidents,
+    }
+
+
+def write_last_summary(
+    folder: RunFolder, ending: Ending, history: History, overlay: Mapping[str, Change]
+) -> StorageError | None:
+    """From what the newest checkpoint knew; returns why it could not be written: the error that
+    ends the run is the more important one."""
+    known: Summary = {**_NOTHING, **_newest_facts(folder), "wall_s": history.wall_s}
+    summary = summarize(
+        ending,
+        known,
+        list_incidents(folder.incidents),
+        restarts=history.restarts,
+        deviations=[change.deviation for change in overlay.values() if change.deviation],
+    )
+    try:
+        folder.write_summary(summary)
+    except StorageError as error:
+        return error
+    return None
+
+
+def _newest_facts(folder: RunFolder) -> Summary:
+    for path in newest_first(folder.checkpoints):
+        if not problem_with(path, read_tables=False):
+            manifest = read_typed(path / MANIFEST, CheckpointManifest)
+            return manifest.get("progress", {}).get("summary", {})
+    return {}

@@ -1,0 +1,127 @@
+"""JSON that may be damaged, read as one of `ttf.rundir.documents`: what does not fit is left out.
+
+So a reader asks only whether a key is there, never what type its value has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Final,
+    Literal,
+    TypeGuard,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+D = TypeVar("D")
+_Fit = Callable[[Any], Any]
+_UNFIT: Final = object()
+_LARGEST: Final = 1e300
+"""Sums and squares of larger numbers are not finite."""
+
+
+def read_typed(path: Path, kind: type[D], say: Callable[[str], None] = lambda _: None) -> D:
+    """The object in a file; an empty one where there is none, or where it cannot be read: `say`
+    hears why."""
+    value = None
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, RecursionError) as error:
+        say(f"{path.name} could not be read: {error}")
+    return typed(value, kind)
+
+
+def typed(value: object, kind: type[D]) -> D:
+    """An object as a document of that kind; keys that it does not name stay as they are."""
+    found = _fit(cast("Hashable", kind))(value)
+    return cast("D", {} if found is _UNFIT else found)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """One that can be calculated with: neither a truth value nor infinite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+
+
+# --- one function per type, made once --------------------------------------------------------------
+
+
+@cache
+def _fit(hint: Hashable) -> _Fit:
+    """Returns the value as that type, or `_UNFIT`."""
+    if is_typeddict(hint):
+        keys = {name: _fit(inner) for name, inner in get_type_hints(hint).items()}
+        return _object(keys, _SIMPLE[Any], cast("Any", hint).__required_keys__)
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _any_of([_fit(one) for one in inner])
+    if origin is Literal:
+        return lambda value: value if value in inner else _UNFIT
+    if origin is list:
+        return _list(_fit(inner[0]))
+    if origin is dict:
+        return _object({}, _fit(inner[1]), frozenset())
+    return _SIMPLE[hint]
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 1e9 may be meant as a count."""
+    return int(value) if is_number(value) and value == int(value) else _UNFIT
+
+
+def _text(value: Any) -> Any:
+    """A number is as good as its digits: a version, a name."""
+    if is_number(value):
+        return str(value)
+    return value if isinstance(value, str) else _UNFIT
+
+
+_SIMPLE: Final[Mapping[Any, _Fit]] = {
+    Any: lambda value: value,
+    str: _text,
+    bool: lambda value: value if isinstance(value, bool) else _UNFIT,
+    int: _whole,
+    float: lambda value: value if is_number(value) else _UNFIT,
+    NoneType: lambda value: value if value is None else _UNFIT,
+}
+
+
+def _object(keys: Mapping[str, _Fit], other: _Fit, required: frozenset[str]) -> _Fit:
+    """`other`: of keys that are not named. Without one that is required it is no such object."""
+
+    def fit(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return _UNFIT
+        tried = {key: keys.get(key, other)(inner) for key, inner in value.items()}
+        found = {key: inner for key, inner in tried.items() if inner is not _UNFIT}
+        return found if required <= found.keys() else _UNFIT
+
+    return fit
+
+
+def _list(of: _Fit) -> _Fit:
+    def fit(value: Any) -> Any:
+        if not isinstance(value, list):
+            return _UNFIT
+        return [found for inner in value if (found := of(inner)) is not _UNFIT]
+
+    return fit
+
+
+def _any_of(kinds: list[_Fit]) -> _Fit:
+    def fit(value: Any) -> Any:
+        return next((found for kind in kinds if (found := kind(value)) is not _UNFIT), _UNFIT)
+
+    return fit

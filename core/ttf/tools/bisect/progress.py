@@ -1,0 +1,60 @@
+"""What a person sees of a study while it runs: a line a run, on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ttf.tools.bisect.planner import BisectVerdict, believed
+from ttf.tools.bisect.runs import BisectRun, Trial
+from ttf.tools.bisect.study import BisectStudy
+from ttf.tools.studies.carry_out import Watcher
+from ttf.tools.studies.one_run import FinishedRun
+
+
+class RunLines(Watcher[Trial, BisectRun]):
+    """The first half of a line comes when a run begins."""
+
+    def __init__(self, study: BisectStudy) -> None:
+        self._study = study
+
+    def starts(self, task: Trial) -> None:
+        what = _without(task.ablated, [f.name for f in self._study.setup.factors])
+        click.echo(f"{task.run:4d}  {what} ... ", err=True, nl=False)
+        sys.stderr.flush()
+
+    def ended(self, finished: FinishedRun[BisectRun], budget_left_s: float | None) -> None:
+        study, run = self._study, finished.run
+        left = ""
+        if budget_left_s is not None:
+            left = f"; {budget_left_s:.0f} s of the budget left"
+        belief = _belief(believed(study.plan(), study.tally))
+        click.echo(f"{_ending(run)}, {run.seconds:.1f} s{belief}{left}", err=True)
+
+
+def _ending(run: BisectRun) -> str:
+    if run.result == "crash":
+        return f"CRASH {', '.join(run.classes)} ({run.where})"
+    if run.result == "invalid":
+        return f"could not be tried: {run.reason.splitlines()[0] if run.reason else ''}"
+    return "ended by somebody else: it will be repeated" if run.result == "void" else run.result
+
+
+def _without(names: Sequence[str], known: Sequence[str]) -> str:
+    if not names:
+        return "as it is"
+    if len(names) == len(known):
+        return "without anything"
+    rest = [name for name in known if name not in names]
+    if len(rest) < len(names) - 2:
+        return f"without all but {', '.join(rest)}"
+    return f"without {', '.join(names)}"
+
+
+def _belief(verdict: BisectVerdict) -> str:
+    if not verdict.suspects:
+        return ""
+    names, probability = verdict.suspects[0]
+    return f"; suspect: {' with '.join(names) or 'nothing here'} {100 * probability:.0f}%"

@@ -1,0 +1,123 @@
+"""Runs what is missing of a study and remembers every run."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from ttf.errors import GaveUp
+from ttf.tools.studies.one_run import FinishedRun, StartedRun
+from ttf.tools.studies.study import RunT, Study
+from ttf.tools.studies.training import MOST_VOID, by_chance, end_all, error_of
+
+_LOOK_EVERY_S: Final = 0.05
+TaskT = TypeVar("TaskT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Of this sitting alone; the study itself does not know them."""
+
+    budget_s: float | None = None
+    parallel: int = 1
+    """The most runs at a time."""
+
+
+class Watcher(Generic[TaskT, RunT]):
+    """Hears of every run. This one does nothing with it."""
+
+    def starts(self, task: TaskT) -> None: ...
+
+    def ended(self, finished: FinishedRun[RunT], budget_left_s: float | None) -> None:
+        """After it was remembered. `budget_left_s`: None without a budget."""
+
+
+class Planner(ABC, Generic[TaskT, RunT]):
+    """What a study runs next, and how: the part in which kinds of studies differ."""
+
+    @abstractmethod
+    def next_tasks(self, budget_left_s: float | None) -> Sequence[TaskT]:
+        """All of them are finished before this is asked again. Empty: the sitting is over."""
+
+    @abstractmethod
+    def start(self, task: TaskT) -> StartedRun | FinishedRun[RunT]:
+        """Finished at once where it cannot be started, which is a result too."""
+
+    @abstractmethod
+    def finish(self, task: TaskT, run: StartedRun) -> FinishedRun[RunT]:
+        """Reads the run, and leaves of its folder only what is to be kept."""
+
+
+def carry_out(
+    study: Study[Any, RunT],
+    planner: Planner[TaskT, RunT],
+    limits: Limits,
+    watcher: Watcher[TaskT, RunT],
+) -> None:
+    """Until the planner has no more tasks. Raises the error of a run that the study cannot do
+    without, and GaveUp where somebody else ends one run after another."""
+    sitting = _Sitting(study=study, planner=planner, limits=limits, watcher=watcher)
+    while tasks := planner.next_tasks(sitting.budget_left_s):
+        sitting.run_all(tasks)
+
+
+@dataclass(kw_only=True)
+class _Sitting(Generic[TaskT, RunT]):
+    study: Study[Any, RunT]
+    planner: Planner[TaskT, RunT]
+    limits: Limits
+    watcher: Watcher[TaskT, RunT]
+    began: float = field(default_factory=time.monotonic)
+    voids_in_a_row: int = 0
+
+    @property
+    def budget_left_s(self) -> float | None:
+        budget_s = self.limits.budget_s
+        return None if budget_s is None else budget_s - (time.monotonic() - self.began)
+
+    def run_all(self, tasks: Sequence[TaskT]) -> None:
+        """In their order, so many at a time; whatever ends us ends those that run."""
+        waiting = list(tasks)
+        running: list[tuple[TaskT, StartedRun]] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.limits.parallel:
+                    task = waiting.pop(0)
+                    self.watcher.starts(task)
+                    started = self.planner.start(task)
+                    if isinstance(started, FinishedRun):
+                        self._finished(started)
+                    else:
+                        running.append((task, started))
+                over = [(task, run) for task, run in running if run.is_over]
+                for task, run in over:
+                    running.remove((task, run))
+                    run.wait()
+                    self._finished(self.planner.finish(task, run))
+                if running and not over:
+                    time.sleep(_LOOK_EVERY_S)
+        finally:
+            end_all([run.training for _, run in running])
+            for _, run in running:
+                shutil.rmtree(run.folder, ignore_errors=True)
+
+    def _finished(self, finished: FinishedRun[RunT]) -> None:
+        is_void = finished.result == "void"
+        self.voids_in_a_row = self.voids_in_a_row + 1 if is_void else 0
+        hopeless = is_void and not by_chance(finished.result, finished.classes)
+        if hopeless or (finished.result == "invalid" and finished.needed):
+            error = error_of(finished.error, finished.exit_code)
+            error.details.update(finished.error_details)
+            raise error
+        self.study.remember(finished.run)
+        self.watcher.ended(finished, self.budget_left_s)
+        if self.voids_in_a_row >= MOST_VOID:
+            raise GaveUp(
+                f"Somebody else ended {self.voids_in_a_row} {self.study.RUN_NOUN}s in a row.",
+                hint=f"The evidence is in {self.study.folder / 'runs'}. When the cause is gone: "
+                f"{self.study.resume_command(self.study.folder)}",
+            )
