@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
-from ttf.data.queries import Queries
+from ttf.data.dataset import Queries
 from ttf.data.vectors import FLOATS
 from ttf.errors import ArrayMissing, BadData
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
-from ttf.data.dataset import Dataset, OpenBank, Split
+from ttf.data.dataset import Dataset, OpenBank, Queries, Split
 from ttf.data.named_arrays import NamedArrays, need_floats, queries_of, vectors_of
-from ttf.data.queries import Queries
 from ttf.data.stacked_rows import StackedRows
 from ttf.data.stores import open_store, storage_for
 from ttf.data.vector_ref import VectorRef

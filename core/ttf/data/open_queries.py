@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ttf.config.schema import DataConfig
 from ttf.contracts import VectorSource
+from ttf.data.dataset import Queries
 from ttf.data.named_arrays import NamedArrays, need_floats, queries_of
 from ttf.data.open_dataset import Opening
-from ttf.data.queries import Queries
 from ttf.data.stores import open_store
 from ttf.errors import ArrayMissing
 

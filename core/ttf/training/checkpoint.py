@@ -10,11 +10,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import shlex
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from safetensors.torch import load
 from torch import Tensor
@@ -42,11 +44,19 @@ from ttf.rundir.durable import (
     remove_folder,
     write_new,
 )
+from ttf.rundir.request import History
 from ttf.rundir.table_files import table_digest
 from ttf.rundir.tensor_file import joined, parts_of, save_tensors
 
+if TYPE_CHECKING:
+    from ttf.training.best_weights import Selection
+    from ttf.training.refresh import Refresher
+    from ttf.training.session import Parts
+
 __all__ = [
+    "RunState",
     "Snapshot",
+    "Totals",
     "load_newest",
     "newest_step",
     "optimizer_tensors",
@@ -216,3 +226,85 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
         index, _, name = key.partition(".")
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+# --- the state of a run ---------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Totals:
+    """Sums over all processes of a run."""
+
+    wall_s: float = 0.0
+    train_s: float = 0.0
+    peak_bytes: int = 0
+    miner: str = ""
+    """The one that mined last; empty while nothing was mined."""
+    deviations: list[str] = field(default_factory=list)
+    """What made the numbers differ from those of an undisturbed run."""
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+class RunState:
+    """The mutable state of a run beside the data: it follows from the configuration and this."""
+
+    def __init__(
+        self, parts: Parts, refresher: Refresher, selection: Selection, totals: Totals
+    ) -> None:
+        self._parts = parts
+        self._refresher = refresher
+        self.selection = selection
+        self.totals = totals
+        self._clock = time.monotonic()
+
+    def continue_clock(self, history: History | None) -> None:
+        """The wall clock of a supervised run counts its dead processes as well; whoever continues
+        alone knows only those that saved."""
+        if history is not None:
+            self.totals.wall_s = history.wall_s
+            self._clock = history.started_at
+
+    def tick(self) -> float:
+        """Brings the wall clock of the totals up to now, and returns it."""
+        now = time.monotonic()
+        self.totals.wall_s += now - self._clock
+        self._clock = now
+        return self.totals.wall_s
+
+    def snapshot(self, step: int) -> Snapshot:
+        """Refers to the run's own tensors: save it before the next step, or `copied`."""
+        self.tick()
+        bank = self._parts.bank
+        tensors = {"ids": torch.from_numpy(bank.ids[: bank.filled].copy())}
+        if not self._parts.documents.fixed:
+            tensors["vectors"] = bank.vectors()
+        return Snapshot(
+            step=step,
+            model=self._parts.model.state_dict(),
+            optimizer=optimizer_tensors(self._parts.stepper.optimizer),
+            bank=tensors,
+            best=self.selection.weights,
+            progress={
+                "table": self._refresher.table_for(step),
+                "bank_position": bank.position,
+                "selection": self.selection.to_json(),
+                "totals": asdict(self.totals),
+            },
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        parts = self._parts
+        progress = snapshot.progress
+        parts.model.load_state_dict(snapshot.model)
+        restore_optimizer(parts.stepper.optimizer, snapshot.optimizer)
+        ids = snapshot.bank["ids"].numpy().astype(np.int64)
+        vectors = snapshot.bank.get("vectors")
+        if vectors is None:  # fixed documents: the vectors follow from the ids
+            vectors = torch.from_numpy(parts.documents.read(ids))
+        parts.bank.restore(ids, progress["bank_position"], vectors)
+        self._refresher.table_key = progress["table"]
+        self.selection.restore(progress["selection"], snapshot.best)
+        self.totals.restore(progress["totals"])

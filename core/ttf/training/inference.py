@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
-from ttf.data.dataset import Split
+from ttf.data.dataset import Queries, Split
 from ttf.data.in_memory import GivenRows
 from ttf.data.open_dataset import Opening
 from ttf.data.open_queries import open_queries
-from ttf.data.queries import Queries
 from ttf.data.stores import create_store
 from ttf.data.vector_ref import OpenRef, open_ref
 from ttf.data.writing import check_output
@@ -86,10 +85,13 @@ class Model:
         shape: TowerShape,
         policy: DevicePolicy,
     ) -> None:
-        self.towers, self.config = towers, config
+        self.towers = towers
+        self.config = config
         self.notes: list[str] = []
         """What searching had to say, e.g. what it kept in the cache."""
-        self._opening, self._shape, self._policy = opening, shape, policy
+        self._opening = opening
+        self._shape = shape
+        self._policy = policy
         self._precision = policy.precision(config.device.precision)
         bank = opening.bank
         wanted, given = towers.doc.in_dim, bank.bank.shape[1]
@@ -155,16 +157,16 @@ class Model:
         return encode_split(self.towers, split, rows, self._policy, self._precision, _MICRO_BATCH)
 
     def _check_fits(self, queries: Queries) -> None:
-        wanted, said = self._shape, queries.source.uri
+        wanted, file = self._shape, queries.source.uri
         if queries.dim != wanted.in_dim:
             raise BadData(
                 f"The query tower was trained on vectors of width {wanted.in_dim}, "
-                f"but the queries of {said} have width {queries.dim}."
+                f"but the queries of {file} have width {queries.dim}."
             )
         if queries.length > wanted.length:
             trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
             raise BadData(
-                f"The query tower was trained on {trained}, but the queries of {said} are "
+                f"The query tower was trained on {trained}, but the queries of {file} are "
                 f"sequences of {queries.length} steps.",
                 hint="Cut them to the last steps, or train a tower on sequences of that length.",
             )

@@ -92,7 +92,10 @@ class _Tile:
         *,
         half: bool,
     ) -> None:
-        self._q, self._low, self._high, self._ids = q_BD, low_BP, high_BP, ids_BP
+        self._q = q_BD
+        self._low = low_BP
+        self._high = high_BP
+        self._ids = ids_BP
         self.counts = torch.zeros(ids_BP.shape, dtype=torch.int64)
         everyone = torch.arange(len(q_BD))
         self.near, self.far = (everyone, everyone[:0]) if half else (everyone[:0], everyone)

@@ -274,7 +274,9 @@ def test_killed_anywhere_in_a_save_it_leaves_a_whole_checkpoint_and_no_litter(
 def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: Path) -> None:
     made = World(data, query=MLP, loss={"similarity": "dot", "temperature": 0.2})
     made.run(2)
-    digest = save_model(tmp_path / "model", made.model, *made.specs, made.stepper._settings.loss)
+    digest = save_model(
+        tmp_path / "model", made.model, *made.specs, made.stepper.gradients.settings.loss
+    )
     found = load_model(tmp_path / "model")
     assert len(digest) == 64
     assert not found.training
@@ -288,7 +290,7 @@ def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: P
 def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, harm: str) -> None:
     made = World(data)
     folder = tmp_path / "model"
-    save_model(folder, made.model, *made.specs, made.stepper._settings.loss)
+    save_model(folder, made.model, *made.specs, made.stepper.gradients.settings.loss)
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 0x80
     (folder / name).write_bytes(content if harm == "flipped" else content[:20])
@@ -298,7 +300,7 @@ def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, ha
 
 def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path) -> None:
     made = World(data)
-    save_model(tmp_path / "model", made.model, *made.specs, made.stepper._settings.loss)
+    save_model(tmp_path / "model", made.model, *made.specs, made.stepper.gradients.settings.loss)
     (tmp_path / "model" / "model.safetensors").unlink()
     with pytest.raises(ArtifactDamaged, match=r"model\.safetensors"):
         load_model(tmp_path / "model")
@@ -309,7 +311,7 @@ def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path)
 def test_weights_to_start_from_must_fit(data: Dataset, tmp_path: Path) -> None:
     made, other = World(data, query=MLP), World(data, query=MLP | {"hidden": 8})
     made.run(1)
-    save_model(tmp_path / "m", made.model, *made.specs, made.stepper._settings.loss)
+    save_model(tmp_path / "m", made.model, *made.specs, made.stepper.gradients.settings.loss)
     weights = tmp_path / "m" / "model.safetensors"
     same = World(data, query=MLP, seed=3)
     start_from(same.model, weights)

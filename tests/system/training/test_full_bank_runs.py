@@ -16,7 +16,7 @@ from ttf.data.dataset import Dataset
 from ttf.data.synth import SynthShape, write_synth
 from ttf.errors import ConfigError
 from ttf.machine.devices import choose
-from ttf.training.auto import Decided, decide, specify
+from ttf.training.auto import Decided, decide
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def decided(data: Dataset, **flags: Any) -> Decided:
     also = {name.replace("__", "."): value for name, value in flags.items()}
     given = {"tower": "linear", "memory.budget": "1GiB", "loss.negatives": "bank", **also}
     resolved = resolve(flags=given)
-    return decide(resolved, data, choose("cpu", {}, 1), specify(resolved.config, data))
+    return decide(resolved, data, choose("cpu", {}, 1))
 
 
 def test_neither_miner_nor_memory_bank_is_needed_and_the_reason_is_kept(data: Dataset) -> None:

@@ -24,10 +24,10 @@ from ttf.errors import DeviceMistrusted, ExitCode, NumericFailure
 from ttf.host import plugins
 from ttf.machine.devices import choose
 from ttf.rundir.documents import ProbeLine
-from ttf.training.auto import decide, specify
-from ttf.training.build import assemble
+from ttf.training.auto import decide
 from ttf.training.gradient_difference import differences
 from ttf.training.parity_probe import Probe, _comparable
+from ttf.training.session import assemble
 
 DROPPING = MLP | {"dropout": 0.5}
 TOWERS: dict[str, dict[str, Any]] = {
@@ -158,9 +158,8 @@ def test_no_tower_of_the_house_raises_a_false_alarm(
     resolved = resolve(flags={**sequences, **flags, "memory.budget": "1GiB"})
     policy = choose("cpu", {}, 1)
     with open_dataset(resolved.config.data) as opened:
-        specs = specify(resolved.config, opened)
-        decided = decide(resolved, opened, policy, specs)
-        parts = assemble(decided, specs, opened, policy)
+        decided = decide(resolved, opened, policy)
+        parts = assemble(decided, opened, policy)
         report = Probe(
             config=ProbeConfig(every=1),
             stepper=parts.stepper,

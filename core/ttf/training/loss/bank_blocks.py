@@ -40,7 +40,8 @@ class StoredBlocks:
     def __init__(self, source: VectorSource, blame: Blame, *, always: bool = False) -> None:
         self._unit = isinstance(source, UnitRows)
         self._source = source.source if isinstance(source, UnitRows) else source
-        self._blame, self._always = blame, always
+        self._blame = blame
+        self._always = always
         self._lengths_M = np.empty(source.shape[0], np.float32)
         self._as_it_is: dict[int, bool] = {}
 

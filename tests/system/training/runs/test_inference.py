@@ -230,9 +230,9 @@ def test_overwrite_replaces_an_output(place: Path, invoke: Invoke) -> None:
 def test_the_verbs_stay_functions_whatever_is_imported() -> None:
     import importlib
 
-    for name in ("ttf.training.evaluation", "ttf.plan", "ttf.mining"):
+    for name in ("ttf.training.evaluation", "ttf.training.plan", "ttf.mining"):
         importlib.import_module(name)
-    assert ttf.evaluate.__module__ == ttf.training.plan.__module__ == "ttf.api"
+    assert ttf.evaluate.__module__ == ttf.plan.__module__ == "ttf.api"
 
 
 def test_python_resumes_plans_evaluates_and_mines_as_the_commands_do(

@@ -16,6 +16,9 @@ from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import History
 from ttf.rundir.supervision import Journal
+from ttf.training.checkpoint import Snapshot, load_newest
+from ttf.training.manifest import differences, numeric_fingerprint
+from ttf.training.session import Session
 
 Say = Callable[[str], None]
 
@@ -35,18 +38,30 @@ def has_begun(folder: RunFolder, say: Say) -> bool:
     return False
 
 
+def load_state(session: Session) -> tuple[Snapshot, list[str]]:
+    """The newest intact checkpoint of this very run, and in what this process differs from the one
+    that began it. Raises NoCheckpoint, ArtifactDamaged, DataChanged."""
+    folder = session.folder
+    say = session.reporter.note
+    snapshot = load_newest(folder.checkpoints, say)
+    before = manifest_of(folder)
+    refuse_other_data(before["data"], session.data, folder, session.link.flight, say)
+    now = numeric_fingerprint(session.config, session.policy)
+    return snapshot, differences(before["numeric"], now)
+
+
 def manifest_of(folder: RunFolder) -> Manifest:
     """What the run began with. Raises ArtifactDamaged."""
     try:
-        found: Manifest = read_json(folder.manifest)
-        found["data"]["fingerprint"], found["numeric"]["plugins"]
+        manifest: Manifest = read_json(folder.manifest)
+        manifest["data"]["fingerprint"], manifest["numeric"]["plugins"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
             f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}): what the "
             "run began with is not known any more.",
             hint="Put it back, or start a new run from the folder's run.toml.",
         ) from error
-    return found
+    return manifest
 
 
 def refuse_other_data(
@@ -59,7 +74,7 @@ def refuse_other_data(
             f"(pairs {before.get('pairs')}, bank {before.get('bank')}).",
             hint="Put the files back as they were, or start a new run with ttf train.",
         )
-    with _beating(flight):
+    with _heartbeats(flight):
         refuse_changed(before.get("files", {}), data.stores, say)
 
 
@@ -71,7 +86,7 @@ def incidents_of_before(folder: RunFolder, history: History | None) -> list[Inci
 
 
 @contextlib.contextmanager
-def _beating(flight: FlightRecorder) -> Iterator[None]:
+def _heartbeats(flight: FlightRecorder) -> Iterator[None]:
     """Signs of life during what takes long and cannot give any itself."""
     over = threading.Event()
 
