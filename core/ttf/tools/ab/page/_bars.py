@@ -8,6 +8,7 @@ from ttf.tools.ab.analysis import Comparison
 from ttf.tools.report.charts.figure import Shape, line
 
 WIDTH, HEIGHT = 216, 22
+"""As in the view box that study.html gives it."""
 _MIDDLE: Final = WIDTH / 2
 _REACH: Final = 100.0
 """Pixels from 0 to either end."""
