@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ttf.config.resolve import resolve
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.machine import devices
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -44,7 +44,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def build(folder: Path, shape: dict[str, Any], threads: int) -> Any:
     """A real run with its folder open, ready to step."""
-    paths = write_synth(folder, seed=0, **shape["data"])
+    paths = write_synth(folder, SynthShape(seed=0, **shape["data"]))
     resolved = resolve(
         sets=shape["sets"],
         flags={

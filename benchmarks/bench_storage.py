@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from headspace import headspace
 from numpy.typing import NDArray
 
 from ttf.data.stores import create_store, open_store
 from ttf.data.vectors import empty_rows
-from ttf.tools.bench.headspace import headspace
 from ttf.tools.bench.paired import in_turns, ratio
 
 ROWS = 512
@@ -184,17 +184,14 @@ def _copy(source: Any, draws: Draws, out: NDArray[Any], count: int) -> None:
 def trained(folder: Path, tower: str) -> Iterator[Any]:
     """A run as `ttf train` opens it, on a set of its own."""
     from ttf.config.resolve import resolve
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
     from ttf.rundir.folder import RunFolder
     from ttf.text.progress import Reporter
     from ttf.tools.bench.ours import policy_of
     from ttf.training.session import open_session
 
     length = 100 if tower == "gru" else 1
-    paths = write_synth(
-        folder / "data", pairs=4096 if length == 100 else 100_000, val=1, seq_len=length, dim=768,
-        bank=60_000, seed=0,
-    )  # fmt: skip
+    paths = write_synth(folder / "data", SynthShape(pairs=4096 if length == 100 else 100_000, val=1, seq_len=length, dim=768, bank=60_000, seed=0))  # fmt: skip
     sets = ["device.name=cpu", f"tower.query.name={tower}", "miner.negatives=0"]
     sets += ["train.batch_size=32", "train.accumulate=4", "train.epochs=100000"]
     sets += ["evaluate.every=end", f"loss.memory_bank={50_000 if tower == 'gru' else 0}"]

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ttf.machine.ceiling_figures import gemm_flops, of_this_machine
+from ttf.machine import ceilings
+from ttf.machine.ceiling_figures import gemm_flops
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf.tools.bench.results import Line
 from ttf.tools.bench.sizes import QUICK, REFERENCE, Size
@@ -57,7 +58,9 @@ def tower_share(pool: Pool, length: int, size: Size) -> None:
     from ttf.machine.gemm import factors, product
     from ttf.tools.bench.ours import Course, opened
 
-    best = of_this_machine()["best"]
+    kept = ceilings.load()
+    assert kept is not None, "measured by main"
+    best = kept.to_json()["best"]
     courses = [Course(pool=pool, precision=precision) for precision in PRECISIONS]
     arms: dict[str, Any] = {}
     flops: dict[str, float] = {}
@@ -207,7 +210,8 @@ def main() -> None:
         return
     size = dataclasses.replace(QUICK if given.quick else REFERENCE, repeats=given.repeats)
     size = dataclasses.replace(size, peer_micro_batches=min(given.part, size.accumulate))
-    here = of_this_machine()
+    kept = ceilings.load()
+    here = {} if kept is None else kept.to_json()
     if gemm_flops(here, "fp32") is None:
         raise SystemExit("The ceilings of this machine were never measured: ttf bench")
     for course in [given.only] if given.only else list(COURSES):

@@ -109,9 +109,9 @@ def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextM
     @contextlib.contextmanager
     def probe(folder: Path, threads: int) -> Iterator[Call]:
         from ttf.contracts import MinerContext
-        from ttf.data.reopen import VectorRef
+        from ttf.data.vector_ref import VectorRef
         from ttf.mining.job import MiningJob
-        from ttf.mining.work import do_job
+        from ttf.mining.worker import Searcher
 
         with np.load(folder / "pairs.npz") as stored:
             asked = stored["X_train"][: queries or None]
@@ -129,7 +129,9 @@ def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextM
                 out=str(folder / f"out-{next(number)}"),
                 cache=str(folder / "cache"),
             )
-            do_job(job, print_nothing, count_nothing)
+            searcher = Searcher()
+            searcher.do(job, print_nothing, count_nothing)
+            searcher.release()
 
         yield call
 

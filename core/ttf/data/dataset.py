@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
-from ttf.data.reopen import VectorRef
-from ttf.data.stacked import StackedRows
+from ttf.data.stacked_rows import StackedRows
+from ttf.data.vector_ref import VectorRef
 from ttf.data.vectors import Buffers, RowView, on_disk, to_float32, will_need
 from ttf.errors import BadData, storage_error
 

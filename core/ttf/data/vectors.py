@@ -311,3 +311,18 @@ def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]
             f"{source.uri}: {error}.",
             hint="The row numbers belong to another file: make them anew for this one.",
         ) from None
+
+
+class _Writable:
+    """The memory of an array under another flag."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.owner = array
+        memory = array.__array_interface__
+        self.__array_interface__ = {**memory, "data": (memory["data"][0], False)}
+
+
+def seen_as_writable(array: NDArray[Any]) -> NDArray[Any]:
+    """The same memory, said to be writable: torch warns about every view of a file that it may only
+    read (pytorch#178261). Nobody writes to it; a private map would count as memory of our own."""
+    return array if array.flags.writeable else np.asarray(_Writable(array))

@@ -1,86 +1,255 @@
-"""The miner's own process: `python -m ttf.mining.worker LIFELINE RESULTS PARENT STACKS`.
+"""Mining jobs done in this process: open the bank, make the miner ready, search in chunks.
 
-Two descriptors, the parent's process id, a file for stacks. Answers the requests that come down the
-life line, one after another, and keeps imports and index from one to the next. Ends at once when
-the life line closes: then the trainer is gone. Never imports torch unless its miner does.
+Runs inside the worker (`mine` is what `ttf.process.serve` calls there, for one request after
+another), or inside the trainer with isolation = "none". Imports the miner's library and nothing
+heavier; torch only where the miner does.
 """
 
 from __future__ import annotations
 
-import os
-import queue
-import sys
-from collections.abc import Mapping
+import contextlib
+import hashlib
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ttf.host import notices
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import Miner, Progress, VectorSource
+from ttf.data.vector_ref import OpenRef, open_ref
+from ttf.errors import BadData, DataChanged, TtfError, storage_error
+from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
-from ttf.process import lifeline, messages, miner_keeper
+from ttf.mining.answers import IDS, SCORES, Journal, checked_search
+from ttf.mining.choose import checked_options
+from ttf.mining.index_cache import IndexRecord, ready_index
+from ttf.mining.job import MiningJob, MiningReport
+from ttf.mining.provenance import code_of, versions_of
+from ttf.mining.scan.tally import Certifies, ScanTally
+from ttf.rundir.durable import TEMP_PREFIX, sha256_file
+from ttf.rundir.verified_folder import folder_key
 
-if TYPE_CHECKING:
-    from ttf.mining.work import Searcher
-
-_FIRST_VICTIM: Final = "1000"
-
-
-def main(life: int, results: int, parent: int, stacks: str) -> None:
-    lifeline.die_with_parent(parent)
-    for fd in (life, results):
-        os.set_inheritable(fd, False)
-    miner_keeper.start((life, results))
-    _be_the_first_victim()
-    with lifeline.stacks_to(Path(stacks or "/dev/stderr")):
-        requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        lifeline.follow(life, requests.put)
-        _serve(requests, results)
+Say = Callable[[str], None]
 
 
-def _serve(requests: queue.SimpleQueue[dict[str, Any]], results: int) -> None:
-    from ttf.mining.work import Searcher
+@dataclass(kw_only=True)
+class _Ready:
+    """A miner that can search, and the bank it reads."""
 
-    searcher = Searcher()
-    while True:
-        message = requests.get()
-        number = message["request"]
+    key: str
+    bank: OpenRef
+    miner: Miner
+    index: IndexRecord | None
+    build_s: float
 
-        def tell(news: Mapping[str, Any], number: int = number) -> None:
-            messages.write(results, {"request": number, **news})
-
-        tell(_answer(searcher, message["job"], tell))
-        give_back()  # until the next round, which may be long in coming
-
-
-def _answer(searcher: Searcher, job: dict[str, Any], tell: Any) -> dict[str, Any]:
-    """The final message of a request."""
-    import traceback
-
-    from ttf.errors import TtfError
-    from ttf.mining.job import MiningJob
-    from ttf.process.error_document import to_document
-
-    notices.hear(lambda text: tell({"say": text}))
-    try:
-        report = searcher.do(
-            MiningJob.from_json(job),
-            lambda text: tell({"say": text}),
-            lambda done, total: tell({"progress": [done, total]}),
-        )
-        return {"report": report.to_json()}
-    except Exception as error:  # noqa: BLE001 - told to the trainer, which decides
-        if not isinstance(error, TtfError):
-            traceback.print_exc()
-        return {"error": to_document(error)}
+    def close(self) -> None:
+        with self.bank:
+            self.miner.close()
 
 
-def _be_the_first_victim() -> None:
-    """Where memory runs out, the kernel ends this process and not the trainer."""
-    if sys.platform == "linux":
+class Searcher:
+    """Does jobs one after another, and keeps the last one's index where the next may use it."""
+
+    def __init__(self) -> None:
+        self._ready: _Ready | None = None
+
+    def do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
+        """Answers every query of the job; what an earlier attempt finished is kept."""
         try:
-            Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
-        except OSError as error:
-            print(f"oom_score_adj stays as it is: {error}", file=sys.stderr)
+            report = self._do(job, say, progress)
+        except BaseException:
+            self.release()
+            raise
+        if job.cache is None:
+            self.release()
+        return report
+
+    def release(self) -> None:
+        """Gives the memory of the index back."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.close()
+
+    def _do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
+        queries = _queries(job)
+        with open_ref(job.bank) as bank:
+            rows = _fits(queries, bank.source)
+            k = min(job.k, rows)
+            made_from = _made_from(job, bank.source)
+            key = folder_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
+            journal = Journal.open(Path(job.out), (len(queries), k), key)
+            earlier = journal.done
+            index, build_s, search_s, tally = None, 0.0, 0.0, None
+            if earlier < len(queries):
+                ready = self._make_ready(job, made_from, say)
+                index, build_s, ready.build_s = ready.index, ready.build_s, 0.0
+                search_s = _search(job, queries, k, rows, ready.miner, journal, progress)
+                tally = _tally(ready.miner, say)
+                ready.bank.store.check_unchanged()
+            bank.store.check_unchanged()
+        return MiningReport(
+            miner=job.miner,
+            bank_rows=rows,
+            queries=len(queries),
+            k=k,
+            build_s=build_s,
+            search_s=search_s,
+            continued_from=earlier,
+            index=index,
+            key=key,
+            ids_path=str(journal.path(IDS)),
+            scores_path=str(journal.path(SCORES)),
+            certificate_rate=None if tally is None else tally.rate,
+            rescanned=0 if tally is None else tally.rescanned,
+        )
+
+    def _make_ready(self, job: MiningJob, made_from: dict[str, Any], say: Say) -> _Ready:
+        key = folder_key({**made_from, "context": asdict(job.context), "uri": job.bank.uri})
+        if self._ready is not None and self._ready.key == key and _unchanged(self._ready.bank):
+            index = self._ready.index
+            self._ready.index = None if index is None else replace(index, origin="reused")
+            return self._ready
+        self.release()  # first, so that two indexes are never held at once
+        with contextlib.ExitStack() as on_failure:
+            bank = on_failure.enter_context(open_ref(job.bank))
+            started = time.monotonic()
+            context = replace(job.context, cache=job.cache)
+            miner = plugins.miner(job.miner).create(_options(job), context)
+            on_failure.callback(miner.close)
+            index = _built(job, miner, bank.source, made_from, say)
+            on_failure.pop_all()
+        build_s = time.monotonic() - started
+        self._ready = _Ready(key=key, bank=bank, miner=miner, index=index, build_s=build_s)
+        return self._ready
 
 
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+_SEARCHER: Final = Searcher()
+"""The worker's: index and imports stay from one request to the next."""
+
+
+def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
+    """The worker's task: a job's report is its answer."""
+
+    def say(text: str) -> None:
+        tell({"say": text})
+
+    notices.hear(say)
+    job = MiningJob.from_json(request)
+    try:
+        report = _SEARCHER.do(job, say, lambda done, total: tell({"progress": [done, total]}))
+    except TtfError:
+        raise
+    except Exception:
+        traceback.print_exc()  # kept with what the process wrote, should it be ended for this
+        raise
+    tell({"answer": report.to_json()})
+    give_back()  # after the answer: until the next request, which may be long in coming
+
+
+def _queries(job: MiningJob) -> NDArray[np.float32]:
+    queries = np.load(job.queries, mmap_mode="r", allow_pickle=False)
+    if queries.ndim != 2 or queries.dtype != np.float32:
+        raise BadData(f"{job.queries} is {queries.dtype} {queries.shape}, not float32 (Q, D).")
+    return queries  # type: ignore[no-any-return]
+
+
+def _fits(queries: NDArray[np.float32], bank: VectorSource) -> int:
+    """The rows of a bank that these queries can be asked of."""
+    rows, dim = bank.shape
+    if queries.shape[1] != dim:
+        raise BadData(
+            f"The queries have width {queries.shape[1]}, the bank {bank.uri} {dim}.",
+            hint="Both must come from the same kind of vectors.",
+        )
+    return rows
+
+
+def _unchanged(bank: OpenRef) -> bool:
+    try:
+        bank.store.check_unchanged()
+    except DataChanged:  # the content may be the same all the same: the key says so
+        return False
+    return True
+
+
+def _search(
+    job: MiningJob,
+    queries: NDArray[np.float32],
+    k: int,
+    rows: int,
+    miner: Miner,
+    journal: Journal,
+    progress: Progress,
+) -> float:
+    started = time.monotonic()
+    while journal.done < len(queries):
+        chunk = np.array(queries[journal.done : journal.done + job.chunk])
+        journal.append(*checked_search(miner, chunk, k, rows, name=job.miner))
+        progress(journal.done, len(queries))
+    return time.monotonic() - started
+
+
+def _tally(miner: Miner, say: Say) -> ScanTally | None:
+    """What the miner counted in this job; it counts the next one anew."""
+    if not isinstance(miner, Certifies):
+        return None
+    for note in miner.tally.take_notes():
+        say(note)
+    tally, miner.tally = miner.tally, ScanTally()
+    return tally
+
+
+def _built(
+    job: MiningJob, miner: Miner, source: VectorSource, made_from: dict[str, Any], say: Say
+) -> IndexRecord | None:
+    traits = plugins.miner(job.miner).traits(_options(job), job.context)
+    with _scratch(Path(job.out)) as workdir:
+        if job.cache is None or not traits.has_index:
+            miner.build(source, workdir)
+            return None
+        return ready_index(Path(job.cache), made_from, miner, source, workdir, say)
+
+
+@contextlib.contextmanager
+def _scratch(out: Path) -> Iterator[Path]:
+    """Room for the building of an index, in the job's own folder: removed with it after a kill."""
+    folder = out / f"{TEMP_PREFIX}build"
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise storage_error(error, str(folder)) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _options(job: MiningJob) -> Any:
+    return checked_options(plugins.miner(job.miner), job.options)
+
+
+def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
+    """Everything an index follows from; a bank's fingerprint says whether it is at unit length."""
+    plugin = plugins.find("miner", job.miner)
+    traits = plugins.miner(job.miner).traits(_options(job), job.context)
+    rows = job.bank.rows_path
+    return {
+        "bank": source.fingerprint(),
+        "shape": list(source.shape),
+        "unit": job.bank.unit,
+        "rows": None if rows is None else hashlib.sha256(Path(rows).read_bytes()).hexdigest(),
+        "miner": job.miner,
+        "options": asdict(_options(job)),
+        "deterministic": job.context.deterministic,
+        "seed": job.context.seed,
+        "plugin": f"{plugin.distribution} {plugin.version}",
+        "code": code_of(plugin),
+        "libraries": versions_of(traits.native),
+        "api": plugins.API,
+    }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,25 +25,35 @@ from ttf.errors import (
     TtfError,
 )
 from ttf.incidents.death import Death, KilledByUs
-from ttf.mining.check_answers import checked_report, num_queries
-from ttf.mining.choose import EXACT
-from ttf.mining.failure_errors import AttemptFailed, error_in, no_answer, told, with_words
-from ttf.mining.failure_evidence import (
-    death_in_process,
+from ttf.incidents.gather import Witness
+from ttf.incidents.inputs import look_at
+from ttf.machine.thread_variables import thread_environment
+from ttf.mining.answers import Journal, checked_report, num_queries
+from ttf.mining.failures import (
+    AttemptFailed,
+    as_sentence,
     death_of,
+    error_in,
+    failed_here,
+    hint_without,
     how_it_ended,
     keep_stderr,
     last_words,
+    no_answer,
+    remedy,
+    remove_if_empty,
     settings_of,
+    stacks_file,
+    told,
+    with_words,
 )
-from ttf.mining.isolated import NoAnswer, ask
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
-from ttf.mining.journal import Journal
-from ttf.mining.worker_process import WorkerProcess
-from ttf.process.error_document import to_document
+from ttf.process import descendants, serve
+from ttf.process.child import Child
+from ttf.process.conversation import Conversation, NoAnswer
 
 if TYPE_CHECKING:
-    from ttf.mining.work import Searcher
+    from ttf.mining.worker import Searcher
 
 Say = Callable[[str], None]
 OnDeath = Callable[[Death, str], None]
@@ -51,13 +62,75 @@ ATTEMPTS: Final = 2
 """Deaths in a row on one request, until the next miner takes over."""
 LAST_ATTEMPTS: Final = 4
 """The same where no other miner is left, and giving up would end the run."""
-STACKS: Final = "miner-faulthandler.txt"
 _GRACE_S: Final = 5.0
 _LOOK_EVERY_S: Final = 1.0
 
 
 def _nothing() -> None:
     """Nobody wants signs of life."""
+
+
+class Worker:
+    """One process that answers requests for one miner; see `ttf.mining.worker` for its side.
+
+    Make it in a thread that lives as long as it shall: it ends with that thread.
+    """
+
+    def __init__(self, miner: str, threads: int, stacks: Path | None) -> None:
+        """`stacks` is a file that exists; None: its stacks go to standard error."""
+        self.miner = miner
+        self.threads = threads
+        self._stacks = stacks
+        self._inputs: tuple[str, ...] = ()
+        self._looked_at = 0.0
+        self._child = Child(
+            serve.warm("ttf.mining.worker", stacks),
+            variable=descendants.WORKER,
+            # Fixed before a library loads: OpenMP reads them once.
+            environment=thread_environment(threads),
+        )
+        self.pid = self._child.pid
+        self.alive = self._child.alive
+        self.gone_within = self._child.gone_within
+        self._conversation = Conversation(self._child)
+        self.stderr = self._conversation.stderr
+        self.witness = Witness("miner", self.pid, stacks=stacks)
+        weakref.finalize(self, self.witness.close)
+
+    def watch(self, inputs: Sequence[str]) -> None:
+        """Notes what these files are, so that a death can be told from their change."""
+        if tuple(inputs) != self._inputs:
+            self._inputs = tuple(inputs)
+            self.witness.inputs = ()
+            with contextlib.suppress(OSError):  # one that cannot be read is met by whoever needs it
+                self.witness.inputs = look_at(inputs)
+
+    def look(self) -> None:
+        """For the day it dies; costs nothing when it is called often."""
+        if time.monotonic() - self._looked_at > _LOOK_EVERY_S:
+            self.witness.look()
+            self._looked_at = time.monotonic()
+
+    def ask(
+        self,
+        job: MiningJob,
+        deadline_s: float,
+        hear: Callable[[Mapping[str, Any]], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        """See `Conversation.ask`."""
+        message = serve.task("mine", job.to_json())
+        self._conversation.ask(message, deadline_s, hear, wake, stacks=self._stacks)
+
+    def end(self) -> int:
+        """Kills it and whatever it started; its return code. What it wrote stays readable."""
+        code, _ = self._conversation.finish(grace_s=0.0)
+        return code
+
+    def close(self) -> None:
+        """Ends it, if it still lives, and lets go of it. May be called again."""
+        self._child.close()
+        self.witness.close()
 
 
 class MinerWorkers:
@@ -76,9 +149,12 @@ class MinerWorkers:
         """`logs`: folder for the worker's stacks, and for its standard error after a death unless
         `on_death` keeps it; `beat` is called several times a second while a worker is waited for.
         """
-        self._isolation, self._say, self._logs = isolation, say, logs
-        self._beat, self._on_death = beat, on_death
-        self._worker: WorkerProcess | None = None
+        self._isolation = isolation
+        self._say = say
+        self._logs = logs
+        self._beat = beat
+        self._on_death = on_death
+        self._worker: Worker | None = None
         self._settings: Mapping[str, Any] = {}
         self._fallback: Sequence[str] = ()
         self._searcher: Searcher | None = None
@@ -120,9 +196,9 @@ class MinerWorkers:
                     again = attempt < attempts
                     self._say(
                         f"MINER FAILED ({choice.name}, attempt {attempt}): "
-                        f"{_closed(str(failed.error))}{' Trying once more.' if again else ''}"
+                        f"{as_sentence(str(failed.error))}{' Trying once more.' if again else ''}"
                     )
-                    self._tell(failed.death, self._remedy(again, miners[place + 1 :]))
+                    self._tell(failed.death, remedy(again, self._isolation, miners[place + 1 :]))
                 except PluginUnavailable as error:
                     if not place:
                         raise
@@ -134,7 +210,7 @@ class MinerWorkers:
         last = deaths[-1] if deaths else "none of them can run here"
         raise GaveUp(
             f"No miner could answer; tried: {tried}. The last failure: {last}",
-            hint=_without_them(miners),
+            hint=hint_without(miners),
         )
 
     def run(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
@@ -154,7 +230,7 @@ class MinerWorkers:
         """Gives back the memory of an idle worker, or of the index kept in this process."""
         worker, self._worker = self._worker, None
         if worker is not None:
-            worker.end()
+            worker.close()
         searcher, self._searcher = self._searcher, None
         if searcher is not None:
             searcher.release()
@@ -162,11 +238,7 @@ class MinerWorkers:
     def close(self) -> None:
         """Leaves nothing behind; may be called again, and another job starts anew."""
         self.release()
-        if self._logs is not None:
-            stacks = self._logs / STACKS
-            with contextlib.suppress(OSError):  # an empty file that cannot be removed harms nobody
-                if not stacks.stat().st_size:
-                    stacks.unlink()
+        remove_if_empty(self._logs)
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +255,7 @@ class MinerWorkers:
         return self._isolated(job, deadline_s, progress)
 
     def _in_process(self, job: MiningJob, progress: Progress) -> MiningReport:
-        from ttf.mining.work import Searcher
+        from ttf.mining.worker import Searcher
 
         def advance(done: int, total: int) -> None:
             try:
@@ -198,30 +270,44 @@ class MinerWorkers:
         except _NotTheMiners as passed:
             raise passed.error from None
         except MinerFailed as error:
-            raise AttemptFailed(error, self._death_here(job, error)) from error
+            raise failed_here(job, error, self._settings) from error
         except TtfError:
             raise
         except Exception as error:
             traceback.print_exc()  # who has it in this process looks for its line
             text = f"The miner {job.miner!r} raised {type(error).__name__}: {error}"
-            failed = MinerFailed(job.miner, text)
-            raise AttemptFailed(failed, self._death_here(job, error)) from error
+            raise failed_here(job, error, self._settings, text) from error
 
     def _isolated(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
-        wake = _Wake(progress, num_queries(job), self._beat)
+        last = (0, num_queries(job))
+        answer: Mapping[str, Any] = {}
         worker = self._worker_for(job)
         worker.watch([job.bank.uri])
+
+        def hear(message: Mapping[str, Any]) -> bool:
+            nonlocal last, answer
+            match message:
+                case {"say": str(text)}:
+                    self._say(text)
+                case {"progress": [int(done), int(total)]} if 0 <= done <= total:
+                    last = (done, total)
+                    wake()
+                case {"answer": dict()} | {"error": dict()}:
+                    answer = message
+                case _:
+                    raise NoAnswer("garbage", f"sent an unknown message: {str(message)[:200]}")
+            return bool(answer)
+
+        def wake() -> None:
+            """Also while nothing new is heard: what is known is told again, so that a stop is."""
+            self._beat()
+            worker.look()
+            progress(*last)
+
         try:
-            answer = ask(
-                worker,
-                job.to_json(),
-                deadline_s,
-                say=self._say,
-                news=wake.news,
-                wake=lambda: wake(worker),
-            )
-            if "report" in answer:
-                return _believed(job, answer["report"])
+            worker.ask(job, deadline_s, hear, wake)
+            if "answer" in answer:
+                return _believed(job, answer["answer"])
             raise error_in(job, answer["error"])
         except NoAnswer as none:
             raise self._failed(worker, job, none.why, str(none)) from none
@@ -233,7 +319,7 @@ class MinerWorkers:
             self.release()
             raise
 
-    def _worker_for(self, job: MiningJob) -> WorkerProcess:
+    def _worker_for(self, job: MiningJob) -> Worker:
         """The warm worker if it fits the job: threads are fixed before a library loads."""
         worker = self._worker
         if worker is not None and not worker.alive():
@@ -248,17 +334,15 @@ class MinerWorkers:
             self.release()
         if self._worker is None:
             try:
-                self._worker = WorkerProcess(*_needs(job), self._stacks_file())
+                self._worker = Worker(*_needs(job), stacks_file(self._logs, self._say))
             except OSError as error:  # no memory, no processes, no descriptors left
                 text = f"No process could be started for the miner {job.miner!r}: {error}"
-                raise AttemptFailed(
-                    MinerFailed(job.miner, text), self._death_here(job, error)
-                ) from error
+                raise failed_here(job, error, self._settings, text) from error
         return self._worker
 
     def _failed(
         self,
-        worker: WorkerProcess,
+        worker: Worker,
         job: MiningJob,
         why: KilledByUs,
         reason: str,
@@ -281,31 +365,6 @@ class MinerWorkers:
             words = f"{keep_stderr(death, self._logs)} {words}".strip()
         return AttemptFailed(with_words(error, words) or no_answer(job.miner, death, words), death)
 
-    def _death_here(self, job: MiningJob, error: Exception) -> Death:
-        return death_in_process(to_document(error), job.out, self._settings)
-
-    def _remedy(self, again: bool, next_ones: Sequence[MinerChoice]) -> str:
-        if again and self._isolation == "none":
-            return "The same request is made once more, in this process."
-        if again:
-            return "The same request goes to a fresh process."
-        if next_ones:
-            return f"The miner {next_ones[0].name!r} takes over."
-        return "No miner is left."
-
-    def _stacks_file(self) -> Path | None:
-        """An empty one; None where the folder takes no file."""
-        if self._logs is None:
-            return None
-        path = self._logs / STACKS
-        try:
-            self._logs.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"")
-        except OSError as error:
-            self._say(f"The miner's stacks cannot be kept in {path}: {error.strerror}.")
-            return None
-        return path
-
     def _tell(self, death: Death, remedy: str) -> None:
         if self._on_death is not None:
             self._on_death(death, remedy)
@@ -319,27 +378,6 @@ class _NotTheMiners(Exception):
         self.error = error
 
 
-class _Wake:
-    """Signs of life while an answer is waited for; what is known is said again and again."""
-
-    def __init__(self, progress: Progress, total: int, beat: Callable[[], None]) -> None:
-        self._progress, self._beat = progress, beat
-        self._last = (0, total)
-        self._looked = 0.0
-
-    def __call__(self, worker: WorkerProcess) -> None:
-        self._beat()
-        if time.monotonic() - self._looked > _LOOK_EVERY_S:
-            worker.witness.look()
-            self._looked = time.monotonic()
-        self._progress(*self._last)
-
-    def news(self, done: int, total: int) -> None:
-        self._last = (done, total)
-        self._beat()
-        self._progress(done, total)
-
-
 def _needs(job: MiningJob) -> tuple[str, int]:
     return job.miner, job.context.threads
 
@@ -350,17 +388,3 @@ def _believed(job: MiningJob, report: Any) -> MiningReport:
     except BadAnswer:
         Journal.forget(Path(job.out))
         raise
-
-
-def _closed(text: str) -> str:
-    """Ends as a sentence does; a stack on its own lines stays there."""
-    text = text.rstrip()
-    if "\n" in text:
-        return f"{text}\n"
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _without_them(tried: Sequence[MinerChoice]) -> str:
-    if any(choice.name == EXACT for choice in tried):
-        return "The exact scan failed too: look at the failures above for what they share."
-    return "Search without them: --miner exact, or name it in miner.fallback to take over."

@@ -5,94 +5,107 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
 import uuid
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ttf.process import descendants, messages
+from ttf.process import descendants
 
-TREE: Final = "TTF_TREE"
-"""Every process of a run has this variable, wherever it was re-parented to: who ends the run ends
-these, and nobody else's."""
 _REAP_S: Final = 5.0
 
 
 class Child:
-    """A trainer: its life line, its messages, its standard error, and an event for its death."""
+    """A life line to it, its messages, its standard error, and an event for its death.
 
-    def __init__(self, words: Sequence[str], display: int | None, *, again: bool = False) -> None:
-        """`words` follow the interpreter; LIFELINE RESULTS DISPLAY PARENT are appended. `again`:
-        it stands in for one that died. Call from the main thread: the parent-death signal follows
-        the thread that spawned."""
-        self.tree = uuid.uuid4().hex
-        self._closed: set[int] = set()
-        self._unsent = bytearray()
+    `lifeline`, `results`, `stderr` and `pidfd` are ours, and do not block. Whoever forgets to
+    `close` it does not keep it: the process goes with this object.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        variable: str = descendants.TREE,
+        environment: Mapping[str, str] | None = None,
+        passed: Sequence[int] = (),
+        again: bool = False,
+    ) -> None:
+        """`words` follow the interpreter; LIFELINE RESULTS PARENT are appended. `variable` marks it
+        and all that it starts; `environment` is what it has beside ours; `passed` are descriptors
+        that it gets too; `again`: it stands in for one that died.
+
+        Make it in a thread that lives as long as the child shall: the parent-death signal follows
+        the thread that spawned, not the process.
+        """
+        self.mark = uuid.uuid4().hex
+        self.variable = variable
         theirs_life, self.lifeline = os.pipe()
         self.results, theirs_results = os.pipe()
         self.stderr, theirs_stderr = os.pipe()
-        theirs = [theirs_life, theirs_results, *([] if display is None else [display])]
-        shown = -1 if display is None else display
+        ours = [self.lifeline, self.results, self.stderr]
+        numbers = (theirs_life, theirs_results, os.getpid())
         try:
             self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", *words),
-                    *map(str, (theirs_life, theirs_results, shown, os.getpid())),
-                ],
+                [sys.executable, "-P", *words, *map(str, numbers)],
                 stdin=subprocess.DEVNULL,
                 stdout=theirs_stderr,
                 stderr=theirs_stderr,
-                pass_fds=theirs,
-                env=environment(self.tree, again=again),
+                pass_fds=[theirs_life, theirs_results, *passed],
+                env={**inherited(again=again), **(environment or {}), variable: self.mark},
+                # The terminal's Ctrl-C and hang-up are for the parent, which asks its children to
+                # stop; and what a child starts is found by its session.
                 start_new_session=True,
             )
         except BaseException:
-            _close(self.lifeline, self.results, self.stderr)
+            _close(ours)
             raise
         finally:
-            _close(theirs_life, theirs_results, theirs_stderr)
+            # Held here, their ends of the pipes would never come to an end of file.
+            _close([theirs_life, theirs_results, theirs_stderr])
         self.pidfd = _pidfd(self.process.pid)
-        for fd in (self.lifeline, self.results, self.stderr):
+        for fd in ours:
             os.set_blocking(fd, False)
+        if self.pidfd is not None:
+            ours.append(self.pidfd)
+        self._finalizer = weakref.finalize(self, _end, self.process, self.mark, variable, ours)
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def send(self, message: Mapping[str, Any]) -> bool:
-        """False where the child has not taken it: it is gone, or hangs with a full pipe. What is
-        in the way of a message is sent first, and its rest by `send_rest`."""
-        self._unsent += messages.encode(message)
-        return self.send_rest()
+    def alive(self) -> bool:
+        """Where the system has pidfds this does not reap it: until then its number stays its own,
+        and cannot be another process's that a signal would hit."""
+        return self._finalizer.alive and not self.gone_within(0.0)
 
-    def send_rest(self) -> bool:
-        """Call it now and then: half a message must not stay half."""
-        while self._unsent:
-            try:
-                del self._unsent[: os.write(self.lifeline, self._unsent)]
-            except BlockingIOError:
-                return False
-            except BrokenPipeError:
-                self._unsent.clear()
-                return False
-        return True
-
-    def reap(self) -> int:
-        """Its return code; what does not end soon is killed, and what even that does not end is
-        held by the kernel, for a disk or a device: then that of a process that was killed."""
-        if not self._gone_within(_REAP_S):
-            self.kill()
-            self._gone_within(_REAP_S)
-        code = self.process.returncode
-        return -signal.SIGKILL if code is None else code
-
-    def _gone_within(self, seconds: float) -> bool:
+    def gone_within(self, seconds: float) -> bool:
+        """Waits for its end."""
+        if self.pidfd is not None and self.process.returncode is None:
+            poll = select.poll()
+            poll.register(self.pidfd, select.POLLIN)
+            return bool(poll.poll(seconds * 1000))
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         return self.process.returncode is not None
+
+    def end(self, grace_s: float = _REAP_S) -> int:
+        """Gives it that long to end by itself, and kills what is left of it and of what it started.
+
+        Its return code; what even that does not end is held by the kernel, for a disk or a device:
+        then that of a process that was killed.
+        """
+        self.gone_within(grace_s)
+        self.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_REAP_S)
+        code = self.process.returncode
+        return -signal.SIGKILL if code is None else code
 
     def signal(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -108,7 +121,7 @@ class Child:
             send(self.pid, self.pid, signum)
 
     def stop_tree(self) -> None:
-        """Holds every process of the run but us, until `continue_tree`."""
+        """Holds it and all that it started, until `continue_tree`."""
         for _ in range(2):  # one of them may have been starting another
             self._signal_tree(signal.SIGSTOP)
 
@@ -116,45 +129,50 @@ class Child:
         self._signal_tree(signal.SIGCONT)
 
     def _signal_tree(self, signum: int) -> None:
-        for pid in descendants.members(self.pid, self.tree, TREE):
+        for pid in descendants.members(self.pid, self.mark, self.variable):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signum)
 
     def kill(self) -> None:
         """The whole tree, wherever its members were re-parented to."""
-        descendants.kill(self.pid, self.tree, TREE)
+        descendants.kill(self.pid, self.mark, self.variable)
         descendants.remove_marks(self.pid)
 
     def close(self) -> None:
         """Ends it, if it still lives. May be called twice."""
-        if self.process.poll() is None:
-            self.kill()
-            self._gone_within(_REAP_S)
-        for fd in (self.lifeline, self.results, self.stderr, self.pidfd):
-            if fd is not None and fd not in self._closed:
-                os.close(fd)
-                self._closed.add(fd)
+        self._finalizer()
 
 
-def _close(*fds: int) -> None:
+def _end(process: subprocess.Popen[bytes], mark: str, variable: str, ours: Sequence[int]) -> None:
+    """Knows nothing of the `Child`, which may be garbage by now."""
+    if process.poll() is None:
+        descendants.kill(process.pid, mark, variable)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_REAP_S)
+        descendants.remove_marks(process.pid)
+    _close(ours)
+
+
+def _close(fds: Sequence[int]) -> None:
     for fd in fds:
-        os.close(fd)
+        with contextlib.suppress(OSError):
+            os.close(fd)
 
 
-def environment(tree: str, *, again: bool = False) -> dict[str, str]:
-    """What the child sees: our own, the mark of the run, and the modules this process can import.
+def inherited(*, again: bool = False) -> dict[str, str]:
+    """What a child sees of our environment, and the modules that this process can import.
 
-    KMP_DUPLICATE_LIB_OK turns an abort into wrong numbers; it is not passed on. Nor is a failpoint
-    to a child that stands in for one that died.
+    KMP_DUPLICATE_LIB_OK turns an abort ("OMP: Error #15") into what the runtime itself calls
+    "crashes or silently incorrect results"; it is not passed on. Nor is a failpoint to a child that
+    stands in for one that died.
     """
     left_out = {"KMP_DUPLICATE_LIB_OK"}
     if again and not os.environ.get("TTF_FAILPOINT_EVERY"):
         left_out.add("TTF_FAILPOINT")
-    kept = {k: v for k, v in os.environ.items() if k not in left_out}
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
     # Python sets up its own folders; what somebody added to sys.path holds plugins.
-    ours = [p for p in sys.path if p and not _is_pythons_own(p)]
-    path = os.pathsep.join(dict.fromkeys(ours))
-    return {**kept, TREE: tree, **({"PYTHONPATH": path} if path else {})}
+    path = os.pathsep.join(dict.fromkeys(p for p in sys.path if p and not _is_pythons_own(p)))
+    return {**kept, **({"PYTHONPATH": path} if path else {})}
 
 
 def _is_pythons_own(path: str) -> bool:
@@ -166,8 +184,9 @@ def _is_pythons_own(path: str) -> bool:
 
 
 def _pidfd(pid: int) -> int | None:
-    """Readable once the process has ended; None where the system has no such thing, and the end
-    of its results pipe has to do."""
+    """Readable once the process has ended, also while others hold its pipes open; None where the
+    system has no such thing, and it is asked again and again:
+    https://man7.org/linux/man-pages/man2/pidfd_open.2.html"""
     opener = getattr(os, "pidfd_open", None)
     if opener is None:
         return None

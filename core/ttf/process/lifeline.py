@@ -1,4 +1,10 @@
-"""A child that leaves when its parent does: life line, parent-death signal, stacks on demand.
+"""How a child leaves with its parent: life line, parent-death signal, keeper; stacks on demand.
+
+    parent ~~~ life line ~~~> child --> whatever it started
+       ~~~~~~~ life line ~~~> keeper (a fork of the child)
+
+The life line is a pipe of which the parent alone holds the writing end: where the parent ends,
+however it ends, the kernel closes that end, and the reader meets end of file.
 
 Several nets, because each has a hole: a thread that reads the life line cannot act while C code
 holds the interpreter lock; the parent-death signal is Linux's alone and follows the thread that
@@ -8,78 +14,76 @@ which can be killed.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
+import select
 import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
-from ttf.errors import ExitCode
-from ttf.process import messages
+from ttf.process import descendants
+from ttf.process.conversation import ORPHANED
+from ttf.process.descendants import is_stopped
 
-ORPHANED: Final = 120
-"""Exit code of a child whose parent is gone; nobody is left to read it."""
 PARENT_STOPPED: Final = 121
 """Exit code of a child whose parent was stopped (SIGSTOP) and cannot watch over it."""
 _PR_SET_PDEATHSIG: Final = 1
+_FIRST_VICTIM: Final = "1000"
 _LOOK_EVERY_S: Final = 0.4
+_KEEPER_LOOKS_EVERY_S: Final = 0.2
+_STOPPED_LOOKS: Final = 6
+_MOST_FILES: Final = 1 << 16
+_KEPT_OPEN: Final[list[IO[Any]]] = []
+"""faulthandler writes to a number: closed, it would be that of some other file."""
+
+
+def parent_death_signal(signum: int) -> Callable[[], None]:
+    """A function that asks the kernel for this signal at the end of the thread that spawned the
+    caller (Linux; elsewhere it does nothing). All is loaded here, so that it may be called between
+    fork and exec.
+
+    The kernel forgets the wish at a fork, and at an exec that changes the user (sudo, set-user-ID):
+    https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
+    """
+    if sys.platform != "linux":
+        return lambda: None
+    import ctypes
+
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, int(signum))
 
 
 def die_with_parent(parent: int) -> None:
     """Asks the kernel to kill this process with the thread that spawned it (Linux; elsewhere the
-    life line alone does it). `parent` is who spawned us: they may be gone already."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    life line alone does it). `parent` is who spawned us."""
+    parent_death_signal(signal.SIGKILL)()
+    # It may have ended before we asked: the kernel tells that nobody, but we have another parent.
     if os.getppid() != parent:
         os._exit(ORPHANED)
 
 
-def wake_when_parent_ends() -> None:
-    """A process that is stopped with its whole run (Ctrl-Z) goes on when its parent dies: it has to
-    end what is left (Linux)."""
+def be_killed_first() -> None:
+    """Where memory runs out, the kernel ends this process and not its parent. Raising one's own
+    score takes no privilege: https://docs.kernel.org/filesystems/proc.html"""
     if sys.platform == "linux":
-        import ctypes
+        try:
+            Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
+        except OSError as error:  # a sandbox: then any of us may be chosen
+            print(f"oom_score_adj stays as it is: {error}", file=sys.stderr)
 
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT))
 
-
-def stacks_to(path: Path) -> IO[bytes]:
-    """Every native death and SIGUSR1 write all threads' Python stacks there. Keep the file open:
-    a descriptor that is used again would get the stacks of another time."""
-    file = path.open("ab", buffering=0)
+def stacks_to(path: Path | None) -> None:
+    """Every native death and SIGUSR1 write all threads' Python stacks there; None: to standard
+    error."""
+    file: IO[Any] = sys.stderr if path is None else path.open("ab", buffering=0)
+    _KEPT_OPEN.append(file)
     faulthandler.enable(file=file, all_threads=True)
+    # A handler in C: it also runs while C code holds the interpreter lock.
     faulthandler.register(signal.SIGUSR1, file=file, all_threads=True, chain=False)
-    return file
-
-
-def follow(lifeline: int, obey: Callable[[dict[str, Any]], None]) -> threading.Thread:
-    """Starts the thread that obeys the parent's messages and ends the process at end of file."""
-    thread = threading.Thread(
-        target=_follow, args=(lifeline, obey), name="ttf-lifeline", daemon=True
-    )
-    thread.start()
-    return thread
-
-
-def _follow(lifeline: int, obey: Callable[[dict[str, Any]], None]) -> None:
-    reader = messages.Reader()
-    try:
-        with contextlib.suppress(OSError):
-            while data := os.read(lifeline, 1 << 16):
-                for message in reader.feed(data):
-                    obey(message)
-    except BaseException:  # noqa: BLE001 - deaf, it would hang: better an end that says why
-        traceback.print_exc()
-        os._exit(int(ExitCode.OUR_FAULT))
-    os._exit(ORPHANED)
 
 
 def leave_when_stopped(parent: int) -> threading.Thread:
@@ -95,22 +99,56 @@ def _watch(parent: int) -> None:
     while True:
         time.sleep(_LOOK_EVERY_S)
         stopped = is_stopped(parent)
+        # Twice in a row: Ctrl-Z stops the parent a moment after it has stopped us, and `fg`
+        # continues it a moment before it continues us.
         if stopped and stopped_before:
             os._exit(PARENT_STOPPED)
         stopped_before = stopped
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a process is held by SIGSTOP; False where it is gone."""
-    if sys.platform == "linux":
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-        return stat[stat.rindex(b")") + 2 :][:1] == b"T"
-    import psutil  # type: ignore[import-untyped, unused-ignore]
+# --- the keeper ------------------------------------------------------------------------------------
 
+
+def start_keeper(
+    lifeline: int, mark: str, *, grace_s: float = 0.0, watched_parent: int | None = None
+) -> None:
+    """Forks off the process that ends this one, and all that it started, once nobody looks after
+    it. `mark`: the variable that all of them carry; `grace_s`: for a child that can to leave by
+    itself; `watched_parent`: one that must not stay stopped either.
+
+    Of two nested children (trainer, worker) the inner keeper must be done first: the outer one ends
+    it as well, and does not know what the inner child started without marks. So only the outer
+    child has a grace.
+
+    Only for a process that has one thread and loaded no library yet: a fork after any OpenMP work
+    hangs (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=58378). It holds the life line, to see its
+    end, and nothing else of ours: a pipe that it held would never come to its end of file.
+    """
+    child = os.getpid()
+    if os.fork():
+        return
     try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-    except psutil.NoSuchProcess:
-        return False
+        os.closerange(0, lifeline)
+        os.closerange(lifeline + 1, _MOST_FILES)
+        # Stopped with the whole run (Ctrl-Z), it must go on when the child dies: it has to end
+        # what is left. It stays beyond that: a fork has not inherited the wish to die.
+        parent_death_signal(signal.SIGCONT)()
+        _keep_watch(child, lifeline, grace_s, watched_parent)
+        descendants.kill(child, os.environ[mark], mark)
+        descendants.remove_marks(child)
+    finally:
+        os._exit(0)
+
+
+def _keep_watch(child: int, lifeline: int, grace_s: float, parent: int | None) -> None:
+    """Until the child is gone, or must go."""
+    line = select.poll()
+    line.register(lifeline, 0)  # its end alone: what is said there is for the child
+    stopped = 0
+    while os.getppid() == child:  # an orphan is given another parent
+        if line.poll(1000 * _KEEPER_LOOKS_EVERY_S):
+            time.sleep(grace_s)
+            return
+        stopped = stopped + 1 if parent is not None and is_stopped(parent) else 0
+        if stopped >= _STOPPED_LOOKS:
+            return

@@ -60,12 +60,3 @@ def _decoded(payload: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise BrokenFrame(f"a message is a {type(message).__name__}, not an object")
     return message
-
-
-def read_one(fd: int) -> dict[str, Any] | None:
-    """Blocks for one message; None where the stream ends first."""
-    reader = Reader()
-    while data := os.read(fd, 1 << 16):
-        for message in reader.feed(data):
-            return message
-    return None

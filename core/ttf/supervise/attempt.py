@@ -21,8 +21,9 @@ from ttf.incidents.remedies import remedies_for
 from ttf.machine.memory.curve import MemoryCurve
 from ttf.machine.memory.pressure import Gauge
 from ttf.process.child import Child
-from ttf.process.kept_output import BoundedOutput
-from ttf.process.lifeline import is_stopped
+from ttf.process.conversation import Conversation, wait
+from ttf.process.descendants import is_stopped
+from ttf.process.signals import Signals
 from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
@@ -34,8 +35,8 @@ from ttf.supervise.events import (
     Pressure,
     Settings,
     Suspended,
+    now,
 )
-from ttf.supervise.watch import Signals, Watch, now
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -43,7 +44,7 @@ LATE_S: Final = 2.0
 """A wait that took so much longer was a machine asleep, or we were stopped."""
 _STACKS_S: Final = 3.0
 _STACKS_PAUSE_S: Final = 0.01
-_MODULE: Final = ("-m", "ttf.supervise.trainer_main")
+_TRAINER: Final = ("-m", "ttf.supervise.trainer_main")
 
 
 class Attempt:
@@ -61,16 +62,20 @@ class Attempt:
     ) -> None:
         """`whole_tree`: this process is there for the run alone and counts as part of it. `again`:
         after one that died."""
-        self._folder, self._display = folder, display
+        self._folder = folder
+        self._display = display
+        self._signals = signals
         self.flight = FlightReader(folder.flight)
-        self.child = Child(_MODULE, display, again=again)
-        self.watch = Watch(self.child, signals)
+        self.child = Child(
+            (*_TRAINER, str(-1 if display is None else display)),
+            passed=() if display is None else (display,),
+            again=again,
+        )
+        self._conversation = Conversation(self.child, {"request": request.to_json()})
         self.witness = Witness("trainer", self.child.pid, stacks=folder.stacks)
-        self.child.send({"request": request.to_json()})
         root = os.getpid() if whole_tree else self.child.pid
         self.curve = MemoryCurve(root, folder.memory, step=lambda: self.flight.read().step)
         self._gauge = Gauge(self.child.pid)
-        self._stderr = BoundedOutput()
         self._next_look = self._next_notes = 0.0
         self._seen = self.flight.read()
         self.flat: Mapping[str, Any] = {}
@@ -84,16 +89,15 @@ class Attempt:
         """Until something happens, `until` at the latest; what happened."""
         limit = self._next_look if until is None else min(until, self._next_look)
         began = now()
-        messages = self.watch.wait(limit - began)
+        wait([self._conversation], limit - began, self._signals)
         late = now() - max(began, limit)
-        self._keep_stderr()
-        self.child.send_rest()
+        messages = self._conversation.take()
         events: list[Event] = []
         if late > LATE_S:
             events.append(Suspended(now=now(), seconds=late))
         elif self._nobody_reads():
             events.append(Suspended(now=now(), seconds=now() - began))
-        return [*events, *self._told(messages), *self._beat(), *self._look()]
+        return [*events, *self._understood(messages), *self._beat(), *self._look()]
 
     def _nobody_reads(self) -> bool:
         """A terminal that was held (Ctrl-S), a pager that shows the first page: the trainer waits
@@ -106,19 +110,25 @@ class Attempt:
 
     @property
     def over(self) -> bool:
-        return self.watch.dead
+        return not self.child.alive()
 
-    def _told(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
+    @property
+    def garbage(self) -> str:
+        """Why its messages cannot be read any more; empty while they can."""
+        return self._conversation.garbage
+
+    def _understood(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
         for message in messages:
             try:
-                event = self._understood(cast("FromTrainer", message))
+                event = self._event(cast("FromTrainer", message))
             except (LookupError, TypeError, ValueError) as error:
-                self.watch.garbage = f"a message makes no sense ({type(error).__name__}: {error})"
+                text = f"a message makes no sense ({type(error).__name__}: {error})"
+                self._conversation.garbage = text
                 return
             if event is not None:
                 yield event
 
-    def _understood(self, message: FromTrainer) -> Event | None:
+    def _event(self, message: FromTrainer) -> Event | None:
         if "configured" in message:
             return self._configured(message)
         if "checkpointed" in message:
@@ -157,7 +167,7 @@ class Attempt:
         if now() < self._next_look:
             return
         self._next_look = now() + LOOK_EVERY_S
-        with contextlib.suppress(ProcessLookupError):  # its death is told by the sentinel
+        with contextlib.suppress(ProcessLookupError):  # `over` will tell
             self.curve.look()
             if now() >= self._next_notes:
                 self.witness.look()
@@ -165,11 +175,6 @@ class Attempt:
             reading = self._gauge.read()
             yield Pressure(now=now(), share=reading.share, text=reading.text)
         self.flight.tell_memory(self.curve.held_bytes, self.curve.peak_bytes)
-
-    def _keep_stderr(self) -> None:
-        if self.watch.stderr:
-            self._stderr.add(bytes(self.watch.stderr))
-            self.watch.stderr.clear()
 
     # --- ending -----------------------------------------------------------------------------
 
@@ -209,11 +214,9 @@ class Attempt:
 
     def finish(self) -> int:
         """Reaps it, takes its last words, ends what it left behind; its return code."""
-        code = self.child.reap()
-        for _ in self._told(self.watch.drain()):
+        code, messages = self._conversation.finish()
+        for _ in self._understood(messages):
             pass  # only the final record still matters
-        self._keep_stderr()
-        self.child.kill()
         self._write_stderr()
         return code
 
@@ -223,7 +226,7 @@ class Attempt:
             code,
             killed_by_us=self.killed[0],
             reason=self.killed[1],
-            stderr=self._stderr.data(),
+            stderr=self._conversation.stderr.data(),
             flight=self.flight.read(),
             error=(self.end or {}).get("error"),
             finished=self.end is not None,
@@ -235,7 +238,7 @@ class Attempt:
 
     def _write_stderr(self) -> None:
         """Appends what was kept to stderr.txt; a disk that takes nothing does not matter here."""
-        data = self._stderr.data()
+        data = self._conversation.stderr.data()
         if not data:
             return
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -243,13 +246,12 @@ class Attempt:
         with contextlib.suppress(OSError), self._folder.stderr.open("ab") as file:
             file.write(head + data + (b"" if data.endswith(b"\n") else b"\n"))
 
-    def says(self, text: str) -> bool:
-        """Has the trainer say it at its next step; False where it does not take it."""
-        return self.child.send({"say": text})
+    def send(self, message: Mapping[str, Any]) -> bool:
+        """False where the trainer does not take it."""
+        return self._conversation.send(message)
 
     def close(self) -> None:
         """Ends what is left of it. May be called twice."""
-        self.watch.close()
         self.child.close()
         self.witness.close()
         self.flight.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -227,3 +228,8 @@ Action = (
     | Finish
     | Stop
 )
+
+
+def now() -> float:
+    """The clock of all events."""
+    return time.monotonic()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
@@ -24,7 +23,9 @@ from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
 from ttf.incidents.writing import note_remedy, write_incident
+from ttf.process.descendants import adopt_orphans
 from ttf.process.error_document import ErrorDocument, from_document
+from ttf.process.signals import Signals, wait_for
 from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
@@ -54,9 +55,9 @@ from ttf.supervise.events import (
     Stop,
     Suspended,
     Tick,
+    now,
 )
 from ttf.supervise.screen import Screen
-from ttf.supervise.watch import Signals, now, wait_for
 
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
@@ -73,7 +74,7 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
     """
     wanted = [signal.SIGINT, signal.SIGTERM]
     if own_process:
-        _adopt_orphans()
+        adopt_orphans()
         wanted.append(signal.SIGTSTP)
         if (
             signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
@@ -85,15 +86,6 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
             return supervisor.run()
         finally:
             supervisor.close()
-
-
-def _adopt_orphans() -> None:
-    """What a dead trainer leaves behind becomes our child, to be found and reaped (Linux)."""
-    if sys.platform == "linux":
-        import ctypes
-
-        pr_set_child_subreaper = 36
-        ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1)
 
 
 def _with_its_own_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
@@ -168,8 +160,8 @@ class Supervisor:
         if attempt.over:
             yield from self._end_of(attempt)
             return
-        if attempt.watch.garbage and not attempt.killed[0]:
-            attempt.kill("garbage", attempt.watch.garbage)
+        if attempt.garbage and not attempt.killed[0]:
+            attempt.kill("garbage", attempt.garbage)
         yield Tick(now=now())
 
     def _before_a_trainer(self) -> Iterable[Event]:
@@ -333,11 +325,11 @@ class Supervisor:
 
     def _send(self, message: ToTrainer) -> None:
         if self._attempt is not None:
-            self._attempt.child.send(message)
+            self._attempt.send(message)
 
     def _say(self, text: str, *, loud: bool = False) -> None:
         """On the screen; by the trainer, while that has it."""
-        if self._attempt is None or self._attempt.over or not self._attempt.says(text):
+        if self._attempt is None or self._attempt.over or not self._attempt.send({"say": text}):
             self._screen.note(text, loud=loud)
 
     def _finished(self) -> Summary:

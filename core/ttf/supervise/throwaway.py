@@ -1,4 +1,4 @@
-"""Throw-away processes: each does one task of a child module, and however it ends is an answer.
+"""Throw-away processes: each does one task of a module, and however it ends is an answer.
 
 Each has its own session, a deadline, its stderr kept, and no KMP_DUPLICATE_LIB_OK, which would
 hide what is looked for. Nothing of it is left when it is over.
@@ -6,9 +6,6 @@ hide what is looked for. Nothing of it is left when it is over.
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,31 +16,26 @@ from typing import Any, Final
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding, KilledByUs, ProcessName
 from ttf.incidents.gather import Witness
-from ttf.process import messages
+from ttf.process import serve
 from ttf.process.child import Child
-from ttf.process.kept_output import BoundedOutput
+from ttf.process.conversation import Conversation, wait
 
 AT_ONCE: Final = 2
-_WORDS: Final = ("-X", "faulthandler", "-m")
 _WAKE_S: Final = 0.1
-_STACKS_S: Final = 0.5
-_PIPE_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One thing to be done where it can do no harm."""
 
-    name: str
-    """As its module calls it."""
+    work: str
+    """The function that does it, as "module:function"; see `ttf.process.serve.Work`."""
     request: Mapping[str, Any] = field(default_factory=dict)
     deadline_s: float = 60.0
     quiet_s: float | None = None
     """Also over when it has told nothing for so long."""
     process: ProcessName = "command"
     """What the explanation of its death calls it."""
-    module: str = "ttf.tools.doctor.child"
-    """Run with `python -m`; knows the task by its name."""
     heard: Callable[[Mapping[str, Any]], None] | None = None
     """Called with what it tells, as it tells it."""
 
@@ -97,50 +89,35 @@ def _run_all(tasks: Sequence[Task], at_once: int, folder: Path) -> list[Ended]:
                 scratch = folder / str(number)
                 scratch.mkdir()
                 running[number] = _Running(task, scratch)
-            _wait(list(running.values()))
-            for number in [n for n, one in running.items() if one.over()]:
-                ended[number] = running[number].finish()
-                running.pop(number).close()
+            wait([one.conversation for one in running.values()], _WAKE_S)
+            for number, one in list(running.items()):
+                one.look()
+                if not one.child.alive():
+                    ended[number] = one.finish()
+                    running.pop(number).close()
     finally:
         for one in running.values():
             one.close()
     return [ended[number] for number in range(len(tasks))]
 
 
-def _wait(running: Sequence[_Running]) -> None:
-    poll = select.poll()
-    for one in running:
-        for fd in one.fds:
-            poll.register(fd, select.POLLIN)
-    poll.poll(_WAKE_S * 1000)
-    for one in running:
-        one.look()
-
-
 class _Running:
     """A task whose process lives."""
 
     def __init__(self, task: Task, scratch: Path) -> None:
+        module, _, function = task.work.partition(":")
         self._task = task
-        self._child = Child((*_WORDS, task.module), None)
-        self._witness = Witness(task.process, self._child.pid)
+        # Libraries leave folders where temporary files go.
+        self.child = Child(serve.once(module), environment={"TMPDIR": str(scratch)})
+        self.conversation = Conversation(self.child, serve.task(function, task.request))
+        self._witness = Witness(task.process, self.child.pid)
         self._started = self._heard_at = time.monotonic()
-        self._frames, self._output = messages.Reader(), BoundedOutput()
         self._messages: list[Mapping[str, Any]] = []
         self._killed: tuple[KilledByUs, str] = ("", "")
-        self._open = [self._child.results, self._child.stderr]
-        message = {"task": task.name, "request": dict(task.request), "scratch": str(scratch)}
-        self._child.send(message)
-
-    @property
-    def fds(self) -> list[int]:
-        pidfd = self._child.pidfd
-        return [*self._open, *([] if pidfd is None else [pidfd])]
 
     def look(self) -> None:
         """Reads what it says; ends it where its time is over."""
-        self._child.send_rest()
-        self._drain()
+        self._hear(self.conversation.take())
         self._witness.look()
         now, task = time.monotonic(), self._task
         if now - self._started > task.deadline_s:
@@ -148,15 +125,11 @@ class _Running:
         elif task.quiet_s is not None and now - self._heard_at > task.quiet_s:
             self._kill("hang", f"nothing was heard of it for {task.quiet_s:.0f} s")
 
-    def over(self) -> bool:
-        return self._child.process.poll() is not None
-
     def finish(self) -> Ended:
-        code = self._child.reap()
-        self._child.kill()  # what it started itself
-        self._drain()
+        code, messages = self.conversation.finish()
+        self._hear(messages)
         answer, error = self._last("answer"), self._last("error")
-        raw = self._output.data()
+        raw = self.conversation.stderr.data()
         death = finding = None
         if code or self._killed[0] or (answer is None and error is None):
             why, reason = self._killed
@@ -180,48 +153,26 @@ class _Running:
         )
 
     def close(self) -> None:
-        self._child.close()
+        self.child.close()
         self._witness.close()
 
     def _last(self, key: str) -> Mapping[str, Any] | None:
         found = [m[key] for m in self._messages if isinstance(m.get(key), dict)]
         return found[-1] if found else None
 
-    def _drain(self) -> None:
-        for fd in list(self._open):
-            while (data := self._read(fd)) is not None:
-                if not data:
-                    self._open.remove(fd)
-                    break
-                self._take(fd, data)
-
-    def _read(self, fd: int) -> bytes | None:
-        try:
-            return os.read(fd, _PIPE_BYTES)
-        except BlockingIOError:
-            return None
-
-    def _take(self, fd: int, data: bytes) -> None:
-        if fd == self._child.stderr:
-            self._output.add(data)
-            return
-        try:
-            for message in self._frames.feed(data):
-                self._messages.append(message)
-                self._heard_at = time.monotonic()
-                if self._task.heard is not None:
-                    self._task.heard(message)
-        except messages.BrokenFrame as error:
-            self._kill("garbage", f"it sent what is no message: {error}")
+    def _hear(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        for message in messages:
+            self._messages.append(message)
+            self._heard_at = time.monotonic()
+            if self._task.heard is not None:
+                self._task.heard(message)
+        if self.conversation.garbage:
+            self._kill("garbage", f"it sent what is no message: {self.conversation.garbage}")
 
     def _kill(self, why: KilledByUs, reason: str) -> None:
         if self._killed[0]:
             return
         self._killed = (why, reason)
-        if why == "hang":  # its stacks, into its stderr
-            self._child.signal(signal.SIGUSR1)
-            ends_at = time.monotonic() + _STACKS_S
-            while time.monotonic() < ends_at and not self.over():
-                time.sleep(_WAKE_S)
-                self._drain()
-        self._child.kill()
+        if why == "hang":
+            self.conversation.dump_stacks(None)
+        self.child.kill()

@@ -1,4 +1,4 @@
-"""The trainer's own process: `python -m ttf.supervise.trainer_main LIFELINE RESULTS DISPLAY PARENT`.
+"""The trainer's own process: `python -m ttf.supervise.trainer_main DISPLAY LIFELINE RESULTS PARENT`.
 
 Three descriptors and the parent's process id. Reads its request from the life line, tells what
 happens on the results pipe, shows progress on the display (-1: none), and ends at once when the
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
-from ttf.process import lifeline, trainer_keeper
+from ttf.process import conversation, descendants, lifeline
 from ttf.process.error_document import to_document
 from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
 
 STACKS = "faulthandler.txt"
+_GRACE_S = 0.4
 
 
-def main(life: int, results: int, display: int, parent: int) -> int:
+def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.die_with_parent(parent)
-    trainer_keeper.start(life, parent)
+    lifeline.start_keeper(life, descendants.TREE, grace_s=_GRACE_S, watched_parent=parent)
     link = SupervisedLink(results)
-    lifeline.follow(life, link.obey)
+    conversation.follow(life, link.obey)
     request = link.request()
     lifeline.leave_when_stopped(parent)
-    with lifeline.stacks_to(Path(request.run_dir) / STACKS):
-        end = _end(request, link, display)
-        link.tell({"end": end})
+    lifeline.stacks_to(Path(request.run_dir) / STACKS)
+    end = _end(request, link, display)
+    link.tell({"end": end})
     return end["error"]["exit_code"] if "error" in end else ExitCode.DONE
 
 

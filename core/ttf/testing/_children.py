@@ -17,14 +17,14 @@ from ttf.supervise.throwaway import Ended, Task, run
 from ttf.tools.doctor import task_failures
 
 DEADLINE_S: Final = 120.0
-_MODULE: Final = "ttf.testing._child"
 
 
 def ended(
     task: str, heard: Callable[[Mapping[str, Any]], None] | None = None, **request: Any
 ) -> Ended:
-    """However it ended."""
-    return run(Task(name=task, request=request, deadline_s=DEADLINE_S, module=_MODULE, heard=heard))
+    """However it ended; `task` is a function of `_tasks`."""
+    work = f"ttf.testing._tasks:{task}"
+    return run(Task(work=work, request=request, deadline_s=DEADLINE_S, heard=heard))
 
 
 def answer(task: str, **request: Any) -> Mapping[str, Any]:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ttf.contracts import Kind, Miner, MinerContext, MinerFactory, VectorSource
-
-Tell = Callable[[Mapping[str, Any]], None]
+    from ttf.process.serve import Tell
 
 LIGHT: Final = frozenset({"click", "filelock", "platformdirs", "pluggy", "psutil", "ttf"})
 """What ttf itself may have loaded by the time a plugin is listed."""
@@ -311,15 +310,3 @@ def _outcome(work: Callable[[], None]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - a stranger's code: told to the test
         return {"raised": type(error).__name__, "explained": False, "text": str(error)}
     return {"raised": "", "explained": False, "text": ""}
-
-
-TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] = {
-    "listing": listing,
-    "beside-torch": beside_torch,
-    "keep-index": keep_index,
-    "threads-used": threads_used,
-    "memory-used": memory_used,
-    "write-store": write_store,
-    "save-half": save_half,
-    "write-half": write_half,
-}

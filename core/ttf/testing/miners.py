@@ -14,7 +14,7 @@ from ttf.contracts import Kind, MinerContext
 from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import from_float32
 from ttf.errors import BadData, ConfigError
-from ttf.mining.check_answers import checked_search
+from ttf.mining.answers import checked_search
 from ttf.testing import _children
 from ttf.testing._banks import DIM, best_rows, clustered_rows
 from ttf.testing.plugin import PluginTests
@@ -174,7 +174,7 @@ class MinerTests(PluginTests):
 
     def test_one_thread_is_one_thread(self, factory: Any, tmp_path: Path) -> None:
         _only_linux()
-        took = _children.answer("threads-used", **self._request(tmp_path))["seconds"]
+        took = _children.answer("threads_used", **self._request(tmp_path))["seconds"]
         busy = [seconds for seconds in took if seconds > _IDLE * sum(took)]
         assert len(busy) == 1, f"context.threads was 1, but threads took {took} s of processor"
 
@@ -184,7 +184,7 @@ class MinerTests(PluginTests):
         _only_linux()
         bank, queries = clustered_rows(1, 12_000, 64), clustered_rows(2, 4000, 64)
         request = self._request(tmp_path, bank, queries) | {"budget_bytes": 32 << 20}
-        took = _children.answer("memory-used", **request)
+        took = _children.answer("memory_used", **request)
         allowed = max(took["estimate"], request["budget_bytes"]) + took["answers"] + _SLACK
         assert took["grown"] <= allowed, (
             f"it took {took['grown'] >> 20} MiB; the budget is {request['budget_bytes'] >> 20} "
@@ -234,7 +234,7 @@ class MinerTests(PluginTests):
     ) -> None:
         if not traits.has_index:
             pytest.skip("it has no index")
-        found = _children.answer("save-half", **self._request(tmp_path))
+        found = _children.answer("save_half", **self._request(tmp_path))
         assert found["raised"], "save returned as if all had been written: compare the sizes"
         assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
 
@@ -244,14 +244,14 @@ class MinerTests(PluginTests):
         if not traits.has_index:
             pytest.skip("it has no index")
         request = self._request(tmp_path) | {"cache": str(tmp_path / "first")}
-        whole = _children.ended("keep-index", **request)
+        whole = _children.ended("keep_index", **request)
         assert whole.answer is not None and whole.answer["kept"], _children.told(whole)
         took = next(float(n["seconds"]) for n in whole.notes if n.get("at") == "saved")
         expected = _answers(request)
         request["cache"] = str(tmp_path / "second")
         for share in (0.0, 0.5, 0.9):
-            _children.ended("keep-index", _children.KilledWhileSaving(share * took), **request)
-            again = _children.answer("keep-index", **request)
+            _children.ended("keep_index", _children.KilledWhileSaving(share * took), **request)
+            again = _children.answer("keep_index", **request)
             assert again["kept"], again["said"]
             if traits.deterministic:
                 found = _answers(request)

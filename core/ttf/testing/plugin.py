@@ -138,7 +138,7 @@ class PluginTests:
         self, factory: Any, first: str
     ) -> None:
         _children.answer(
-            "beside-torch",
+            "beside_torch",
             kind=self.kind,
             name=self.name,
             options=dict(self.options),

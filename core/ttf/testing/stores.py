@@ -245,7 +245,7 @@ class StoreTests(PluginTests):
         folder = tmp_path / "out"
         folder.mkdir()
         found = _children.answer(
-            "write-half",
+            "write_half",
             name=self.name,
             rows=str(tmp_path / "rows.npy"),
             uri=self.uri(folder),
@@ -265,18 +265,18 @@ class StoreTests(PluginTests):
         folder.mkdir()
         uri = self.uri(folder)
         request = {"name": self.name, "rows": str(tmp_path / "rows.npy"), "step": 1000}
-        timed = _children.answer("write-store", uri=self.uri(tmp_path, "timed"), **request)
+        timed = _children.answer("write_store", uri=self.uri(tmp_path, "timed"), **request)
         self.written(factory, uri, numbers((6,), "float32")).close()
         for share in _KILLS:
             killer = _children.KilledWhileSaving(share * timed["seconds"])
-            _children.ended("write-store", killer, uri=uri, **request)
+            _children.ended("write_store", killer, uri=uri, **request)
             store = factory.open(uri)
             source = store.source("vectors")
             expected = numbers((6,), "float32") if source.shape[0] == ROWS else rows
             np.testing.assert_array_equal(source.read(0, source.shape[0]), expected)
             assert list(store.verify()) == []
             store.close()
-        _children.answer("write-store", uri=uri, **request)
+        _children.answer("write_store", uri=uri, **request)
         store = factory.open(uri)
         np.testing.assert_array_equal(store.source("vectors").read(0, _LARGE[0]), rows)
         store.close()

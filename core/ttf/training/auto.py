@@ -21,8 +21,7 @@ from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.machine.memory import budget_bytes as memory_budget
-from ttf.mining.choose import choose_miner
-from ttf.mining.context import miner_threads
+from ttf.mining.choose import choose_miner, miner_threads
 from ttf.training.device_auto import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size
 from ttf.training.schedule import gate_step, num_refreshes

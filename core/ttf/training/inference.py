@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
-from ttf.data.caller_arrays import GivenRows
 from ttf.data.dataset import Queries, Split
-from ttf.data.open_dataset import Opening, open_queries
-from ttf.data.reopen import OpenRef, open_ref
+from ttf.data.in_memory import GivenRows
+from ttf.data.open_dataset import Opening
+from ttf.data.open_queries import open_queries
 from ttf.data.stores import create_store
+from ttf.data.vector_ref import OpenRef, open_ref
 from ttf.data.writing import check_output
 from ttf.errors import BadData
 from ttf.host import plugins
 from ttf.host.options import NoOptions
 from ttf.machine.memory import budget_bytes as memory_budget
-from ttf.mining.context import miner_threads
+from ttf.mining.choose import miner_threads
 from ttf.mining.scan.tally import Certifies
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.durable import read_json
@@ -128,8 +129,8 @@ class Model:
         """The same for the queries of a file; with `out`, ids and scores are written there."""
         if out is not None:
             check_output(str(out), overwrite=overwrite)
-        with open_queries(str(queries), self.config.data, self._opening.bank.bank) as opened:
-            found = self._find(self.encode_rows(opened.queries), k)
+        with open_queries(str(queries), self.config.data, self._opening.bank.bank) as found_queries:
+            found = self._find(self.encode_rows(found_queries), k)
         if out is not None:
             _write(out, found)
         return found
@@ -173,7 +174,7 @@ class Model:
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
         ids, scores = self._searcher.search(vectors, k)
         if isinstance(self._searcher, Certifies):
-            self.notes += self._searcher.tally.told()
+            self.notes += self._searcher.tally.take_notes()
         bank = self._opening.bank
         if bank.bank_ids is not None:
             return Found(ids=bank.bank_ids[ids], scores=scores, ids_are="the ids of the bank")

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ttf.mining.scan.bf16_units import FirstPass, first_pass
 from ttf.mining.scan.bounds import SAFE, Asked, asked
-from ttf.mining.scan.capability import FirstPass, first_pass
-from ttf.mining.scan.first import GROUPS, Block
+from ttf.mining.scan.first_pass import GROUPS, Block
 from ttf.mining.scan.rounding import rounded
 
 GROUP = GROUPS

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from ttf.contracts import EvalRecord, StepRecord
 from ttf.errors import NumericFailure, StorageError
-from ttf.machine.memory import MemorySampler
 from ttf.machine.memory.allocator import give_back
+from ttf.machine.memory.sampler import MemorySampler
 from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog

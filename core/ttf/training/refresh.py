@@ -27,9 +27,8 @@ from ttf.errors import ArtifactDamaged, StorageError, storage_error
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death
 from ttf.incidents.writing import write_incident
-from ttf.mining.candidates import MANIFEST, CandidateTable
-from ttf.mining.choose import deadlines
-from ttf.mining.context import miner_context
+from ttf.mining.candidates import CandidateTable
+from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.index_cache import write_note
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport, draw, require_yield, yield_report
@@ -41,6 +40,7 @@ from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.table_files import AREA
+from ttf.rundir.verified_folder import MANIFEST
 from ttf.training.checkpoint import Totals
 from ttf.training.evaluation import encode_split, positive_scores
 from ttf.training.schedule import Window, window_of

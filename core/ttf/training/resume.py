@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from ttf.data.dataset import Dataset
-from ttf.data.unchanged import refuse_changed
+from ttf.data.input_changes import refuse_changed
 from ttf.errors import ArtifactDamaged, DataChanged
 from ttf.rundir.checkpoint_files import newest_first
 from ttf.rundir.documents import DataFacts, Incident, Manifest

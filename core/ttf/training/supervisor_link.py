@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ttf.process import messages
-from ttf.process.stop_signals import StopRequest
+from ttf.process.signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.request import Change, FromTrainer, History, ToTrainer, TrainRequest
 

@@ -18,7 +18,7 @@ from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.errors import DeviceMistrusted, GateNotMet, Stopped, StorageError, TtfError
 from ttf.machine.memory.allocator import give_back
-from ttf.process.stop_signals import StopAsked
+from ttf.process.signals import StopAsked
 from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.documents import Summary
 from ttf.rundir.durable import write_atomically, write_json

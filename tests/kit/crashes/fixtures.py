@@ -20,10 +20,12 @@ wide = pytest.mark.skipif(
 
 @pytest.fixture(scope="session")
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> World:
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
     root = tmp_path_factory.mktemp("crashes")
-    write_synth(root, pairs=2000, val=300, seq_len=2, dim=32, bank=1000, seed=1, noise=1.0)
+    write_synth(
+        root, SynthShape(pairs=2000, val=300, seq_len=2, dim=32, bank=1000, seed=1, noise=1.0)
+    )
     sabotage.install(root / "plugins")
     return World(root=root, plugins=root / "plugins")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ttf.process.lifeline import is_stopped
+from ttf.process.descendants import is_stopped
 from ttf.rundir.flight_record import Flight, read_flight
 
 MARK: Final = "TTF_CRASH_TEST"

@@ -77,7 +77,7 @@ def cut_line(notes):
 
 
 def results_pipe():
-    return int(sys.argv[2])
+    return int(sys.argv[-2])
 
 
 def children(notes):

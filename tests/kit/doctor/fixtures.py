@@ -125,10 +125,10 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
     folder = tmp_path_factory.mktemp("doctor-data")
-    write_synth(folder, pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3)
+    write_synth(folder, SynthShape(pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3))
     return folder
 
 

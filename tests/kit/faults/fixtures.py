@@ -51,10 +51,10 @@ def faults_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
     folder = tmp_path_factory.mktemp("faults-data")
-    paths = write_synth(folder, pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3)
+    paths = write_synth(folder, SynthShape(pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3))
     return {"pairs": paths["pairs"], "bank": paths["bank"]}
 
 

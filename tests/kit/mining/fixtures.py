@@ -10,7 +10,7 @@ from tests.conftest import FakeDistribution
 from tests.kit.mining import saboteur
 
 from ttf.contracts import MinerContext
-from ttf.data.reopen import VectorRef
+from ttf.data.vector_ref import VectorRef
 from ttf.mining.job import MiningJob
 
 

@@ -46,36 +46,36 @@ def touch_cut_file():
 
 def instead_of_the_report(act):
     """`act` gets the bytes and the descriptor of this request's final message."""
-    from ttf.mining import frames
+    from ttf.process import messages
 
-    real = frames.write
+    real = messages.write
 
     def write(fd, message):
-        if "report" not in message:
+        if "answer" not in message:
             return real(fd, message)
         act(fd, message, real)
 
-    frames.write = write
+    messages.write = write
 
 
 def cut_report(fd, message, real):
-    from ttf.mining import frames
+    from ttf.process import messages
 
-    data = frames.encode(message)
+    data = messages.encode(message)
     os.write(fd, data[: len(data) // 2])
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def changed(**changes):
     def act(fd, message, real):
-        real(fd, {**message, "report": {**message["report"], **changes}})
+        real(fd, {**message, "answer": {**message["answer"], **changes}})
 
     return act
 
 
 def scribble_on(name, how):
     def act(fd, message, real):
-        path = Path(message["report"]["ids_path"]).with_name(name)
+        path = Path(message["answer"]["ids_path"]).with_name(name)
         how(path)
         real(fd, message)
 
@@ -91,7 +91,7 @@ def overwrite(path):
 def believed_by_the_worker(**lies):
     """Answers that only the trainer can refuse: the worker itself does not check any more."""
     import numpy as np
-    from ttf.mining import work
+    from ttf.mining import worker
 
     def search(miner, queries, k, rows, *, name):
         ids = np.tile(np.arange(k), (len(queries), 1))
@@ -102,17 +102,17 @@ def believed_by_the_worker(**lies):
             scores[-1, -1] = lies["score"]
         return ids, scores
 
-    work.checked_search = search
+    worker.checked_search = search
 
 
 def half_a_chunk():
     """Killed while the answers of a chunk are being written."""
-    from ttf.mining import journal
+    from ttf.mining import answers
 
     def fsync(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    journal.fsync_file = fsync
+    answers.fsync_file = fsync
 
 
 ACTS = {
@@ -135,9 +135,9 @@ ACTS = {
     "cut-report": lambda arg: instead_of_the_report(cut_report),
     "report": lambda arg: instead_of_the_report(changed(**eval(arg))),
     "message": lambda arg: instead_of_the_report(
-        lambda fd, message, real: real(fd, {"request": message["request"], **eval(arg)})),
+        lambda fd, message, real: real(fd, {"number": message["number"], **eval(arg)})),
     "unasked": lambda arg: instead_of_the_report(
-        lambda fd, message, real: real(fd, {**message, "request": message["request"] + 1})),
+        lambda fd, message, real: real(fd, {**message, "number": message["number"] + 1})),
     "no-object": lambda arg: instead_of_the_report(lambda fd, message, real: raw(fd, arg.encode())),
     "overwrite": lambda arg: instead_of_the_report(scribble_on(arg, overwrite)),
     "truncate": lambda arg: instead_of_the_report(
@@ -335,8 +335,12 @@ def family() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            same = process.environ().get("PYTHONPATH") == os.environ["PYTHONPATH"]
-            if same and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+            path = process.environ().get("PYTHONPATH", "").split(os.pathsep)
+            if (
+                os.environ["PYTHONPATH"] in path
+                and process.pid != os.getpid()
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
     return found
 

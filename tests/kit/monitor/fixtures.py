@@ -85,10 +85,12 @@ def ttf() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture(scope="module")
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> World:
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
     root = tmp_path_factory.mktemp("monitor")
-    write_synth(root, pairs=2000, val=300, seq_len=2, dim=32, bank=1000, seed=1, noise=1.0)
+    write_synth(
+        root, SynthShape(pairs=2000, val=300, seq_len=2, dim=32, bank=1000, seed=1, noise=1.0)
+    )
     sabotage.install(root / "plugins")
     return World(root=root, plugins=root / "plugins")
 

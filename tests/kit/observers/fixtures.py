@@ -31,11 +31,11 @@ def _closed_after() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
     root = tmp_path_factory.mktemp("observers")
     install_waiting(root / "site")
-    paths = write_synth(root, pairs=400, val=60, seq_len=2, dim=16, bank=300, seed=3)
+    paths = write_synth(root, SynthShape(pairs=400, val=60, seq_len=2, dim=16, bank=300, seed=3))
     return Place(root=root, data={"pairs": paths["pairs"], "bank": paths["bank"]})
 
 

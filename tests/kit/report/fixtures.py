@@ -108,9 +108,9 @@ def person() -> Iterator[Person]:
         made.data.mkdir(parents=True)
         _write_etc(root / "etc")
         _write_plugin(root / "site")
-        from ttf.data.synth import write_synth
+        from ttf.data.synth import SynthShape, write_synth
 
-        write_synth(made.data, pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3)
+        write_synth(made.data, SynthShape(pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3))
         yield made
     finally:
         shutil.rmtree(root, ignore_errors=True)

@@ -13,7 +13,7 @@ from tests.conftest import FakeDistribution, Invoke, RunTtf
 from ttf import PluginDeprecationWarning, hookspecs
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.errors import ConfigError, PluginUnavailable
 from ttf.host import notices, plugin_list, plugins
 
@@ -160,7 +160,7 @@ def test_a_trace_shows_imports_and_hook_calls(
 
 
 def test_a_trace_of_a_run_shows_the_hooks_of_every_process(run_ttf: RunTtf, tmp_path: Path) -> None:
-    paths = write_synth(tmp_path, pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0)
+    paths = write_synth(tmp_path, SynthShape(pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0))
     done = run_ttf(
         "train", "--pairs", paths["pairs"], "--bank", paths["bank"], "--steps", 2,
         "--batch-size", 16, "--set", 'observers=["jsonl"]', "--out", tmp_path / "run", "--json",

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tests.kit.mining.saboteur import BANK, QUERIES, TRUTH, is_right, mine, nothing, run, sabotaged
 
-from ttf.data.reopen import VectorRef
+from ttf.data.vector_ref import VectorRef
 from ttf.errors import (
     BadAnswer,
     ConfigError,
@@ -24,7 +24,6 @@ from ttf.errors import (
     MinerFailed,
 )
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
-from ttf.mining.worker_process import environment
 from ttf.mining.workers import MinerWorkers
 
 
@@ -198,9 +197,12 @@ def test_the_worker_never_loads_torch_unless_its_miner_does(
 
 
 def test_the_unsafe_openmp_switch_does_not_reach_the_worker(
-    monkeypatch: pytest.MonkeyPatch,
+    job: MiningJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KMP_DUPLICATE_LIB_OK", "TRUE")
-    ours = environment(3, "mark")
+    job = replace(job, context=replace(job.context, threads=3))
+    with MinerWorkers(isolation="process", say=print) as workers:
+        workers.run(job, 60, nothing)
+        ours = psutil.Process(workers.pid).environ()
     assert "KMP_DUPLICATE_LIB_OK" not in ours
     assert ours["OMP_NUM_THREADS"] == ours["OPENBLAS_NUM_THREADS"] == "3"

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.kit.mining.saboteur import run
 
 from ttf.errors import BadAnswer, TtfError
-from ttf.mining.check_answers import checked_report
-from ttf.mining.failure_errors import error_in
+from ttf.mining.answers import checked_report
+from ttf.mining.failures import error_in
 from ttf.mining.job import MiningJob
 from ttf.process import messages
 

@@ -13,7 +13,7 @@ from tests.kit.training.world import open_small
 import ttf
 from ttf.config.resolve import resolve
 from ttf.data.dataset import Dataset
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.errors import ConfigError
 from ttf.machine.devices import choose
 from ttf.training.auto import Decided, decide
@@ -77,7 +77,7 @@ def test_the_symmetric_loss_is_refused(data: Dataset) -> None:
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("files")
     paths = write_synth(
-        folder, pairs=400, val=60, seq_len=1, dim=16, bank=300, seed=3, container="npz"
+        folder, SynthShape(pairs=400, val=60, seq_len=1, dim=16, bank=300, seed=3), container="npz"
     )
     return {"pairs": str(paths["pairs"]), "bank": str(paths["bank"])}
 

@@ -19,7 +19,7 @@ from ttf.config.schema import ProbeConfig
 from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.errors import DeviceMistrusted, ExitCode, NumericFailure
 from ttf.host import plugins
 from ttf.machine.devices import choose
@@ -145,7 +145,7 @@ def test_the_cpu_against_itself_is_bitwise_equal(data: Dataset) -> None:
 def sequences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("sequences")
     shape = {"pairs": 200, "val": 20, "seq_len": 12, "dim": 32, "bank": 100, "seed": 3}
-    paths = write_synth(folder, **shape)  # type: ignore[arg-type]
+    paths = write_synth(folder, SynthShape(**shape))
     return {"pairs": str(paths["pairs"]), "bank": str(paths["bank"])}
 
 

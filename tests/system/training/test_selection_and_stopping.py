@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from ttf.config.schema import EvaluateConfig, MinerConfig
 from ttf.contracts import EvalRecord
 from ttf.data.order import Order
-from ttf.process.stop_signals import StopRequest
+from ttf.process.signals import StopRequest
 from ttf.training.best_weights import Selection
 from ttf.training.schedule import Window, window_of
 
@@ -149,7 +149,7 @@ def test_counted_refreshes_count_from_the_first_mined_step() -> None:
 
 WORKS = """
 import signal, sys, time
-from ttf.process.stop_signals import StopAsked, StopRequest
+from ttf.process.signals import StopAsked, StopRequest
 with StopRequest() as stop:
     print("ready", flush=True)
     try:

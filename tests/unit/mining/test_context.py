@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ttf.config.schema import RunConfig
-from ttf.mining.context import miner_context, miner_threads
+from ttf.mining.choose import miner_context, miner_threads
 
 
 @pytest.mark.parametrize(("threads", "granted"), [("auto", 6), (1, 1), (8, 8)])

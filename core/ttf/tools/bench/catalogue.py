@@ -12,7 +12,7 @@ Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """One bench: a task of `ttf.tools.bench.child`, done in a process of its own."""
+    """One bench, done in a process of its own."""
 
     name: str
     title: str
@@ -80,12 +80,12 @@ BENCHES: Final[dict[str, Bench]] = {
 CEILINGS: Final = Bench(
     name="ceilings",
     title="what this machine can do",
-    work="ttf.tools.bench.child:measure_ceilings",
+    work="ttf.tools.bench.machine_tasks:measure_ceilings",
     peers=(),
 )
 TUNE: Final = Bench(
     name="tune",
     title="the fastest float32 product that is exact enough here",
-    work="ttf.tools.bench.child:tune_machine",
+    work="ttf.tools.bench.machine_tasks:tune_machine",
     peers=(),
 )

@@ -96,10 +96,9 @@ def _ended(
     show(bench.name, "starting", 0, 0)
     return throwaway.run(
         throwaway.Task(
-            name=bench.name,
+            work=bench.work,
             request={"size": size, "peers": list(peers), "ceilings": dict(ceilings)},
             deadline_s=bench.deadline_s,
-            module="ttf.tools.bench.child",
             heard=heard,
         )
     )

@@ -50,7 +50,7 @@ def _run(exam: Examination, miners: list[str], first: str) -> list[Ended]:
 
 def _task(miner: str, first: str, options: Any) -> Task:
     return Task(
-        name="coload",
+        work="ttf.tools.doctor.tasks:coload",
         request={"miner": miner, "first": first, "options": options},
         deadline_s=DEADLINE_S,
         process="miner",

@@ -31,7 +31,7 @@ class Examination:
     @cached_property
     def torch(self) -> Ended:
         """torch, all alone."""
-        return run(Task(name="torch", deadline_s=120))
+        return run(Task(work="ttf.tools.doctor.tasks:torch_alone", deadline_s=120))
 
     @cached_property
     def config(self) -> Ended | None:
@@ -64,7 +64,11 @@ class Examination:
 
     def of_run(self, name: str, deadline_s: float = 60) -> Task:
         """A task about the configuration."""
-        return Task(name=name, request={"run_toml": str(self.run_toml)}, deadline_s=deadline_s)
+        return Task(
+            work=f"ttf.tools.doctor.run_tasks:{name}",
+            request={"run_toml": str(self.run_toml)},
+            deadline_s=deadline_s,
+        )
 
     @cached_property
     def processors(self) -> tuple[int, str]:

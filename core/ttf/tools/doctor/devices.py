@@ -19,7 +19,7 @@ def look_at_device(exam: Examination) -> Verdict:
         "threads": threads if isinstance(threads, int) else None,
         "options": dict(exam.options_of("device")),
     }
-    ended = run(Task(name="device", request=request, deadline_s=120))
+    ended = run(Task(work="ttf.tools.doctor.tasks:device", request=request, deadline_s=120))
     listed = [_listed(note) for note in ended.notes if "device" in note]
     if ended.answer is None or not ended.well:
         return fail(

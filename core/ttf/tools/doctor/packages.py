@@ -193,7 +193,8 @@ def _loaded() -> tuple[dict[str, Mapping[str, Any]], list[tuple[host.PluginInfo,
 
 def _task(group: list[host.PluginInfo]) -> Task:
     plugins = [_typed(info).split(".", 1) for info in group]
-    return Task(name="load-plugins", request={"plugins": plugins}, deadline_s=_LOAD_S)
+    work = "ttf.tools.doctor.tasks:load_plugins"
+    return Task(work=work, request={"plugins": plugins}, deadline_s=_LOAD_S)
 
 
 def _typed(info: host.PluginInfo) -> str:

@@ -31,7 +31,8 @@ class ForeignCheck:
             "run_toml": None if exam.run_toml is None else str(exam.run_toml.absolute()),
             "settings": dict(exam.settings),
         }
-        ended = run(Task(name="check", request=request, deadline_s=DEADLINE_S))
+        task = Task(work="ttf.tools.doctor.tasks:check", request=request, deadline_s=DEADLINE_S)
+        ended = run(task)
         if ended.answer is not None and ended.well:
             return Verdict.from_json(ended.answer)
         return self._failed(ended)

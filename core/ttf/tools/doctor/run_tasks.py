@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +12,8 @@ from ttf.machine.memory import budget_bytes as memory_budget
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
     from ttf.config.schema import DataConfig
+    from ttf.process.serve import Tell
 
-Tell = Callable[[Mapping[str, Any]], None]
 READ_ALL_BYTES: Final = 1 << 30
 """A container up to this size is read in full (a second or two); of a larger one, a sample."""
 
@@ -98,7 +98,7 @@ def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
     mapped, opening the data is the judge of that."""
     if not config.names:
         return set()
-    from ttf.data.file_check import unfit
+    from ttf.data.fit_to_train import unfit
     from ttf.data.stores import open_store
 
     store = open_store(uri, config.storage)
@@ -142,21 +142,11 @@ def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def _above_budget(resolved: Resolved, predicted: Mapping[str, Any]) -> str:
     """A sentence where the miner needs more than `memory.budget`; empty where it does not."""
-    from ttf.mining.choose import binary_size
+    from ttf.text.numbers import size
 
     name, budget = predicted["miner"], memory_budget(resolved.config.memory.budget)
     wanted = [i for i in predicted["items"] if i["component"] == f"miner {name}, index and blocks"]
     needed = max((int(item["anon_bytes"]) for item in wanted), default=0)
     if needed <= budget:
         return ""
-    return (
-        f"The miner {name!r} needs about {binary_size(needed)}, memory.budget allows "
-        f"{binary_size(budget)}."
-    )
-
-
-TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] = {
-    "config": config,
-    "data": data,
-    "plan": plan,
-}
+    return f"The miner {name!r} needs about {size(needed)}, memory.budget allows {size(budget)}."

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +18,8 @@ from typing import Any, Final
 
 from ttf.errors import ExitCode
 from ttf.hookspecs import Cause, Verdict
-from ttf.process import descendants
-from ttf.process.child import TREE, environment
+from ttf.process.child import inherited
+from ttf.process.command import TtfCommand
 from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, skip, warn
@@ -131,36 +127,31 @@ def _words(exam: Examination, run_dir: Path) -> list[str]:
     if exam.settings.get("miner.start"):  # untrained towers need not yield what trained ones do
         sets |= {"miner.start": "0", "negatives.min_yield": "0"}
     return [
-        *(sys.executable, "-P", "-m", "ttf", "train", str(exam.run_toml)),
+        *("train", str(exam.run_toml)),
         *("--out", str(run_dir), "--json"),
         *(word for key, value in sets.items() for word in ("--set", f"{key}={value}")),
     ]
 
 
 def _tried(exam: Examination, folder: Path) -> Trial:
-    run_dir, mark = folder / "run", uuid.uuid4().hex
-    began = time.monotonic()
-    with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
-        process = subprocess.Popen(
-            _words(exam, run_dir),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            # torch leaves a folder where temporary files go.
-            env={**environment(mark), "TMPDIR": str(folder)},
-            start_new_session=True,
-        )
-        try:
-            code = _code(exam, process, began)
-        finally:
-            _end(process, mark)
-        texts = [_read(file) for file in (folder / "out", folder / "err")]
+    run_dir, began = folder / "run", time.monotonic()
+    command = TtfCommand(
+        _words(exam, run_dir),
+        folder / "out",
+        folder / "err",
+        # torch leaves a folder where temporary files go.
+        environment={**inherited(), "TMPDIR": str(folder)},
+    )
+    try:
+        code = _code(exam, command.process, began)
+    finally:
+        command.end(_GRACE_S)
     return Trial(
         code=code,
         seconds=time.monotonic() - began,
-        document=_document(texts[0]),
+        document=_document(_read(command.out)),
         incidents=tuple(_incidents(run_dir)),
-        stderr=texts[1],
+        stderr=_read(command.err),
     )
 
 
@@ -171,16 +162,6 @@ def _code(exam: Examination, process: subprocess.Popen[bytes], began: float) -> 
             return process.wait(min(left, _SAY_EVERY_S))
         exam.say(f"steps: still at work after {time.monotonic() - began:.0f} s")
     return None
-
-
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """The supervisor ends its own children where it is asked; what is left then is killed."""
-    if process.poll() is None:
-        os.kill(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
-    descendants.kill(process.pid, mark, TREE)
-    process.wait()
 
 
 def _read(path: Path) -> str:

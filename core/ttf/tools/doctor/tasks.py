@@ -7,7 +7,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +16,8 @@ from ttf.host import plugins
 
 if TYPE_CHECKING:
     from ttf.contracts import MinerFactory
+    from ttf.process.serve import Tell
 
-Tell = Callable[[Mapping[str, Any]], None]
 _ROWS: Final = 200
 _DIM: Final = 32
 _QUERIES: Final = 16
@@ -155,7 +155,7 @@ def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
 
     from ttf.contracts import MinerContext
     from ttf.data.in_memory import MemorySource
-    from ttf.mining.check_answers import checked_search
+    from ttf.mining.answers import checked_search
 
     draw = np.random.default_rng(0)
     rows = draw.standard_normal((_ROWS, _DIM), dtype=np.float32)
@@ -201,12 +201,3 @@ def check(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
             f"The check {name!r} returned a {type(verdict).__name__}, not a ttf.Verdict."
         )
     return verdict.to_json()
-
-
-TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], dict[str, Any]]]] = {
-    "load-plugins": load_plugins,
-    "torch": torch_alone,
-    "device": device,
-    "coload": coload,
-    "check": check,
-}

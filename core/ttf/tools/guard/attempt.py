@@ -16,7 +16,7 @@ from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.curve import MemoryCurve
-from ttf.supervise.watch import Signals
+from ttf.process.signals import Signals
 from ttf.text.numbers import size
 from ttf.tools.guard.activity import Activity
 from ttf.tools.guard.command import Command

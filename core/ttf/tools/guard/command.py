@@ -1,17 +1,21 @@
-"""The command itself: started in its own process group, waited for, signalled."""
+"""The command itself: started in its own process group, waited for, signalled.
+
+Not a `ttf.process.child.Child`: it is a stranger's, and must find terminal, standard input and
+output, descriptors and environment as if nobody watched.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ttf.process import descendants
+from ttf.process.conversation import ORPHANED
+from ttf.process.lifeline import parent_death_signal
 from ttf.tools.guard.terminal import Terminal, stderr_way, take_for_oneself
 
 TREE: Final = "TTF_GUARD_TREE"
@@ -19,8 +23,6 @@ TREE: Final = "TTF_GUARD_TREE"
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
 """What shells end with."""
-_PR_SET_PDEATHSIG: Final = 1
-_ORPHANED: Final = 120
 
 
 class NotStarted(Exception):
@@ -107,26 +109,18 @@ class Command:
         """Everything that this start left, wherever it was re-parented to."""
         if self._process.returncode is None:
             self.signal_group(signal.SIGKILL)
-        descendants.kill(_NOBODY, self.tree, TREE)
-
-    def left_behind(self) -> list[int]:
-        return list(descendants.members(_NOBODY, self.tree, TREE))
-
-
-_NOBODY: Final = 2**31 - 1
-"""No session has that number: members are told by the mark alone."""
+        descendants.kill(descendants.NO_SESSION, self.tree, TREE)
 
 
 def _before(guard: int, terminal: Terminal) -> Callable[[], None]:
     """What the child does before it becomes the command. Nothing here may raise."""
-    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    ask_to_end = parent_death_signal(signal.SIGTERM)
     lend = terminal.fd if terminal.to_lend else None
 
     def prepare() -> None:
-        if libc is not None:
-            libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
-        if os.getppid() != guard:
-            os._exit(_ORPHANED)
+        ask_to_end()
+        if os.getppid() != guard:  # gone before the kernel was asked
+            os._exit(ORPHANED)
         if lend is not None:
             take_for_oneself(lend)
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Finding
+from ttf.process.signals import Signals, wait_for
 from ttf.rundir.documents import ListedIncident, Summary
-from ttf.supervise.watch import Signals, wait_for
 from ttf.tools.guard.attempt import Attempt, Ended
 from ttf.tools.guard.command import NotStarted
 from ttf.tools.guard.environment import surroundings

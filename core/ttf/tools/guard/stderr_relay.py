@@ -1,4 +1,7 @@
-"""The command's standard error on its way: kept within bounds, passed on byte for byte at once."""
+"""The command's standard error on its way: kept within bounds, passed on byte for byte at once.
+
+Not a `ttf.process.conversation.Conversation`: a stranger sends no messages, and its words are for somebody.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import select
 import stat
 from typing import Final
 
-from ttf.process.kept_output import BoundedOutput
+from ttf.process.conversation import BoundedOutput
 
 STDERR: Final = 2
 _CHUNK: Final = 1 << 16

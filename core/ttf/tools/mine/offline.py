@@ -20,16 +20,24 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.data.keyed_random import Permutation, key
-from ttf.data.reopen import VectorRef
 from ttf.data.stores import open_store
+from ttf.data.vector_ref import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
 from ttf.machine.memory import budget_bytes as memory_budget
-from ttf.mining.choose import AUTO, Workload, above_budget, checked_options, choose_miner, deadlines
-from ttf.mining.context import miner_context, miner_threads
+from ttf.mining.answers import PROGRESS
+from ttf.mining.choose import (
+    AUTO,
+    Workload,
+    above_budget,
+    checked_options,
+    choose_miner,
+    deadlines,
+    miner_context,
+    miner_threads,
+)
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
-from ttf.mining.journal import PROGRESS
 from ttf.mining.workers import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.durable import TEMP_PREFIX, read_json, sha256_file, write_json

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, TextIO
 
-from ttf.supervise.watch import Signals, now, wait_for
+from ttf.process.signals import Signals, wait_for
 from ttf.tools.monitor.cells import Paint, line_columns
 from ttf.tools.monitor.page import laid_out
 from ttf.tools.monitor.view import View
@@ -77,7 +78,7 @@ def show(look: Callable[[], View], screen: Screen, interval_s: float) -> View:
                 screen.draw(view)
                 if not view.alive:
                     return view
-                _keep(view, screen, signals, now() + interval_s)
+                _keep(view, screen, signals, time.monotonic() + interval_s)
         except KeyboardInterrupt:
             screen.interrupted()
             raise
@@ -85,7 +86,7 @@ def show(look: Callable[[], View], screen: Screen, interval_s: float) -> View:
 
 def _keep(view: View, screen: Screen, signals: Signals, until: float) -> None:
     """The same page, drawn anew where the terminal changed."""
-    while (left := until - now()) > 0:
+    while (left := until - time.monotonic()) > 0:
         wait_for(signals, left)
         taken = signals.take()
         if signal.SIGCONT in taken:

@@ -1,26 +1,20 @@
-"""Throw-away processes of a study: `python -m ttf.tools.studies.child PARENT`, a request on standard input.
-
-What loads torch, numpy or plugins happens here, so that a crash of it is a finding. Answers with one
-JSON document on standard output. With words behind PARENT it is that `ttf` command, to its end, and
-only ends with its parent.
-"""
+"""What a study has done in a process of its own: what loads torch, numpy or plugins, so that a crash
+of it is a finding."""
 
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import runpy
-import subprocess
-import sys
+import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import TtfError
 from ttf.incidents.case import signal_name
-from ttf.process.error_document import from_document, to_document
+from ttf.process.error_document import from_document
 
-MODULE: Final = "ttf.tools.studies.child"
+if TYPE_CHECKING:
+    from ttf.process.serve import Tell
+
 TASKS: Final[Mapping[str, tuple[str, str]]] = {
     "survey": ("ttf.tools.bisect.survey", "look at the configuration and the data"),
     "rewrite": ("ttf.tools.bisect.rewrite_data", "copy the data"),
@@ -29,61 +23,31 @@ TASKS: Final[Mapping[str, tuple[str, str]]] = {
 """The module whose function `answer` takes the request, and what it does, for messages."""
 
 
-def ask(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of a child to `request["do"]`; raises what it raised, or Died where it died."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", MODULE, str(os.getpid())],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        check=False,
-        start_new_session=True,
-    )
-    answer = _last_document(done.stdout)
-    if answer is None:
-        how = f"exit code {done.returncode}"
-        if done.returncode < 0:
-            how = signal_name(-done.returncode) or how
-        raise Died(
-            f"The process that was to {TASKS[request['do']][1]} died ({how}).",
-            hint=f"The end of what it said: {done.stderr[-600:].strip() or 'nothing'}",
-        )
-    if "error" in answer:
-        raise from_document(answer["error"])
-    found: dict[str, Any] = answer["answer"]
-    return found
-
-
 class Died(TtfError):
     """The child ended without an answer."""
 
 
-def _last_document(text: str) -> dict[str, Any] | None:
-    """Plugins may print what they like before."""
-    lines = text.strip().splitlines()
-    try:
-        found = json.loads(lines[-1])
-    except (IndexError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+def ask(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of a child to `request["do"]`; raises what it raised, or Died where it died."""
+    from ttf.supervise.throwaway import Task, run
+
+    work = f"{__name__}:{answer.__name__}"
+    ended = run(Task(work=work, request=request, deadline_s=math.inf))
+    if ended.answer is not None:
+        return dict(ended.answer)
+    if ended.error is not None:
+        raise from_document(ended.error)
+    assert ended.death is not None
+    how = f"exit code {ended.death.exit_code}"
+    if ended.death.signal is not None:
+        how = signal_name(ended.death.signal) or how
+    raise Died(
+        f"The process that was to {TASKS[request['do']][1]} died ({how}).",
+        hint=f"The end of what it said: {ended.stderr[-600:].strip() or 'nothing'}",
+    )
 
 
-def main(parent: int, words: list[str]) -> int:
-    from ttf.process import lifeline
-
-    lifeline.die_with_parent(parent)
-    if words:
-        sys.argv[1:] = words
-        runpy.run_module("ttf", run_name="__main__", alter_sys=True)  # as `python -m ttf` does
-    try:
-        request = json.load(sys.stdin)
-        module = importlib.import_module(TASKS[request["do"]][0])
-        answer = {"answer": module.answer(request)}
-    except BaseException as error:  # noqa: BLE001 - raised again on the other side
-        answer = {"error": to_document(error)}
-    print("\n" + json.dumps(answer), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+def answer(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """The child's end of `ask`."""
+    found: dict[str, Any] = importlib.import_module(TASKS[request["do"]][0]).answer(request)
+    return found

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from ttf.errors import ExitCode, TtfError
+from ttf.process.command import TtfCommand
 from ttf.process.error_document import from_document
-from ttf.tools.studies.child import MODULE
 
 Result = Literal["crash", "clean", "invalid", "void"]
 """crash: an incident happened; invalid: the configuration or the data would not go; void: somebody
@@ -29,7 +26,7 @@ _KEPT: Final = frozenset({"incidents", "run.toml", "summary.json", "stderr.txt"}
 _LEAVE_S: Final = 6.0
 
 
-class Training:
+class Training(TtfCommand):
     """`ttf train` in a process of its own session. Use it with `with`: what still runs is ended.
 
     Start it from a thread that lives as long: the kernel ends it with the thread that spawned it.
@@ -37,16 +34,8 @@ class Training:
 
     def __init__(self, words: Sequence[str], run: Path, *, cwd: Path | None = None) -> None:
         """`words` follow `ttf`; what it says is kept beside the folder `run` until it ends."""
-        self._said, self._heard = (run.parent / f"{run.name}.{kind}" for kind in ("out", "err"))
-        with self._said.open("wb") as out, self._heard.open("wb") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", MODULE, str(os.getpid()), *words],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=cwd,
-                start_new_session=True,
-            )
+        out, err = (run.parent / f"{run.name}.{kind}" for kind in ("out", "err"))
+        super().__init__(words, out, err, cwd=cwd)
 
     def __enter__(self) -> Self:
         return self
@@ -58,28 +47,19 @@ class Training:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self.end()
+            self.end(_LEAVE_S)
         finally:
-            self._said.unlink(missing_ok=True)
-            self._heard.unlink(missing_ok=True)
+            self.out.unlink(missing_ok=True)
+            self.err.unlink(missing_ok=True)
 
     def document(self) -> dict[str, Any]:
         """What --json said; of one that said nothing there, the end of its standard error as an
         error. Call it after the end."""
         try:
-            found: dict[str, Any] = json.loads(self._said.read_bytes())
+            found: dict[str, Any] = json.loads(self.out.read_bytes())
         except ValueError:
-            return {"error": {"message": self._heard.read_text(errors="replace")[-800:]}}
+            return {"error": {"message": self.err.read_text(errors="replace")[-800:]}}
         return found
-
-    def end(self) -> None:
-        """When we were interrupted: it ends its own children, if it is let."""
-        for signum in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
-            if self.process.poll() is not None:
-                return
-            self.process.send_signal(signum)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(_LEAVE_S)
 
 
 def result_of(code: int, classes: Iterable[str]) -> Result:

@@ -8,8 +8,7 @@ from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset
 from ttf.data.stores import open_store
 from ttf.host import plugins
-from ttf.mining.choose import checked_options
-from ttf.mining.context import miner_context
+from ttf.mining.choose import checked_options, miner_context
 from ttf.training.auto import Decided, decide
 from ttf.training.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
 from ttf.training.schedule import num_refreshes

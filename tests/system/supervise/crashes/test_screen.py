@@ -22,7 +22,7 @@ from tests.kit.crashes.harness import (
 )
 from tests.kit.crashes.terminal import GO_ON, HOLD, INTERRUPT, SUSPEND, InTerminal, Tmux
 
-from ttf.process.lifeline import is_stopped
+from ttf.process.descendants import is_stopped
 from ttf.rundir.flight_record import read_flight
 
 Resume = Callable[[], Ended]

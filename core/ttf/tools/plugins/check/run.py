@@ -29,7 +29,6 @@ SUITES: Final = {
 QUIET_S: Final = 120.0
 _LOADING_S: Final = 30.0
 _WHOLE_S: Final = 3600.0
-_MODULE: Final = "ttf.tools.plugins.check.child"
 _BAD: Final[tuple[Status, ...]] = ("fail", "died")
 
 
@@ -79,7 +78,7 @@ def _load(wanted: Wanted) -> Finding:
     request = {"plugins": [[wanted.info.kind, wanted.name]]}
     ended = run(
         Task(
-            name="load-plugins",
+            work="ttf.tools.doctor.tasks:load_plugins",
             request=request,
             deadline_s=min(wanted.quiet_s, _LOADING_S),
         )
@@ -120,8 +119,7 @@ def _suite(wanted: Wanted) -> Iterator[Finding]:
 
 def _task(wanted: Wanted, done: list[str], heard: Callable[[Mapping[str, Any]], None]) -> Task:
     return Task(
-        name="suite",
-        module=_MODULE,
+        work="ttf.tools.plugins.check.suite:suite",
         request={
             "suite": SUITES[wanted.info.kind],
             "name": wanted.name,

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
-from ttf.mining.scan.capability import FirstPass, first_pass
+from ttf.mining.scan.bf16_bank import FlyingHalf, HalfBank, Say, open_half
+from ttf.mining.scan.bf16_units import FirstPass, first_pass
 from ttf.mining.scan.certified import Scan
-from ttf.mining.scan.half import FlyingHalf, HalfBank, Say, open_half
-from ttf.mining.scan.tally import Tally
+from ttf.mining.scan.tally import ScanTally
 
 ENOUGH_QUERIES = 128
 """From here on a scan is bound by its product; below, by reading the bank, which rounding it or
 checking a copy of it would only add to."""
 
 
-class BankSearch:
+class BankScan:
     """Opened at the first search, by what that is worth. Close it when done."""
 
     def __init__(
@@ -32,13 +32,16 @@ class BankSearch:
         first: FirstPass | None = None,
     ) -> None:
         """`first` None: what the processor is good at."""
-        self._source, self._cache, self._say = source, cache, say
-        self._threads, self._budget_bytes = threads, budget_bytes
+        self._source = source
+        self._cache = cache
+        self._say = say
+        self._threads = threads
+        self._budget_bytes = budget_bytes
         self._first = first or first_pass()
         self._bank: HalfBank | None = None
 
     def top_k(
-        self, queries: NDArray[np.float32], k: int, tally: Tally
+        self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """As `Scan.top_k`."""
         half = self._first == "bf16" and (self._kept() or len(queries) >= ENOUGH_QUERIES)

@@ -1,24 +1,20 @@
-"""The other side of `checking`: pytest on a suite of `ttf.testing`, telling what happens.
+"""The task of a plugin check: pytest on a suite of `ttf.testing`, telling what happens.
 
-`python -m ttf.tools.plugins.check.child`, started as the doctor's children are. pytest runs in a folder of its
-own, without the plugins and settings of whoever asked.
+pytest runs in a folder of its own, without the plugins and settings of whoever asked.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-from ttf.supervise.throwaway_main import main
 
 if TYPE_CHECKING:
     import pytest
 
-Tell = Callable[[Mapping[str, Any]], None]
+    from ttf.process.serve import Tell
 
 _FILE: Final = """\
 from ttf.testing import {suite}
@@ -99,11 +95,3 @@ def _reason(report: pytest.TestReport) -> str:
     where = report.longrepr
     text = where[2] if isinstance(where, tuple) else str(where)
     return text.removeprefix("Skipped: ")
-
-
-def _ours(name: str) -> Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]:
-    return {"suite": suite}[name]
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[4]), _ours)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ttf.contracts import Progress, VectorSource
 from ttf.data.vectors import FLOATS, to_float32
 from ttf.errors import BadData
-from ttf.mining.scan import kept_half
+from ttf.mining.scan import bf16_copy
+from ttf.mining.scan.float32_rows import gather_float32, read_float32
 from ttf.mining.scan.rounding import Rounded, rounded
-from ttf.mining.scan.rows import gather_float32, read_float32
 
 Say = Callable[[str], None]
 BLOCK_ROWS = 4096
@@ -86,7 +86,7 @@ def open_half(
         )
     if cache is None:
         return FlyingHalf(source)
-    files = kept_half.ready(source, cache, say, progress)
+    files = bf16_copy.ready(source, cache, say, progress)
     return FlyingHalf(source) if files is None else KeptHalf(source, files)
 
 
@@ -119,10 +119,11 @@ class KeptHalf(_Full):
 
     kept = True
 
-    def __init__(self, source: VectorSource, files: kept_half.Files) -> None:
+    def __init__(self, source: VectorSource, files: bf16_copy.Files) -> None:
         super().__init__(source)
         self._files = files
-        self.norms, self.residuals = files.norms, files.residuals
+        self.norms = files.norms
+        self.residuals = files.residuals
 
     def half(self, start: int, stop: int) -> torch.Tensor:
         return torch.from_numpy(self._files.bits[start:stop]).view(torch.bfloat16)

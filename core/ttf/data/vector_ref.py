@@ -73,7 +73,7 @@ def open_ref(ref: VectorRef) -> OpenRef:
 def _named(store: Store, array: str) -> VectorSource:
     if array in store.names() or "+" not in array:
         return store.source(array)
-    from ttf.data.stacked import StackedRows
+    from ttf.data.stacked_rows import StackedRows
 
     return StackedRows([store.source(name) for name in array.split("+")])
 

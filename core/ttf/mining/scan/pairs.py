@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.mining.scan.bounds import Asked
-from ttf.mining.scan.order import kth_largest
+from ttf.mining.scan.sort_keys import kth_largest
 
 _ROUNDING = 2.0**-8
 PAIR_BYTES = 10

@@ -1,21 +1,12 @@
-"""The process that one bench runs in: `python -m ttf.tools.bench.child LIFELINE RESULTS DISPLAY PARENT`."""
+"""Tasks of `ttf bench` about the machine itself: done in a process of their own, and kept."""
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ttf.supervise.throwaway_main import main
-from ttf.tools.bench.catalogue import BENCHES, CEILINGS, TUNE, Tell, Work
-
-
-def work_of(name: str) -> Work:
-    """The function of a bench."""
-    bench = {**BENCHES, CEILINGS.name: CEILINGS, TUNE.name: TUNE}[name]
-    module, _, function = bench.work.partition(":")
-    return cast("Work", getattr(importlib.import_module(module), function))
+if TYPE_CHECKING:
+    from ttf.process.serve import Tell
 
 
 def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
@@ -33,6 +24,7 @@ def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Measured and kept for the runs on this machine."""
+    from ttf.machine.tuned_products import save_row
     from ttf.tools.bench import tune
 
     def progress(done: int, total: int) -> None:
@@ -40,7 +32,7 @@ def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
     _start()
     row = tune.tune(progress)
-    tune.save(row)
+    save_row(row)
     return {"tuned": row.to_json()}
 
 
@@ -51,7 +43,3 @@ def _start() -> None:
     policy = devices.choose("cpu")
     devices.prepare(policy)
     policy.start()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[4]), work_of)

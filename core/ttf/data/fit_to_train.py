@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ttf.data import positives
-from ttf.data.open_dataset import _Arrays, _need_floats, _queries
+from ttf.data.named_arrays import NamedArrays, need_floats, queries_of
 from ttf.errors import ArrayMissing, BadData
 
 if TYPE_CHECKING:
@@ -28,23 +28,23 @@ def looks_like_pairs(names: Sequence[str]) -> bool:
 
 def unfit(store: Store) -> Iterator[BadData]:
     """Every reason for which `ttf train` would refuse this file, as pairs or as a bank."""
-    arrays = _Arrays(store, {})
+    arrays = NamedArrays(store, {})
     if "vectors" in arrays:  # queries of `ttf search` may have three dimensions
-        yield from _raised(lambda: _need_floats(arrays["vectors"], (2, 3), "(rows, dim)"))
+        yield from _raised(lambda: need_floats(arrays["vectors"], (2, 3), "(rows, dim)"))
     if looks_like_pairs(store.names()):
         for split in _SPLITS:
             yield from _split(arrays, split)
 
 
-def _split(arrays: _Arrays, split: str) -> Iterator[BadData]:
+def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
     def queries() -> None:
         # What seq_* refers to is another file: its own numbers stand in and are never followed.
-        _queries(arrays, split, lambda: arrays[f"seq_{split}"])
+        queries_of(arrays, split, lambda: arrays[f"seq_{split}"])
 
     yield from _raised(queries)
     named, valued = f"pos_{split}", f"Y_{split}"
     if valued in arrays:
-        yield from _raised(lambda: _need_floats(arrays[valued], (2,), "(N, D)"))
+        yield from _raised(lambda: need_floats(arrays[valued], (2,), "(N, D)"))
     if named in arrays:
         yield from _raised(lambda: _known(arrays, split))
     elif valued not in arrays:
@@ -55,7 +55,7 @@ def _split(arrays: _Arrays, split: str) -> Iterator[BadData]:
         )
 
 
-def _known(arrays: _Arrays, split: str) -> None:
+def _known(arrays: NamedArrays, split: str) -> None:
     """Raises BadData where no pair has a positive, and none can be found by value."""
     found = positives.from_array(arrays[f"pos_{split}"], _ANY_BANK)
     if not len(found.usable) and f"Y_{split}" not in arrays:

@@ -12,7 +12,8 @@ class Best:
     """Rows are offered in ascending order: of equal scores those that are here already are first."""
 
     def __init__(self, query: NDArray[np.float32], k: int) -> None:
-        self._query, self._k = query, k
+        self._query = query
+        self._k = k
         self.ids = np.empty(0, np.int64)
         self.scores = np.empty(0, np.float32)
 
@@ -26,4 +27,5 @@ class Best:
         new = np.flatnonzero(score_C > self.least)
         scores = np.concatenate([self.scores, score_C[new]])
         order = np.argsort(-scores, kind="stable")[: self._k]
-        self.scores, self.ids = scores[order], np.concatenate([self.ids, ids_C[new]])[order]
+        self.scores = scores[order]
+        self.ids = np.concatenate([self.ids, ids_C[new]])[order]

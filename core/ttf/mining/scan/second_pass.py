@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.mining.scan.half import HalfBank
-from ttf.mining.scan.order import best_first
+from ttf.mining.scan.bf16_bank import HalfBank
 from ttf.mining.scan.scores import pair_scores
+from ttf.mining.scan.sort_keys import best_first
 
 _AT_ONCE = 1 << 21
 """Bytes of rows taken together: with less, the threads wait for one another between the calls."""
@@ -40,7 +40,7 @@ class Scored:
 
     def best(self, begin: int, end: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many pairs each of the queries begin..end has, and the keys of its k best (see
-        `ttf.mining.scan.order`): of queries with fewer, nothing that means anything."""
+        `ttf.mining.scan.sort_keys`): of queries with fewer, nothing that means anything."""
         mine = np.flatnonzero((self.query >= begin) & (self.query < end))
         query_C = (self.query[mine] - begin).astype(np.int16)
         counts_T = np.bincount(query_C, minlength=end - begin)

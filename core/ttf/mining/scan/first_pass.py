@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.mining.scan.bounds import SAFE
-from ttf.mining.scan.found import Bounds, Found
+from ttf.mining.scan.pairs import Bounds, Found
 
 BLOCK_ROWS = 4096
 GROUPS = 64
@@ -32,7 +32,8 @@ class Block:
     def __init__(
         self, rows_ND: torch.Tensor, first: int, norms_N: torch.Tensor, residuals_N: torch.Tensor
     ) -> None:
-        self.first, self.count = first, len(rows_ND)
+        self.first = first
+        self.count = len(rows_ND)
         missing = -self.count % GROUPS
         pad = torch.nn.functional.pad
         self.rows = pad(rows_ND, (0, 0, 0, missing)) if missing else rows_ND

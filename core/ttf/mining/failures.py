@@ -1,0 +1,231 @@
+"""What is known about a failed attempt to mine: a `Death`, the same in a sentence, and the error that
+the caller meets."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ttf.errors import BadAnswer, MinerDied, MinerFailed, MinerTimedOut, TtfError
+from ttf.incidents.case import signal_name
+from ttf.incidents.death import Death, KilledByUs
+from ttf.incidents.gather import free_disk
+from ttf.mining.choose import EXACT
+from ttf.mining.job import Isolation, MinerChoice, MiningJob
+from ttf.process.error_document import from_document, to_document
+
+if TYPE_CHECKING:
+    from ttf.mining.workers import Worker
+
+STACKS: Final = "miner-faulthandler.txt"
+_TAIL: Final = 2000
+_STACKS: Final = 1000
+_RAISED: Final = 1
+
+
+class AttemptFailed(Exception):
+    """An attempt the miner is to blame for, and what is known about it."""
+
+    def __init__(self, error: MinerFailed, death: Death) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.death = death
+
+
+class MinerRaised(MinerFailed):
+    """An exception of the miner's own code, which its process survived."""
+
+    def __init__(self, miner: str, document: Mapping[str, Any]) -> None:
+        super().__init__(
+            miner, f"The miner {miner!r} raised {document['class']}: {document['message']}"
+        )
+        self.document = document
+
+
+def error_in(job: MiningJob, document: Mapping[str, Any]) -> TtfError:
+    """What the worker raised; what is no error of ours is the miner's fault."""
+    try:
+        if document["known"]:
+            return from_document(document)
+        return MinerRaised(job.miner, document)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        return BadAnswer(
+            job.miner,
+            f"The process of the miner {job.miner!r} sent an error that is none: {problem!r}.",
+        )
+
+
+def told(error: MinerFailed) -> Mapping[str, Any]:
+    """The error as the process that met it told it, with its traceback."""
+    return error.document if isinstance(error, MinerRaised) else to_document(error)
+
+
+def with_words(error: MinerFailed | None, words: str) -> MinerFailed | None:
+    """What a miner's own code raised is read beside what it wrote."""
+    if not isinstance(error, MinerRaised):
+        return error
+    text = str(error).rstrip(".")
+    return MinerFailed(error.miner, f"{text}. {words}")
+
+
+def no_answer(miner: str, death: Death, words: str) -> MinerFailed:
+    """For a worker that gave no answer."""
+    if death.killed_by_us == "hang":
+        return MinerTimedOut(
+            miner,
+            f"The miner {miner!r} {death.reason} and was stopped. {words}",
+            hint="Give it longer (miner.deadline_s), or choose another miner.",
+        )
+    if death.killed_by_us == "garbage":
+        return BadAnswer(
+            miner, f"The process of the miner {miner!r} {death.reason}, and was stopped. {words}"
+        )
+    return MinerDied(
+        miner,
+        f"The process of the miner {miner!r} {how_it_ended(death)} without an answer. {words}",
+        hint="The trainer is not affected. To leave this miner out: --miner exact.",
+    )
+
+
+def death_of(
+    worker: Worker,
+    *,
+    settings: Mapping[str, Any],
+    out: str | None = None,
+    why: KilledByUs = "",
+    reason: str = "",
+    error: Mapping[str, Any] | None = None,
+) -> Death:
+    """Ends the worker, if it is not gone, and gathers what it left."""
+    died = not worker.alive()
+    code = worker.end()
+    death = worker.witness.death(
+        code,
+        killed_by_us="" if died else why,
+        reason=reason,
+        error=error,
+        folders=() if out is None else (Path(out),),
+        settings=settings,
+    )
+    worker.close()
+    death = replace(death, stderr=worker.stderr.text(), raw_stderr=worker.stderr.data())
+    # It raised, and we ended what was left of it: what Python itself would have ended with.
+    raised = error is not None and not died and not why
+    return replace(death, signal=None, exit_code=_RAISED) if raised else death
+
+
+def failed_here(
+    job: MiningJob, error: Exception, settings: Mapping[str, Any], text: str = ""
+) -> AttemptFailed:
+    """Of an attempt in our own process, which can only raise; `text`: what the caller reads, where
+    the error is none of a miner."""
+    death = Death(
+        process="miner",
+        pid=os.getpid(),
+        time=time.time(),
+        exit_code=_RAISED,
+        error=to_document(error),
+        free_disk=free_disk([Path(job.out)]),
+        settings=settings,
+    )
+    failed = error if isinstance(error, MinerFailed) else MinerFailed(job.miner, text)
+    return AttemptFailed(failed, death)
+
+
+def stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
+    """An empty one; None where the folder takes no file."""
+    if logs is None:
+        return None
+    path = logs / STACKS
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    except OSError as error:
+        say(f"The miner's stacks cannot be kept in {path}: {error.strerror}.")
+        return None
+    return path
+
+
+def remove_if_empty(logs: Path | None) -> None:
+    """The file of stacks."""
+    with contextlib.suppress(OSError):  # an empty file that cannot be removed harms nobody
+        if logs is not None and not (logs / STACKS).stat().st_size:
+            (logs / STACKS).unlink()
+
+
+def settings_of(job: MiningJob, isolation: Isolation, fallback: Sequence[str]) -> dict[str, Any]:
+    """The part of the configuration that remedies for a miner edit, by dotted keys."""
+    return {
+        "miner.name": job.miner,
+        "miner.isolation": isolation,
+        "miner.fallback": tuple(fallback),
+        "miner.threads": job.context.threads,
+        "miner.deterministic": job.context.deterministic,
+        "memory.budget": job.context.budget_bytes,
+    }
+
+
+def how_it_ended(death: Death) -> str:
+    if death.signal is not None:
+        return f"died of {signal_name(death.signal)}"
+    return f"ended with exit code {death.exit_code}"
+
+
+def last_words(death: Death) -> str:
+    """The end of its standard error, and where Python was."""
+    told = death.stderr.strip()[-_TAIL:]
+    stacks = _whole_lines(death.faulthandler.strip(), _STACKS)
+    if told:
+        words = f"The end of its standard error:\n{told}"
+    else:
+        words = "Its stacks:" if stacks else "It wrote nothing to stderr."
+    return f"{words}\n{stacks}" if stacks else words
+
+
+def _whole_lines(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most].rpartition("\n")[0]
+
+
+def keep_stderr(death: Death, logs: Path) -> str:
+    """Writes it to `miner-<n>.stderr.txt`; a sentence that says where, or why not."""
+    if not death.raw_stderr:
+        return ""
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        paths = (logs / f"miner-{number}.stderr.txt" for number in itertools.count(1))
+        path = next(path for path in paths if not path.exists())
+        path.write_bytes(death.raw_stderr)
+    except OSError as error:
+        return f" Its standard error could not be kept in {logs}: {error.strerror}."
+    return f" Its standard error is kept in {path}."
+
+
+def remedy(again: bool, isolation: Isolation, next_ones: Sequence[MinerChoice]) -> str:
+    """What is done about a failed attempt."""
+    if again and isolation == "none":
+        return "The same request is made once more, in this process."
+    if again:
+        return "The same request goes to a fresh process."
+    if next_ones:
+        return f"The miner {next_ones[0].name!r} takes over."
+    return "No miner is left."
+
+
+def as_sentence(text: str) -> str:
+    """Ends as one does; a stack on its own lines stays there."""
+    text = text.rstrip()
+    if "\n" in text:
+        return f"{text}\n"
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def hint_without(tried: Sequence[MinerChoice]) -> str:
+    if any(choice.name == EXACT for choice in tried):
+        return "The exact scan failed too: look at the failures above for what they share."
+    return "Search without them: --miner exact, or name it in miner.fallback to take over."

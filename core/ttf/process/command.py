@@ -1,0 +1,71 @@
+"""A `ttf` command as a child, its output in files: it ends with us.
+
+`python -m ttf.process.command PARENT WORDS...` is the child's end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ttf.process import descendants, lifeline
+
+_STOPS: Final = (signal.SIGTERM, signal.SIGTERM)
+"""The first asks it to save and leave, the second to leave at once."""
+
+
+class TtfCommand:
+    """Start it from a thread that lives as long: the kernel ends it with the thread that spawned."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        out: Path,
+        err: Path,
+        *,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`words` follow `ttf`; `environment`: all that it has, ours where that is None."""
+        self.out = out
+        self.err = err
+        self._mark = uuid.uuid4().hex
+        given = os.environ if environment is None else environment
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(os.getpid()), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=cwd,
+                env={**given, descendants.TREE: self._mark},
+                start_new_session=True,  # Ctrl-C is for us, and `end` tells it
+            )
+
+    def end(self, grace_s: float) -> None:
+        """It ends its own children, if it is let; what is left then is killed."""
+        for signum in _STOPS:
+            if self.process.poll() is None:
+                self.process.send_signal(signum)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(grace_s)
+        descendants.kill(descendants.NO_SESSION, self._mark, descendants.TREE)
+        self.process.wait()
+
+
+def main(parent: int, words: list[str]) -> None:
+    lifeline.die_with_parent(parent)
+    sys.argv[1:] = words
+    runpy.run_module("ttf", run_name="__main__", alter_sys=True)  # as `python -m ttf` does
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,273 @@
+"""What a parent and its child say to each other: the parent's end, and the thread of the child's.
+
+parent                                     child (own session)
+  |-- life line: messages, held open ----->|  a thread reads: end of file -> exit at once
+  |<-- results: messages ------------------|
+  |<-- standard error ---------------------|  kept within bounds
+  |<-- pidfd: it is gone ------------------|
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from ttf.errors import ExitCode
+from ttf.process.messages import BrokenFrame, Reader, encode
+
+if TYPE_CHECKING:
+    from ttf.process.child import Child
+
+ORPHANED: Final = 120
+"""Exit code of a child whose parent is gone; nobody is left to read it."""
+HEAD_BYTES: Final = 64 << 10
+TAIL_BYTES: Final = 256 << 10
+_CHUNK: Final = 1 << 16
+_FLOOD: Final = 1 << 20
+"""Most bytes taken from one pipe in a row."""
+_WAKE_S: Final = 0.25
+_SUSPENDED_S: Final = 1.0
+_STACKS_S: Final = 1.0
+_STACKS_PAUSE_S: Final = 0.02
+
+
+class NoAnswer(Exception):
+    """The child died, or must be ended: `why` is empty where it died by itself."""
+
+    def __init__(self, why: Literal["", "hang", "garbage"], reason: str) -> None:
+        super().__init__(reason)
+        self.why = why
+
+
+class BoundedOutput:
+    """Takes any amount of bytes and keeps a third of a megabyte of it."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.num_bytes = 0
+        """All that was written."""
+
+    def add(self, data: bytes) -> None:
+        self.num_bytes += len(data)
+        room = HEAD_BYTES - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * TAIL_BYTES:  # not at every call: that would copy all of it
+            del self._tail[:-TAIL_BYTES]
+
+    def data(self) -> bytes:
+        """Beginning and end, with a line between them that says how much is left out."""
+        tail = self._tail[-TAIL_BYTES:]
+        left_out = self.num_bytes - len(self._head) - len(tail)
+        between = f"\n[{left_out:,} bytes left out]\n".encode() if left_out else b""
+        return bytes(self._head + between + tail)
+
+    def text(self) -> str:
+        return self.data().decode(errors="replace")
+
+
+class HasFileno(Protocol):
+    """Something that a poll can wait for."""
+
+    def fileno(self) -> int: ...
+
+
+class Conversation:
+    """The parent's end of a child's pipes: messages both ways, and its standard error.
+
+    No threads, and nothing blocks but `wait` and `ask`."""
+
+    def __init__(self, child: Child, request: Mapping[str, Any] | None = None) -> None:
+        """`request`: what it is to begin with."""
+        self.child = child
+        self.stderr = BoundedOutput()
+        self.garbage = ""
+        """Why its messages cannot be read any more; empty while they can."""
+        self._reader = Reader()
+        self._asked = 0
+        self._unsent = bytearray()
+        self._open = {child.results, child.stderr}
+        if request is not None:
+            self.send(request)
+
+    @property
+    def closed(self) -> bool:
+        """It can say no more; its process may live."""
+        return self.child.results not in self._open
+
+    def send(self, message: Mapping[str, Any]) -> bool:
+        """False where the child has not taken it: it is gone, or hangs with a full pipe. What is
+        in the way of a message is sent first, and its rest while its answers are taken."""
+        self._unsent += encode(message)
+        return self._send_rest()
+
+    def _send_rest(self) -> bool:
+        """Half a message must not stay half."""
+        while self._unsent:
+            try:
+                del self._unsent[: os.write(self.child.lifeline, self._unsent)]
+            except BlockingIOError:
+                return False
+            except BrokenPipeError:  # it is dying: its end will be noticed
+                self._unsent.clear()
+                return False
+        return True
+
+    def take(self) -> list[dict[str, Any]]:
+        """The messages that came; keeps what came on standard error."""
+        self._send_rest()
+        self.stderr.add(self._read(self.child.stderr))
+        taken: list[dict[str, Any]] = []
+        data = self._read(self.child.results)
+        if not self.garbage:
+            try:
+                for message in self._reader.feed(data):
+                    taken.append(message)  # noqa: PERF402 - those before the garbage count
+            except BrokenFrame as error:
+                self.garbage = str(error)
+        return taken
+
+    def _read(self, fd: int) -> bytes:
+        """All there is, within limits: a flood must not starve the rest."""
+        found = bytearray()
+        while fd in self._open and len(found) < _FLOOD:
+            try:
+                data = os.read(fd, _CHUNK)
+            except BlockingIOError:
+                break
+            if not data:  # a poll would report the end of file again and again
+                self._open.discard(fd)
+            found += data
+        return bytes(found)
+
+    def ask(
+        self,
+        message: Mapping[str, Any],
+        deadline_s: float,
+        hear: Callable[[Mapping[str, Any]], bool],
+        wake: Callable[[], None],
+        *,
+        stacks: Path | None = None,
+    ) -> None:
+        """Sends a numbered request, and hands what comes back to `hear`, until that is True.
+
+        `wake` is called several times a second, so that a stop is heard and signs of life are given.
+        Raises NoAnswer, and what `hear` and `wake` raise; the child is then in the middle of
+        something: end it. `stacks`: the file where it writes them.
+        """
+        self._asked += 1
+        self.send({"number": self._asked, **message})
+        ends_at, wake_at = time.monotonic() + deadline_s, 0.0
+        answered = False
+        while not answered:
+            if time.monotonic() >= wake_at:
+                wake()
+                wake_at = time.monotonic() + _WAKE_S
+            now = time.monotonic()
+            if now >= ends_at:
+                self.dump_stacks(stacks)
+                raise NoAnswer("hang", f"did not finish within {deadline_s:,.0f} s")
+            timeout = max(0.0, min(ends_at, wake_at) - now)
+            wait([self], timeout)
+            overslept = time.monotonic() - now - timeout
+            if overslept > _SUSPENDED_S:  # the machine slept, or we were stopped: nobody's fault
+                ends_at += overslept
+            answered = self._answered(hear)
+
+    def _answered(self, hear: Callable[[Mapping[str, Any]], bool]) -> bool:
+        gone = not self.child.alive()  # looked at first: it may answer and die at any moment
+        answered = False
+        messages = self.take()
+        for message in messages:
+            if answered or message.get("number") != self._asked:
+                raise NoAnswer("garbage", "sent an answer that nobody asked for")
+            answered = hear(message)
+        if self.garbage:
+            raise NoAnswer("garbage", f"sent what is no message: {self.garbage}")
+        # What it forked may hold its pipes open: their end need not come.
+        if not answered and (self.closed or (gone and not messages)):
+            raise NoAnswer("", "")
+        return answered
+
+    def finish(self, grace_s: float = 5.0) -> tuple[int, list[dict[str, Any]]]:
+        """The child's return code, and the messages it left; ends it, and what it started.
+
+        What lies in the pipes is read once: a process that escaped the kill may hold them open, so
+        that their end is not waited for.
+        """
+        code = self.child.end(grace_s)
+        return code, self.take()
+
+    def dump_stacks(self, file: Path | None) -> None:
+        """Has its stacks written, to this file or to standard error: also while it holds the
+        interpreter lock, or is stopped."""
+        before = _size(file)
+        self.child.signal(signal.SIGUSR1)
+        self.child.signal(signal.SIGCONT)
+        ends_at = time.monotonic() + _STACKS_S
+        while _size(file) == before and time.monotonic() < ends_at:
+            if self.child.gone_within(_STACKS_PAUSE_S):
+                return
+            self.stderr.add(self._read(self.child.stderr))
+        time.sleep(2 * _STACKS_PAUSE_S)  # the rest of the dump
+
+    def waited_for(self, poll: select.poll) -> None:
+        """Adds what would end a wait."""
+        for fd in self._open:
+            poll.register(fd, select.POLLIN)
+        if self.child.pidfd is not None:
+            poll.register(self.child.pidfd, select.POLLIN)
+        if self._unsent:
+            poll.register(self.child.lifeline, select.POLLOUT)
+
+
+def wait(conversations: Iterable[Conversation], timeout_s: float, *others: HasFileno) -> None:
+    """Until one of them has something to take, or has ended; at most so long."""
+    poll = select.poll()
+    for conversation in conversations:
+        conversation.waited_for(poll)
+    for other in others:
+        poll.register(other, select.POLLIN)
+    poll.poll(max(0.0, timeout_s) * 1000)
+
+
+def _size(file: Path | None) -> int:
+    try:
+        return 0 if file is None else file.stat().st_size
+    except OSError:
+        return 0
+
+
+# --- the child's end -------------------------------------------------------------------------------
+
+
+def follow(lifeline: int, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
+    """Starts the thread that hands over the parent's messages and ends the process at end of
+    file."""
+    thread = threading.Thread(
+        target=_follow, args=(lifeline, handle), name="ttf-lifeline", daemon=True
+    )
+    thread.start()
+    return thread
+
+
+def _follow(lifeline: int, handle: Callable[[dict[str, Any]], None]) -> None:
+    reader = Reader()
+    try:
+        with contextlib.suppress(OSError):
+            while data := os.read(lifeline, 1 << 16):
+                for message in reader.feed(data):
+                    handle(message)
+    except BaseException:  # noqa: BLE001 - deaf, it would hang: better an end that says why
+        traceback.print_exc()
+        os._exit(int(ExitCode.OUR_FAULT))
+    os._exit(ORPHANED)  # not sys.exit: that ends this thread alone
