@@ -249,7 +249,7 @@ def _fuse(draft: _Draft, plan: BatchPlan) -> tuple[int, str]:
 def _refuse_other_steps(draft: _Draft, plan: BatchPlan) -> None:
     """Position and order of a run that goes on are counted in steps of the size it began with."""
     wanted = draft.resolved.samples_per_step
-    if wanted is None or plan.samples == wanted:
+    if wanted in (None, plan.samples):
         return
     train = draft.config.train
     origins = draft.resolved.origins
@@ -266,7 +266,7 @@ def _refuse_other_steps(draft: _Draft, plan: BatchPlan) -> None:
 
 def _refuse_symmetric_parts(draft: _Draft, plan: BatchPlan) -> None:
     config = draft.config
-    if config.train.grad_cache is False and _needs_all_queries(config, plan):
+    if _needs_all_queries(config, plan) and config.train.grad_cache is False:
         raise ConfigError(
             f"The symmetric loss compares a document with all queries of a step, but its "
             f"{plan.accumulate} micro-batches are never in memory at once.",

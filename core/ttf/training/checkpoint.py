@@ -11,14 +11,14 @@ import copy
 import hashlib
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
-from safetensors.torch import load
+from safetensors.torch import load, save as tensor_bytes
 from torch import Tensor
 
 from ttf.errors import NoCheckpoint, StorageError, storage_error
@@ -29,12 +29,9 @@ from ttf.rundir.checkpoint_files import (
     candidates_beside,
     digest_of,
     newest_first,
-    newest_step,
     path_of,
     problem_with,
-    prune,
     remove_newer,
-    tables_in_use,
 )
 from ttf.rundir.durable import (
     finite,
@@ -46,28 +43,16 @@ from ttf.rundir.durable import (
 )
 from ttf.rundir.request import History
 from ttf.rundir.table_files import table_digest
-from ttf.rundir.tensor_file import joined, parts_of, save_tensors
 
 if TYPE_CHECKING:
     from ttf.training.best_weights import Selection
     from ttf.training.refresh import Refresher
     from ttf.training.session import Parts
 
-__all__ = [
-    "RunState",
-    "Snapshot",
-    "Totals",
-    "load_newest",
-    "newest_step",
-    "optimizer_tensors",
-    "path_of",
-    "problem_with",
-    "prune",
-    "restore_optimizer",
-    "save",
-    "tables_in_use",
-]
 GROUPS = ("model", "optimizer", "bank", "best")
+PART_BYTES: Final = 16 << 20
+"""Twice as much is what a part costs in memory while it is written; 7 ms of the interpreter."""
+_PIECE: Final = "#"
 
 
 @dataclass(kw_only=True)
@@ -226,6 +211,64 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
         index, _, name = key.partition(".")
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+# --- tensors in files ----------------------------------------------------------------------
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, area: str | None = None) -> str:
+    """Writes a file (inside `folder_written_whole`) and returns its SHA-256. Raises OSError.
+
+    The library makes the bytes and `durable` writes them: every write is an operation that can be
+    counted and made to fail, and the hash is of what was meant, not of what the disk made of it.
+    """
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return write_new(path, tensor_bytes(held), area or path.stem)
+
+
+def parts_of(
+    tensors: Mapping[str, Tensor], part_bytes: int = PART_BYTES
+) -> Iterator[dict[str, Tensor]]:
+    """The same tensors in order, cut so that no part is larger; at least one part, maybe empty.
+
+    The library copies its tensors twice and holds the interpreter lock meanwhile, which training
+    beside it would feel.
+    """
+    part: dict[str, Tensor] = {}
+    size = 0
+    for name, piece in _pieces(tensors, part_bytes):
+        if part and size + piece.nbytes > part_bytes:
+            yield part
+            part, size = {}, 0
+        part[name] = piece
+        size += piece.nbytes
+    yield part
+
+
+def _pieces(tensors: Mapping[str, Tensor], part_bytes: int) -> Iterator[tuple[str, Tensor]]:
+    """Tensors that are larger than a part by rows, named '<name>#<first row>'."""
+    for name, tensor in tensors.items():
+        if tensor.nbytes <= part_bytes or tensor.ndim == 0:
+            yield name, tensor
+            continue
+        rows = max(1, part_bytes * len(tensor) // tensor.nbytes)
+        for start in range(0, len(tensor), rows):
+            yield f"{name}{_PIECE}{start}", tensor[start : start + rows]
+
+
+def joined(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The inverse of `parts_of`."""
+    pieces: dict[str, dict[int, Tensor]] = {}
+    for part in parts:
+        for key, tensor in part.items():
+            name, _, start = key.partition(_PIECE)
+            pieces.setdefault(name, {})[int(start or 0)] = tensor
+    return {
+        name: next(iter(found.values()))
+        if len(found) == 1
+        else torch.cat([found[start] for start in sorted(found)])
+        for name, found in pieces.items()
+    }
 
 
 # --- the state of a run ---------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing
 from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.rundir.durable import folder_written_whole, read_json, sha256_file, write_json
-from ttf.rundir.tensor_file import save_tensors
+from ttf.training.checkpoint import save_tensors
 from ttf.training.loss.infonce import Temperature
 
 WEIGHTS = "model.safetensors"

@@ -14,6 +14,7 @@ from tests.kit.training.world import MLP, World, open_small
 
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing, NoCheckpoint
+from ttf.rundir import checkpoint_files
 from ttf.rundir.durable import remove_leftovers
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
@@ -56,7 +57,7 @@ def assert_equal(found: Snapshot, wanted: Snapshot) -> None:
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, snapshot(7))
     assert path.name == "step-000000007"
-    assert checkpoint.problem_with(path) == ""
+    assert checkpoint_files.problem_with(path) == ""
     assert_equal(checkpoint.load_newest(tmp_path, silent), snapshot(7))
     assert not list(tmp_path.glob(".tmp-*"))
 
@@ -117,7 +118,7 @@ def test_a_damaged_file_sends_us_to_the_one_before_aloud(
 ) -> None:
     for step in (5, 10):
         checkpoint.save(tmp_path, snapshot(step))
-    file = checkpoint.path_of(tmp_path, 10) / name
+    file = checkpoint_files.path_of(tmp_path, 10) / name
     content = bytearray(file.read_bytes())
     if harm == "missing":
         file.unlink()
@@ -140,7 +141,7 @@ def test_a_changed_number_in_the_manifest_is_noticed(tmp_path: Path) -> None:
     values = json.loads(manifest.read_text())
     values["progress"]["deep"]["a"][1] = 3
     manifest.write_text(json.dumps(values))
-    assert "SHA-256" in checkpoint.problem_with(path)
+    assert "SHA-256" in checkpoint_files.problem_with(path)
 
 
 def test_with_none_intact_the_reasons_are_listed(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_one_of_a_later_format_is_not_guessed_at(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, snapshot(5))
     values = json.loads((path / "checkpoint.json").read_text()) | {"format": 3}
     (path / "checkpoint.json").write_text(json.dumps(values))
-    assert "format is 3" in checkpoint.problem_with(path)
+    assert "format is 3" in checkpoint_files.problem_with(path)
 
 
 def steps(folder: Path) -> list[int]:
@@ -173,17 +174,17 @@ def steps(folder: Path) -> list[int]:
 def test_pruning_keeps_the_newest(tmp_path: Path) -> None:
     for step in (5, 10, 1000, 20):
         checkpoint.save(tmp_path, snapshot(step))
-    checkpoint.prune(tmp_path, 2)
+    checkpoint_files.prune(tmp_path, 2)
     assert steps(tmp_path) == [10, 20]
 
 
 def test_damaged_ones_beyond_the_step_just_saved_do_not_count_as_kept(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         checkpoint.save(tmp_path, snapshot(step))
-    (checkpoint.path_of(tmp_path, 15) / "bank.safetensors").unlink()
+    (checkpoint_files.path_of(tmp_path, 15) / "bank.safetensors").unlink()
     assert checkpoint.load_newest(tmp_path, lambda _: None).step == 10
     checkpoint.save(tmp_path, snapshot(12))
-    checkpoint.prune(tmp_path, 2)
+    checkpoint_files.prune(tmp_path, 2)
     assert steps(tmp_path) == [10, 12]
 
 
@@ -209,6 +210,7 @@ import os, random, signal, sys, time
 from pathlib import Path
 import torch
 from ttf.training import checkpoint
+from ttf.rundir import checkpoint_files
 from ttf.rundir.folder import RunFolder
 
 torch.set_num_threads(1)  # forked below: no OpenMP thread may exist before
@@ -223,7 +225,7 @@ def save_for_ever(step, out):
             step=step // 3, model={"w": big}, optimizer={"0.m": big}, bank={}, best={"w": big},
             progress={"value": step, "table": ""})
         checkpoint.save(folder.checkpoints, state)
-        checkpoint.prune(folder.checkpoints, 2)
+        checkpoint_files.prune(folder.checkpoints, 2)
         os.write(out, b"%d " % step)
 
 saved, leftovers = 3, 0
