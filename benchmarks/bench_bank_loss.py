@@ -33,10 +33,9 @@ from ttf.host import plugins
 from ttf.host.options import validate
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf.training.loss.bank_blocks import Blocks, HalfBlocks, StoredBlocks
-from ttf.training.loss.fixed_documents import swept_loss
 from ttf.training.loss.infonce import info_nce
-from ttf.training.loss.seen import Finder
-from ttf.training.loss.sweep import Excluded
+from ttf.training.loss.rank_counts import RankCounter
+from ttf.training.loss.sweep import Excluded, swept_loss
 
 WIDTH, SAMPLES, KEPT = 768, 512, 50_000
 BATCH_512 = {
@@ -112,9 +111,9 @@ class Step:
         )
 
     def _swept(self, q_SD: Tensor, blocks: Blocks, look: bool = True) -> Tensor:
-        def looking(target_logit_S: Tensor) -> Finder:
+        def make_look(target_logit_S: Tensor) -> RankCounter:
             line_S = target_logit_S - 0.05 * target_logit_S.abs()
-            return Finder(target_logit_S, line_S, deepest=100)
+            return RankCounter(target_logit_S, line_S, deepest=100)
 
         return swept_loss(
             q_SD,
@@ -122,7 +121,7 @@ class Step:
             self.docs,
             blocks(torch.device("cpu")),
             Excluded(self.target[:, None]),
-            looking=looking if look else None,
+            make_look=make_look if look else None,
         )
 
 

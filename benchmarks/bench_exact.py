@@ -26,10 +26,10 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext
-from ttf.data.reopen import VectorRef, open_ref
 from ttf.data.stores import create_store, open_store
+from ttf.data.vector_ref import VectorRef, open_ref
 from ttf.data.vectors import UnitRows
-from ttf.mining.scan.tally import Tally
+from ttf.mining.scan.tally import ScanTally
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf_miners._exact_scan import ExactMiner
 
@@ -222,7 +222,7 @@ def certificates(path: Path, args: argparse.Namespace) -> None:
         noisy = queries + 0.3 * unit_vectors(len(queries), source.shape[1], 7)
         print(f"\n{path.parent.name}, {source.shape[0]:,} x {source.shape[1]}, k = {args.k}:")
         for name, asked in (("rows of the bank", queries), ("rows with noise", noisy)):
-            one.tally = Tally()
+            one.tally = ScanTally()
             one.search(asked, args.k)
             print(f"  {name}: {one.tally.rate:.4f} certified by the first pass")
     finally:

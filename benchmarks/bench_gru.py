@@ -103,7 +103,9 @@ def products(rows: int, dtype: torch.dtype) -> Callable[[], None]:
 
 class Ours:
     def __init__(self, rnn: nn.GRU, need: Need) -> None:
-        self.rnn, self.need, self.native = rnn, need, NativeGru()
+        self.rnn = rnn
+        self.need = need
+        self.native = NativeGru()
 
     def __call__(self, x_BLD: Tensor) -> Tensor:
         out = self.native(self.rnn, x_BLD, None, self.need)

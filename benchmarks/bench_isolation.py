@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext
-from ttf.data.reopen import VectorRef
+from ttf.data.vector_ref import VectorRef
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
 from ttf.mining.workers import MinerWorkers
 

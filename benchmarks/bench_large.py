@@ -75,7 +75,8 @@ class Watcher(threading.Thread):
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
-        self.pid, self.peak = pid, 0
+        self.pid = pid
+        self.peak = 0
         self.done = threading.Event()
 
     def run(self) -> None:

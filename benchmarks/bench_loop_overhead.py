@@ -12,7 +12,9 @@ window over that of the B window beside it. Printed: the median ratio and its 95
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
+import functools
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ttf.config.resolve import resolve
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.machine import devices
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -41,8 +43,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def build(folder: Path, shape: dict[str, Any], threads: int) -> Any:
-    """A real trainer with its folder, ready to step."""
-    paths = write_synth(folder, seed=0, **shape["data"])
+    """A real run with its folder open, ready to step."""
+    paths = write_synth(folder, SynthShape(seed=0, **shape["data"]))
     resolved = resolve(
         sets=shape["sets"],
         flags={
@@ -56,42 +58,41 @@ def build(folder: Path, shape: dict[str, Any], threads: int) -> Any:
     devices.prepare(policy)
     from ttf.rundir.folder import RunFolder
     from ttf.text.progress import Reporter
-    from ttf.training.trainer import opened
+    from ttf.training.session import open_session
 
-    return opened(resolved, RunFolder.new(folder / "run"), policy, Reporter())
+    return open_session(resolved, RunFolder.new(folder / "run"), policy, Reporter())
 
 
-def bare_steps(trainer: Any, start: int, count: int) -> float:
+def bare_steps(session: Any, bare: Bare, start: int, count: int) -> float:
     """Seconds of the same optimizer steps with everything at hand."""
     import torch
 
     from ttf.training.loss.infonce import info_nce
 
-    state = trainer.bare
     batches = []
     for step in range(start, start + count):
-        rows = trainer.decided.order.rows(step)
-        batch = trainer.data.train.batch(rows)
-        targets = trainer.data.train.known(rows)[:, 0]
-        documents = torch.from_numpy(trainer.parts.documents.read(targets))
+        rows = session.decided.order.rows(step)
+        batch = session.data.train.batch(rows)
+        targets = session.data.train.known(rows)[:, 0]
+        documents = torch.from_numpy(session.parts.documents.read(targets))
         batches.append((torch.from_numpy(batch.x), documents))
     began = time.perf_counter()
     for x, documents in batches:
-        state.model.train()
+        bare.model.train()
         count_B = len(x)
-        state.candidates[:count_B].copy_(documents)
+        bare.candidates[:count_B].copy_(documents)
         target = torch.arange(count_B)
         loss = info_nce(
-            state.model.encode_queries(x),
-            state.candidates,
+            bare.model.encode_queries(x),
+            bare.candidates,
             target,
             scale=20.0,
             known_BP=target[:, None],
         ).mean()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(state.model.parameters(), 1.0)
-        state.optimizer.step()
-        state.optimizer.zero_grad(set_to_none=True)
+        torch.nn.utils.clip_grad_norm_(bare.model.parameters(), 1.0)
+        bare.optimizer.step()
+        bare.optimizer.zero_grad(set_to_none=True)
         float(loss.detach())
     return time.perf_counter() - began
 
@@ -99,27 +100,27 @@ def bare_steps(trainer: Any, start: int, count: int) -> float:
 class Bare:
     """The bare arm's own towers, optimizer and candidates."""
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, session: Any) -> None:
         import torch
 
-        from ttf.training.step import make_optimizer
+        from ttf.training.optimizer import make_optimizer
 
-        self.model = copy.deepcopy(trainer.parts.model)
+        self.model = copy.deepcopy(session.parts.model)
         self.optimizer = make_optimizer(self.model, 1e-3, 0.01)
-        rows = trainer.decided.plan.samples + trainer.parts.bank.capacity
+        rows = session.decided.plan.samples + session.parts.bank.capacity
         self.candidates = torch.nn.functional.normalize(
-            torch.randn(rows, trainer.parts.documents.dim), dim=-1
+            torch.randn(rows, session.parts.documents.dim), dim=-1
         )
 
 
-def loop_steps(trainer: Any, start: int, count: int) -> float:
+def loop_steps(training: Any, recorder: Any, start: int, count: int) -> float:
     """Seconds of a window of the real loop, the thread's start included."""
     from ttf import loop
 
-    trainer.loop.step = start
+    training.step = start
     began = time.perf_counter()
-    with trainer.loop.load(start, start + count, None) as loader:
-        loop._train_window(trainer.loop, trainer, loader)
+    with training.load(start, start + count, None) as loader:
+        loop._train_window(training, recorder, loader)
     return time.perf_counter() - began
 
 
@@ -140,20 +141,25 @@ def main() -> None:
     shape = SHAPES[given.shape]
     with (
         tempfile.TemporaryDirectory() as scratch,
-        build(Path(scratch), shape, given.threads) as trainer,
+        build(Path(scratch), shape, given.threads) as session,
+        contextlib.ExitStack() as stack,
     ):
-        trainer.open_logs(None)
-        trainer.bare = Bare(trainer)
-        window, step = shape["window"], 0
-        warm = -(-trainer.parts.bank.capacity // trainer.decided.plan.samples) + 1
-        loop_steps(trainer, 0, warm)
-        bare_steps(trainer, 0, 3)
+        from ttf.rundir.metrics_log import MetricsLog
+        from ttf.training.trainer import Trainer
+
+        trainer = Trainer(session, MetricsLog(session.folder.metrics, None))
+        real = functools.partial(loop_steps, trainer.loop, stack.enter_context(trainer.recording()))
+        bare = functools.partial(bare_steps, session, Bare(session))
+        window = shape["window"]
+        warm = -(-session.parts.bank.capacity // session.decided.plan.samples) + 1
+        real(0, warm)
+        bare(0, 3)
         step, ratios, seconds = warm, [], []
         for pair in range(given.pairs):
             if pair % 2:
-                b, a = bare_steps(trainer, step, window), loop_steps(trainer, step, window)
+                b, a = bare(step, window), real(step, window)
             else:
-                a, b = loop_steps(trainer, step, window), bare_steps(trainer, step, window)
+                a, b = real(step, window), bare(step, window)
             step += window
             ratios.append(a / b)
             seconds.append(b / window)

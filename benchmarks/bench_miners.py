@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from plots import Line, log_log, save
 
 from ttf.contracts import MinerContext
-from ttf.data.reopen import VectorRef, open_ref
+from ttf.data.vector_ref import VectorRef, open_ref
 from ttf.host import plugins
 from ttf.tools.bench.paired import in_turns, ratio
 
@@ -109,7 +109,10 @@ class Bench:
     """One bank with its indexes, and the rows measured on it."""
 
     def __init__(self, bank: Bank, context: MinerContext, clock: Clock, machine: str) -> None:
-        self.bank, self.context, self.clock, self.machine = bank, context, clock, machine
+        self.bank = bank
+        self.context = context
+        self.clock = clock
+        self.machine = machine
         self.rows: list[Row] = []
         self.built: dict[str, tuple[Any, float]] = {}
         self.search_s: dict[str, float] = {}

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from headspace import headspace
 from numpy.typing import NDArray
 
 from ttf.data.stores import create_store, open_store
 from ttf.data.vectors import empty_rows
-from ttf.tools.bench.headspace import headspace
 from ttf.tools.bench.paired import in_turns, ratio
 
 ROWS = 512
@@ -182,40 +182,37 @@ def _copy(source: Any, draws: Draws, out: NDArray[Any], count: int) -> None:
 
 
 def trained(folder: Path, tower: str) -> Iterator[Any]:
-    """A trainer as `ttf train` makes it, on a set of its own."""
+    """A run as `ttf train` opens it, on a set of its own."""
     from ttf.config.resolve import resolve
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
     from ttf.rundir.folder import RunFolder
     from ttf.text.progress import Reporter
     from ttf.tools.bench.ours import policy_of
-    from ttf.training.trainer import opened
+    from ttf.training.session import open_session
 
     length = 100 if tower == "gru" else 1
-    paths = write_synth(
-        folder / "data", pairs=4096 if length == 100 else 100_000, val=1, seq_len=length, dim=768,
-        bank=60_000, seed=0,
-    )  # fmt: skip
+    paths = write_synth(folder / "data", SynthShape(pairs=4096 if length == 100 else 100_000, val=1, seq_len=length, dim=768, bank=60_000, seed=0))  # fmt: skip
     sets = ["device.name=cpu", f"tower.query.name={tower}", "miner.negatives=0"]
     sets += ["train.batch_size=32", "train.accumulate=4", "train.epochs=100000"]
     sets += ["evaluate.every=end", f"loss.memory_bank={50_000 if tower == 'gru' else 0}"]
     flags = {"pairs": str(paths["pairs"]), "bank": str(paths["bank"])}
     resolved = resolve(sets=sets, flags=flags)
     run = RunFolder.new(folder / "run")
-    with opened(resolved, run, policy_of(resolved.config), Reporter()) as trainer:
-        yield trainer
+    with open_session(resolved, run, policy_of(resolved.config), Reporter()) as session:
+        yield session
     run.close()
 
 
-def _step(trainer: Any, head: Any, micro_batches: Any) -> None:
-    trainer.parts.stepper(head, micro_batches, 1e-4)
+def _step(session: Any, head: Any, micro_batches: Any) -> None:
+    session.parts.stepper(head, micro_batches, 1e-4)
 
 
 def stalls(tower: str, repeats: int) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-storage-") as name:
-        for trainer in trained(Path(name), tower):
-            with trainer.loop.load(0, trainer.loop.total_steps, None) as loader:
+        for session in trained(Path(name), tower):
+            with session.load(0, session.decided.total_steps, None) as loader:
                 found = headspace(
-                    functools.partial(_step, trainer),
+                    functools.partial(_step, session),
                     iter(loader),
                     steps_a_turn=4 if tower == "gru" else 100,
                     repeats=repeats,

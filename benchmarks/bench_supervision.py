@@ -28,7 +28,7 @@ from typing import Any
 
 from turns import Arm, bounds, compared, run_in_turns
 
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 
 SHAPES: dict[str, dict[str, Any]] = {
     "gru": {
@@ -93,7 +93,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         observer(folder / "site")
-        paths = write_synth(folder / "data", seed=0, **shape["data"])
+        paths = write_synth(folder / "data", SynthShape(seed=0, **shape["data"]))
         words = [
             *("--pairs", str(paths["pairs"]), "--bank", str(paths["bank"])),
             *("--steps", str(block * (blocks + 1)), "--miner", "exact"),

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ttf.machine.ceiling_figures import gemm_flops, of_this_machine
+from ttf.machine import ceilings
+from ttf.machine.ceiling_figures import gemm_flops
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf.tools.bench.results import Line
 from ttf.tools.bench.sizes import QUICK, REFERENCE, Size
@@ -57,7 +58,9 @@ def tower_share(pool: Pool, length: int, size: Size) -> None:
     from ttf.machine.gemm import factors, product
     from ttf.tools.bench.ours import Course, opened
 
-    best = of_this_machine()["best"]
+    kept = ceilings.load()
+    assert kept is not None, "measured by main"
+    best = kept.to_json()["best"]
     courses = [Course(pool=pool, precision=precision) for precision in PRECISIONS]
     arms: dict[str, Any] = {}
     flops: dict[str, float] = {}
@@ -66,16 +69,16 @@ def tower_share(pool: Pool, length: int, size: Size) -> None:
         small = dataclasses.replace(size, memory_bank=1000)
         with opened(Path(folder), small, courses, paths) as loops:
             for loop, precision in zip(loops, PRECISIONS, strict=True):
-                trainer = loop.trainer
-                rows = trainer.decided.plan.micro_batch
+                session = loop.session
+                rows = session.decided.plan.micro_batch
                 x = torch.randn(rows, length, size.dim)
                 grad = torch.randn(rows, size.dim)
 
-                def turn(trainer: Any = trainer, x: Any = x, grad: Any = grad) -> None:
-                    with trainer.policy.autocast(trainer.decided.precision):
-                        out = trainer.parts.model.query(x, None)
+                def turn(session: Any = session, x: Any = x, grad: Any = grad) -> None:
+                    with session.policy.autocast(session.decided.precision):
+                        out = session.parts.model.query(x, None)
                     out.float().backward(grad)
-                    trainer.parts.model.zero_grad(set_to_none=True)
+                    session.parts.model.zero_grad(set_to_none=True)
 
                 arms[precision] = loop.settings.around(turn)
                 flops[precision] = work_of(size, length, pool).training * rows
@@ -122,11 +125,11 @@ def curves(data: Path, steps: int) -> None:
         opened(Path(folder), size, courses, files, filled=False) as loops,
     ):
         first: OurLoop = loops[0]
-        weights = {k: v.clone() for k, v in first.trainer.parts.model.query.state_dict().items()}
+        weights = {k: v.clone() for k, v in first.session.parts.model.query.state_dict().items()}
         by_hand()
-        found["by hand"] = _by_hand(first.trainer, size, steps, weights, order=0)
+        found["by hand"] = _by_hand(first.session, size, steps, weights, order=0)
         found["by hand, other order of rows"] = _by_hand(
-            first.trainer, size, steps, weights, order=steps
+            first.session, size, steps, weights, order=steps
         )
         for loop, precision in zip(loops, PRECISIONS, strict=True):
             loop.settings()
@@ -135,7 +138,7 @@ def curves(data: Path, steps: int) -> None:
 
 
 def _by_hand(
-    trainer: Any, size: Size, steps: int, weights: Mapping[str, Any], *, order: int
+    session: Any, size: Size, steps: int, weights: Mapping[str, Any], *, order: int
 ) -> list[float]:
     """The loop by hand from the same weights; `order`: 0 for our rows, else another seed's."""
     import torch
@@ -147,7 +150,7 @@ def _by_hand(
     tower.load_state_dict({_plain_name(name): value for name, value in weights.items()})
     contrast = Contrast(torch.empty(0, size.dim), size.memory_bank)
     optimizer = adamw(tower, 1e-3)
-    rows_of = trainer.decided.order
+    rows_of = session.decided.order
     if order:
         rows_of = Order(
             size=rows_of.size,
@@ -155,14 +158,14 @@ def _by_hand(
             seed=rows_of.seed + 1,
             fingerprint=rows_of.fingerprint,
         )
-    train, losses = trainer.data.train, []
+    train, losses = session.data.train, []
     for step in range(steps):
         rows = rows_of.rows(step)
         total = 0.0
         for start in range(0, len(rows), size.micro_batch):
             part = rows[start : start + size.micro_batch]
             x = torch.from_numpy(train.batch(part).x)
-            documents = torch.from_numpy(trainer.parts.documents.read(train.known(part)[:, 0]))
+            documents = torch.from_numpy(session.parts.documents.read(train.known(part)[:, 0]))
             loss = contrast(tower(x), documents) / size.accumulate
             loss.backward()
             total += loss.item()
@@ -207,7 +210,8 @@ def main() -> None:
         return
     size = dataclasses.replace(QUICK if given.quick else REFERENCE, repeats=given.repeats)
     size = dataclasses.replace(size, peer_micro_batches=min(given.part, size.accumulate))
-    here = of_this_machine()
+    kept = ceilings.load()
+    here = {} if kept is None else kept.to_json()
     if gemm_flops(here, "fp32") is None:
         raise SystemExit("The ceilings of this machine were never measured: ttf bench")
     for course in [given.only] if given.only else list(COURSES):

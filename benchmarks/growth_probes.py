@@ -109,7 +109,7 @@ def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextM
     @contextlib.contextmanager
     def probe(folder: Path, threads: int) -> Iterator[Call]:
         from ttf.contracts import MinerContext
-        from ttf.data.reopen import VectorRef
+        from ttf.data.vector_ref import VectorRef
         from ttf.mining.job import MiningJob
         from ttf.mining.worker import Searcher
 
@@ -153,18 +153,23 @@ def step(
 
     @contextlib.contextmanager
     def probe(folder: Path, threads: int) -> Iterator[Call]:
-        with _trainer(folder, threads, {"tower": tower, "batch_size": batch}, sets) as trainer:
+        with _session(folder, threads, {"tower": tower, "batch_size": batch}, sets) as session:
             from ttf import loop
+            from ttf.rundir.metrics_log import MetricsLog
+            from ttf.training.trainer import Trainer
+
+            trainer = Trainer(session, MetricsLog(session.folder.metrics, None))
 
             begin = itertools.count(0, steps)
 
             def call() -> None:
                 start = next(begin)
                 trainer.loop.step = start
-                with trainer.loop.load(start, start + steps, None) as loader:
-                    loop._train_window(trainer.loop, trainer, loader)
+                with session.load(start, start + steps, None) as loader:
+                    loop._train_window(trainer.loop, recorder, loader)
 
-            yield call
+            with trainer.recording() as recorder:
+                yield call
 
     return probe
 
@@ -172,16 +177,16 @@ def step(
 @contextlib.contextmanager
 def evaluation(folder: Path, threads: int) -> Iterator[Call]:
     """Exact metrics of the validation queries against the whole bank."""
-    with _trainer(folder, threads, {"tower": "linear", "batch_size": 64}, ()) as trainer:
+    with _session(folder, threads, {"tower": "linear", "batch_size": 64}, ()) as session:
         from ttf.training.evaluation import evaluate
 
         def call() -> None:
             evaluate(
-                trainer.parts.model,
-                trainer.data.val,
-                trainer.parts.documents,
-                trainer.policy,
-                trainer.decided.precision,
+                session.parts.model,
+                session.data.val,
+                session.parts.documents,
+                session.policy,
+                session.decided.precision,
                 64,
                 (1, 10, 100),
             )
@@ -190,7 +195,7 @@ def evaluation(folder: Path, threads: int) -> Iterator[Call]:
 
 
 @contextlib.contextmanager
-def _trainer(
+def _session(
     folder: Path, threads: int, flags: dict[str, Any], sets: tuple[str, ...]
 ) -> Iterator[Any]:
     from ttf.machine import devices
@@ -199,13 +204,12 @@ def _trainer(
     devices.prepare(policy)
     from ttf.rundir.folder import RunFolder
     from ttf.text.progress import Reporter
-    from ttf.training.trainer import opened
+    from ttf.training.session import open_session
 
     common = ["miner.negatives=0", "loss.memory_bank=1000", "memory.budget=256MiB"]
     resolved = _resolved(folder, flags, [*common, *sets])
-    with opened(resolved, RunFolder.new(folder / "run"), policy, Reporter()) as trainer:
-        trainer.open_logs(None)
-        yield trainer
+    with open_session(resolved, RunFolder.new(folder / "run"), policy, Reporter()) as session:
+        yield session
 
 
 def _resolved(folder: Path, flags: dict[str, Any], sets: list[str]) -> Any:

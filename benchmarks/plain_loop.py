@@ -92,38 +92,44 @@ def recall(model: torch.nn.Module, data: PlainData, ks: tuple[int, ...]) -> dict
     return out
 
 
-def train(
-    data: PlainData,
-    *,
-    tower: str,
-    options: dict[str, Any],
-    batch: int,
-    epochs: int,
-    lr: float,
-    temperature: float,
-    weight_decay: float,
-    seed: int,
-) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How the tower is trained; each field is an option of the command line."""
+
+    tower: str
+    options: dict[str, Any]
+    batch: int
+    epochs: int
+    lr: float
+    temperature: float
+    weight_decay: float
+    seed: int
+
+
+def train(data: PlainData, recipe: Recipe) -> dict[str, Any]:
     """Best epoch by recall@10, as `ttf` chooses it, and the last one."""
-    torch.manual_seed(seed)
-    model = make_tower(data, tower, options)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+    torch.manual_seed(recipe.seed)
+    model = make_tower(data, recipe.tower, recipe.options)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True
+    )
+    batch = recipe.batch
     steps_per_epoch = len(data.x_train) // batch
-    total = epochs * steps_per_epoch
+    total = recipe.epochs * steps_per_epoch
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=lr, total_steps=total, pct_start=0.05, cycle_momentum=False
+        optimizer, max_lr=recipe.lr, total_steps=total, pct_start=0.05, cycle_momentum=False
     )
     ks = (1, 10, 100, 500)
     best: dict[str, float] = recall(model, data, ks)
     began = time.perf_counter()
-    for _ in range(epochs):
+    for _ in range(recipe.epochs):
         model.train()
         order = torch.randperm(len(data.x_train))
         for step in range(steps_per_epoch):
             rows = order[step * batch : (step + 1) * batch]
             positive = data.pos_train[rows]
             q = functional.normalize(model(data.inputs(data.x_train[rows])), dim=-1)
-            logits = q @ data.bank[positive].T / temperature
+            logits = q @ data.bank[positive].T / recipe.temperature
             copies = positive[:, None] == positive[None, :]
             copies.fill_diagonal_(False)
             loss = functional.cross_entropy(
@@ -153,18 +159,8 @@ def main() -> None:
     parser.add_argument("--weight-decay", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    data = load(given.data, given.kind)
-    found = train(
-        data,
-        tower=given.tower,
-        options=given.options,
-        batch=given.batch,
-        epochs=given.epochs,
-        lr=given.lr,
-        temperature=given.temperature,
-        weight_decay=given.weight_decay,
-        seed=given.seed,
-    )
+    options = {key: value for key, value in vars(given).items() if key not in ("data", "kind")}
+    found = train(load(given.data, given.kind), Recipe(**options))
     print(json.dumps(found, indent=2))
 
 

@@ -46,6 +46,12 @@ def _lines() -> Iterator[str]:
         if inspect.isfunction(found) and name not in _COMMANDS:
             yield f"{name}{inspect.signature(found)}"
     yield f"option{inspect.signature(options.option)}"
+    yield from ("", "[helpers]")
+    for name in sorted(ttf.__all__):
+        found = getattr(ttf, name)
+        if inspect.isclass(found) and found.__module__ in _HELPERS:
+            yield f"{name}{inspect.signature(found)}"
+            yield from _attributes(found)
     yield from ("", "[errors]")
     for name in sorted(ttf.__all__):
         found = getattr(ttf, name)
@@ -68,6 +74,17 @@ _COMMANDS = {
 """What users call; their own contract is the command line's."""
 
 
+_HELPERS = {
+    "ttf.machine.processor",
+    "ttf.machine.tuned_products",
+    "ttf.mining.scan.bank_scan",
+    "ttf.mining.scan.tally",
+    "ttf.rundir.durable",
+    "ttf.rundir.metrics_log",
+}
+"""Whose classes plugins use as they are: they are made by their names, unlike the contracts."""
+
+
 def _of_class(name: str, found: type[Any]) -> Iterator[str]:
     yield f"{name}({', '.join(base.__name__ for base in found.__bases__)})"
     if dataclasses.is_dataclass(found):
@@ -75,6 +92,10 @@ def _of_class(name: str, found: type[Any]) -> Iterator[str]:
             default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
             yield f"    {field.name}: {field.type}{default}"
         return
+    yield from _attributes(found)
+
+
+def _attributes(found: type[Any]) -> Iterator[str]:
     for attribute, kind in inspect.get_annotations(found).items():
         yield f"    {attribute}: {kind}"
     for method, function in vars(found).items():

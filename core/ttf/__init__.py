@@ -57,12 +57,15 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         BadData as BadData,
         ConfigError as ConfigError,
         DataChanged as DataChanged,
+        DataCompressed as DataCompressed,
         DataMissing as DataMissing,
         ExitCode as ExitCode,
+        MinerFailed as MinerFailed,
         PluginUnavailable as PluginUnavailable,
         StorageError as StorageError,
         TtfError as TtfError,
         storage_error as storage_error,
+        suggestion as suggestion,
     )
     from ttf.hookspecs import (
         CheckContext as CheckContext,
@@ -78,20 +81,44 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     )
     from ttf.host.version import __version__ as __version__
     from ttf.machine.processor import (
+        Processor as Processor,
+        processor as processor,
         usable_threads as usable_threads,
     )
     from ttf.machine.thread_variables import (
         thread_environment as thread_environment,
     )
+    from ttf.machine.tuned_products import (
+        TunedRow as TunedRow,
+        tuned_row as tuned_row,
+    )
     from ttf.mining.author_helpers import (
+        derived_seed as derived_seed,
         exact_search as exact_search,
         float32_blocks as float32_blocks,
         require_bank as require_bank,
         require_memory as require_memory,
+        sampled_rows as sampled_rows,
+    )
+    from ttf.mining.scan.bank_scan import (
+        BankScan as BankScan,
+    )
+    from ttf.mining.scan.float32_rows import (
+        gather_float32 as gather_float32,
+    )
+    from ttf.mining.scan.tally import (
+        ScanTally as ScanTally,
     )
     from ttf.rundir.durable import (
+        OpenFile as OpenFile,
         fsync_dir as fsync_dir,
         fsync_file as fsync_file,
+    )
+    from ttf.rundir.incident_files import (
+        list_incidents as list_incidents,
+    )
+    from ttf.rundir.metrics_log import (
+        MetricsLog as MetricsLog,
     )
     from ttf.tools.ab.comparison import (
         Compared as Compared,
@@ -105,15 +132,21 @@ _NAMES: Final = {
     "ttf.api": "Run evaluate load mine open_vectors plan resume train",
     "ttf.contracts": "ArrayWriter Availability BatchPlan DType DeviceFactory DevicePolicy EvalRecord Miner MinerContext MinerCost MinerFactory MinerTraits Precision Settled StepRecord StorageFactory Store StoreWriter Tower TowerCost TowerFactory TowerShape VectorSource",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
-    "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataMissing ExitCode PluginUnavailable StorageError TtfError storage_error",
-    "ttf.host.version": "__version__",
+    "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode MinerFailed PluginUnavailable StorageError TtfError storage_error suggestion",
     "ttf.hookspecs": "CheckContext Verdict hookimpl",
     "ttf.host.deprecation": "PluginDeprecationWarning",
     "ttf.host.options": "NoOptions option",
-    "ttf.machine.processor": "usable_threads",
+    "ttf.host.version": "__version__",
+    "ttf.machine.processor": "Processor processor usable_threads",
     "ttf.machine.thread_variables": "thread_environment",
-    "ttf.mining.author_helpers": "exact_search float32_blocks require_bank require_memory",
-    "ttf.rundir.durable": "fsync_dir fsync_file",
+    "ttf.machine.tuned_products": "TunedRow tuned_row",
+    "ttf.mining.author_helpers": "derived_seed exact_search float32_blocks require_bank require_memory sampled_rows",
+    "ttf.mining.scan.bank_scan": "BankScan",
+    "ttf.mining.scan.float32_rows": "gather_float32",
+    "ttf.mining.scan.tally": "ScanTally",
+    "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
+    "ttf.rundir.incident_files": "list_incidents",
+    "ttf.rundir.metrics_log": "MetricsLog",
     "ttf.tools.ab.comparison": "Compared compare",
     "ttf.training.inference": "Model",
 }

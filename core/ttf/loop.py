@@ -6,6 +6,7 @@ at the step its checkpoint names and takes the same path.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +15,6 @@ from ttf.contracts import EvalRecord, StepRecord
 from ttf.data.loader import DrawNegatives, Loader
 from ttf.data.order import Order
 from ttf.training.step import Stepper
-from ttf.training.stopwatch import Stopwatch
 
 
 class Events(Protocol):
@@ -68,14 +68,14 @@ def train(run: Training, events: Events) -> None:
 
 def _train_window(run: Training, events: Events, loader: Loader) -> None:
     """The steps of one refresh window, or as many as are wanted."""
-    clock = Stopwatch()
+    began = time.perf_counter()
     for head, micro_batches in loader:
-        clock.lap("data")
         lr = run.learning_rate(run.step)
-        result = run.stepper(head, clock.timed("data", micro_batches), lr)
+        result = run.stepper(head, micro_batches, lr)
         run.step += 1
-        clock.lap("compute")
-        seconds, shares = clock.take()
+        seconds = time.perf_counter() - began
+        waited = loader.take_waited_s()
+        shares = {"data_s": waited, "compute_s": seconds - waited}
         events.stepped(
             StepRecord(
                 step=run.step,
@@ -92,7 +92,7 @@ def _train_window(run: Training, events: Events, loader: Loader) -> None:
         if not run.goes_on:
             return
         events.settled(run.step)
-        clock.restart()
+        began = time.perf_counter()
 
 
 def _evaluate_if_due(run: Training, events: Events) -> None:

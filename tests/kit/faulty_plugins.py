@@ -93,7 +93,7 @@ def hungry(kilobytes):
 
 def cut_before_gather(step, path):
     # Between the check of the inputs and the reading of a step, as a person may do by chance.
-    from ttf.data.queries import Queries
+    from ttf.data.dataset import Queries
 
     real, calls = Queries.batch, []
 

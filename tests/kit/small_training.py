@@ -22,7 +22,8 @@ from ttf.data.order import Order
 from ttf.host import plugins
 from ttf.training.documents import Documents
 from ttf.training.memory_bank import MemoryBank
-from ttf.training.step import Stepper, StepResult, StepSettings, make_optimizer
+from ttf.training.optimizer import make_optimizer
+from ttf.training.step import StepGradients, Stepper, StepResult, StepSettings
 from ttf.training.towers import TowerSpec, TwoTower, build
 
 DIM, DOCUMENTS, PAIRS, SAMPLES = 6, 60, 80, 32
@@ -94,12 +95,10 @@ class World:
         self.order = Order(
             size=len(self.data.train), samples_per_step=SAMPLES, seed=0, fingerprint="w"
         )
-        self.stepper = Stepper(
+        gradients = StepGradients(
             model=self.model,
-            optimizer=self.optimizer,
             bank=self.bank,
             documents=self.documents,
-            data=self.data,
             policy=self.policy,
             precision=FP32,
             settings=StepSettings(
@@ -107,6 +106,7 @@ class World:
             ),
             micro_batch=self.micro_batch,
         )
+        self.stepper = Stepper(gradients, self.optimizer, self.data)
 
     def head(self, step: int) -> StepHead:
         def draw(step: int, rows: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:

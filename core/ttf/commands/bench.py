@@ -141,7 +141,7 @@ def _list(benches: Sequence[Bench], as_json: bool) -> None:
 
 
 def _tune(progress: BenchProgress, as_json: bool) -> int:
-    from ttf.tools.bench import tune
+    from ttf.machine.tuned_products import row_file
     from ttf.tools.bench.catalogue import TUNE
 
     row = _answer(TUNE, {}, progress)["tuned"]
@@ -154,7 +154,7 @@ def _tune(progress: BenchProgress, as_json: bool) -> int:
         gain = row["bf16_gain"]
         if gain is not None:
             show(f"bf16 products are {gain:.3g} times as fast as those.")
-        show(f"Kept in {quoted(tune.path())}; runs that begin from now on follow it.")
+        show(f"Kept in {quoted(row_file())}; runs that begin from now on follow it.")
         next_command("ttf bench")
     return int(ExitCode.DONE)
 

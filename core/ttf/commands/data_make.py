@@ -84,19 +84,14 @@ def synth_command(
     pairs and bank into DIR with bounded memory, whatever the size.
     With --json: {"pairs", "bank", "bytes", "seed"}.
     """
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
     from ttf.data.vectors import parse_dtype
 
     ending = "zarr" if container == "zarr" else "npz"
     check_outputs([str(out / f"{name}.{ending}") for name in ("pairs", "bank")], overwrite)
     made = write_synth(
         out,
-        pairs=pairs,
-        val=val,
-        seq_len=seq_len,
-        dim=dim,
-        bank=bank,
-        seed=seed,
+        SynthShape(pairs=pairs, val=val, seq_len=seq_len, dim=dim, bank=bank, seed=seed),
         container="zarr" if container == "zarr" else "npz",
         dtype=parse_dtype(dtype),
         targets=targets,

@@ -33,7 +33,7 @@ def schema(draft: Draft) -> RunConfig | None:
     except ValidationError as error:
         merged: dict[Keys, list[str]] = {}
         for item in error.errors():
-            if not item["loc"]:  # what spans sections; found above, however much else is wrong
+            if not item["loc"]:  # no JSON: the draft has said which value cannot be written as text
                 continue
             path = _given_path(draft, item["loc"], str(item["type"]))
             merged.setdefault(path, []).append(_explain(path, item))

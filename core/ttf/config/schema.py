@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ttf.text.numbers import parse_bytes
 
@@ -245,22 +245,6 @@ class RunConfig(Section):
     probe: ProbeConfig = ProbeConfig()
     observers: tuple[str, ...] = ()
     gates: tuple[Gate, ...] = ()
-
-    @model_validator(mode="after")
-    def _metric_is_computed(self) -> RunConfig:
-        known = metric_names(self.evaluate.k)
-        if self.evaluate.metric not in known:
-            raise ValueError(
-                f"evaluate.metric {self.evaluate.metric!r} is not computed; "
-                f"these are: {', '.join(known)}"
-            )
-        for gate in self.gates:
-            metric = re.split(r" *[<>]", gate.need)[0]
-            if metric not in known:
-                raise ValueError(
-                    f"gates: {metric!r} is not computed; these are: {', '.join(known)}"
-                )
-        return self
 
 
 def metric_names(ks: tuple[int, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A data set as training sees it: two splits of usable pairs, and the bank of documents."""
+"""A data set as training sees it: two splits of usable pairs with their queries, and the bank."""
 
 from __future__ import annotations
 
@@ -12,12 +12,120 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
-from ttf.data.buffers import Buffers
-from ttf.data.queries import Queries, QueryBatch
-from ttf.data.reopen import VectorRef
-from ttf.data.stacked import StackedRows
-from ttf.data.vectors import RowView
-from ttf.errors import storage_error
+from ttf.data.stacked_rows import StackedRows
+from ttf.data.vector_ref import VectorRef
+from ttf.data.vectors import Buffers, RowView, on_disk, to_float32, will_need
+from ttf.errors import BadData, storage_error
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryBatch:
+    """Inputs of the query tower: (B, D) or (B, L, D) float32; lengths only where they differ."""
+
+    x: NDArray[np.float32]
+    lengths: NDArray[np.int64] | None
+
+
+class Queries:
+    """One split's query inputs: vectors as stored, or rows of a context gathered on demand."""
+
+    def __init__(
+        self,
+        source: VectorSource,
+        context: VectorSource | None,
+        lengths: NDArray[np.int64] | None,
+    ) -> None:
+        self.source = source
+        self.context = context
+        self.lengths = lengths
+        self.sequence = context is not None or len(source.shape) == 3
+        self.length = source.shape[1] if self.sequence else 1
+        self.dim = context.shape[1] if context is not None else source.shape[-1]
+
+    def __len__(self) -> int:
+        return self.source.shape[0]
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of all queries together."""
+        return len(self) * self.length
+
+    def batch(self, rows: NDArray[np.int64], buffers: Buffers | None = None) -> QueryBatch:
+        """The inputs of some rows; their memory is from `buffers` where those are given."""
+        lengths = None if self.lengths is None else self.lengths[rows]
+        if self.context is None:
+            x = _gathered(self.source, rows, buffers)
+        else:
+            steps, lengths = self._steps(rows, lengths)
+            flat = _gathered(self.context, steps.reshape(-1), buffers)
+            x = flat.reshape(len(rows), self.length, self.dim)
+        if lengths is not None and bool((lengths == self.length).all()):
+            lengths = None
+        if lengths is not None:
+            # Whatever lies in the padding: it must not reach a tower, nor be called bad data.
+            x[np.arange(self.length) >= lengths[:, None]] = 0.0
+        return QueryBatch(x=x, lengths=lengths)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether recent batches had to wait for a disk, so that `will_need` helps."""
+        return on_disk(self.source if self.context is None else self.context)
+
+    def will_need(self, rows: NDArray[np.int64]) -> None:
+        """Says which rows `batch` will be asked for soon."""
+        if self.context is None:
+            will_need(self.source, rows)
+            return
+        lengths = None if self.lengths is None else self.lengths[rows]
+        will_need(self.context, self._steps(rows, lengths)[0].reshape(-1))
+
+    def check_steps(self, rows: NDArray[np.int64]) -> None:
+        """Raises BadData naming the first row with a step outside the context."""
+        if self.context is not None:
+            self._steps(rows, None if self.lengths is None else self.lengths[rows])
+
+    def _steps(
+        self, rows: NDArray[np.int64], lengths: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Context rows of each step, padding moved to the end (and pointed at row 0)."""
+        assert self.context is not None
+        steps = np.asarray(self.source.gather(rows), dtype=np.int64)
+        if lengths is not None:
+            steps = np.where(np.arange(self.length) < lengths[:, None], steps, -1)
+        valid = steps >= 0
+        wrong = np.flatnonzero(((steps < -1) | (steps >= self.context.shape[0])).any(axis=1))
+        if wrong.size:
+            bad = steps[wrong[0]]
+            value = bad[(bad < -1) | (bad >= self.context.shape[0])][0]
+            raise BadData(
+                f"{self.source.name}[{rows[wrong[0]]}] in {self.source.uri} refers to row "
+                f"{value}, but {self.context.uri} has rows 0 to {self.context.shape[0] - 1}.",
+                hint="Give the context file these rows were made for (--context).",
+            )
+        counts = valid.sum(axis=1)
+        empty = np.flatnonzero(counts == 0)
+        if empty.size:
+            raise BadData(
+                f"{self.source.name}[{rows[empty[0]]}] in {self.source.uri} has no valid step: "
+                "all are padding (-1).",
+                hint="Leave such pairs out, or set their positive to -1.",
+            )
+        if not valid.all():
+            order = np.argsort(~valid, axis=1, kind="stable")
+            steps = np.maximum(np.take_along_axis(steps, order, axis=1), 0)
+        return steps, counts
+
+
+def _gathered(
+    source: VectorSource, rows: NDArray[np.int64], buffers: Buffers | None
+) -> NDArray[np.float32]:
+    if buffers is None:
+        return to_float32(source.gather(rows), source.dtype)
+    shape = (len(rows), *source.shape[1:])
+    out = buffers.rows(shape)
+    if source.dtype == "float32":
+        return source.gather(rows, out)
+    return to_float32(source.gather(rows, buffers.rows(shape, source.dtype)), source.dtype, out)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,10 +52,10 @@ def with_demo(resolved: Resolved, reporter: Reporter) -> Resolved:
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
         if not (folder / "done").exists():
-            from ttf.data.synth import write_synth
+            from ttf.data.synth import SynthShape, write_synth
 
             reporter.stage("make the demo set", None)
-            write_synth(folder, **SHAPE, progress=reporter.advance)
+            write_synth(folder, SynthShape(**SHAPE), progress=reporter.advance)
             (folder / "done").touch()
     reporter.note(
         "No data was given: this is the built-in demo set. Your own: ttf train --pairs FILE "

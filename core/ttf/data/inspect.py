@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.file_check import unfit
+from ttf.data.array_stream import Rows, stream_rows
+from ttf.data.fit_to_train import unfit
 from ttf.data.stores import open_store
-from ttf.data.streams import Rows, stream_rows
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
 from ttf.errors import BadData

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.buffers import Buffers
-from ttf.data.dataset import Split
+from ttf.data.dataset import Dataset, QueryBatch, Split
 from ttf.data.keyed_random import key, uniform
 from ttf.data.order import Order
-from ttf.data.queries import QueryBatch
+from ttf.data.vectors import Buffers
 
 QUEUE_LENGTH = 2
 _AHEAD_BYTES = 64 << 20
@@ -97,6 +98,31 @@ def head_of(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepReader:
+    """Where the gather thread reads: data, order and documents, nothing that training changes."""
+
+    data: Dataset
+    order: Order
+    read_documents: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    micro_batch: int
+
+    def load(self, start: int, stop: int, draw: DrawNegatives | None) -> Loader:
+        return Loader(
+            partial(self.head, draw),
+            self.data.train,
+            self.micro_batch,
+            start,
+            stop,
+            self.order.rows,
+        )
+
+    def head(self, draw: DrawNegatives | None, step: int) -> StepHead:
+        # A mapped file that was cut kills the process when it is touched: look first.
+        self.data.check_unchanged()
+        return head_of(step, self.data.train, self.order, self.read_documents, draw)
+
+
 class Loader:
     """Iterates steps `start..stop`; close it (or use `with`) to stop the thread early."""
 
@@ -112,13 +138,16 @@ class Loader:
         """`rows_of`: the rows of any step; given it, steps to come are read ahead from a disk."""
         self._make_head = make_head
         self._rows_of = rows_of
-        self._told = start
+        self._announced_step = start
+        self._waited_s = 0.0
         self._buffers = Buffers()
         self._split = split
         self._micro_batch = micro_batch
         self._steps = range(start, stop)
         self._queue: queue.Queue[Any] = queue.Queue(maxsize=QUEUE_LENGTH)
         self._closing = threading.Event()
+        # A daemon: a read from a network disk that hangs cannot be ended, and must not keep a run
+        # alive that is over.
         self._thread = threading.Thread(target=self._work, name="ttf-gather", daemon=True)
         self._thread.start()
 
@@ -132,12 +161,22 @@ class Loader:
         for _ in range(0, samples, self._micro_batch):
             yield self._take()
 
+    def take_waited_s(self) -> float:
+        """How long the thread was waited for since the last call."""
+        waited_s = self._waited_s
+        self._waited_s = 0.0
+        return waited_s
+
     def _take(self) -> Any:
+        began = time.perf_counter()
         while not self._closing.is_set():
             try:
+                # With a timeout: a signal handler runs between two waits, on every platform, and a
+                # loader that was closed by another thread puts nothing any more.
                 item = self._queue.get(timeout=0.5)
             except queue.Empty:
                 continue
+            self._waited_s += time.perf_counter() - began
             if isinstance(item, BaseException):
                 self._closing.set()
                 raise item
@@ -166,10 +205,10 @@ class Loader:
             return
         step_bytes = samples * queries.length * queries.dim * 4
         steps = min(max(1, _AHEAD_BYTES // step_bytes), _AHEAD_STEPS)
-        self._told = max(self._told, step)
-        while self._told < min(step + steps, self._steps.stop - 1):
-            self._told += 1
-            self._split.will_need(self._rows_of(self._told))
+        self._announced_step = max(self._announced_step, step)
+        while self._announced_step < min(step + steps, self._steps.stop - 1):
+            self._announced_step += 1
+            self._split.will_need(self._rows_of(self._announced_step))
 
     def _put(self, item: Any) -> None:
         while not self._closing.is_set():
@@ -181,6 +220,7 @@ class Loader:
 
     def close(self) -> None:
         self._closing.set()
+        # The thread may be waiting for room in the queue: what lies there makes way until it ends.
         while self._thread.is_alive():
             try:
                 self._queue.get_nowait()

@@ -6,7 +6,6 @@ positives have to be found by value. Every problem names the file, the array and
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Self
 
@@ -16,12 +15,12 @@ from numpy.typing import NDArray
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
-from ttf.data.dataset import Dataset, OpenBank, Split
-from ttf.data.queries import Queries
-from ttf.data.reopen import VectorRef
-from ttf.data.stacked import StackedRows
+from ttf.data.dataset import Dataset, OpenBank, Queries, Split
+from ttf.data.named_arrays import NamedArrays, need_floats, queries_of, vectors_of
+from ttf.data.stacked_rows import StackedRows
 from ttf.data.stores import open_store, storage_for
-from ttf.data.vectors import FLOATS, RowView
+from ttf.data.vector_ref import VectorRef
+from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 
 _CHECK_AT_OPEN_BYTES = 64 << 20
@@ -60,7 +59,7 @@ class Opening:
         self._stores[store.uri] = store
 
     @cached_property
-    def pairs(self) -> _Arrays:
+    def pairs(self) -> NamedArrays:
         return self._arrays(self._config.pairs)
 
     @cached_property
@@ -71,7 +70,7 @@ class Opening:
         source: VectorSource
         if config.bank is not None:
             arrays = self._arrays(config.bank)
-            source = _vectors(arrays.store, config.names)
+            source = vectors_of(arrays.store, config.names)
             ids = _bank_ids(arrays, source)
             storage = storage_for(config.bank, config.storage)
             at = VectorRef(uri=config.bank, array=source.name, storage=storage)
@@ -91,7 +90,7 @@ class Opening:
         """What seq_* refers to."""
         config = self._config
         return (
-            _vectors(self.store(config.context), config.names)
+            vectors_of(self.store(config.context), config.names)
             if config.context
             else (self.bank.bank)
         )
@@ -99,7 +98,7 @@ class Opening:
     def split(self, name: str) -> Split:
         """The usable pairs of one split."""
         pairs, bank = self.pairs, self.bank.bank
-        queries = _queries(pairs, name, lambda: self.context)
+        queries = queries_of(pairs, name, lambda: self.context)
         known = self._known(name, len(queries))
         if known.unmatched:
             self.notes.append(
@@ -130,10 +129,10 @@ class Opening:
             return known
         return _positives(pairs, name, self.bank.bank, count, by_value=own_bank)
 
-    def _arrays(self, uri: str | None) -> _Arrays:
+    def _arrays(self, uri: str | None) -> NamedArrays:
         if uri is None:
             raise ConfigError("No training pairs were given.", hint="Add --pairs FILE.")
-        return _Arrays(self.store(uri), self._config.names)
+        return NamedArrays(self.store(uri), self._config.names)
 
     def keep(self) -> list[Store]:
         """Hands the open stores over: whoever takes them closes them."""
@@ -151,92 +150,8 @@ class Opening:
         self.close()
 
 
-class _Arrays:
-    """A store seen through the `[data.names]` mapping."""
-
-    def __init__(self, store: Store, names: dict[str, str]) -> None:
-        self.store, self.uri, self._names = store, store.uri, names
-        self._present = set(store.names())
-
-    def __contains__(self, name: str) -> bool:
-        return self._names.get(name, name) in self._present
-
-    def __getitem__(self, name: str) -> VectorSource:
-        return self.store.source(self._names.get(name, name))
-
-    def said(self, name: str) -> str:
-        """The name as a message should have it, with what the user mapped it to."""
-        mapped = self._names.get(name, name)
-        return name if mapped == name else f"{name} (mapped to {mapped!r})"
-
-
-def _vectors(store: Store, names: dict[str, str]) -> VectorSource:
-    source = store.source(names.get("vectors", "vectors"))
-    _need_floats(source, (2,), "(rows, dim)")
-    return source
-
-
-def _need_floats(source: VectorSource, ranks: tuple[int, ...], shape: str) -> None:
-    if source.dtype not in FLOATS:
-        raise BadData(
-            f"{source.name} in {source.uri} is {source.dtype}; vectors must be float32, "
-            "float16 or bfloat16.",
-            hint=f"Convert it: ttf data convert {source.uri} OUT --dtype f32",
-        )
-    if len(source.shape) not in ranks or 0 in source.shape:
-        raise BadData(
-            f"{source.name} in {source.uri} has shape {source.shape}, expected {shape}, not empty."
-        )
-
-
-def _queries(pairs: _Arrays, split: str, context: Callable[[], VectorSource]) -> Queries:
-    x, seq = f"X_{split}", f"seq_{split}"
-    if x in pairs and seq in pairs:
-        raise BadData(
-            f"{pairs.uri} has both {x} and {seq}; it must have one of them.",
-            hint="Name the one you want, e.g. --set data.names.seq_train=none",
-        )
-    if x not in pairs and seq not in pairs:
-        raise ArrayMissing(
-            f"{pairs.uri} has neither {pairs.said(x)} nor {pairs.said(seq)}; it has: "
-            f"{', '.join(pairs.store.names()) or 'nothing'}.",
-            hint=f"Map your names, e.g. --set data.names.{x}=queries",
-        )
-    source = pairs[x] if x in pairs else pairs[seq]
-    if x in pairs:
-        _need_floats(source, (2, 3), "(N, D) or (N, L, D)")
-    elif source.dtype not in ("int32", "int64") or len(source.shape) != 2 or 0 in source.shape:
-        raise BadData(
-            f"{seq} in {pairs.uri} is {source.dtype} {source.shape}; it must be int32 or int64 "
-            "of shape (N, L): rows of the context, -1 for padding."
-        )
-    return Queries(source, None if x in pairs else context(), _lengths(pairs, split, source))
-
-
-def _lengths(pairs: _Arrays, split: str, source: VectorSource) -> NDArray[np.int64] | None:
-    name = f"len_{split}"
-    if name not in pairs:
-        return None
-    array = pairs[name]
-    if array.dtype not in ("int32", "int64") or array.shape != source.shape[:1]:
-        raise BadData(
-            f"{name} in {pairs.uri} is {array.dtype} {array.shape}; it must be int32 or int64 of "
-            f"shape ({source.shape[0]},), like {source.name}."
-        )
-    lengths = np.array(array.read(0, array.shape[0]), dtype=np.int64)
-    plain = source.dtype in FLOATS and len(source.shape) == 2  # (N, D): one vector a query
-    longest = 1 if plain else source.shape[1]
-    wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
-    if wrong.size:
-        raise BadData(
-            f"{array.name}[{wrong[0]}] = {lengths[wrong[0]]} in {pairs.uri}, but a sequence of "
-            f"{source.name} has 1 to {longest} steps ({wrong.size:,} such values in all)."
-        )
-    return lengths
-
-
 def _positives(
-    pairs: _Arrays, split: str, bank: VectorSource, count: int, *, by_value: bool
+    pairs: NamedArrays, split: str, bank: VectorSource, count: int, *, by_value: bool
 ) -> pos.Positives:
     named, valued = f"pos_{split}", f"Y_{split}"
     found = None
@@ -245,7 +160,7 @@ def _positives(
         _same_count(pairs, named, len(found.rows), split, count)
     if valued in pairs and (found is None or found.unmatched):
         target = pairs[valued]
-        _need_floats(target, (2,), "(N, D)")
+        need_floats(target, (2,), "(N, D)")
         if target.shape[1] != bank.shape[1]:
             raise BadData(
                 f"{valued} in {pairs.uri} has width {target.shape[1]}, but the bank {bank.uri} "
@@ -274,7 +189,7 @@ def _positives(
     return found
 
 
-def _same_count(pairs: _Arrays, name: str, got: int, split: str, count: int) -> None:
+def _same_count(pairs: NamedArrays, name: str, got: int, split: str, count: int) -> None:
     if got != count:
         raise BadData(
             f"{name} in {pairs.uri} has {got:,} rows, but there are {count:,} {split} queries."
@@ -282,7 +197,7 @@ def _same_count(pairs: _Arrays, name: str, got: int, split: str, count: int) -> 
 
 
 def _bank_from_targets(
-    pairs: _Arrays, config: DataConfig
+    pairs: NamedArrays, config: DataConfig
 ) -> tuple[RowView, VectorRef, dict[str, pos.Positives]]:
     """The distinct rows of Y_train, then those of Y_val, as a view; and every pair's row in it."""
     targets = []
@@ -293,7 +208,7 @@ def _bank_from_targets(
                 hint="Add --bank FILE (array `vectors`).",
             )
         targets.append(pairs[name])
-        _need_floats(targets[-1], (2,), "(N, D)")
+        need_floats(targets[-1], (2,), "(N, D)")
     if (targets[0].shape[1], targets[0].dtype) != (targets[1].shape[1], targets[1].dtype):
         raise BadData(
             f"Y_train {targets[0].dtype} {targets[0].shape} and Y_val {targets[1].dtype} "
@@ -311,7 +226,7 @@ def _bank_from_targets(
     return RowView(stacked, rows), bank_at, known
 
 
-def _bank_ids(arrays: _Arrays, bank: VectorSource) -> NDArray[np.int64] | None:
+def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | None:
     if "ids" not in arrays:
         return None
     source = arrays["ids"]
@@ -333,53 +248,9 @@ def _bank_ids(arrays: _Arrays, bank: VectorSource) -> NDArray[np.int64] | None:
     return ids
 
 
-def _same_inputs(pairs: _Arrays, train: Queries, val: Queries) -> None:
+def _same_inputs(pairs: NamedArrays, train: Queries, val: Queries) -> None:
     if (train.dim, train.sequence) != (val.dim, val.sequence) or train.length != val.length:
         raise BadData(
             f"Training and validation queries of {pairs.uri} differ in shape: "
             f"{train.source.name} {train.source.shape}, {val.source.name} {val.source.shape}."
         )
-
-
-class OpenQueries:
-    """The queries of a file that holds nothing else that matters; closes what it opened."""
-
-    def __init__(self, queries: Queries, opening: Opening) -> None:
-        self.queries, self._opening = queries, opening
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opening.close()
-
-
-def open_queries(uri: str, config: DataConfig, bank: VectorSource) -> OpenQueries:
-    """Queries to search with: an array `vectors`, or the first X_* or seq_* of the file."""
-    opening = Opening(config)
-    try:
-        arrays = _Arrays(open_store(uri), {})
-        opening.adopt(arrays.store)
-        return OpenQueries(_found_queries(arrays, opening, config, bank), opening)
-    except BaseException:
-        opening.close()
-        raise
-
-
-def _found_queries(
-    arrays: _Arrays, opening: Opening, config: DataConfig, bank: VectorSource
-) -> Queries:
-    if "vectors" in arrays:
-        source = arrays["vectors"]
-        _need_floats(source, (2, 3), "(N, D) or (N, L, D)")
-        return Queries(source, None, None)
-    present = sorted(arrays.store.names())
-    order = ["X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train"]
-    named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
-    if not named:
-        raise ArrayMissing(
-            f"{arrays.uri} has no queries: neither `vectors` nor any X_* or seq_*; "
-            f"it has: {', '.join(present) or 'nothing'}."
-        )
-    split = named[0].partition("_")[2]
-    return _queries(arrays, split, lambda: bank if config.context is None else opening.context)

@@ -78,39 +78,22 @@ class SynthShape:
 
 def write_synth(
     out_dir: Path,
+    shape: SynthShape,
     *,
-    pairs: int,
-    val: int,
-    seq_len: int,
-    dim: int,
-    bank: int,
-    seed: int,
     container: Literal["npz", "zarr"] = "npz",
     dtype: DType = "float32",
     targets: bool = False,
-    noise: float = NOISE,
-    marker_strength: float = MARKER_STRENGTH,
     progress: Progress | None = None,
 ) -> dict[str, Path]:
     """Writes `pairs` and `bank` with bounded memory; `targets` adds Y_train and Y_val.
 
     Progress counts vectors. Raises StorageError before it starts where the disk is too small.
     """
-    shape = SynthShape(
-        pairs=pairs,
-        val=val,
-        seq_len=seq_len,
-        dim=dim,
-        bank=bank,
-        seed=seed,
-        noise=noise,
-        marker_strength=marker_strength,
-    )
     shape.check()
     paths = {name: Path(out_dir) / f"{name}.{container}" for name in ("pairs", "bank")}
-    vectors = bank + (pairs + val) * (seq_len + targets)
+    vectors = shape.bank + (shape.pairs + shape.val) * (shape.seq_len + targets)
     made = [p for p in (Path(out_dir), *Path(out_dir).parents) if not p.exists()]
-    make_room(Path(out_dir), array_bytes((vectors, dim), dtype))
+    make_room(Path(out_dir), array_bytes((vectors, shape.dim), dtype))
     report = _counter(vectors, progress)
     with sigterm_raised(f"Stopped by SIGTERM; nothing was written to {out_dir}."):
         try:

@@ -1,4 +1,4 @@
-"""Rows of numbers: the stored dtypes, widening to float32 and back, unit length, views on rows.
+"""Rows of numbers: stored dtypes, widening to float32 and back, unit length, memory, views on rows.
 
 bfloat16 travels as uint16 bits, because numpy has no such type.
 """
@@ -6,7 +6,11 @@ bfloat16 travels as uint16 bits, because numpy has no such type.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
+import mmap
+import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,6 +26,8 @@ FLOATS: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16")
 
 _CACHE_LINE: Final = 64
 _WORTH_ALIGNING: Final = 4096
+_WORTH_KEEPING: Final = 256 << 10
+"""Smaller arrays are used again by the allocator itself."""
 
 _SHORT: Final[dict[str, DType]] = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
@@ -149,6 +155,51 @@ def empty_rows(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
     return raw[start : start + wanted].view(held).reshape(shape)
 
 
+class Buffers:
+    """Arrays of a few sizes, handed out again and again: fresh pages cost as much as filling them.
+
+    An array from here is like any other: it, its views and the tensors made of it may be kept as long
+    as anybody likes. Only when the last of them is gone does its memory serve another array. Safe to
+    use from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, deque[mmap.mmap]] = {}
+        self._lent: dict[int, weakref.ref[NDArray[Any]]] = {}
+        self._numbers = itertools.count()
+
+    def rows(self, shape: tuple[int, ...], dtype: DType = "float32") -> NDArray[Any]:
+        """Rows to be filled: what is in them is left over from before."""
+        held = numpy_dtype(dtype)
+        size = math.prod(shape) * held.itemsize
+        if size < _WORTH_KEEPING:
+            return empty_rows(shape, dtype)
+        free = self._free.setdefault(size, deque())
+        try:
+            memory = free.pop()
+        except IndexError:
+            memory = _memory(size)
+        array: NDArray[Any] = np.ndarray(shape, held, buffer=memory)
+        lent, number = self._lent, next(self._numbers)
+
+        def back(_: weakref.ref[NDArray[Any]]) -> None:
+            lent.pop(number, None)
+            free.append(memory)
+
+        # Views and tensors refer to `array`, which refers to `memory`: while one lives, all do.
+        lent[number] = weakref.ref(array, back)
+        return array
+
+
+def _memory(size: int) -> mmap.mmap:
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
 def will_need(source: VectorSource, ids: NDArray[np.int64]) -> None:
     """Tells a source which rows will be gathered soon, where it can use that: one that reads from
     a disk may start reading. Other sources are left alone."""
@@ -260,3 +311,18 @@ def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]
             f"{source.uri}: {error}.",
             hint="The row numbers belong to another file: make them anew for this one.",
         ) from None
+
+
+class _Writable:
+    """The memory of an array under another flag."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.owner = array
+        memory = array.__array_interface__
+        self.__array_interface__ = {**memory, "data": (memory["data"][0], False)}
+
+
+def seen_as_writable(array: NDArray[Any]) -> NDArray[Any]:
+    """The same memory, said to be writable: torch warns about every view of a file that it may only
+    read (pytorch#178261). Nobody writes to it; a private map would count as memory of our own."""
+    return array if array.flags.writeable else np.asarray(_Writable(array))

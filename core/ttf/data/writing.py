@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ttf.data.stores import create_store, is_local, storage_for
 from ttf.errors import ConfigError, Stopped, StorageError, storage_error
+from ttf.text.numbers import size
 
 if TYPE_CHECKING:
     from ttf.contracts import DType, StoreWriter
@@ -85,21 +86,9 @@ def make_room(folder: Path, needed_bytes: int) -> None:
         raise storage_error(error, str(folder)) from error
     if needed_bytes > free:
         raise StorageError(
-            f"{folder} has {size_text(free)} free, {size_text(needed_bytes)} are needed.",
+            f"{folder} has {size(free)} free, {size(needed_bytes)} are needed.",
             hint="Free some space or choose another folder.",
         )
-
-
-def size_text(count: int) -> str:
-    """Bytes as a person reads them.
-
-    >>> size_text(3_200_000)
-    '3.2 MB'
-    """
-    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
 
 
 def array_bytes(shape: tuple[int, ...], dtype: DType) -> int:

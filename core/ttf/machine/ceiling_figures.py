@@ -21,14 +21,6 @@ def gather_bytes(ceilings: Mapping[str, Any]) -> float | None:
     return _scaled(ceilings, "copy", "into cache", "value")
 
 
-def of_this_machine() -> Mapping[str, Any]:
-    """The ceilings as they are kept; empty where they were never measured."""
-    from ttf.machine import ceilings
-
-    kept = ceilings.load()
-    return {} if kept is None else kept.to_json()
-
-
 def summary(ceilings: Mapping[str, Any]) -> NotedCeilings:
     """The few figures that a run notes."""
     best = {name: BestProduct(gflops=one["gflops"]) for name, one in ceilings["best"].items()}

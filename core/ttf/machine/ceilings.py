@@ -87,12 +87,6 @@ class Ceilings:
         ]
         return max(found, key=lambda one: one[2].value)
 
-    def gemm_gflops(self, precision: PrecisionName) -> float:
-        return self.best(precision)[2].value
-
-    def copy_gbps(self, threads: int = 1) -> float:
-        return self.copy["1 thread" if threads == 1 else "2 threads"].value
-
     def to_json(self) -> dict[str, Any]:
         best: dict[PrecisionName, tuple[str, str, Figure]] = {
             "fp32": self.best("fp32"),

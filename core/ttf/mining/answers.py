@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner
-from ttf.data.reopen import open_ref
+from ttf.data.vector_ref import open_ref
 from ttf.errors import BadAnswer, BadData, storage_error
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.rundir.durable import fsync_dir, fsync_file, read_json, write_json

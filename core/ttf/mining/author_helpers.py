@@ -1,5 +1,5 @@
-"""What every miner needs of a bank: float32 blocks, an exact scan for what an index cannot answer,
-and an honest refusal where memory is short."""
+"""What every miner needs: float32 blocks of a bank, an exact scan for what an index cannot answer,
+seeds of its own, and an honest refusal where memory is short."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
+from ttf.data.keyed_random import Permutation, key
 from ttf.data.vectors import row_norms
 from ttf.errors import ConfigError
-from ttf.mining.scan.best import Best
-from ttf.mining.scan.rows import read_float32
+from ttf.mining.scan.best_so_far import Best
+from ttf.mining.scan.float32_rows import read_float32
+from ttf.text.numbers import size
 
 _Bank = TypeVar("_Bank")
 _SCAN_ROWS = 4096
@@ -64,14 +66,22 @@ def exact_search(
     return ids, scores
 
 
+def derived_seed(seed: int, label: str) -> int:
+    """A seed for one purpose, from the seed of the run: 31 bits, which every library takes. Equal
+    seeds and labels give equal ones on every machine."""
+    return key(seed, label) & 0x7FFFFFFF
+
+
+def sampled_rows(num_rows: int, count: int, seed: int, label: str) -> NDArray[np.int64]:
+    """`count` different rows of `num_rows`, ascending; the same ones for the same seed and label."""
+    return np.sort(Permutation(num_rows, key(seed, label))(np.arange(count)))
+
+
 def require_memory(needed: int, budget: int, what: str) -> None:
     """Raises ConfigError, with the figures in bytes, where `what` cannot fit what a run granted."""
-    from ttf.mining.choose import binary_size
-
     if needed > budget:
         raise ConfigError(
-            f"{what} needs about {binary_size(needed)} of memory, but the budget is "
-            f"{binary_size(budget)}.",
+            f"{what} needs about {size(needed)} of memory, but the budget is {size(budget)}.",
             hint=f"Raise it (memory.budget = '{-(-needed // 2**20)}MiB'), or use the miner "
             "'exact', which reads the bank where it lies.",
         )

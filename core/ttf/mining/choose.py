@@ -18,6 +18,7 @@ from ttf.contracts import MinerContext, MinerCost, MinerFactory
 from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
 from ttf.host import plugins
 from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.text.numbers import size
 
 if TYPE_CHECKING:
     from ttf.config.schema import MinerConfig, RunConfig
@@ -135,18 +136,6 @@ def deadlines(
     return deadline_s
 
 
-def binary_size(num_bytes: int) -> str:
-    """Memory as budgets are written.
-
-    >>> binary_size(1024), binary_size(3 << 29)
-    ('1.0 KiB', '1.5 GiB')
-    """
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if num_bytes >= scale:
-            return f"{num_bytes / scale:.1f} {unit}"
-    return f"{num_bytes} bytes"
-
-
 def above_budget(
     name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
 ) -> str:
@@ -161,8 +150,8 @@ def above_budget(
     if least <= context.budget_bytes:
         return ""
     return (
-        f"The memory budget of {binary_size(context.budget_bytes)} is less than the miner {name!r} "
-        f"can work with: it will use about {binary_size(least)}."
+        f"The memory budget of {size(context.budget_bytes)} is less than the miner {name!r} "
+        f"can work with: it will use about {size(least)}."
     )
 
 
@@ -201,7 +190,7 @@ def _sentence(exact: Offer, offers: Sequence[Offer], work: Workload, budget_byte
         found = ", ".join(f"{offer.name} ({offer.cost.recall:.2f})" for offer in poor)
         text += f"; expected to find less than {LEAST_RECALL} of the best: {found}"
     if large:
-        sizes = (f"{offer.name} ({binary_size(offer.cost.anon_bytes)})" for offer in large)
+        sizes = (f"{offer.name} ({size(offer.cost.anon_bytes)})" for offer in large)
         text += f"; beyond the memory budget: {', '.join(sizes)}"
     return text
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 from ttf.contracts import MinerContext
-from ttf.data.reopen import VectorRef
+from ttf.data.vector_ref import VectorRef
 from ttf.mining.index_cache import IndexRecord
 
 Isolation = Literal["process", "none"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +44,9 @@ def draw(
     found = np.maximum(at, 0)
     if not len(table):
         return np.full((len(rows), num), -1, np.int64), np.zeros(len(rows), np.int64)
-    ids_BK = np.asarray(table.ids[found])
-    alive_BK = _survivors(
-        ids_BK, table.scores[found], table.positive_scores[found], known_BP, settings
-    )
+    candidates = _Candidates.of(table, found, known_BP)
+    ids_BK = candidates.ids_BK
+    alive_BK = candidates.survivors(settings)
     alive_BK &= (at >= 0)[:, None]
     kept = alive_BK.sum(axis=1)
     eligible_BK = alive_BK & (alive_BK.cumsum(axis=1) <= settings.draw_from)
@@ -83,11 +82,6 @@ class YieldReport:
     positive_score: float | None = None
     """Of the same queries: the closer the two, the harder the negatives."""
 
-    @property
-    def zero_share(self) -> float:
-        """Of the queries: those that have none."""
-        return 1.0 - self.with_survivor
-
 
 def yield_report(
     table: CandidateTable, known_QP: NDArray[np.int64], settings: NegativesConfig
@@ -97,12 +91,11 @@ def yield_report(
     largest = np.full(len(table), -np.inf)
     hardness = np.full((len(table), 2), np.nan)
     for here in _slices(len(table)):
-        ids, scores = table.ids[here], table.scores[here]
-        positive, known = table.positive_scores[here], known_QP[here]
-        alive = _survivors(ids, scores, positive, known, settings)
+        candidates = _Candidates.of(table, here, known_QP[here])
+        alive = candidates.survivors(settings)
         kept[here] = alive.sum(axis=1)
-        hardness[here] = _hardness(scores, positive, alive, settings.draw_from)
-        largest[here] = _largest_margins(ids, scores, positive, known, settings)
+        hardness[here] = candidates.hardness(alive, settings.draw_from)
+        largest[here] = candidates.largest_margins(settings)
     share = float((kept > 0).mean()) if len(table) else 0.0
     per_query = {
         f"p{q}": float(np.quantile(kept, q / 100)) if len(table) else 0.0 for q in (10, 50, 90)
@@ -143,53 +136,64 @@ def require_yield(report: YieldReport, settings: NegativesConfig) -> None:
     )
 
 
-def _survivors(
-    ids_BK: NDArray[np.int64],
-    scores_BK: NDArray[np.float32],
-    positive_B: NDArray[np.float32],
-    known_BP: NDArray[np.int64],
-    settings: NegativesConfig,
-) -> NDArray[np.bool_]:
-    alive_BK = _without_margin(ids_BK, scores_BK, positive_B, known_BP, settings)
-    if settings.relative_margin is not None:
-        positive = positive_B.astype(np.float64)
-        limit_B = positive - settings.relative_margin * np.abs(positive)
-        alive_BK &= scores_BK < limit_B[:, None]
-    return alive_BK
+@dataclass(frozen=True, kw_only=True)
+class _Candidates:
+    """Some rows of a table, and the positives that are known of their queries."""
 
+    ids_BK: NDArray[np.int64]
+    scores_BK: NDArray[np.float32]
+    positive_B: NDArray[np.float32]
+    known_BP: NDArray[np.int64]
 
-def _without_margin(
-    ids_BK: NDArray[np.int64],
-    scores_BK: NDArray[np.float32],
-    positive_B: NDArray[np.float32],
-    known_BP: NDArray[np.int64],
-    settings: NegativesConfig,
-) -> NDArray[np.bool_]:
-    """Everything but the relative margin."""
-    ranks = np.arange(ids_BK.shape[1])
-    last = ids_BK.shape[1] if settings.rank_to is None else settings.rank_to
-    inside = (ranks >= settings.rank_from) & (ranks < last)
-    alive_BK: NDArray[np.bool_] = inside & ~(ids_BK[:, :, None] == known_BP[:, None, :]).any(axis=2)
-    if settings.absolute_margin is not None:
-        limit_B = positive_B.astype(np.float64) - settings.absolute_margin
-        alive_BK &= scores_BK < limit_B[:, None]
-    return alive_BK
+    @classmethod
+    def of(
+        cls, table: CandidateTable, which: slice | NDArray[np.int64], known_BP: NDArray[np.int64]
+    ) -> Self:
+        return cls(
+            ids_BK=np.asarray(table.ids[which]),
+            scores_BK=table.scores[which],
+            positive_B=table.positive_scores[which],
+            known_BP=known_BP,
+        )
 
+    def without_margin(self, settings: NegativesConfig) -> NDArray[np.bool_]:
+        """(B, K): which survive everything but the relative margin."""
+        num = self.ids_BK.shape[1]
+        ranks = np.arange(num)
+        last = num if settings.rank_to is None else settings.rank_to
+        inside = (ranks >= settings.rank_from) & (ranks < last)
+        positive_BK = (self.ids_BK[:, :, None] == self.known_BP[:, None, :]).any(axis=2)
+        alive_BK: NDArray[np.bool_] = inside & ~positive_BK
+        if settings.absolute_margin is not None:
+            limit_B = self.positive_B.astype(np.float64) - settings.absolute_margin
+            alive_BK &= self.scores_BK < limit_B[:, None]
+        return alive_BK
 
-def _largest_margins(
-    ids_BK: NDArray[np.int64],
-    scores_BK: NDArray[np.float32],
-    positive_B: NDArray[np.float32],
-    known_BP: NDArray[np.int64],
-    settings: NegativesConfig,
-) -> NDArray[np.float64]:
-    """Below which relative margin a query has a survivor; -inf where none has."""
-    alive_BK = _without_margin(ids_BK, scores_BK, positive_B, known_BP, settings)
-    lowest = np.where(alive_BK, scores_BK, np.inf).min(axis=1, initial=np.inf).astype(np.float64)
-    positive = positive_B.astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        margin = (positive - lowest) / np.abs(positive)
-    return np.where(np.isnan(margin), -np.inf, margin)
+    def survivors(self, settings: NegativesConfig) -> NDArray[np.bool_]:
+        """(B, K)"""
+        alive_BK = self.without_margin(settings)
+        if settings.relative_margin is not None:
+            positive = self.positive_B.astype(np.float64)
+            limit_B = positive - settings.relative_margin * np.abs(positive)
+            alive_BK &= self.scores_BK < limit_B[:, None]
+        return alive_BK
+
+    def largest_margins(self, settings: NegativesConfig) -> NDArray[np.float64]:
+        """(B,) below which relative margin a query has a survivor; -inf where none has."""
+        alive_BK = self.without_margin(settings)
+        lowest = np.where(alive_BK, self.scores_BK, np.inf).min(axis=1, initial=np.inf)
+        positive = self.positive_B.astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            margin = (positive - lowest.astype(np.float64)) / np.abs(positive)
+        return np.where(np.isnan(margin), -np.inf, margin)
+
+    def hardness(self, alive_BK: NDArray[np.bool_], draw_from: int) -> NDArray[np.float64]:
+        """(B, 2): mean score of what may be drawn, and of the positive; NaN where nothing may be."""
+        drawable_BK = alive_BK & (alive_BK.cumsum(axis=1) <= draw_from)
+        count_B = drawable_BK.sum(axis=1)
+        total_B = np.where(drawable_BK, self.scores_BK, 0.0).sum(axis=1, dtype=np.float64)
+        mean_B = np.where(count_B > 0, total_B / np.maximum(count_B, 1), np.nan)
+        return np.stack([mean_B, np.where(count_B > 0, self.positive_B, np.nan)], axis=1)
 
 
 def _margin_reaching(largest_Q: NDArray[np.float64], share: float) -> float | None:
@@ -202,20 +206,6 @@ def _margin_reaching(largest_Q: NDArray[np.float64], share: float) -> float | No
     # Strictly below the edge, on a grid that prints with four digits.
     margin = min(math.floor((edge - 1e-9) * 1e4) / 1e4, 0.9999)
     return margin if margin >= 0 else None
-
-
-def _hardness(
-    scores_BK: NDArray[np.float32],
-    positive_B: NDArray[np.float32],
-    alive_BK: NDArray[np.bool_],
-    draw_from: int,
-) -> NDArray[np.float64]:
-    """(B, 2): mean score of what may be drawn, and of the positive; NaN where nothing may be."""
-    drawable_BK = alive_BK & (alive_BK.cumsum(axis=1) <= draw_from)
-    count_B = drawable_BK.sum(axis=1)
-    total_B = np.where(drawable_BK, scores_BK, 0.0).sum(axis=1, dtype=np.float64)
-    mean_B = np.where(count_B > 0, total_B / np.maximum(count_B, 1), np.nan)
-    return np.stack([mean_B, np.where(count_B > 0, positive_B, np.nan)], axis=1)
 
 
 def _finite_mean(values: NDArray[np.float64]) -> float | None:

@@ -21,17 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner, Progress, VectorSource
-from ttf.data.reopen import OpenRef, open_ref
+from ttf.data.vector_ref import OpenRef, open_ref
 from ttf.errors import BadData, DataChanged, TtfError, storage_error
 from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
 from ttf.mining.answers import IDS, SCORES, Journal, checked_search
 from ttf.mining.choose import checked_options
-from ttf.mining.index_cache import IndexRecord, index_key, ready_index
+from ttf.mining.index_cache import IndexRecord, ready_index
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.mining.provenance import code_of, versions_of
-from ttf.mining.scan.tally import Certifies, Tally
+from ttf.mining.scan.tally import Certifies, ScanTally
 from ttf.rundir.durable import TEMP_PREFIX, sha256_file
+from ttf.rundir.verified_folder import folder_key
 
 Say = Callable[[str], None]
 
@@ -80,7 +81,7 @@ class Searcher:
             rows = _fits(queries, bank.source)
             k = min(job.k, rows)
             made_from = _made_from(job, bank.source)
-            key = index_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
+            key = folder_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
             journal = Journal.open(Path(job.out), (len(queries), k), key)
             earlier = journal.done
             index, build_s, search_s, tally = None, 0.0, 0.0, None
@@ -108,7 +109,7 @@ class Searcher:
         )
 
     def _make_ready(self, job: MiningJob, made_from: dict[str, Any], say: Say) -> _Ready:
-        key = index_key({**made_from, "context": asdict(job.context), "uri": job.bank.uri})
+        key = folder_key({**made_from, "context": asdict(job.context), "uri": job.bank.uri})
         if self._ready is not None and self._ready.key == key and _unchanged(self._ready.bank):
             index = self._ready.index
             self._ready.index = None if index is None else replace(index, origin="reused")
@@ -193,13 +194,13 @@ def _search(
     return time.monotonic() - started
 
 
-def _tally(miner: Miner, say: Say) -> Tally | None:
+def _tally(miner: Miner, say: Say) -> ScanTally | None:
     """What the miner counted in this job; it counts the next one anew."""
     if not isinstance(miner, Certifies):
         return None
-    for note in miner.tally.told():
+    for note in miner.tally.take_notes():
         say(note)
-    tally, miner.tally = miner.tally, Tally()
+    tally, miner.tally = miner.tally, ScanTally()
     return tally
 
 

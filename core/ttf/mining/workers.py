@@ -258,8 +258,8 @@ class MinerWorkers:
         from ttf.mining.worker import Searcher
 
         def advance(done: int, total: int) -> None:
-            self._beat()
             try:
+                self._beat()
                 progress(done, total)
             except Exception as error:
                 raise _NotTheMiners(error) from error

@@ -89,3 +89,19 @@ def adopt_orphans() -> None:
         import ctypes
 
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is held by SIGSTOP; False where it is gone."""
+    if sys.platform == "linux":
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return stat[stat.rindex(b")") + 2 :][:1] == b"T"
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False

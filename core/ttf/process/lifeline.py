@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from ttf.process import descendants
+from ttf.process.conversation import ORPHANED
+from ttf.process.descendants import is_stopped
 
-ORPHANED: Final = 120
-"""Exit code of a child whose parent is gone; nobody is left to read it."""
 PARENT_STOPPED: Final = 121
 """Exit code of a child whose parent was stopped (SIGSTOP) and cannot watch over it."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -104,22 +104,6 @@ def _watch(parent: int) -> None:
         if stopped and stopped_before:
             os._exit(PARENT_STOPPED)
         stopped_before = stopped
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a process is held by SIGSTOP; False where it is gone."""
-    if sys.platform == "linux":
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-        return stat[stat.rindex(b")") + 2 :][:1] == b"T"
-    import psutil  # type: ignore[import-untyped, unused-ignore]
-
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-    except psutil.NoSuchProcess:
-        return False
 
 
 # --- the keeper ------------------------------------------------------------------------------------

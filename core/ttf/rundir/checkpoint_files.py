@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import storage_error
-from ttf.rundir.durable import read_json, remove_folder, sha256_file
+from ttf.rundir.durable import read_json, remove_folder
 from ttf.rundir.table_files import problem_with_table
+from ttf.rundir.verified_folder import file_problem
 
 FORMAT: Final = 2
 MANIFEST: Final = "checkpoint.json"
@@ -71,13 +72,9 @@ def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = Fals
     except _UNREADABLE as error:
         return f"{MANIFEST} cannot be read ({type(error).__name__})"
     for name, digest in files.items():
-        try:
-            if sha256_file(path / name, from_disk=from_disk) != digest:
-                return f"{name} does not match its SHA-256"
-        except FileNotFoundError:
-            return f"{name} is missing"
-        except OSError as error:
-            return f"{name} cannot be read ({error.strerror})"
+        problem = file_problem(path / name, digest, from_disk=from_disk)
+        if problem:
+            return f"{name} {problem}"
     if not table:
         return ""
     return problem_with_table(

@@ -1,17 +1,16 @@
-"""How long a disk that is full or fails is put up with: `checkpoint.retry_s`."""
+"""A disk that is full or fails is tried again for `checkpoint.retry_s` seconds."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from ttf.errors import StorageError
 
-T = TypeVar("T")
 _RETRY_EVERY_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 15.0
-_BEAT_EVERY_S: Final = 0.2
+_CHECK_EVERY_S: Final = 0.2
 
 
 class Patience:
@@ -21,18 +20,21 @@ class Patience:
         self.retry_s = retry_s
         self.error: StorageError | None = None
         """The last failure; None while all is well."""
-        self._since = self._last = 0.0
+        self._since = 0.0
+        self._last = 0.0
         self._since_wall = 0.0
 
     def failed(self, error: StorageError) -> None:
         self._last = time.monotonic()
         if self.error is None:
-            self._since, self._since_wall = self._last, time.time()
+            self._since = self._last
+            self._since_wall = time.time()
         self.error = error
 
     def succeeded(self) -> bool:
         """Whether something had failed before."""
-        failing, self.error = self.error is not None, None
+        failing = self.error is not None
+        self.error = None
         return failing
 
     @property
@@ -58,35 +60,49 @@ class Patience:
         return f"since {at}, for {self._last - self._since:.0f} s"
 
 
-def once_the_disk_takes_it(
-    write: Callable[[], T],
-    retry_s: float,
-    *,
-    say: Callable[[str], None],
-    beat: Callable[[], None],
-    loudly: str,
-) -> T:
-    """What `write` returns, tried again while it raises StorageError, for `retry_s`; for what
-    training cannot go on without. `beat`: see `held`; `loudly` begins the note."""
-    patience, pause = Patience(retry_s), 1.0
+class StorageRetry:
+    """For what training cannot go on without: the time between attempts to write it.
+
     while True:
         try:
             return write()
         except StorageError as error:
-            patience.failed(error)
-            if patience.used_up:
-                raise
-            pause = min(2 * pause, LONGEST_PAUSE_S, patience.left_s)
-            say(
-                f"{loudly}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt is in "
-                f"{pause:.0f} s, and they go on for another {patience.left_s:.0f} s."
-            )
-            held(pause, beat)
+            retry.wait_or_raise(error)
+    """
+
+    def __init__(
+        self,
+        retry_s: float,
+        *,
+        say: Callable[[str], None],
+        check_stop: Callable[[], None],
+        title: str,
+    ) -> None:
+        """`check_stop`: see `wait`; `title` begins the note."""
+        self._patience = Patience(retry_s)
+        self._say = say
+        self._check_stop = check_stop
+        self._title = title
+        self._pause_s = 1.0
+
+    def wait_or_raise(self, error: StorageError) -> None:
+        """Returns when it is time for the next attempt; raises `error` after `retry_s`."""
+        patience = self._patience
+        patience.failed(error)
+        if patience.used_up:
+            raise error
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S, patience.left_s)
+        self._say(
+            f"{self._title}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt "
+            f"is in {self._pause_s:.0f} s, and they go on for another {patience.left_s:.0f} s."
+        )
+        wait(self._pause_s, self._check_stop)
 
 
-def held(seconds: float, beat: Callable[[], None]) -> None:
-    """Waits; `beat` is called several times a second, and what it raises ends the wait."""
+def wait(seconds: float, check_stop: Callable[[], None]) -> None:
+    """`check_stop` is called several times a second, and what it raises ends the wait: a person who
+    asks for an end does not wait for the disk."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        beat()
-        time.sleep(min(left, _BEAT_EVERY_S))
+        check_stop()
+        time.sleep(min(left, _CHECK_EVERY_S))

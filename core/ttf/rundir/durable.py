@@ -169,7 +169,8 @@ class OpenFile:
     """
 
     def __init__(self, path: Path, area: str) -> None:
-        self.path, self.area = path, area
+        self.path = path
+        self.area = area
         self.size = 0
         self._digest = hashlib.sha256()
         self._given_up = False

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ttf.rundir.durable import Operation
 
 VARIABLE: Final = "TTF_FAILPOINT"
-EVERY_PROCESS: Final = "TTF_FAILPOINT_EVERY"
 FAULTS: Final = ("kill", "enospc", "eio", "short", "lie", "sleep", "stop")
 _HANG_S: Final = 3600.0
 

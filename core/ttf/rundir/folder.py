@@ -14,7 +14,7 @@ from typing import Self, cast
 from filelock import FileLock, Timeout
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError, storage_error
-from ttf.process.lifeline import is_stopped
+from ttf.process.descendants import is_stopped
 from ttf.rundir.documents import Summary
 from ttf.rundir.durable import read_json, remove_leftovers, write_json
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import ArtifactDamaged, storage_error
-from ttf.rundir.durable import read_json, remove_folder, sha256_file
+from ttf.rundir.durable import remove_folder, sha256_file
+from ttf.rundir.verified_folder import MANIFEST, verified_manifest
 
-MANIFEST: Final = "manifest.json"
 AREA: Final = "candidates"
 ARRAYS: Final = ("rows", "ids", "scores", "positive_scores")
 
@@ -30,7 +30,7 @@ def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = Tr
         if digest and hashlib.sha256(manifest).hexdigest() != digest:
             return f"its candidate table {folder.name} is not the one it was saved with"
         if read_arrays:
-            verified_manifest(folder)
+            verified_table(folder)
             return ""
         missing = [name for name in ARRAYS if not (folder / f"{name}.npy").is_file()]
         return f"its candidate table {folder.name} lacks {missing[0]}.npy" if missing else ""
@@ -52,22 +52,11 @@ def prune_tables(candidates: Path, in_use: Collection[str]) -> None:
         raise storage_error(error, f"{candidates} while removing old tables") from error
 
 
-def verified_manifest(folder: Path) -> Mapping[str, Any]:
-    """The manifest, every file having matched its hash. Raises ArtifactDamaged."""
-    try:
-        manifest = read_json(folder / MANIFEST)
-        expected = {f"{name}.npy": str(manifest["sha256"][f"{name}.npy"]) for name in ARRAYS}
-        found = {name: sha256_file(folder / name) for name in expected}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactDamaged(
-            f"The candidate table {folder} is not whole: {type(error).__name__}: {error}",
-            hint="Delete the folder: it is mined again.",
-        ) from error
-    wrong = [name for name, digest in expected.items() if found[name] != digest]
-    if wrong:
-        raise ArtifactDamaged(
-            f"{folder / wrong[0]} does not match its hash: the file was changed or the disk "
-            "damaged it.",
-            hint="Delete the folder: it is mined again.",
-        )
-    return dict(manifest)
+def verified_table(folder: Path) -> dict[str, Any]:
+    """The table's manifest, every file having matched its hash. Raises ArtifactDamaged."""
+    return verified_manifest(
+        folder,
+        "The candidate table",
+        names=[f"{name}.npy" for name in ARRAYS],
+        hint="Delete the folder: it is mined again.",
+    )

@@ -22,7 +22,7 @@ from ttf.machine.memory.curve import MemoryCurve
 from ttf.machine.memory.pressure import Gauge
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
-from ttf.process.lifeline import is_stopped
+from ttf.process.descendants import is_stopped
 from ttf.process.signals import Signals
 from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.folder import RunFolder

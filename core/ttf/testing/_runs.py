@@ -18,9 +18,11 @@ _MINED: Final = ("miner", "storage")
 
 def small_set(folder: Path) -> dict[str, Path]:
     """`pairs.npz` and `bank.npz`."""
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
-    return write_synth(folder, pairs=STEPS * _BATCH, val=16, seq_len=4, dim=16, bank=120, seed=3)
+    return write_synth(
+        folder, SynthShape(pairs=STEPS * _BATCH, val=16, seq_len=4, dim=16, bank=120, seed=3)
+    )
 
 
 def what_happened(run: Run) -> str:

@@ -1,13 +1,16 @@
 """Settles every "auto" of a configuration, by pure functions of configuration, data and device.
 
-What was decided is written back with its reason, so that run.toml holds what really ran.
+Two tables hold the settings and who settles them, in the order in which one follows from another;
+between them the device cuts the optimizer step. Every value is written back with its reason, so that
+run.toml holds what really ran.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from functools import cached_property
+from typing import Any, Final, cast
 
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
@@ -19,13 +22,15 @@ from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.machine.memory import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
-from ttf.training import whole_bank_settings as fullbank
-from ttf.training.device_auto import with_device
+from ttf.training.device_auto import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size
+from ttf.training.schedule import gate_step, num_refreshes
 from ttf.training.towers import TowerSpec
 
 MEMORY_BANK_MOST = 50_000
 ENOUGH_CANDIDATES = 1024
+_BUDGET = "a quarter of the memory limit in force, at least 1 GiB"
+_WHOLE_BANK = 'every document is a negative already (loss.negatives = "bank")'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,7 @@ class Decided:
     """A configuration without any "auto" left, and what the user must hear about it."""
 
     resolved: Resolved
+    specs: Specs
     precision: Precision
     plan: BatchPlan
     order: Order
@@ -66,123 +72,191 @@ def specify(config: RunConfig, data: Dataset) -> Specs:
     )
 
 
-def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs) -> Decided:
+def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     """Settles every "auto"."""
-    implied, notes = fullbank.required(resolved, specs.doc.cost())
-    resolved = _settled(resolved, implied)
-    config = resolved.config
-    pairs = len(data.train)
-    values: dict[tuple[str, str], tuple[Any, str]] = {}
-    if config.device.name == "auto":
-        values["device", "name"] = (policy.name, f"auto: {policy.reason}")
-    if config.device.threads == "auto":
-        values["device", "threads"] = (policy.threads, "auto: the cores this process may use")
-    precision = policy.precision(config.device.precision)
-    if config.device.precision == "auto":
-        values["device", "precision"] = (precision.name, f"auto: {precision.reason}")
-    batch = config.train.batch_size
-    if batch == "auto":
-        batch = auto_batch_size(specs.query.cost().activation_bytes)
-        while batch > 1 and batch * config.train.accumulate > pairs:
-            batch //= 2
-        values["train", "batch_size"] = (batch, "auto: by the tower's activations and the pairs")
-    plan = policy.plan(batch, config.train.accumulate)
-    if plan.accumulate != config.train.accumulate:
-        asked = f"{config.train.accumulate} ({resolved.origins['train.accumulate']})"
-        why = f"{asked}, cut by the device {policy.name}"
-        values["train", "accumulate"] = (plan.accumulate, why)
-    plan, fused = _fused(config, plan, policy, specs.query.cost().activation_bytes)
-    if fused is not None:
-        values["train", "fuse"] = fused
-    _refuse_other_steps(resolved, plan, policy)
-    if plan.samples > pairs:
-        raise ConfigError(
-            f"One optimizer step takes {plan.samples:,} samples ({plan.cut}), "
-            f"but there are only {pairs:,} training pairs.",
-            hint=f"Lower --batch-size or --accum to {pairs:,} samples or fewer.",
-        )
-    if config.memory.budget == "auto":
-        values["memory", "budget"] = (
-            memory_budget(config.memory.budget),
-            "auto: a quarter of the memory limit in force, at least 1 GiB",
-        )
-    if config.loss.memory_bank == "auto":
-        values["loss", "memory_bank"] = _memory_bank(config, plan, data.distinct_documents)
-    needed = config.loss.symmetric and plan.accumulate > 1
-    if config.train.grad_cache is False and needed:
-        raise ConfigError(
-            f"The symmetric loss compares a document with all queries of a step, but its "
-            f"{plan.accumulate} micro-batches are never in memory at once.",
-            hint="Leave train.grad_cache at its default (auto), or use --accum 1.",
-        )
-    if config.train.grad_cache == "auto":
-        reason = "the symmetric loss needs all queries of a step" if needed else "not needed"
-        if config.loss.negatives == "bank":
-            needed, reason = fullbank.grad_cache(
-                plan, specs.query.cost(), memory_budget(config.memory.budget)
-            )
-        values["train", "grad_cache"] = (needed, f"auto: {reason}")
-    order = Order(
-        size=pairs,
-        samples_per_step=plan.samples,
-        seed=config.train.seed,
-        fingerprint=data.fingerprint,
-        shuffle=config.train.shuffle,
-    )
-    total = config.train.steps or config.train.epochs * order.steps_per_epoch
-    if config.miner.name == "auto" and config.miner.negatives:
-        rounds = refreshes(config, order, total)
-        queries = min(pairs, total * plan.samples)
-        values["miner", "name"] = _choose(config, data, policy, queries, rounds)
-    _refuse_late_gates(config, order, total)
-    settled, heard = with_device(_with_options(_settled(resolved, values), specs), policy)
+    draft = _Draft(resolved, data, policy)
+    _refuse_training_beside_whole_bank(draft)
+    for key in ("miner.negatives", "loss.memory_bank"):
+        _leave_out_beside_whole_bank(draft, key)
+    draft.precision = policy.precision(draft.config.device.precision)
+    draft.settle(_BEFORE_THE_STEP)
+    draft.plan = _step_as_cut(draft)
+    draft.settle(_AFTER_THE_STEP)
+    _refuse_late_gates(draft)
+    settled, device_notes = with_device(_with_options(draft.resolved, draft.specs), policy)
     return Decided(
         resolved=settled,
-        precision=precision,
-        plan=plan,
-        order=order,
-        total_steps=total,
-        notes=(*resolved.notes, *notes, *plan.notes, *filter(None, [precision.note]), *heard),
+        specs=draft.specs,
+        precision=draft.precision,
+        plan=draft.plan,
+        order=draft.order,
+        total_steps=draft.total_steps,
+        notes=(
+            *resolved.notes,
+            *draft.notes,
+            *draft.plan.notes,
+            *filter(None, [draft.precision.note]),
+            *device_notes,
+        ),
     )
 
 
-def _fused(
-    config: RunConfig, plan: BatchPlan, policy: DevicePolicy, activation_bytes: int
-) -> tuple[BatchPlan, tuple[int, str] | None]:
-    """The step cut into fewer, larger parts; and what to write of `train.fuse`, None where it
-    stays as given. Every part sees the candidates of the whole step, however it is cut."""
-    divisors = [n for n in range(1, plan.accumulate + 1) if plan.accumulate % n == 0]
-    asked = config.train.fuse
-    if asked == "auto":
-        per_row = BACKWARD * max(activation_bytes, 1)
-        most = min(policy.rows_at_once, memory_budget(config.memory.budget) // 2 // per_row)
-        fuse = max((n for n in divisors if n * plan.micro_batch <= most), default=1)
-        reason = (
-            f"auto: {fuse * plan.micro_batch} samples are computed at a time; the device "
-            f"{policy.name} likes up to {policy.rows_at_once}"
-            if fuse > 1
-            else "auto: micro-batches are computed as they are"
+class _Draft:
+    """A configuration while its settings are settled."""
+
+    precision: Precision
+    plan: BatchPlan
+    """The optimizer step as it is cut: known between the two tables."""
+
+    def __init__(self, resolved: Resolved, data: Dataset, policy: DevicePolicy) -> None:
+        self.resolved = resolved
+        self.data = data
+        self.policy = policy
+        self.specs = specify(resolved.config, data)
+        self.pairs = len(data.train)
+        self.notes: list[str] = []
+
+    @property
+    def config(self) -> RunConfig:
+        return self.resolved.config
+
+    def settle(self, table: _Table) -> None:
+        """Each setting of the table that is left at "auto"."""
+        for key, settle in table:
+            found = settle(self) if self.value(key) == AUTO else None
+            if found is not None:
+                value, reason = found
+                self.put(key, value, f"{SETTLED}{reason}")
+
+    def value(self, key: str) -> Any:
+        section, _, name = key.partition(".")
+        return getattr(getattr(self.config, section), name)
+
+    def put(self, key: str, value: Any, origin: str) -> None:
+        section, _, name = key.partition(".")
+        changed = getattr(self.config, section).model_copy(update={name: value})
+        self.resolved = replace(
+            self.resolved,
+            config=self.config.model_copy(update={section: changed}),
+            origins={**self.resolved.origins, key: origin},
         )
-    else:
-        fuse = max(n for n in divisors if n <= asked)
-        reason = f"{asked} asked for; the largest that divides {plan.accumulate} micro-batches"
-    settled = None if fuse == asked else (fuse, reason)
-    cut = replace(
-        plan, micro_batch=plan.micro_batch * fuse, accumulate=plan.accumulate // fuse, fused=fuse
-    )
-    return cut, settled
+
+    @property
+    def budget_bytes(self) -> int:
+        return memory_budget(self.config.memory.budget)
+
+    @cached_property
+    def order(self) -> Order:
+        train = self.config.train
+        return Order(
+            size=self.pairs,
+            samples_per_step=self.plan.samples,
+            seed=train.seed,
+            fingerprint=self.data.fingerprint,
+            shuffle=train.shuffle,
+        )
+
+    @property
+    def total_steps(self) -> int:
+        train = self.config.train
+        return train.steps or train.epochs * self.order.steps_per_epoch
 
 
-def _refuse_other_steps(resolved: Resolved, plan: BatchPlan, policy: DevicePolicy) -> None:
-    """Position and order of a run that goes on are counted in steps of the size it began with."""
-    wanted = resolved.samples_per_step
-    if wanted is None or plan.samples == wanted:
+# --- all documents as negatives (loss.negatives = "bank") ---------------------------------
+
+
+def _refuse_training_beside_whole_bank(draft: _Draft) -> None:
+    config = draft.config
+    if config.loss.negatives != "bank":
         return
-    train, origins = resolved.config.train, resolved.origins
+    if draft.specs.doc.cost().parameters:
+        raise ConfigError(
+            f"The whole bank can only be the negatives of a step (loss.negatives = "
+            f'"bank") where documents do not train, but the document tower '
+            f"{config.tower.doc.name!r} does: all its vectors would change at every step.",
+            hint='Use --doc-tower identity, or loss.negatives = "sampled".',
+        )
+    if config.loss.symmetric:
+        raise ConfigError(
+            'The symmetric loss (loss.symmetric) and loss.negatives = "bank" exclude each '
+            "other: most documents of the bank have no query that they could be compared with.",
+            hint="Leave out one of them.",
+        )
+
+
+def _leave_out_beside_whole_bank(draft: _Draft, key: str) -> None:
+    asked = draft.value(key)
+    if draft.config.loss.negatives != "bank" or asked == 0:
+        return
+    origin = draft.resolved.origins.get(key, "default")
+    if asked != AUTO and origin != "default":
+        draft.notes.append(f"{key} = {asked} ({origin}) is not used: {_WHOLE_BANK}.")
+    draft.put(key, 0, _WHOLE_BANK)
+
+
+# --- the optimizer step -------------------------------------------------------------------
+
+
+def _step_as_cut(draft: _Draft) -> BatchPlan:
+    """As the device cuts it, then into fewer, larger parts; every part sees the candidates of the
+    whole step, however it is cut."""
+    policy = draft.policy
+    train = draft.config.train
+    assert isinstance(train.batch_size, int)
+    whole = policy.plan(train.batch_size, train.accumulate)
+    fuse, reason = _fuse(draft, whole)
+    plan = replace(
+        whole,
+        micro_batch=whole.micro_batch * fuse,
+        accumulate=whole.accumulate // fuse,
+        fused=fuse,
+    )
+    _refuse_other_steps(draft, plan)
+    if plan.samples > draft.pairs:
+        raise ConfigError(
+            f"One optimizer step takes {plan.samples:,} samples ({plan.cut}), "
+            f"but there are only {draft.pairs:,} training pairs.",
+            hint=f"Lower --batch-size or --accum to {draft.pairs:,} samples or fewer.",
+        )
+    if whole.accumulate != train.accumulate:
+        asked = f"{train.accumulate} ({draft.resolved.origins['train.accumulate']})"
+        draft.put("train.accumulate", whole.accumulate, f"{asked}, cut by the device {policy.name}")
+    if fuse != train.fuse:
+        draft.put("train.fuse", fuse, reason)
+    _refuse_symmetric_parts(draft, plan)
+    return plan
+
+
+def _fuse(draft: _Draft, plan: BatchPlan) -> tuple[int, str]:
+    """How many micro-batches are computed at once."""
+    asked = draft.config.train.fuse
+    divisors = [n for n in range(1, plan.accumulate + 1) if plan.accumulate % n == 0]
+    policy = draft.policy
+    per_row = BACKWARD * max(draft.specs.query.cost().activation_bytes, 1)
+    rows = min(policy.rows_at_once, draft.budget_bytes // 2 // per_row)
+    most = rows // plan.micro_batch if asked == AUTO else asked
+    fuse = max((n for n in divisors if n <= most), default=1)
+    if asked != AUTO:
+        return fuse, f"{asked} asked for; the largest that divides {plan.accumulate} micro-batches"
+    if fuse == 1:
+        return fuse, f"{SETTLED}micro-batches are computed as they are"
+    return fuse, (
+        f"{SETTLED}{fuse * plan.micro_batch} samples are computed at a time; the device "
+        f"{policy.name} likes up to {policy.rows_at_once}"
+    )
+
+
+def _refuse_other_steps(draft: _Draft, plan: BatchPlan) -> None:
+    """Position and order of a run that goes on are counted in steps of the size it began with."""
+    wanted = draft.resolved.samples_per_step
+    if wanted in (None, plan.samples):
+        return
+    train = draft.config.train
+    origins = draft.resolved.origins
     raise ConfigError(
         f"An optimizer step of this run takes {wanted:,} samples, but would take "
         f"{plan.samples:,} now ({plan.cut} on the device "
-        f"{policy.name}): train.batch_size is {train.batch_size} "
+        f"{draft.policy.name}): train.batch_size is {train.batch_size} "
         f"({origins['train.batch_size']}), train.accumulate is {train.accumulate} "
         f"({origins['train.accumulate']}).",
         hint="A run that goes on keeps its steps: choose two numbers whose product is "
@@ -190,72 +264,116 @@ def _refuse_other_steps(resolved: Resolved, plan: BatchPlan, policy: DevicePolic
     )
 
 
-def _memory_bank(config: RunConfig, plan: BatchPlan, distinct: int) -> tuple[int, str]:
+def _refuse_symmetric_parts(draft: _Draft, plan: BatchPlan) -> None:
+    config = draft.config
+    if _needs_all_queries(config, plan) and config.train.grad_cache is False:
+        raise ConfigError(
+            f"The symmetric loss compares a document with all queries of a step, but its "
+            f"{plan.accumulate} micro-batches are never in memory at once.",
+            hint="Leave train.grad_cache at its default (auto), or use --accum 1.",
+        )
+
+
+def _needs_all_queries(config: RunConfig, plan: BatchPlan) -> bool:
+    return config.loss.symmetric and plan.accumulate > 1
+
+
+# --- the tables ---------------------------------------------------------------------------
+
+_Settle = Callable[[_Draft], tuple[Any, str] | None]
+"""The value of a setting and the reason for it; None: nothing needs it, it stays at "auto"."""
+_Table = tuple[tuple[str, _Settle], ...]
+
+
+def _batch_size(draft: _Draft) -> tuple[int, str]:
+    batch = auto_batch_size(draft.specs.query.cost().activation_bytes)
+    while batch > 1 and batch * draft.config.train.accumulate > draft.pairs:
+        batch //= 2
+    return batch, "by the tower's activations and the pairs"
+
+
+def _memory_bank(draft: _Draft) -> tuple[int, str]:
     """Measured (docs/results.md): it lifts small steps, and costs large ones time for nothing."""
-    offered = plan.samples * (1 + config.miner.negatives)
+    offered = draft.plan.samples * (1 + draft.config.miner.negatives)
     if offered >= ENOUGH_CANDIDATES:
         return 0, (
-            f"auto: a step offers up to {offered} documents itself; a bank helps below "
+            f"a step offers up to {offered} documents itself; a bank helps below "
             f"{ENOUGH_CANDIDATES}"
         )
+    distinct = draft.data.distinct_documents
     return min(MEMORY_BANK_MOST, distinct), (
-        f"auto: a step offers only {offered} documents itself; the bank holds the smaller of "
+        f"a step offers only {offered} documents itself; the bank holds the smaller of "
         f"{MEMORY_BANK_MOST} and {distinct} distinct training documents"
     )
 
 
-def _refuse_late_gates(config: RunConfig, order: Order, total: int) -> None:
+def _grad_cache(draft: _Draft) -> tuple[bool, str]:
+    plan = draft.plan
+    if draft.config.loss.negatives != "bank":
+        needed = _needs_all_queries(draft.config, plan)
+        return needed, "the symmetric loss needs all queries of a step" if needed else "not needed"
+    # The pass over the bank wants all queries of a step at once: their graphs are kept where half
+    # the budget holds them, else computed twice.
+    if plan.accumulate == 1:
+        return False, "not needed"
+    held = BACKWARD * draft.specs.query.cost().activation_bytes * plan.samples
+    needs = f"the graphs of all {plan.samples:,} samples of a step take {held / 2**20:,.0f} MiB"
+    if held <= draft.budget_bytes // 2:
+        return False, f"{needs} and are kept for one pass over the bank"
+    return True, f"{needs}, more than half of memory.budget: queries are encoded twice"
+
+
+def _miner(draft: _Draft) -> tuple[str, str] | None:
+    config = draft.config
+    if not config.miner.negatives:
+        return None
+    return choose_miner(
+        config.miner,
+        rows=draft.data.bank.shape[0],
+        dim=draft.data.bank.shape[1],
+        queries=min(draft.pairs, draft.total_steps * draft.plan.samples),
+        refreshes=num_refreshes(config.miner, draft.order, draft.total_steps),
+        threads=miner_threads(config.miner, draft.policy.threads),
+        seed=config.train.seed,
+        budget_bytes=draft.budget_bytes,
+    )
+
+
+_BEFORE_THE_STEP: Final[_Table] = (
+    ("device.name", lambda draft: (draft.policy.name, draft.policy.reason)),
+    ("device.threads", lambda draft: (draft.policy.threads, "the cores this process may use")),
+    ("device.precision", lambda draft: (draft.precision.name, draft.precision.reason)),
+    ("train.batch_size", _batch_size),
+)
+_AFTER_THE_STEP: Final[_Table] = (
+    ("memory.budget", lambda draft: (draft.budget_bytes, _BUDGET)),
+    ("loss.memory_bank", _memory_bank),
+    ("train.grad_cache", _grad_cache),
+    ("miner.name", _miner),
+)
+
+
+def _refuse_late_gates(draft: _Draft) -> None:
     """A gate that the run never comes to would pass in silence."""
-    length = {"step": 1, "epoch": order.steps_per_epoch}
-    late = []
-    for gate in config.gates:
-        unit, number = gate.at.split()
-        if int(number) * length[unit] > total:
-            late.append(f"gates: at = {gate.at!r}, but the run ends with step {total}")
+    total = draft.total_steps
+    late = [
+        f"gates: at = {gate.at!r}, but the run ends with step {total}"
+        for gate in draft.config.gates
+        if gate_step(gate.at, draft.order) > total
+    ]
     if late:
         raise ConfigError(
             f"There are gates that this run of {total} steps "
-            f"({total / order.steps_per_epoch:.1f} epochs) never comes to:",
+            f"({total / draft.order.steps_per_epoch:.1f} epochs) never comes to:",
             problems=late,
             hint="Put them earlier, or train longer (--epochs, --steps).",
         )
 
 
-def refreshes(config: RunConfig, order: Order, total: int) -> int:
-    """Mining rounds of a run."""
-    every = order.steps_per_epoch if config.miner.refresh == "epoch" else config.miner.refresh
-    return max(1, -(-total // every))
-
-
-def _choose(
-    config: RunConfig, data: Dataset, policy: DevicePolicy, queries: int, rounds: int
-) -> tuple[str, str]:
-    name, reason = choose_miner(
-        config.miner,
-        rows=data.bank.shape[0],
-        dim=data.bank.shape[1],
-        queries=queries,
-        refreshes=rounds,
-        threads=miner_threads(config.miner, policy.threads),
-        seed=config.train.seed,
-        budget_bytes=memory_budget(config.memory.budget),
-    )
-    return name, f"auto: {reason}"
-
-
-def _settled(resolved: Resolved, values: Mapping[tuple[str, str], tuple[Any, str]]) -> Resolved:
-    config = resolved.config
-    origins = dict(resolved.origins)
-    for (section, name), (value, origin) in values.items():
-        changed = getattr(config, section).model_copy(update={name: value})
-        config = config.model_copy(update={section: changed})
-        origins[f"{section}.{name}"] = origin
-    return replace(resolved, config=config, origins=origins)
-
-
 def _with_options(resolved: Resolved, specs: Specs) -> Resolved:
     """Every option of the chosen plugins written out: a later default must not change this run."""
-    config, origins = resolved.config, dict(resolved.origins)
+    config = resolved.config
+    origins = dict(resolved.origins)
     towers = {}
     for side, spec in (("query", specs.query), ("doc", specs.doc)):
         towers[side] = getattr(config.tower, side).model_copy(update=asdict(spec.options))

@@ -27,7 +27,8 @@ class Selection:
     weights: dict[str, Tensor] = field(default_factory=dict)
 
     def see(self, record: EvalRecord, model: nn.Module) -> None:
-        self.last, self.last_step = dict(record.metrics), record.step
+        self.last = dict(record.metrics)
+        self.last_step = record.step
         if record.step == 0:
             self.initial = dict(record.metrics)
         now, best = record.metrics[self.config.metric], self.best.get(self.config.metric)
@@ -35,7 +36,8 @@ class Selection:
         self.without_gain = 0 if gained else self.without_gain + 1
         # Weights that were trained beat those that were not, where they are as good.
         if gained or (now == best and self.best_step == 0):
-            self.best, self.best_step = dict(record.metrics), record.step
+            self.best = dict(record.metrics)
+            self.best_step = record.step
             if self.config.keep_best:
                 self.weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
 

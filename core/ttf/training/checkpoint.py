@@ -10,13 +10,15 @@ from __future__ import annotations
 import copy
 import hashlib
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import torch
-from safetensors.torch import load
+from safetensors.torch import load, save as tensor_bytes
 from torch import Tensor
 
 from ttf.errors import NoCheckpoint, StorageError, storage_error
@@ -27,12 +29,9 @@ from ttf.rundir.checkpoint_files import (
     candidates_beside,
     digest_of,
     newest_first,
-    newest_step,
     path_of,
     problem_with,
-    prune,
     remove_newer,
-    tables_in_use,
 )
 from ttf.rundir.durable import (
     finite,
@@ -42,22 +41,18 @@ from ttf.rundir.durable import (
     remove_folder,
     write_new,
 )
+from ttf.rundir.request import History
 from ttf.rundir.table_files import table_digest
-from ttf.rundir.tensor_file import joined, parts_of, save_tensors
 
-__all__ = [
-    "Snapshot",
-    "load_newest",
-    "newest_step",
-    "optimizer_tensors",
-    "path_of",
-    "problem_with",
-    "prune",
-    "restore_optimizer",
-    "save",
-    "tables_in_use",
-]
+if TYPE_CHECKING:
+    from ttf.training.best_weights import Selection
+    from ttf.training.refresh import Refresher
+    from ttf.training.session import Parts
+
 GROUPS = ("model", "optimizer", "bank", "best")
+PART_BYTES: Final = 16 << 20
+"""Twice as much is what a part costs in memory while it is written; 7 ms of the interpreter."""
+_PIECE: Final = "#"
 
 
 @dataclass(kw_only=True)
@@ -216,3 +211,143 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
         index, _, name = key.partition(".")
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+# --- tensors in files ----------------------------------------------------------------------
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, area: str | None = None) -> str:
+    """Writes a file (inside `folder_written_whole`) and returns its SHA-256. Raises OSError.
+
+    The library makes the bytes and `durable` writes them: every write is an operation that can be
+    counted and made to fail, and the hash is of what was meant, not of what the disk made of it.
+    """
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return write_new(path, tensor_bytes(held), area or path.stem)
+
+
+def parts_of(
+    tensors: Mapping[str, Tensor], part_bytes: int = PART_BYTES
+) -> Iterator[dict[str, Tensor]]:
+    """The same tensors in order, cut so that no part is larger; at least one part, maybe empty.
+
+    The library copies its tensors twice and holds the interpreter lock meanwhile, which training
+    beside it would feel.
+    """
+    part: dict[str, Tensor] = {}
+    size = 0
+    for name, piece in _pieces(tensors, part_bytes):
+        if part and size + piece.nbytes > part_bytes:
+            yield part
+            part, size = {}, 0
+        part[name] = piece
+        size += piece.nbytes
+    yield part
+
+
+def _pieces(tensors: Mapping[str, Tensor], part_bytes: int) -> Iterator[tuple[str, Tensor]]:
+    """Tensors that are larger than a part by rows, named '<name>#<first row>'."""
+    for name, tensor in tensors.items():
+        if tensor.nbytes <= part_bytes or tensor.ndim == 0:
+            yield name, tensor
+            continue
+        rows = max(1, part_bytes * len(tensor) // tensor.nbytes)
+        for start in range(0, len(tensor), rows):
+            yield f"{name}{_PIECE}{start}", tensor[start : start + rows]
+
+
+def joined(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The inverse of `parts_of`."""
+    pieces: dict[str, dict[int, Tensor]] = {}
+    for part in parts:
+        for key, tensor in part.items():
+            name, _, start = key.partition(_PIECE)
+            pieces.setdefault(name, {})[int(start or 0)] = tensor
+    return {
+        name: next(iter(found.values()))
+        if len(found) == 1
+        else torch.cat([found[start] for start in sorted(found)])
+        for name, found in pieces.items()
+    }
+
+
+# --- the state of a run ---------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Totals:
+    """Sums over all processes of a run."""
+
+    wall_s: float = 0.0
+    train_s: float = 0.0
+    peak_bytes: int = 0
+    miner: str = ""
+    """The one that mined last; empty while nothing was mined."""
+    deviations: list[str] = field(default_factory=list)
+    """What made the numbers differ from those of an undisturbed run."""
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+class RunState:
+    """The mutable state of a run beside the data: it follows from the configuration and this."""
+
+    def __init__(
+        self, parts: Parts, refresher: Refresher, selection: Selection, totals: Totals
+    ) -> None:
+        self._parts = parts
+        self._refresher = refresher
+        self.selection = selection
+        self.totals = totals
+        self._clock = time.monotonic()
+
+    def continue_clock(self, history: History | None) -> None:
+        """The wall clock of a supervised run counts its dead processes as well; whoever continues
+        alone knows only those that saved."""
+        if history is not None:
+            self.totals.wall_s = history.wall_s
+            self._clock = history.started_at
+
+    def tick(self) -> float:
+        """Brings the wall clock of the totals up to now, and returns it."""
+        now = time.monotonic()
+        self.totals.wall_s += now - self._clock
+        self._clock = now
+        return self.totals.wall_s
+
+    def snapshot(self, step: int) -> Snapshot:
+        """Refers to the run's own tensors: save it before the next step, or `copied`."""
+        self.tick()
+        bank = self._parts.bank
+        tensors = {"ids": torch.from_numpy(bank.ids[: bank.filled].copy())}
+        if not self._parts.documents.fixed:
+            tensors["vectors"] = bank.vectors()
+        return Snapshot(
+            step=step,
+            model=self._parts.model.state_dict(),
+            optimizer=optimizer_tensors(self._parts.stepper.optimizer),
+            bank=tensors,
+            best=self.selection.weights,
+            progress={
+                "table": self._refresher.table_for(step),
+                "bank_position": bank.position,
+                "selection": self.selection.to_json(),
+                "totals": asdict(self.totals),
+            },
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        parts = self._parts
+        progress = snapshot.progress
+        parts.model.load_state_dict(snapshot.model)
+        restore_optimizer(parts.stepper.optimizer, snapshot.optimizer)
+        ids = snapshot.bank["ids"].numpy().astype(np.int64)
+        vectors = snapshot.bank.get("vectors")
+        if vectors is None:  # fixed documents: the vectors follow from the ids
+            vectors = torch.from_numpy(parts.documents.read(ids))
+        parts.bank.restore(ids, progress["bank_position"], vectors)
+        self._refresher.table_key = progress["table"]
+        self.selection.restore(progress["selection"], snapshot.best)
+        self.totals.restore(progress["totals"])

@@ -22,7 +22,7 @@ from typing import Final
 
 from ttf.errors import StorageError
 from ttf.rundir.checkpoint_files import newest_step, prune, tables_in_use
-from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, held
+from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, wait
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
@@ -35,7 +35,8 @@ class _Job:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot: Snapshot | None = snapshot
-        self.step, self.table = snapshot.step, snapshot.table
+        self.step = snapshot.step
+        self.table = snapshot.table
         self.done = threading.Event()
         self.path: Path | None = None
         """None while it is not durable."""
@@ -59,16 +60,21 @@ class Saver:
         back, before older ones are removed. `say` is called in the main thread only. `sync_first`
         is called in the thread and makes durable what must not be behind a checkpoint; what it
         raises (StorageError) fails that checkpoint."""
-        self._folder, self._keep = folder, keep
-        self._flight, self._on_saved, self._say = flight, on_saved, say
+        self._folder = folder
+        self._keep = keep
+        self._flight = flight
+        self._on_saved = on_saved
+        self._say = say
         self._sync_first = sync_first
         self._patience = Patience(retry_s)
+        # Both threads use it: a deque's append and popleft are thread-safe.
         self._notes: deque[str] = deque()
         self._broken: BaseException | None = None
         self._job: _Job | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.saved_step = -1
         """Of the newest checkpoint that this process has made durable."""
+        # A daemon: a disk that hangs must not keep a run alive that was told to end at once.
         self._thread = threading.Thread(target=self._run, name="ttf-checkpoints", daemon=True)
         self._thread.start()
 
@@ -124,7 +130,7 @@ class Saver:
                 f"The next attempt is in {pause:.0f} s; they go on for another "
                 f"{self._patience.left_s:.0f} s."
             )
-            held(pause, self._flight.beat)
+            wait(pause, self._flight.beat)
 
     def tables_in_use(self) -> set[str]:
         """Candidate tables that a checkpoint names, on disk or on its way there. Beside these, keep
@@ -203,6 +209,8 @@ class Saver:
         if self._patience.succeeded():
             self._notes.append(f"The disk takes checkpoints again: step {job.step} is saved.")
         self.saved_step = job.step
+        # Word of it goes out before older ones are removed: who is asked meanwhile which checkpoint
+        # there is must not name one that is gone.
         self._on_saved(job.step, path)
         job.path = path
         try:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ttf.config.resolve import Resolved
 from ttf.contracts import DevicePolicy, Settled
 from ttf.rundir.documents import ChosenSetting
 
-AUTO = "auto"
-_SETTLED = f"{AUTO}: "
-"""How the origin of a value begins that was settled, not given."""
+AUTO: Final = "auto"
+SETTLED: Final = f"{AUTO}: "
+"""How the origin of a value begins that was decided here, not given."""
 
 
 def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tuple[str, ...]]:
@@ -28,9 +28,10 @@ def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tup
     for name, here in policy.settled().items():
         key = f"device.{table}.{name}"
         if options.get(name, AUTO) == AUTO:
-            options[name], origins[key] = here.value, f"{_SETTLED}{here.reason}"
+            options[name] = here.value
+            origins[key] = f"{SETTLED}{here.reason}"
             notes += [here.note] if here.note else []
-        elif origins.get(key, "").startswith(_SETTLED) and options.get(name) != here.value:
+        elif origins.get(key, "").startswith(SETTLED) and options.get(name) != here.value:
             notes.append(_kept(key, options.get(name), origins[key], here))
     if not options:
         return resolved, tuple(notes)
@@ -47,7 +48,7 @@ def _table(resolved: Resolved, policy: DevicePolicy) -> str:
 
 def _kept(key: str, value: Any, origin: str, here: Settled) -> str:
     return (
-        f"{key} stays {value!r}, as the run began ({origin.removeprefix(_SETTLED)}); a new run "
+        f"{key} stays {value!r}, as the run began ({origin.removeprefix(SETTLED)}); a new run "
         f"here would take {here.value!r} ({here.reason})."
     )
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import OpenBank
-from ttf.data.reopen import OpenRef, VectorRef, open_ref
 from ttf.data.stores import create_store
+from ttf.data.vector_ref import OpenRef, VectorRef, open_ref
 from ttf.data.vectors import UnitRows, to_float32
 from ttf.errors import BadData, DataMissing, NumericFailure
 from ttf.training.towers import TwoTower
@@ -32,7 +32,9 @@ class Documents:
     def __init__(
         self, data: OpenBank, model: TwoTower, policy: DevicePolicy, dim: int, budget_bytes: int
     ) -> None:
-        self._data, self._model, self._policy = data, model, policy
+        self._data = data
+        self._model = model
+        self._policy = policy
         self.dim = dim
         self.fixed = model.documents_as_stored
         self._source: VectorSource = data.bank
@@ -44,7 +46,8 @@ class Documents:
     def seen_by(self, model: TwoTower, policy: DevicePolicy) -> Documents:
         """The same documents through other weights on another device; do not close it."""
         other = copy.copy(self)
-        other._model, other._policy = model, policy
+        other._model = model
+        other._policy = policy
         return other
 
     @property
@@ -145,7 +148,8 @@ class Documents:
             )
         ref = _reference_to(path) if path.exists() else self._written(path)
         self._frozen = ref, open_ref(ref)
-        self._source, self.fixed = self._frozen[1].source, True
+        self._source = self._frozen[1].source
+        self.fixed = True
 
     def close(self) -> None:
         if self._frozen is not None:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
-from ttf.data.caller_arrays import GivenRows
-from ttf.data.dataset import Split
-from ttf.data.open_dataset import Opening, open_queries
-from ttf.data.queries import Queries
-from ttf.data.reopen import OpenRef, open_ref
+from ttf.data.dataset import Queries, Split
+from ttf.data.in_memory import GivenRows
+from ttf.data.open_dataset import Opening
+from ttf.data.open_queries import open_queries
 from ttf.data.stores import create_store
+from ttf.data.vector_ref import OpenRef, open_ref
 from ttf.data.writing import check_output
 from ttf.errors import BadData
 from ttf.host import plugins
@@ -85,10 +85,13 @@ class Model:
         shape: TowerShape,
         policy: DevicePolicy,
     ) -> None:
-        self.towers, self.config = towers, config
+        self.towers = towers
+        self.config = config
         self.notes: list[str] = []
         """What searching had to say, e.g. what it kept in the cache."""
-        self._opening, self._shape, self._policy = opening, shape, policy
+        self._opening = opening
+        self._shape = shape
+        self._policy = policy
         self._precision = policy.precision(config.device.precision)
         bank = opening.bank
         wanted, given = towers.doc.in_dim, bank.bank.shape[1]
@@ -126,8 +129,8 @@ class Model:
         """The same for the queries of a file; with `out`, ids and scores are written there."""
         if out is not None:
             check_output(str(out), overwrite=overwrite)
-        with open_queries(str(queries), self.config.data, self._opening.bank.bank) as opened:
-            found = self._find(self.encode_rows(opened.queries), k)
+        with open_queries(str(queries), self.config.data, self._opening.bank.bank) as found_queries:
+            found = self._find(self.encode_rows(found_queries), k)
         if out is not None:
             _write(out, found)
         return found
@@ -154,16 +157,16 @@ class Model:
         return encode_split(self.towers, split, rows, self._policy, self._precision, _MICRO_BATCH)
 
     def _check_fits(self, queries: Queries) -> None:
-        wanted, said = self._shape, queries.source.uri
+        wanted, file = self._shape, queries.source.uri
         if queries.dim != wanted.in_dim:
             raise BadData(
                 f"The query tower was trained on vectors of width {wanted.in_dim}, "
-                f"but the queries of {said} have width {queries.dim}."
+                f"but the queries of {file} have width {queries.dim}."
             )
         if queries.length > wanted.length:
             trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
             raise BadData(
-                f"The query tower was trained on {trained}, but the queries of {said} are "
+                f"The query tower was trained on {trained}, but the queries of {file} are "
                 f"sequences of {queries.length} steps.",
                 hint="Cut them to the last steps, or train a tower on sequences of that length.",
             )
@@ -171,7 +174,7 @@ class Model:
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
         ids, scores = self._searcher.search(vectors, k)
         if isinstance(self._searcher, Certifies):
-            self.notes += self._searcher.tally.told()
+            self.notes += self._searcher.tally.take_notes()
         bank = self._opening.bank
         if bank.bank_ids is not None:
             return Found(ids=bank.bank_ids[ids], scores=scores, ids_are="the ids of the bank")

@@ -31,7 +31,7 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         resolved = _configuration(request, folder)
         link.configured(resolved.config)
         reporter.note(f"Run folder: {folder.path}")
-        _tell_left_out(request, link, reporter)
+        _note_left_out(request, link, reporter)
         policy = prepared_policy(resolved, reporter)
         resolved = with_demo(resolved, reporter)
         from ttf.training import trainer
@@ -39,8 +39,9 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
 
 
-def _tell_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> None:
-    link.left_out, link.command = request.left_out, request.command
+def _note_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> None:
+    link.left_out = request.left_out
+    link.command = request.command
     if request.history.incidents:  # said when the run began
         return
     for name, value in request.left_out.items():

@@ -164,4 +164,5 @@ class MemoryBank:
         self.ids[: len(ids)] = ids
         self._slot_of[ids] = np.arange(len(ids), dtype=np.int32)
         self._write(slice(self._room, self._room + len(ids)), vectors_ND)
-        self.filled, self._next = len(ids), position
+        self.filled = len(ids)
+        self._next = position

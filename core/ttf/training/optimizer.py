@@ -6,6 +6,7 @@ import inspect
 from typing import Any, cast
 
 import torch
+from torch import nn
 from torch.optim import AdamW, Optimizer
 
 
@@ -25,3 +26,13 @@ class PlainAdamW(AdamW):
     load_state_dict = _plain(Optimizer.load_state_dict)
     # The wrapper's other work: steps are not differentiated.
     step = cast("Any", torch.no_grad()(_plain(AdamW.step)))
+
+
+def make_optimizer(model: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    """AdamW; biases, norms and the temperature are not decayed."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return PlainAdamW([g for g in groups if g["params"]], lr=lr, fused=True)

@@ -12,6 +12,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, cast
 
 import numpy as np
@@ -67,12 +68,19 @@ class Probe:
     ) -> None:
         """`mined`: negatives a query gets in training. `record` takes a line of metrics.jsonl for
         each probe, also for one that ends the run."""
-        self._config, self._data, self._order, self._mined = config, data, order, mined
-        self._gradients, self._record = stepper.gradients, record
+        self._config = config
+        self._data = data
+        self._order = order
+        self._mined = mined
+        self._gradients = stepper.gradients
+        self._record = record
         self._policy = stepper.gradients.policy
-        factory = plugins.device(REFERENCE)
-        self._cpu = factory.create(factory.options_type(), self._policy.threads)
         self._last: int | None = None
+
+    @cached_property
+    def _cpu(self) -> DevicePolicy:
+        factory = plugins.device(REFERENCE)
+        return factory.create(factory.options_type(), self._policy.threads)
 
     def due(self, step: int) -> bool:
         """Whether this step is to be probed and has not been, in this process."""

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ttf.mining.scan.bf16_units import FirstPass, first_pass
 from ttf.mining.scan.bounds import SAFE, Asked, asked
-from ttf.mining.scan.capability import FirstPass, first_pass
-from ttf.mining.scan.first import GROUPS, Block
+from ttf.mining.scan.first_pass import GROUPS, Block
 from ttf.mining.scan.rounding import rounded
 
 GROUP = GROUPS
@@ -92,7 +92,10 @@ class _Tile:
         *,
         half: bool,
     ) -> None:
-        self._q, self._low, self._high, self._ids = q_BD, low_BP, high_BP, ids_BP
+        self._q = q_BD
+        self._low = low_BP
+        self._high = high_BP
+        self._ids = ids_BP
         self.counts = torch.zeros(ids_BP.shape, dtype=torch.int64)
         everyone = torch.arange(len(q_BD))
         self.near, self.far = (everyone, everyone[:0]) if half else (everyone[:0], everyone)

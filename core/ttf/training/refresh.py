@@ -1,49 +1,52 @@
 """Mined negatives during training: when to mine, for which queries, and how to draw.
 
 The steps of a run are cut into windows at the refresh steps. At the start of a window the queries
-it will visit are encoded and mined into a candidate table, which is durable before its first use;
-a table that a checkpoint names is loaded again, never mined again.
+it will visit are encoded and mined into a candidate table, which is durable before its first use.
+A table's name is a hash of what it follows from (weights, data, miner, rows): one that is already
+there, from before a restart, is used and not mined again, and so is one that a checkpoint names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import os
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from ttf.config.schema import MinerConfig, NegativesConfig
 from ttf.data.keyed_random import key
 from ttf.data.loader import DrawNegatives
-from ttf.data.order import Order
+from ttf.errors import ArtifactDamaged, StorageError, storage_error
+from ttf.incidents.classify import classify
+from ttf.incidents.death import Death
+from ttf.incidents.writing import write_incident
 from ttf.mining.candidates import CandidateTable
+from ttf.mining.choose import deadlines, miner_context
+from ttf.mining.index_cache import write_note
+from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport, draw, require_yield, yield_report
+from ttf.mining.workers import MinerWorkers
+from ttf.rundir.cache import cache_dir
+from ttf.rundir.checkpoint_files import newest_first, step_of
+from ttf.rundir.disk_retry import StorageRetry
+from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
+from ttf.rundir.flight_record import Phase
+from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.table_files import AREA
+from ttf.rundir.verified_folder import MANIFEST
+from ttf.training.checkpoint import Totals
+from ttf.training.evaluation import encode_split, positive_scores
+from ttf.training.schedule import Window, window_of
+from ttf.training.session import Session
 
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """Steps start..stop share a candidate table, or have none."""
-
-    start: int
-    stop: int
-    mined: bool
-
-
-def window_of(step: int, total: int, order: Order, miner: MinerConfig) -> Window:
-    """The window a step lies in: a pure function of the configuration."""
-    first = order.steps_per_epoch if miner.start == "epoch" else miner.start
-    if not miner.negatives:
-        return Window(start=0, stop=total, mined=False)
-    if step < first:
-        return Window(start=0, stop=min(first, total), mined=False)
-    every = order.steps_per_epoch if miner.refresh == "epoch" else miner.refresh
-    # Epoch refreshes lie at epoch boundaries, wherever the first mined step is.
-    origin = 0 if miner.refresh == "epoch" else first
-    index = (step - origin) // every
-    start = max(first, origin + index * every)
-    return Window(start=start, stop=min(origin + (index + 1) * every, total), mined=True)
+_SCORE_ROWS = 1024
 
 
 def share_in_reach(table: CandidateTable) -> float:
@@ -56,32 +59,55 @@ def share_in_reach(table: CandidateTable) -> float:
     return float((table.positive_scores >= table.scores[:, -1]).mean())
 
 
-class Refresher:
-    """Keeps the candidate table of the current window; `table_key` goes into checkpoints."""
+@dataclass(kw_only=True)
+class Round:
+    """How a mining round went, for metrics.jsonl."""
 
-    def __init__(
-        self,
-        *,
-        order: Order,
-        total_steps: int,
-        miner: MinerConfig,
-        negatives: NegativesConfig,
-        folder: Path,
-        known: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-        mine: Callable[[NDArray[np.int64], int], CandidateTable],
-        on_table: Callable[[int, CandidateTable, YieldReport], None],
-        note: Callable[[str], None],
-    ) -> None:
-        self._order, self._total = order, total_steps
-        self._miner, self._negatives = miner, negatives
-        self._folder, self._known, self._mine, self._on_table = folder, known, mine, on_table
-        self._note = note
+    seconds: float = 0.0
+    encode_s: float = 0.0
+    build_s: float = 0.0
+    search_s: float = 0.0
+    certificate_rate: float | None = None
+    """Of an exact miner: the share of answers that its first pass vouched for."""
+    reused: bool = False
+    deaths: list[str] = field(default_factory=list)
+
+
+class _Unreadable(StorageError):
+    """What was written is not what is read."""
+
+
+class Refresher:
+    """Keeps the candidate table of the current window; `table_key` goes into checkpoints.
+
+    Owns the miner's worker process and the folder of tables. Call it from the main thread: the
+    worker lives no longer than the thread that started it. `close` it: a worker is kept warm
+    between rounds.
+    """
+
+    def __init__(self, session: Session, metrics: MetricsLog, totals: Totals) -> None:
+        self._session = session
+        self._metrics = metrics
+        self._totals = totals
+        self._settings = session.config.miner
+        self._folder = session.folder.candidates
+        self._say = session.reporter.note
         self._table: CandidateTable | None = None
         self._window: Window | None = None
+        self._round = Round()
         self.table_key = ""
+        """A run that is continued sets it: the table of the window it continues in."""
+        self._workers = MinerWorkers(
+            isolation=self._settings.isolation,
+            say=self._say,
+            logs=session.folder.incidents,
+            beat=session.link.check_stop,
+            on_death=self._miner_died,
+        )
 
     def __call__(self, step: int) -> tuple[DrawNegatives | None, int]:
-        window = window_of(step, self._total, self._order, self._miner)
+        """How to draw, and the step until which that holds."""
+        window = self._window_of(step)
         if not window.mined:
             self.table_key = ""
             return None, window.stop
@@ -89,42 +115,284 @@ class Refresher:
             self._table = self._open_or_mine(window, step)
             self._window = window
         assert self._table is not None
-        return self._drawer(self._table), window.stop
-
-    def resume(self, table_key: str) -> None:
-        """Uses this table for the window the run continues in."""
-        self.table_key = table_key
+        return partial(self._draw, self._table), window.stop
 
     def table_for(self, step: int) -> str:
         """The table that a run continued at `step` loads; empty where it mines one, or needs none."""
-        window = window_of(step, self._total, self._order, self._miner)
+        window = self._window_of(step)
         return self.table_key if window.mined and step > window.start else ""
+
+    def release(self) -> None:
+        """Gives back what mining holds between rounds: the idle worker, or the index in memory."""
+        self._workers.release()
+
+    def close(self) -> None:
+        """Ends the worker, and removes what the disk would not let go of at first."""
+        self._workers.close()
+        remove_leftovers(self._folder)
+
+    def _window_of(self, step: int) -> Window:
+        decided = self._session.decided
+        return window_of(step, decided.total_steps, decided.order, self._settings)
+
+    def _draw(
+        self, table: CandidateTable, step: int, rows: NDArray[np.int64], known: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """For the gather thread: reads the table and the configuration, nothing that changes."""
+        config = self._session.config
+        lot = key(config.train.seed, "negatives", step)
+        ids, _ = draw(table, rows, known, config.negatives, config.miner.negatives, lot)
+        return ids
 
     def _open_or_mine(self, window: Window, step: int) -> CandidateTable:
         if self.table_key and step > window.start:
             return CandidateTable.load(self._folder / self.table_key)
-        rows = self._order.rows_between(window.start, window.stop)
+        session = self._session
+        rows = session.decided.order.rows_between(window.start, window.stop)
         table = self._mine(rows, step)
-        report = yield_report(table, self._known(rows), self._negatives)
-        self._on_table(step, table, report)
-        if share_in_reach(table) >= self._negatives.min_yield:
-            require_yield(report, self._negatives)
-        elif report.with_survivor < self._negatives.min_yield:
-            self._note(
+        known = session.data.train.known(rows)
+        report = yield_report(table, known, session.config.negatives)
+        self._record(step, report)
+        self._judge(table, report, step)
+        self.table_key = table.key
+        return table
+
+    def _judge(self, table: CandidateTable, report: YieldReport, step: int) -> None:
+        """Raises ConfigError where a trained tower leaves too few queries a negative."""
+        negatives = self._session.config.negatives
+        if share_in_reach(table) >= negatives.min_yield:
+            require_yield(report, negatives)
+        elif report.with_survivor < negatives.min_yield:
+            self._say(
                 f"At step {step} the tower finds the positive of only {share_in_reach(table):.1%} "
                 f"of the queries among the {table.ids.shape[1]} best documents, so that hardly any "
                 "mined candidate can be trusted as a negative yet; the other negatives carry on."
             )
-        self.table_key = table.key
+
+    def _record(self, step: int, report: YieldReport) -> None:
+        """The mining line of metrics.jsonl."""
+        self._metrics.write(
+            {
+                "type": "mining",
+                "time": round(time.time(), 3),
+                "step": step,
+                "miner": self.miner,
+                "queries": report.queries,
+                "yield": report.kept_share,
+                "with_survivor": report.with_survivor,
+                "survivors": report.survivors,
+                "negative_score": report.negative_score,
+                "positive_score": report.positive_score,
+                **vars(self._round),
+            }
+        )
+
+    # --- one table ------------------------------------------------------------------------
+
+    def _mine(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
+        """The k best documents of these training rows under the present weights. A disk that takes
+        no table is waited for, except by a run that has nothing to lose yet."""
+        session = self._session
+        flight = session.link.flight
+        flight.enter(Phase.MINING, step)
+        retry = StorageRetry(
+            session.config.checkpoint.retry_s if step else 0.0,
+            say=self._say,
+            check_stop=session.link.check_stop,
+            title=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
+        )
+        while True:
+            try:
+                table = self._reused_or_made_readable(rows)
+                break
+            except StorageError as error:
+                retry.wait_or_raise(error)
+        flight.enter(Phase.DATA, step)
         return table
 
-    def _drawer(self, table: CandidateTable) -> DrawNegatives:
-        seed, count = self._order.seed, self._miner.negatives
+    def _reused_or_made_readable(self, rows: NDArray[np.int64]) -> CandidateTable:
+        try:
+            try:
+                return self._reused_or_made(rows)
+            except _Unreadable as error:  # a disk that lied once need not do so again
+                self._say(f"{error} It is mined again.")
+                return self._reused_or_made(rows)
+        except OSError as error:
+            raise storage_error(error, str(self._folder)) from error
 
-        def negatives(
-            step: int, rows: NDArray[np.int64], known: NDArray[np.int64]
-        ) -> NDArray[np.int64]:
-            ids, _ = draw(table, rows, known, self._negatives, count, key(seed, "negatives", step))
-            return ids
+    def _reused_or_made(self, rows: NDArray[np.int64]) -> CandidateTable:
+        self._round = Round()
+        name = _table_name(self._session, self.miner, rows)
+        table = self._reused(self._folder / name)
+        return table if table is not None else self._made(rows, name)
 
-        return negatives
+    def _reused(self, folder: Path) -> CandidateTable | None:
+        if not (folder / MANIFEST).is_file():
+            return None
+        try:
+            table = CandidateTable.load(folder)
+        except ArtifactDamaged as error:  # of a process that died before it was relied on
+            self._say(f"{error} It is mined again.")
+            remove_folder(folder, AREA)
+            return None
+        self._round.reused = True
+        self._note_miner(table.miner)
+        return table
+
+    def _made(self, rows: NDArray[np.int64], name: str) -> CandidateTable:
+        began = time.perf_counter()
+        session = self._session
+        with tempfile.TemporaryDirectory(prefix=".tmp-", dir=self._folder) as scratch:
+            queries = self._encode(rows, Path(scratch) / "queries.npy")
+            report = self._search(Path(scratch), len(rows))
+            self._note_report(report)
+            folder = CandidateTable(
+                rows=rows,
+                ids=np.load(report.ids_path, mmap_mode="r"),
+                scores=np.load(report.scores_path, mmap_mode="r"),
+                positive_scores=_lowest_positive(session, queries, rows),
+                key=name,
+                version="0" if session.parts.documents.fixed else name,
+                miner=report.miner,
+            ).save(self._folder)
+        self._round.seconds = time.perf_counter() - began
+        try:
+            return CandidateTable.load(folder)
+        except ArtifactDamaged as error:
+            remove_folder(folder, AREA)
+            raise _Unreadable(f"A table does not read back as it was written: {error}") from error
+
+    def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
+        began = time.perf_counter()
+        session = self._session
+        session.reporter.stage("encode queries", len(rows))
+        out = np.lib.format.open_memmap(
+            path, mode="w+", dtype=np.float32, shape=(len(rows), session.parts.documents.dim)
+        )
+        _allocate(out)
+        encode_split(
+            session.parts.model,
+            session.data.train,
+            rows,
+            session.policy,
+            session.decided.precision,
+            session.decided.plan.micro_batch,
+            out=out,
+            progress=session.advance,
+        )
+        out.flush()
+        self._round.encode_s = time.perf_counter() - began
+        return out
+
+    def _search(self, scratch: Path, num_queries: int) -> MiningReport:
+        session = self._session
+        documents = session.parts.documents
+        settings = self._settings
+        session.reporter.stage(f"mine with {self.miner}", num_queries)
+        job = MiningJob(
+            bank=documents.reference(scratch),
+            queries=str(scratch / "queries.npy"),
+            k=min(settings.k, documents.rows),
+            miner=self.miner,
+            options=settings.options_of(self.miner),
+            context=miner_context(session.config, session.policy.threads),
+            out=str(scratch / "found"),
+            cache=str(cache_dir()) if documents.fixed else None,
+        )
+        return self._workers.mine(
+            job,
+            [MinerChoice(name=n, options=settings.options_of(n)) for n in settings.fallback],
+            deadline_s=deadlines(documents.rows, documents.dim, num_queries, settings.deadline_s),
+            progress=session.advance,
+        )
+
+    # --- the miner ------------------------------------------------------------------------
+
+    @property
+    def miner(self) -> str:
+        """The one in force: that of the configuration, or which took over from it."""
+        return self._totals.miner or self._settings.name
+
+    def _note_report(self, report: MiningReport) -> None:
+        self._note_miner(report.miner)
+        self._round.deaths = list(report.deaths)
+        self._round.build_s = report.build_s
+        self._round.search_s = report.search_s
+        self._round.certificate_rate = report.certificate_rate
+        if report.index is not None:
+            write_note(self._session.folder.index, report.index)
+
+    def _note_miner(self, miner: str) -> None:
+        """The miner that really answered stays in force, also after a restart."""
+        if miner != self.miner:
+            self._totals.deviations.append(
+                f"the miner {self.miner!r} failed and {miner!r} took over"
+            )
+        self._totals.miner = miner
+
+    def _miner_died(self, death: Death, remedy: str) -> None:
+        """Survived: the run goes on, and tells of it."""
+        session = self._session
+        folder = session.folder
+        death = replace(death, flight=session.link.flight.read())
+        finding = classify(death)
+        try:
+            incident = write_incident(
+                folder.incidents,
+                death,
+                finding,
+                applied=remedy,
+                lost_steps=0,
+                checkpoint_step=next(map(step_of, newest_first(folder.checkpoints)), -1),
+            )
+        except StorageError as error:
+            self._say(f"The incident could not be written: {error}")
+            return
+        self._say(f"Incident {incident}, {finding.name}: {finding.explanation}")
+        session.observers.ttf_incident(
+            incident=read_json(folder.incidents / incident / "incident.json")
+        )
+
+
+def _lowest_positive(
+    session: Session, queries: NDArray[np.float32], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    out = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), _SCORE_ROWS):
+        here = slice(start, start + _SCORE_ROWS)
+        known = session.data.train.known(rows[here])
+        q_BD = torch.from_numpy(np.array(queries[here]))
+        scores = positive_scores(q_BD, known, session.parts.documents)
+        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1)
+    return out
+
+
+def _table_name(session: Session, miner: str, rows: NDArray[np.int64]) -> str:
+    """A hash of everything that a table follows from."""
+    digest = hashlib.sha256()
+    for name, tensor in session.parts.model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    digest.update(rows.tobytes())
+    settings = session.config.miner
+    facts = (
+        session.data.fingerprint,
+        miner,
+        sorted(settings.options_of(miner).items()),
+        settings.k,
+        settings.deterministic,
+        session.config.train.seed,
+    )
+    digest.update(repr(facts).encode())
+    return digest.hexdigest()[:24]
+
+
+def _allocate(out: np.memmap[Any, Any]) -> None:
+    """The file is sparse so far, and writing through a map on a full disk is SIGBUS."""
+    assert out.filename is not None
+    with Path(out.filename).open("r+b") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, out.offset + out.nbytes)
+            return
+        file.seek(out.offset)
+        file.writelines(bytes(out.strides[0]) for _ in range(len(out)))

@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,10 +26,9 @@ from ttf.training.documents import Documents
 from ttf.training.evaluation import raise_if_inputs_not_finite
 from ttf.training.gradcache import cached_step
 from ttf.training.loss.infonce import info_nce
-from ttf.training.loss.seen import Found
+from ttf.training.loss.rank_counts import RankCounts
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import Columns, MemoryBank
-from ttf.training.optimizer import PlainAdamW
 from ttf.training.towers import TwoTower
 
 
@@ -89,10 +87,10 @@ class StepGradients:
         """One pass over the bank for the whole step, however it is cut. Without GradCache the
         graphs of all micro-batches are kept for it, which saves a second forward."""
         docs_KD = self.documents.encode(head.docs)
-        found: list[Found] = []
+        counted: list[RankCounts] = []
 
         def loss(q_SD: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
-            losses_S, seen = full_bank.losses(
+            losses_S, counts = full_bank.losses(
                 q_SD,
                 docs_KD,
                 head,
@@ -100,11 +98,11 @@ class StepGradients:
                 precision=self.precision,
                 beat=self.flight.beat,
             )
-            found.append(seen)
+            counted.append(counts)
             return losses_S
 
         losses_S = self._whole_step(head, micro_batches, loss)
-        return Computed(losses_S=losses_S, docs_KD=docs_KD, extra=full_bank.told(found[0]))
+        return Computed(losses_S=losses_S, docs_KD=docs_KD, extra=full_bank.record_of(counted[0]))
 
     def _whole_step(
         self,
@@ -219,35 +217,20 @@ class Stepper:
 
     def __init__(
         self,
-        *,
-        model: TwoTower,
+        gradients: StepGradients,
         optimizer: torch.optim.Optimizer,
-        bank: MemoryBank,
-        documents: Documents,
         data: Dataset,
-        policy: DevicePolicy,
-        precision: Precision,
-        settings: StepSettings,
-        micro_batch: int,
-        flight: FlightRecorder | None = None,
-        full_bank: FullBank | None = None,
     ) -> None:
-        self._flight = flight or FlightRecorder(None)
-        self.model, self.optimizer, self.bank = model, optimizer, bank
-        self._documents, self._data = documents, data
-        self._policy, self._settings = policy, settings
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self.gradients = StepGradients(
-            model=model,
-            bank=bank,
-            documents=documents,
-            policy=policy,
-            precision=precision,
-            settings=settings,
-            micro_batch=micro_batch,
-            flight=self._flight,
-            full_bank=full_bank,
-        )
+        self.gradients = gradients
+        self.optimizer = optimizer
+        self.model = gradients.model
+        self.bank = gradients.bank
+        self._data = data
+        self._documents = gradients.documents
+        self._policy = gradients.policy
+        self._flight = gradients.flight
+        self._clip = gradients.settings.clip
+        self._parameters = [p for p in self.model.parameters() if p.requires_grad]
 
     def __call__(
         self, head: StepHead, micro_batches: Iterator[MicroBatch], lr: float
@@ -258,9 +241,7 @@ class Stepper:
         computed = self.gradients(head, micro_batches)
         self._flight.enter(Phase.OPTIMIZER)
         loss = float(computed.losses_S.mean())
-        norm = float(
-            torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
-        )
+        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, self._clip or math.inf))
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._explain(head, computed.losses_S, norm)
         self.optimizer.step()
@@ -304,24 +285,3 @@ def _slices(head: StepHead, parts: int) -> list[tuple[int, int]]:
     """The step's documents in as many parts as it has micro-batches."""
     edges = np.linspace(0, len(head.doc_ids), parts + 1).astype(int).tolist()
     return list(itertools.pairwise(edges))
-
-
-def make_optimizer(model: TwoTower, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    """AdamW; biases, norms and the temperature are not decayed."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return PlainAdamW([g for g in groups if g["params"]], lr=lr, fused=True)
-
-
-def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: float) -> float:
-    """The rate of a step, a pure function: linear warm-up, then cosine, linear or constant."""
-    warm = math.ceil(warmup * total)
-    if step < warm:
-        return peak * (step + 1) / warm
-    done = (step - warm) / max(1, total - warm)
-    if schedule == "cosine":
-        return peak * 0.5 * (1 + math.cos(math.pi * done))
-    return peak * (1 - done) if schedule == "linear" else peak

@@ -8,7 +8,7 @@ from ttf.rundir.documents import Summary
 
 if TYPE_CHECKING:
     from ttf.training.auto import Decided
-    from ttf.training.resume_state import RunState
+    from ttf.training.checkpoint import RunState
 
 
 def facts(step: int, decided: Decided, state: RunState) -> Summary:

@@ -43,6 +43,14 @@ class Link:
         while not self._notes.empty():
             yield self._notes.get()
 
+    def check_stop(self) -> None:
+        """A sign of life in what may take long between two steps; raises LeaveAsked or StopAsked
+        instead of going on with it."""
+        self.flight.beat()
+        if self.leave_asked.is_set():
+            raise LeaveAsked
+        self.stop.raise_if_asked()
+
     @property
     def supervised(self) -> bool:
         return self.history is not None
@@ -70,7 +78,8 @@ class SupervisedLink(Link):
         """Waits for it: the first message there is."""
         request = self._requests.get()
         self.flight = FlightRecorder(Path(request.run_dir) / "flight.bin")
-        self.history, self.overlay = request.history, request.overlay
+        self.history = request.history
+        self.overlay = request.overlay
         return request
 
     def tell(self, message: FromTrainer) -> None:

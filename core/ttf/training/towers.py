@@ -16,7 +16,7 @@ from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing
 from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.rundir.durable import folder_written_whole, read_json, sha256_file, write_json
-from ttf.rundir.tensor_file import save_tensors
+from ttf.training.checkpoint import save_tensors
 from ttf.training.loss.infonce import Temperature
 
 WEIGHTS = "model.safetensors"
@@ -30,7 +30,9 @@ class TwoTower(nn.Module):
         self, query: nn.Module, doc: nn.Module, temperature: Temperature, *, unit: bool
     ) -> None:
         super().__init__()
-        self.query, self.doc, self.temperature = query, doc, temperature
+        self.query = query
+        self.doc = doc
+        self.temperature = temperature
         self.unit = unit
         """Vectors are compared at unit length (cosine), not as they come (dot)."""
 
@@ -59,7 +61,9 @@ class TowerSpec:
     """A tower named in the configuration, its options validated, ready to be built."""
 
     def __init__(self, side: str, config: TowerConfig, shape: TowerShape) -> None:
-        self.side, self.name, self.shape = side, config.name, shape
+        self.side = side
+        self.name = config.name
+        self.shape = shape
         self.factory = plugins.tower(config.name)
         self.options: Any = checked(self.factory.options_type, config.options(), f"tower.{side}")
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-from ttf.contracts import Settled
-from ttf.errors import ArtifactDamaged
-from ttf.machine.processor import Processor
-from ttf.tools.bench.tune import Path32, load
+from ttf import ArtifactDamaged, Processor, Settled, tuned_row
 
 ASK_FOR_MORE: Final = "ttf bench --tune measures whether another path is faster here"
 
@@ -24,7 +21,7 @@ class Row:
 
     name: str
     fits: Callable[[Processor], bool]
-    float32: Path32
+    float32: Literal["highest", "medium"]
     why: str
     bf16: str = ""
     """What is known of its bf16 products, where there is a unit for them."""
@@ -95,7 +92,7 @@ def settle(processor: Processor) -> Settled:
     row = row_of(processor)
     table = f"table, {row.name}: {row.why}"
     try:
-        tuned = load()
+        tuned = tuned_row()
     except ArtifactDamaged as error:
         return Settled(
             value=row.float32,
@@ -118,7 +115,7 @@ def bf16_unit(processor: Processor) -> str:
     known = row_of(processor).bf16
     # A damaged row is told of by `settle`.
     with contextlib.suppress(ArtifactDamaged):
-        tuned = load()
+        tuned = tuned_row()
         if tuned is not None and tuned.bf16_gain is not None:
             known = f"{tuned.bf16_gain:.1f} times the rate of float32, measured on {tuned.date}"
     return f"{unit} ({known})" if known else unit

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ttf.errors import ConfigError
-from ttf.machine import processor
+from ttf import ConfigError, usable_threads
 
 if TYPE_CHECKING:
     import torch
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def host_threads(requested: int | None, root: Path = Path("/")) -> int:
     """The threads asked for, else the processors this process may really use."""
-    return requested if requested is not None else processor.usable_threads(root)
+    return requested if requested is not None else usable_threads(root)
 
 
 def start_host(threads: int, deterministic: bool) -> None:

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from ttf import hookimpl, option
-from ttf.contracts import Availability, BatchPlan, Precision, Settled
-from ttf.machine import processor as machine
-from ttf.machine.thread_variables import thread_environment
+from ttf import (
+    Availability,
+    BatchPlan,
+    Precision,
+    Processor,
+    Settled,
+    hookimpl,
+    option,
+    processor,
+    thread_environment,
+)
 from ttf_devices import _gemm, _host
 
 if TYPE_CHECKING:
@@ -37,11 +44,11 @@ class CpuPolicy:
     probe_at_start = False
 
     def __init__(
-        self, options: CpuOptions, threads: int | None, processor: machine.Processor | None = None
+        self, options: CpuOptions, threads: int | None, on: Processor | None = None
     ) -> None:
-        """`processor`: as if on this one."""
+        """`on`: as if on this processor."""
         self.options = options
-        self._processor = processor or machine.processor()
+        self._processor = on or processor()
         self.threads = _host.host_threads(threads)
         self.reason = ""
 

@@ -14,11 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ttf import hookimpl, option
-from ttf.contracts import Availability, BatchPlan, Precision, Settled
-from ttf.errors import ConfigError, PluginUnavailable
-from ttf.machine.thread_variables import thread_environment
+from ttf import (
+    Availability,
+    BatchPlan,
+    ConfigError,
+    PluginUnavailable,
+    Precision,
+    hookimpl,
+    option,
+    thread_environment,
+)
 from ttf_devices import _host
+from ttf_devices._accelerator import Accelerator
 
 if TYPE_CHECKING:
     import torch
@@ -34,27 +41,12 @@ class CudaOptions:
     deterministic: bool = option(True, "refuse operations whose result may differ between runs")
 
 
-class CudaPolicy:
-    """One GPU. `backend` stands for the module `torch.cuda`; tests pass another object."""
+class CudaPolicy(Accelerator):
+    """One GPU."""
 
     name = "cuda"
     constant_shapes = False
-    rows_at_once = 0
-    probe_at_start = True
-
-    def __init__(self, options: CudaOptions, threads: int | None, backend: Any = None) -> None:
-        self.options = options
-        self.threads = _host.host_threads(threads)
-        self.reason = ""
-        self._given_backend = backend
-
-    @property
-    def backend(self) -> Any:
-        if self._given_backend is not None:
-            return self._given_backend
-        import torch
-
-        return torch.cuda
+    options: CudaOptions
 
     def environment(self) -> Mapping[str, str]:
         settings = {
@@ -89,9 +81,6 @@ class CudaPolicy:
         torch.backends.cudnn.allow_tf32 = self.options.tf32
         torch.set_float32_matmul_precision("high" if self.options.tf32 else "highest")
 
-    def settled(self) -> Mapping[str, Settled]:
-        return {}
-
     def torch_device(self) -> torch.device:
         import torch
 
@@ -122,10 +111,6 @@ class CudaPolicy:
             return nullcontext()
         return torch.autocast("cuda", dtype=torch.bfloat16)
 
-    def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        # Blocking: the gather thread reuses the host buffer as soon as this returns.
-        return tensor.to(self.torch_device())
-
     def synchronize(self) -> None:
         self.backend.synchronize(self.options.index)
 
@@ -138,9 +123,6 @@ class CudaPolicy:
             "free": int(free),
             "total": int(total),
         }
-
-    def empty_cache(self) -> None:
-        self.backend.empty_cache()
 
     def rng_state(self) -> dict[str, torch.Tensor]:
         """The host's generator and that of every visible GPU, as `cuda:0`, `cuda:1`, ..."""

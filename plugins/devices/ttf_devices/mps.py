@@ -11,11 +11,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ttf import hookimpl, option
-from ttf.contracts import Availability, BatchPlan, Precision, Settled
-from ttf.errors import ConfigError, PluginUnavailable
-from ttf.machine.thread_variables import thread_environment
+from ttf import (
+    Availability,
+    BatchPlan,
+    ConfigError,
+    PluginUnavailable,
+    Precision,
+    hookimpl,
+    option,
+    thread_environment,
+)
 from ttf_devices import _host
+from ttf_devices._accelerator import Accelerator
 
 if TYPE_CHECKING:
     import torch
@@ -37,30 +44,12 @@ class MpsOptions:
     deterministic: bool = option(True, "refuse operations whose result may differ between runs")
 
 
-class MpsPolicy:
-    """Caps accumulation, keeps shapes constant, waits after every step.
-
-    `backend` stands for the module `torch.mps`; tests pass another object with its functions.
-    """
+class MpsPolicy(Accelerator):
+    """Caps accumulation, keeps shapes constant, waits after every step."""
 
     name = "mps"
     constant_shapes = True
-    rows_at_once = 0
-    probe_at_start = True
-
-    def __init__(self, options: MpsOptions, threads: int | None, backend: Any = None) -> None:
-        self.options = options
-        self.threads = _host.host_threads(threads)
-        self.reason = ""
-        self._given_backend = backend
-
-    @property
-    def backend(self) -> Any:
-        if self._given_backend is not None:
-            return self._given_backend
-        import torch
-
-        return torch.mps
+    options: MpsOptions
 
     def environment(self) -> Mapping[str, str]:
         # An explicit 0: a missing operator ends the run with its name, instead of making every
@@ -79,14 +68,6 @@ class MpsPolicy:
                 hint="Use --device cpu.",
             )
         _host.start_host(self.threads, self.options.deterministic)
-
-    def settled(self) -> Mapping[str, Settled]:
-        return {}
-
-    def torch_device(self) -> torch.device:
-        import torch
-
-        return torch.device("mps")
 
     def plan(self, batch_size: int, accumulate: int) -> BatchPlan:
         cap = self.options.max_accumulate
@@ -122,10 +103,6 @@ class MpsPolicy:
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        # Blocking: the gather thread reuses the host buffer as soon as this returns.
-        return tensor.to(self.torch_device())
-
     def synchronize(self) -> None:
         self.backend.synchronize()
 
@@ -135,9 +112,6 @@ class MpsPolicy:
             "driver": int(self.backend.driver_allocated_memory()),
             "recommended_max": int(self.backend.recommended_max_memory()),
         }
-
-    def empty_cache(self) -> None:
-        self.backend.empty_cache()
 
     def rng_state(self) -> dict[str, torch.Tensor]:
         return {**_host.host_rng_state(), "mps": self.backend.get_rng_state()}

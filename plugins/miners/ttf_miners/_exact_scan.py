@@ -1,4 +1,4 @@
-"""The exact scan of a bank where it lies, by the two passes of `ttf.mining.scan`."""
+"""The exact scan of a bank where it lies, as `ttf.BankScan` does it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext, VectorSource
-from ttf.mining.author_helpers import require_bank
-from ttf.mining.scan.searching import BankSearch
-from ttf.mining.scan.tally import Tally
+from ttf import BankScan, MinerContext, ScanTally, VectorSource, require_bank
 
 
 class ExactMiner:
@@ -18,12 +15,12 @@ class ExactMiner:
 
     def __init__(self, context: MinerContext) -> None:
         self._context = context
-        self._search: BankSearch | None = None
-        self.tally = Tally()
+        self._search: BankScan | None = None
+        self.tally = ScanTally()
 
     def build(self, source: VectorSource, workdir: Path) -> None:
         cache = self._context.cache
-        self._search = BankSearch(
+        self._search = BankScan(
             source,
             cache=None if cache is None else Path(cache),
             threads=self._context.threads,

@@ -16,12 +16,21 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext, VectorSource
-from ttf.data.keyed_random import Permutation, key
-from ttf.errors import ArtifactDamaged, StorageError
-from ttf.mining.author_helpers import exact_search, float32_blocks, require_bank, require_memory
-from ttf.mining.scan.rows import gather_float32
-from ttf.rundir.durable import fsync_file, sha256_file
+from ttf import (
+    ArtifactDamaged,
+    MinerContext,
+    StorageError,
+    VectorSource,
+    derived_seed,
+    exact_search,
+    float32_blocks,
+    fsync_file,
+    gather_float32,
+    require_bank,
+    require_memory,
+    sampled_rows,
+)
+from ttf_miners._tiles import Answer, in_tiles
 from ttf_miners.faiss_miner import (
     KMEANS_ROUNDS,
     TRAIN_ROWS_PER_LIST,
@@ -35,7 +44,6 @@ FILE: Final = "index.faiss"
 _WIDENINGS = 3
 # Fixed: in what portions rows are added decides how faiss links them.
 _ADD_ROWS = 8192
-_QUERY_TILE = 4096
 
 
 class _FaissIndex(ABC):
@@ -52,19 +60,11 @@ class _FaissIndex(ABC):
         self._index = self._filled(source)
         self._source = source
 
-    def search(
-        self, queries: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def search(self, queries: NDArray[np.float32], k: int) -> Answer:
         source = require_bank(self._source)
         faiss.omp_set_num_threads(self._context.threads)
         k = min(k, source.shape[0])
-        ids = np.empty((len(queries), k), np.int64)
-        scores = np.empty((len(queries), k), np.float32)
-        for start in range(0, len(queries), _QUERY_TILE):
-            here = slice(start, start + _QUERY_TILE)
-            tile = np.ascontiguousarray(queries[here], dtype=np.float32)
-            ids[here], scores[here] = self._complete(source, tile, k)
-        return ids, scores
+        return in_tiles(lambda tile, k: self._complete(source, tile, k), queries, k)
 
     def save(self, path: Path) -> None:
         """Hashed while it is written, then read back: faiss does not fsync."""
@@ -85,7 +85,9 @@ class _FaissIndex(ABC):
                 f"The faiss index could not be written to {file}: {error}",
                 hint="Free some space, or set TTF_HOME to a folder with room.",
             ) from error
-        if sha256_file(file) != digest.hexdigest():
+        with file.open("rb") as written:
+            found = hashlib.file_digest(written, "sha256")
+        if found.digest() != digest.digest():
             raise StorageError(
                 f"{file} does not read back as it was written.",
                 hint="Check the disk before you trust it again.",
@@ -107,14 +109,13 @@ class _FaissIndex(ABC):
                 f"{source.shape[0]} of {source.shape[1]}.",
                 hint="Delete it: it is made anew.",
             )
-        self._index, self._source = index, source
+        self._index = index
+        self._source = source
 
     def close(self) -> None:
         self._index = self._source = None
 
-    def _complete(
-        self, source: VectorSource, queries: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _complete(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
         short = np.arange(len(queries))
         ids = np.full((len(queries), k), -1, np.int64)
         scores = np.empty((len(queries), k), np.float32)
@@ -153,7 +154,7 @@ class HnswIndex(_FaissIndex):
         faiss.omp_set_num_threads(1 if self._context.deterministic else self._context.threads)
         index = faiss.IndexHNSWFlat(source.shape[1], self._options.M, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = self._options.ef_construction
-        index.hnsw.rng = faiss.RandomGenerator(_seed(self._context))
+        index.hnsw.rng = faiss.RandomGenerator(derived_seed(self._context.seed, "faiss"))
         for _, block_ND in float32_blocks(source, _ADD_ROWS):
             index.add(block_ND)
         return index
@@ -175,7 +176,7 @@ class IvfIndex(_FaissIndex):
         lists = num_lists(rows, self._options.nlist)
         coarse = faiss.IndexFlatIP(dim)
         index = faiss.IndexIVFFlat(coarse, dim, lists, faiss.METRIC_INNER_PRODUCT)
-        index.cp.seed = _seed(self._context)
+        index.cp.seed = derived_seed(self._context.seed, "faiss")
         index.cp.niter = KMEANS_ROUNDS
         index.cp.min_points_per_centroid = 1
         index.cp.max_points_per_centroid = TRAIN_ROWS_PER_LIST
@@ -188,8 +189,8 @@ class IvfIndex(_FaissIndex):
         """Rows to learn the lists from, within a quarter of the budget; the same every time."""
         rows, dim = source.shape
         count = min(rows, wanted, max(1024, self._context.budget_bytes // (16 * dim)))
-        chosen = Permutation(rows, key(self._context.seed, "ivf sample"))(np.arange(count))
-        return gather_float32(source, np.sort(chosen))
+        chosen = sampled_rows(rows, count, self._context.seed, "ivf sample")
+        return gather_float32(source, chosen)
 
     def _ever_wider(self, k: int) -> Iterator[Any]:
         width = self._options.nprobe
@@ -198,7 +199,3 @@ class IvfIndex(_FaissIndex):
             yield faiss.SearchParametersIVF(nprobe=width)
             width *= 2
         yield faiss.SearchParametersIVF(nprobe=lists)
-
-
-def _seed(context: MinerContext) -> int:
-    return key(context.seed, "faiss") & 0x7FFFFFFF

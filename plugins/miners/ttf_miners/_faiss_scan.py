@@ -8,12 +8,11 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext, VectorSource
-from ttf.mining.author_helpers import exact_search, float32_blocks, require_bank
+from ttf import MinerContext, VectorSource, exact_search, float32_blocks, require_bank
+from ttf_miners._tiles import Answer, in_tiles
 
 # faiss breaks ties as they come; asking for a few more shows whether one was cut off at the end.
 _SPARE = 8
-_QUERY_TILE = 4096
 _MAX_BLOCK = 65536
 
 
@@ -25,19 +24,11 @@ class FlatScan:
     def build(self, source: VectorSource, workdir: Path) -> None:
         self._source = source
 
-    def search(
-        self, queries: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def search(self, queries: NDArray[np.float32], k: int) -> Answer:
         source = require_bank(self._source)
         faiss.omp_set_num_threads(self._context.threads)
         k = min(k, source.shape[0])
-        ids = np.empty((len(queries), k), np.int64)
-        scores = np.empty((len(queries), k), np.float32)
-        for start in range(0, len(queries), _QUERY_TILE):
-            here = slice(start, start + _QUERY_TILE)
-            tile = np.ascontiguousarray(queries[here])
-            ids[here], scores[here] = self._tile(source, tile, k)
-        return ids, scores
+        return in_tiles(lambda tile, k: self._tile(source, tile, k), queries, k)
 
     def save(self, path: Path) -> None:
         """Nothing to save: the bank is the index."""
@@ -48,9 +39,7 @@ class FlatScan:
     def close(self) -> None:
         self._source = None
 
-    def _tile(
-        self, source: VectorSource, queries: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _tile(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
         ids = np.empty((len(queries), 0), np.int64)
         scores = np.empty((len(queries), 0), np.float32)
         cut = np.full(len(queries), -np.inf, np.float32)

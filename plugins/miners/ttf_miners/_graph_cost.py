@@ -1,12 +1,15 @@
 """What a graph over a bank costs and finds, the same for every library that walks one.
 
 Static rates, fitted to benchmarks/measured/miners.csv; `bench_miners.py --check` sets them against
-it. Light: nothing is imported.
+it. Light: nothing but `ttf` is imported.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Protocol
+
+from ttf import MinerContext, MinerCost
 
 # Per candidate, float and fourth root of the rows, with 32 links a row: a candidate's links are
 # followed, and the larger the bank, the fewer of them are in a cache. 2 x Zen 5 with 32 MB of L3,
@@ -21,6 +24,38 @@ _MISSED = 0.028
 _FURTHER = 3.1
 """Looking twice as far misses a ninth."""
 _MEASURED_ROWS = 52_000
+
+
+class GraphOptions(Protocol):
+    """The options of a miner that walks a graph."""
+
+    @property
+    def M(self) -> int: ...
+    @property
+    def ef_construction(self) -> int: ...
+    @property
+    def ef_search(self) -> int: ...
+
+
+def cost(
+    rows: int,
+    dim: int,
+    queries: int,
+    k: int,
+    options: GraphOptions,
+    context: MinerContext,
+    size_bytes: int,
+) -> MinerCost:
+    """Of a graph that takes `size_bytes`, in memory and on the disk."""
+    builders = 1 if context.deterministic else context.threads
+    links, threads = options.M, context.threads
+    return MinerCost(
+        build_s=build_s(rows, dim, links, options.ef_construction, builders),
+        search_s=search_s(rows, dim, queries, k, links, options.ef_search, threads),
+        anon_bytes=size_bytes,
+        disk_bytes=size_bytes,
+        recall=recall(rows, k, links, options.ef_search),
+    )
 
 
 def build_s(rows: int, dim: int, links: int, width: int, threads: int) -> float:

@@ -6,7 +6,6 @@ load: what was written is measured and read back, and files are hashed by the ca
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,16 +13,25 @@ import hnswlib
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext, VectorSource
-from ttf.data.keyed_random import key
-from ttf.errors import ArtifactDamaged, MinerFailed, StorageError
-from ttf.mining.author_helpers import exact_search, float32_blocks, require_bank, require_memory
-from ttf.rundir.durable import fsync_file
+from ttf import (
+    ArtifactDamaged,
+    MinerContext,
+    MinerFailed,
+    StorageError,
+    VectorSource,
+    derived_seed,
+    exact_search,
+    float32_blocks,
+    fsync_file,
+    require_bank,
+    require_memory,
+    to_float32,
+)
+from ttf_miners._tiles import Answer, in_tiles
 from ttf_miners.hnswlib_miner import HnswlibOptions, index_bytes
 
 FILE: Final = "index.hnswlib"
 _ADD_ROWS = 8192
-_QUERY_TILE = 4096
 _WIDENINGS = 3
 
 
@@ -42,26 +50,19 @@ class HnswlibMiner:
             max_elements=rows,
             ef_construction=self._options.ef_construction,
             M=self._options.M,
-            random_seed=key(self._context.seed, "hnswlib") & 0x7FFFFFFF,
+            random_seed=derived_seed(self._context.seed, "hnswlib"),
         )
         # Which of two threads links its row first decides the graph.
         threads = 1 if self._context.deterministic else self._context.threads
         for start, block_ND in float32_blocks(source, _ADD_ROWS):
             ids = np.arange(start, start + len(block_ND))
             index.add_items(block_ND, ids, num_threads=threads)
-        self._index, self._source = index, source
+        self._index = index
+        self._source = source
 
-    def search(
-        self, queries: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def search(self, queries: NDArray[np.float32], k: int) -> Answer:
         source = require_bank(self._source)
-        k = min(k, source.shape[0])
-        ids = np.empty((len(queries), k), np.int64)
-        scores = np.empty((len(queries), k), np.float32)
-        for start in range(0, len(queries), _QUERY_TILE):
-            here = slice(start, start + _QUERY_TILE)
-            self._widening(queries[here], k, ids[here], scores[here])
-        return ids, scores
+        return in_tiles(self._answer, queries, min(k, source.shape[0]))
 
     def save(self, path: Path) -> None:
         file = path / FILE
@@ -100,7 +101,8 @@ class HnswlibMiner:
                 f"{path / FILE} holds {index.get_current_count()} rows, the bank {rows}.",
                 hint="Delete it: it is made anew.",
             )
-        self._index, self._source = index, source
+        self._index = index
+        self._source = source
 
     def close(self) -> None:
         self._index = self._source = None
@@ -110,8 +112,6 @@ class HnswlibMiner:
         assert self._source is not None
         source = self._source
         probe = source.read(0, min(64, source.shape[0]))
-        from ttf.data.vectors import to_float32
-
         queries = np.ascontiguousarray(to_float32(probe, source.dtype))
         before = self.search(queries, 10)
         self.close()
@@ -134,16 +134,8 @@ class HnswlibMiner:
             f"The hnswlib index of {rows:,} x {dim} vectors",
         )
 
-    def _widening(
-        self,
-        queries: NDArray[np.float32],
-        k: int,
-        ids: NDArray[np.int64],
-        scores: NDArray[np.float32],
-    ) -> None:
+    def _answer(self, queries: NDArray[np.float32], k: int) -> Answer:
         """hnswlib refuses the whole batch when it cannot find k for one query of it."""
-        if not len(queries):
-            return
         for times in range(_WIDENINGS):
             self._index.set_ef(max(self._options.ef_search, k) << times)
             try:
@@ -154,23 +146,15 @@ class HnswlibMiner:
                 if "contiguous 2D array" not in str(error):
                     raise
                 continue
-            ids[:] = found
-            np.subtract(np.float32(1), distances, out=scores)
-            return
-        self._split(queries, k, ids, scores)
+            return found.astype(np.int64), np.float32(1) - distances
+        return self._halves(queries, k)
 
-    def _split(
-        self,
-        queries: NDArray[np.float32],
-        k: int,
-        ids: NDArray[np.int64],
-        scores: NDArray[np.float32],
-    ) -> None:
-        """Halves the batch until the queries that stay short stand alone; those are scanned."""
+    def _halves(self, queries: NDArray[np.float32], k: int) -> Answer:
+        """Splits the batch until the queries that stay short stand alone; those are scanned."""
         assert self._source is not None
         if len(queries) == 1:
-            ids[:], scores[:] = exact_search(self._source, queries, k)
-            return
+            return exact_search(self._source, queries, k)
         half = len(queries) // 2
-        for low, high in itertools.pairwise((0, half, len(queries))):
-            self._widening(queries[low:high], k, ids[low:high], scores[low:high])
+        first = self._answer(queries[:half], k)
+        second = self._answer(queries[half:], k)
+        return np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]])

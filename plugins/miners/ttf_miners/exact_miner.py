@@ -5,13 +5,10 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
-from ttf.hookspecs import hookimpl
-from ttf.host.options import NoOptions
-from ttf.mining.scan.capability import FirstPass, has_bf16_units
+from ttf import Availability, MinerContext, MinerCost, MinerTraits, NoOptions, hookimpl, processor
 
 if TYPE_CHECKING:
-    from ttf.contracts import Miner, MinerFactory
+    from ttf import Miner, MinerFactory
 
 # Processor time per thread: the product, the maxima of groups, and per query and answer the sorting
 # and scoring of what is left. 2 x Zen 5, AVX512-BF16, torch 2.13.0, 50,000 to 300,000 rows of 64 to
@@ -37,7 +34,7 @@ class ExactFactory:
     def estimate(
         self, rows: int, dim: int, queries: int, k: int, options: NoOptions, context: MinerContext
     ) -> MinerCost:
-        first: FirstPass = "bf16" if has_bf16_units() else "fp32"
+        first = "bf16" if processor().bf16_unit else "fp32"
         per_row_s = 2.0 * dim / FLOPS_PER_S[first] + PER_SCORE_S[first]
         per_query_s = rows * per_row_s + PER_QUERY_S + PER_ANSWER_S * min(k, rows)
         held = queries * (8 * dim + 18 * max(4 * k, 1024) + 12 * k) + rows * (dim // 16 + 8)

@@ -7,13 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
-from ttf.hookspecs import hookimpl
-from ttf.host.options import option
+from ttf import Availability, MinerContext, MinerCost, MinerTraits, hookimpl, option
 from ttf_miners import _graph_cost
 
 if TYPE_CHECKING:
-    from ttf.contracts import Miner, MinerFactory
+    from ttf import Miner, MinerFactory
 
 # Fitted to benchmarks/measured/miners.csv (2 x Zen 5, AVX512, faiss-cpu 1.15.1, k = 200, 2026-11-18);
 # `bench_miners.py --check` sets them against it. Processor time per thread.
@@ -75,7 +73,8 @@ class FaissFactory:
         if options.kind == "flat":
             return _flat_cost(rows, dim, queries, k, context)
         if options.kind == "hnsw":
-            return _hnsw_cost(rows, dim, queries, k, options, context)
+            size = hnsw_bytes(rows, dim, options.M)
+            return _graph_cost.cost(rows, dim, queries, k, options, context, size)
         return _ivf_cost(rows, dim, queries, k, options, context)
 
     def create(self, options: FaissOptions, context: MinerContext) -> Miner:
@@ -110,22 +109,6 @@ def _flat_cost(rows: int, dim: int, queries: int, k: int, context: MinerContext)
         search_s=flops / (FLAT_FLOPS_PER_S * context.threads),
         anon_bytes=min(context.budget_bytes, 4 * rows * dim + 36 * queries * k),
         disk_bytes=0,
-    )
-
-
-def _hnsw_cost(
-    rows: int, dim: int, queries: int, k: int, options: FaissOptions, context: MinerContext
-) -> MinerCost:
-    builders = 1 if context.deterministic else context.threads
-    size = hnsw_bytes(rows, dim, options.M)
-    return MinerCost(
-        build_s=_graph_cost.build_s(rows, dim, options.M, options.ef_construction, builders),
-        search_s=_graph_cost.search_s(
-            rows, dim, queries, k, options.M, options.ef_search, context.threads
-        ),
-        anon_bytes=size,
-        disk_bytes=size,
-        recall=_graph_cost.recall(rows, k, options.M, options.ef_search),
     )
 
 

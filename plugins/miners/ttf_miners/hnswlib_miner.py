@@ -6,13 +6,11 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ttf.contracts import Availability, MinerContext, MinerCost, MinerTraits
-from ttf.hookspecs import hookimpl
-from ttf.host.options import option
+from ttf import Availability, MinerContext, MinerCost, MinerTraits, hookimpl, option
 from ttf_miners import _graph_cost
 
 if TYPE_CHECKING:
-    from ttf.contracts import Miner, MinerFactory
+    from ttf import Miner, MinerFactory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +50,8 @@ class HnswlibFactory:
         options: HnswlibOptions,
         context: MinerContext,
     ) -> MinerCost:
-        builders = 1 if context.deterministic else context.threads
         size = index_bytes(rows, dim, options.M)
-        return MinerCost(
-            build_s=_graph_cost.build_s(rows, dim, options.M, options.ef_construction, builders),
-            search_s=_graph_cost.search_s(
-                rows, dim, queries, k, options.M, options.ef_search, context.threads
-            ),
-            anon_bytes=size,
-            disk_bytes=size,
-            recall=_graph_cost.recall(rows, k, options.M, options.ef_search),
-        )
+        return _graph_cost.cost(rows, dim, queries, k, options, context, size)
 
     def create(self, options: HnswlibOptions, context: MinerContext) -> Miner:
         from ttf_miners._hnswlib_index import HnswlibMiner

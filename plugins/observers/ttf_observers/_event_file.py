@@ -19,9 +19,7 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ttf import StorageError, fsync_dir, storage_error
-from ttf.rundir.disk_retry import Patience
-from ttf.rundir.durable import OpenFile
+from ttf import OpenFile, StorageError, fsync_dir, storage_error
 
 _AREA: Final = "tensorboard"
 _PREFIX: Final = "events.out.tfevents."
@@ -38,7 +36,8 @@ class EventFile:
         """What earlier files say of steps after `kept_until` is forgotten; None: all of it."""
         self.folder = folder
         self._step = kept_until or 0
-        self._patience = Patience(retry_s)
+        self._retry_s = retry_s
+        self._failing_since: float | None = None
         self._held = io.BytesIO()
         """What the file does not have yet: an event, or more while the disk takes nothing."""
         self._records = RecordWriter(self._held)
@@ -67,7 +66,7 @@ class EventFile:
 
     def sync(self) -> None:
         """Makes what was added durable, except while the disk is waited for."""
-        if self._patience.error is None:
+        if self._failing_since is None:
             self.make_durable()
 
     def make_durable(self) -> None:
@@ -90,13 +89,15 @@ class EventFile:
         except OSError as error:
             self._put_up_with(storage_error(error, str(self._file.path)))
         else:
-            self._patience.succeeded()
+            self._failing_since = None
             self._held.seek(0)
             self._held.truncate()
 
     def _put_up_with(self, error: StorageError) -> None:
-        self._patience.failed(error)
-        if self._patience.used_up or self._held.tell() > _MOST_BYTES:
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since >= self._retry_s or self._held.tell() > _MOST_BYTES:
             raise error
 
 

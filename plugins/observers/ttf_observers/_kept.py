@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttf.rundir.checkpoint_files import newest_first
-
 
 def kept_until(run_dir: Path, resumed_from: int) -> int | None:
     """The last step whose events stay; None where the run starts from its beginning, which it also
     does after a process that died before the first checkpoint. A run that was stopped before its
     first step goes on from step 0, and does not evaluate again."""
-    return resumed_from if newest_first(run_dir / "checkpoints") else None
+    return resumed_from if any((run_dir / "checkpoints").glob("step-*")) else None

@@ -11,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttf import Availability, hookimpl
-from ttf.rundir.metrics_log import MetricsLog
+from ttf import Availability, MetricsLog, hookimpl
 from ttf_observers._kept import kept_until
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttf import Availability, PluginUnavailable, hookimpl
-from ttf.rundir.incident_files import list_incidents
+from ttf import Availability, PluginUnavailable, hookimpl, list_incidents
 from ttf_observers._kept import kept_until
 
 if TYPE_CHECKING:

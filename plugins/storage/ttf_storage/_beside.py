@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import numpy_dtype
-from ttf.errors import storage_error
-from ttf.rundir.durable import TEMP_PREFIX, fsync_dir, fsync_file
+from ttf import DType, fsync_dir, fsync_file, numpy_dtype, storage_error
+
+TEMP_PREFIX: Final = ".tmp-"
+"""Hidden from readers, until the rename."""
 
 
 class FileBeside:

@@ -13,9 +13,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import checked_ids, checked_out, checked_span, numpy_dtype
-from ttf.errors import BadData, DataChanged, DataMissing, StorageError
+from ttf import (
+    BadData,
+    DataChanged,
+    DataMissing,
+    DType,
+    StorageError,
+    checked_ids,
+    checked_out,
+    checked_span,
+    numpy_dtype,
+)
 from ttf_storage._paged import PagedRows
 
 

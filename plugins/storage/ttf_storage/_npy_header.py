@@ -11,8 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib import format as npy_format
 
-from ttf.contracts import DType
-from ttf.errors import BadData
+from ttf import BadData, DType
 
 HEAD_BYTES: Final = 16384
 """Enough for any header numpy accepts (10,000 characters)."""

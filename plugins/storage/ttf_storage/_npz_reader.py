@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.errors import ArrayMissing, BadData, DataCompressed, TtfError, suggestion
+from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, suggestion
 from ttf_storage._mapped import MappedFile, MappedRows, check_identity
 from ttf_storage._npy_header import (
     HEAD_BYTES,

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import numpy_dtype
-from ttf.errors import ConfigError
+from ttf import ConfigError, DType, numpy_dtype
 from ttf_storage._beside import FileBeside, checked_block
 from ttf_storage._npz_reader import NPY_ARRAY
 from ttf_storage._zip_records import CRC_OFFSET, Entry, central_directory, local_header
@@ -26,7 +24,9 @@ class NpyArrayWriter:
     """One array of the file; a checksum runs along."""
 
     def __init__(self, file: FileBeside, name: str, shape: tuple[int, ...], dtype: DType) -> None:
-        self.name, self.shape, self.dtype = name, shape, dtype
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
         self.rows_done = 0
         self.crc = 0
         self._file = file

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.errors import BadData
+from ttf import BadData
 from ttf_storage._crc32c import crc32c
 from ttf_storage._mapped import FileIdentity, unreadable
 from ttf_storage._zarr_meta import ArrayMeta

@@ -12,9 +12,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import checked_ids, checked_out, checked_span, numpy_dtype
-from ttf.errors import BadData, PluginUnavailable, TtfError
+from ttf import (
+    BadData,
+    DType,
+    PluginUnavailable,
+    TtfError,
+    checked_ids,
+    checked_out,
+    checked_span,
+    numpy_dtype,
+)
 from ttf_storage.zarr_store import INSTALL
 
 _SAMPLED_ROWS: Final = 16
@@ -54,7 +61,8 @@ class IndirectRows:
     def __init__(
         self, name: str, uri: str, array: Any, dtype: DType, files_digest: Callable[[], str] | None
     ) -> None:
-        self.name, self.uri = name, uri
+        self.name = name
+        self.uri = uri
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.dtype: DType = dtype
         self._array = array

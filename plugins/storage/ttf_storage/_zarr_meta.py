@@ -7,14 +7,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 
-from ttf.contracts import DType
-from ttf.data.vectors import DTYPES
-from ttf.errors import BadData
+from ttf import BadData, DType
 
+_DTYPES: Final[tuple[DType, ...]] = get_args(DType)
 _TOO_LARGE: Final = 1 << 48
 _INDEX_CODECS: Final = ({"bytes"}, {"bytes", "crc32c"})
 
@@ -98,7 +97,7 @@ def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> D
         return "bfloat16"
     if marker not in (None, name):
         raise BadData(f"{where} is marked as {marker!r}, but it holds {name}.")
-    if name not in DTYPES:
+    if name not in _DTYPES:
         raise BadData(
             f"{where} holds {name}; known are float32, float16, bfloat16, int32, int64 and uint8.",
             hint=f"Rewrite it: {convert}",

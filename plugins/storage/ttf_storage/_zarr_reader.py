@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.errors import ArrayMissing, BadData, TtfError, suggestion
+from ttf import ArrayMissing, BadData, DType, TtfError, suggestion
 from ttf_storage._mapped import FileIdentity, check_identity
 from ttf_storage._zarr_files import ChunkFile, chunk_files
 from ttf_storage._zarr_indirect import IndirectRows, check_all_written, explained, open_node

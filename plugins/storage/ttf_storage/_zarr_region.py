@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.errors import DataChanged, StorageError
+from ttf import DataChanged, StorageError
 from ttf_storage._mapped import FileIdentity, check_identity, unreadable
 from ttf_storage._paged import PagedRows
 from ttf_storage._zarr_files import ChunkFile

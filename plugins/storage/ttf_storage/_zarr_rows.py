@@ -11,9 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import checked_ids, checked_out, checked_span, numpy_dtype
-from ttf.errors import DataChanged
+from ttf import DataChanged, DType, checked_ids, checked_out, checked_span, numpy_dtype
 from ttf_storage._mapped import MappedFile, as_bytes, check_identity
 from ttf_storage._sampled import sampled
 from ttf_storage._zarr_files import ChunkFile
@@ -136,7 +134,8 @@ class DirectRows:
     def __init__(
         self, name: str, uri: str, meta: ArrayMeta, dtype: DType, files: list[ChunkFile]
     ) -> None:
-        self.name, self.uri = name, uri
+        self.name = name
+        self.uri = uri
         self.shape = meta.shape
         self.dtype: DType = dtype
         self._meta = meta

@@ -16,11 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import DType
-from ttf.data.vectors import numpy_dtype
-from ttf.errors import ConfigError, storage_error
-from ttf.rundir.durable import TEMP_PREFIX, fsync_dir
-from ttf_storage._beside import FileBeside, checked_block
+from ttf import ConfigError, DType, fsync_dir, numpy_dtype, storage_error
+from ttf_storage._beside import TEMP_PREFIX, FileBeside, checked_block
 from ttf_storage._crc32c import crc32c
 
 CHUNK_BYTES: Final = 256 << 10
@@ -32,7 +29,9 @@ class ZarrArrayWriter:
     """One array; a shard is on disk in full before the next begins."""
 
     def __init__(self, folder: Path, name: str, shape: tuple[int, ...], dtype: DType) -> None:
-        self.name, self.shape, self.dtype = name, tuple(int(n) for n in shape), dtype
+        self.name = name
+        self.shape = tuple(int(n) for n in shape)
+        self.dtype = dtype
         self.rows_done = 0
         self._folder = folder
         row_bytes = max(1, math.prod(shape[1:]) * numpy_dtype(dtype).itemsize)

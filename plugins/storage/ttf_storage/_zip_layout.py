@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ttf.errors import BadData
+from ttf import BadData
 from ttf_storage._mapped import MappedFile, unreadable
 
 LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")

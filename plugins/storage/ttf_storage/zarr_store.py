@@ -10,13 +10,10 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttf.contracts import Availability
-from ttf.errors import ConfigError
-from ttf.hookspecs import hookimpl
-from ttf.host.options import NoOptions
+from ttf import Availability, ConfigError, NoOptions, hookimpl
 
 if TYPE_CHECKING:
-    from ttf.contracts import StorageFactory, Store, StoreWriter
+    from ttf import StorageFactory, Store, StoreWriter
 
 INSTALL = 'pip install "twotower[zarr]"'
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Literal
 
-from ttf.contracts import Availability, TowerShape
-from ttf.errors import ConfigError
+from ttf import Availability, ConfigError, TowerShape
 
 FLOAT_BYTES = 4
 

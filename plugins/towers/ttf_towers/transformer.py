@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ttf import hookimpl, option
-from ttf.contracts import Availability, TowerCost, TowerFactory, TowerShape
-from ttf.errors import ConfigError
+from ttf import Availability, ConfigError, TowerCost, TowerFactory, TowerShape, hookimpl, option
 from ttf_towers._common import (
     FLOAT_BYTES,
     linear_parameters,

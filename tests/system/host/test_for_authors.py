@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.conftest import FakeDistribution, Invoke, RunTtf
 from tests.unit.host.test_for_authors import TOWER
 
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.host import plugins
 
 
@@ -35,7 +35,7 @@ def test_auto_weighs_what_comes_with_ttf_alone(fake_plugins: FakeDistribution) -
 
 
 def test_a_trace_of_a_run_shows_the_hooks_of_every_process(run_ttf: RunTtf, tmp_path: Path) -> None:
-    paths = write_synth(tmp_path, pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0)
+    paths = write_synth(tmp_path, SynthShape(pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0))
     done = run_ttf(
         "train", "--pairs", paths["pairs"], "--bank", paths["bank"], "--steps", 2,
         "--batch-size", 16, "--set", 'observers=["jsonl"]', "--out", tmp_path / "run", "--json",

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.kit.dying_process import finding_of, hang_and_kill, kill, told
 
-from ttf.process.lifeline import ORPHANED, PARENT_STOPPED
+from ttf.process.conversation import ORPHANED
+from ttf.process.lifeline import PARENT_STOPPED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the deaths are made for Linux")
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tests.unit.machine.test_memory import MB, SLACK, lines_of, linux_only
 
-from ttf.machine.memory import MemorySampler, tree_memory
+from ttf.machine.memory import tree_memory
 from ttf.machine.memory._linux import LinuxTree, descendants
+from ttf.machine.memory.sampler import MemorySampler
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tests.kit.sabotaged_miner import BANK, QUERIES, TRUTH, is_right, mine, nothing, run, sabotaged
 
-from ttf.data.reopen import VectorRef
+from ttf.data.vector_ref import VectorRef
 from ttf.errors import (
     BadAnswer,
     ConfigError,

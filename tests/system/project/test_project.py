@@ -10,7 +10,18 @@ import sys
 import pytest
 from tests.unit.project.test_project import DECLARED, ROOT
 
-HEAVY = ("torch", "numpy", "faiss", "hnswlib", "zarr", "pydantic", "rich", "scipy", "tensorboard")
+HEAVY = (
+    "torch",
+    "numpy",
+    "faiss",
+    "hnswlib",
+    "jinja2",
+    "zarr",
+    "pydantic",
+    "rich",
+    "scipy",
+    "tensorboard",
+)
 
 
 def test_declared_plugins_exist_and_import_nothing_heavy() -> None:

@@ -10,14 +10,14 @@ import pytest
 from tests.unit.training.test_full_bank_runs import data  # noqa: F401
 
 import ttf
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("files")
     paths = write_synth(
-        folder, pairs=400, val=60, seq_len=1, dim=16, bank=300, seed=3, container="npz"
+        folder, SynthShape(pairs=400, val=60, seq_len=1, dim=16, bank=300, seed=3), container="npz"
     )
     return {"pairs": str(paths["pairs"]), "bank": str(paths["bank"])}
 

@@ -8,17 +8,16 @@ from pathlib import Path
 from tests.conftest import RunTtf
 from tests.unit.training.test_settling import KEY, own_home  # noqa: F401
 
-from ttf.data.synth import write_synth
-from ttf.machine import devices
-from ttf.tools.bench import tune
+from ttf.data.synth import SynthShape, write_synth
+from ttf.machine import devices, tuned_products
 
 
 def test_a_real_run_records_the_path_it_took(tmp_path: Path, run_ttf: RunTtf) -> None:
     files = write_synth(
-        tmp_path, pairs=64, val=8, seq_len=1, dim=8, bank=40, seed=0, container="npz"
+        tmp_path, SynthShape(pairs=64, val=8, seq_len=1, dim=8, bank=40, seed=0), container="npz"
     )
-    tune.path().parent.mkdir(parents=True)
-    tune.path().write_text("{}")
+    tuned_products.row_file().parent.mkdir(parents=True)
+    tuned_products.row_file().write_text("{}")
     argv = ["--pairs", str(files["pairs"]), "--bank", str(files["bank"]), "--steps", "2"]
     argv += ["--batch-size", "8", "--accum", "1", "--threads", "1", "--tower", "linear"]
     done = run_ttf("train", *argv, "--precision", "bf16", "--isolation", "none", "--out", "run")

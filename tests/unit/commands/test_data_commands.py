@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -303,11 +304,11 @@ def test_a_damaged_compressed_member_leaves_no_output(tmp_path: Path) -> None:
 # -- synth
 
 
-def _made(folder: Path, **changed: Any) -> dict[str, Path]:
-    shape: dict[str, Any] = {
-        "pairs": 300, "val": 40, "seq_len": 6, "dim": 32, "bank": 500, "seed": 3
-    }  # fmt: skip
-    return synth.write_synth(folder, **{**shape, **changed})
+def _made(
+    folder: Path, *, stored: Mapping[str, Any] | None = None, **changed: int
+) -> dict[str, Path]:
+    shape = {"pairs": 300, "val": 40, "seq_len": 6, "dim": 32, "bank": 500, "seed": 3}
+    return synth.write_synth(folder, synth.SynthShape(**{**shape, **changed}), **stored or {})
 
 
 def test_synth_writes_the_files_that_train_wants(tmp_path: Path) -> None:
@@ -336,7 +337,7 @@ def test_synth_depends_on_the_seed_alone(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_synth_in_zarr_and_half_precision_is_the_same_set(kind: Any, tmp_path: Path) -> None:
     full = _made(tmp_path / "a")
-    half = _made(tmp_path / "b", container="zarr", dtype=kind)
+    half = _made(tmp_path / "b", stored={"container": "zarr", "dtype": kind})
     store = open_store(str(half["pairs"]))
     x = store.source("X_train")
     assert x.dtype == kind
@@ -393,7 +394,7 @@ def test_synth_that_is_stopped_leaves_nothing(container: str, tmp_path: Path) ->
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        _made(folder, container=container, progress=stop)
+        _made(folder, stored={"container": container, "progress": stop})
     assert list(tmp_path.iterdir()) == []
 
 

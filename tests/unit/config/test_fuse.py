@@ -15,7 +15,7 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.incidents.remedies import remedies_for
 from ttf.machine.devices import choose
-from ttf.training.auto import Decided, decide, specify
+from ttf.training.auto import Decided, decide
 from ttf_devices.mps import MpsOptions, MpsPolicy
 
 
@@ -32,7 +32,7 @@ def decided(
     **flags: Any,
 ) -> Decided:
     resolved = resolve(flags={"tower": "linear", "memory.budget": "1GiB", **flags, **(also or {})})
-    return decide(resolved, data, policy or choose("cpu", {}, 1), specify(resolved.config, data))
+    return decide(resolved, data, policy or choose("cpu", {}, 1))
 
 
 def test_the_cpu_computes_short_micro_batches_together(data: Dataset) -> None:
@@ -74,7 +74,7 @@ def test_a_run_that_goes_on_keeps_it(tmp_path: Path, data: Dataset) -> None:
     resolved = load_run_toml(path)
     policy = choose("cpu", {}, 1)
     policy.rows_at_once = 8
-    again = decide(resolved, data, policy, specify(resolved.config, data))
+    again = decide(resolved, data, policy)
     assert again.plan.micro_batch == 64
 
 

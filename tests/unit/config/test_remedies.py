@@ -19,7 +19,7 @@ from ttf.data.dataset import Dataset
 from ttf.errors import ConfigError, DeviceMistrusted
 from ttf.machine.devices import choose
 from ttf.rundir.request import Change
-from ttf.training.auto import Decided, decide, specify
+from ttf.training.auto import Decided, decide
 from ttf_devices.mps import MpsOptions, MpsPolicy
 
 ORIGIN = "remedy of incident 002 (omp-duplicate)"
@@ -134,7 +134,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dataset]:
 
 
 def decided(resolved: Resolved, data: Dataset, policy: DevicePolicy | None = None) -> Decided:
-    return decide(resolved, data, policy or choose("cpu", {}, 1), specify(resolved.config, data))
+    return decide(resolved, data, policy or choose("cpu", {}, 1))
 
 
 def started(folder: Path, data: Dataset, policy: DevicePolicy | None = None, **flags: Any) -> Path:

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from tests.kit.data_files import config
 
 from ttf.contracts import DType
-from ttf.data.buffers import Buffers
+from ttf.data.dataset import Queries
 from ttf.data.loader import Loader, MicroBatch, StepHead, head_of
 from ttf.data.open_dataset import open_dataset
 from ttf.data.order import Order
-from ttf.data.queries import Queries
 from ttf.data.stores import open_store
-from ttf.data.vectors import from_float32, to_float32
+from ttf.data.vectors import Buffers, from_float32, to_float32
 
 LARGE = (64, 2048)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,6 +74,18 @@ def test_it_yields_exactly_the_steps_and_their_rows(data: Dataset) -> None:
             assert (x == data.train.batch(head.rows).x).all()
     assert steps == list(range(3, 9))
     assert source.made == 6
+
+
+def test_it_tells_how_long_its_thread_was_waited_for(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count()  # a second at every look
+    monkeypatch.setattr("ttf.data.loader.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    with Source(data).loader(0, 2, micro_batch=4) as loader:
+        for _, micros in loader:
+            assert len(list(micros)) == 2
+            assert loader.take_waited_s() == 3  # for the head and both parts
+            assert loader.take_waited_s() == 0
 
 
 @pytest.mark.parametrize("micro_batch", [1, 3, 8, 100])

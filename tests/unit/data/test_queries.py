@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tests.kit.data_files import BANK, RNG, config, pairs
 
 from ttf.contracts import DType
-from ttf.data.dataset import Dataset
+from ttf.data.dataset import Dataset, Queries
 from ttf.data.open_dataset import open_dataset
-from ttf.data.queries import Queries
 from ttf.errors import BadData
 
 LENGTH = 5

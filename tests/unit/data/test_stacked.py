@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.kit.data_files import write
 
 from ttf.contracts import VectorSource
-from ttf.data.stacked import StackedRows
+from ttf.data.stacked_rows import StackedRows
 from ttf.data.stores import open_store
 from ttf.data.vectors import RowView
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from ttf.errors import TtfError
-from ttf.machine.memory import MemorySampler, TreeMemory, limit_in_force, tree_memory
+from ttf.machine.memory import TreeMemory, limit_in_force, tree_memory
 from ttf.machine.memory._darwin import DarwinTree
+from ttf.machine.memory.sampler import MemorySampler
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 MB = 1 << 20

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import MinerConfig
 from ttf.contracts import MinerContext, MinerCost, VectorSource
-from ttf.data.reopen import VectorRef
+from ttf.data.vector_ref import VectorRef
 from ttf.errors import BadAnswer, BadData, ExitCode
 from ttf.mining.answers import checked_search
 from ttf.mining.choose import Offer, choose_miner, deadlines, winner

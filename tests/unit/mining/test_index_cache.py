@@ -18,8 +18,9 @@ from ttf.data.in_memory import MemorySource
 from ttf.errors import StorageError
 from ttf.host import plugins
 from ttf.mining import provenance
-from ttf.mining.index_cache import IndexRecord, index_key, ready_index, write_note
+from ttf.mining.index_cache import IndexRecord, ready_index, write_note
 from ttf.rundir.durable import sha256_file
+from ttf.rundir.verified_folder import folder_key
 
 INDEXED = [kind for kind in KINDS if kind.name in ("faiss-hnsw", "faiss-ivf", "hnswlib")]
 each_kind = pytest.mark.parametrize("kind", INDEXED, ids=lambda kind: kind.name)
@@ -85,7 +86,7 @@ def test_a_manifest_that_is_cut_means_building_anew(run: Run) -> None:
 def test_other_makings_are_other_indexes(run: Run) -> None:
     keys = {run(INDEXED[0], seed=seed)[0].key for seed in (0, 1)}
     assert len(keys) == 2
-    assert index_key({"a": 1, "b": 2}) == index_key({"b": 2, "a": 1})
+    assert folder_key({"a": 1, "b": 2}) == folder_key({"b": 2, "a": 1})
 
 
 def test_what_a_killed_builder_left_is_cleared_and_others_are_let_be(run: Run) -> None:

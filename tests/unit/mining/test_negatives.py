@@ -173,7 +173,6 @@ def test_the_report_counts_what_the_filter_leaves() -> None:
     known = np.full((100, 1), -1)
     report = yield_report(flat_table(), known, NegativesConfig(relative_margin=0.305))
     assert report.with_survivor == pytest.approx(0.69)
-    assert report.zero_share == pytest.approx(0.31)
     assert report.kept_share == pytest.approx(0.69)
     assert report.survivors == {"p10": 0, "p50": 1, "p90": 1}
 

@@ -12,6 +12,7 @@ from tests.kit.small_training import MLP, World, open_small
 
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing, NoCheckpoint
+from ttf.rundir import checkpoint_files
 from ttf.rundir.durable import remove_leftovers
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
@@ -54,7 +55,7 @@ def assert_equal(found: Snapshot, wanted: Snapshot) -> None:
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, snapshot(7))
     assert path.name == "step-000000007"
-    assert checkpoint.problem_with(path) == ""
+    assert checkpoint_files.problem_with(path) == ""
     assert_equal(checkpoint.load_newest(tmp_path, silent), snapshot(7))
     assert not list(tmp_path.glob(".tmp-*"))
 
@@ -115,7 +116,7 @@ def test_a_damaged_file_sends_us_to_the_one_before_aloud(
 ) -> None:
     for step in (5, 10):
         checkpoint.save(tmp_path, snapshot(step))
-    file = checkpoint.path_of(tmp_path, 10) / name
+    file = checkpoint_files.path_of(tmp_path, 10) / name
     content = bytearray(file.read_bytes())
     if harm == "missing":
         file.unlink()
@@ -138,7 +139,7 @@ def test_a_changed_number_in_the_manifest_is_noticed(tmp_path: Path) -> None:
     values = json.loads(manifest.read_text())
     values["progress"]["deep"]["a"][1] = 3
     manifest.write_text(json.dumps(values))
-    assert "SHA-256" in checkpoint.problem_with(path)
+    assert "SHA-256" in checkpoint_files.problem_with(path)
 
 
 def test_with_none_intact_the_reasons_are_listed(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_one_of_a_later_format_is_not_guessed_at(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, snapshot(5))
     values = json.loads((path / "checkpoint.json").read_text()) | {"format": 3}
     (path / "checkpoint.json").write_text(json.dumps(values))
-    assert "format is 3" in checkpoint.problem_with(path)
+    assert "format is 3" in checkpoint_files.problem_with(path)
 
 
 def steps(folder: Path) -> list[int]:
@@ -171,17 +172,17 @@ def steps(folder: Path) -> list[int]:
 def test_pruning_keeps_the_newest(tmp_path: Path) -> None:
     for step in (5, 10, 1000, 20):
         checkpoint.save(tmp_path, snapshot(step))
-    checkpoint.prune(tmp_path, 2)
+    checkpoint_files.prune(tmp_path, 2)
     assert steps(tmp_path) == [10, 20]
 
 
 def test_damaged_ones_beyond_the_step_just_saved_do_not_count_as_kept(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         checkpoint.save(tmp_path, snapshot(step))
-    (checkpoint.path_of(tmp_path, 15) / "bank.safetensors").unlink()
+    (checkpoint_files.path_of(tmp_path, 15) / "bank.safetensors").unlink()
     assert checkpoint.load_newest(tmp_path, lambda _: None).step == 10
     checkpoint.save(tmp_path, snapshot(12))
-    checkpoint.prune(tmp_path, 2)
+    checkpoint_files.prune(tmp_path, 2)
     assert steps(tmp_path) == [10, 12]
 
 
@@ -208,7 +209,9 @@ def test_what_was_moved_aside_for_one_that_never_came_is_put_back(tmp_path: Path
 def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: Path) -> None:
     made = World(data, query=MLP, loss={"similarity": "dot", "temperature": 0.2})
     made.run(2)
-    digest = save_model(tmp_path / "model", made.model, *made.specs, made.stepper._settings.loss)
+    digest = save_model(
+        tmp_path / "model", made.model, *made.specs, made.stepper.gradients.settings.loss
+    )
     found = load_model(tmp_path / "model")
     assert len(digest) == 64
     assert not found.training
@@ -222,7 +225,7 @@ def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: P
 def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, harm: str) -> None:
     made = World(data)
     folder = tmp_path / "model"
-    save_model(folder, made.model, *made.specs, made.stepper._settings.loss)
+    save_model(folder, made.model, *made.specs, made.stepper.gradients.settings.loss)
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 0x80
     (folder / name).write_bytes(content if harm == "flipped" else content[:20])
@@ -232,7 +235,7 @@ def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, ha
 
 def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path) -> None:
     made = World(data)
-    save_model(tmp_path / "model", made.model, *made.specs, made.stepper._settings.loss)
+    save_model(tmp_path / "model", made.model, *made.specs, made.stepper.gradients.settings.loss)
     (tmp_path / "model" / "model.safetensors").unlink()
     with pytest.raises(ArtifactDamaged, match=r"model\.safetensors"):
         load_model(tmp_path / "model")
@@ -243,7 +246,7 @@ def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path)
 def test_weights_to_start_from_must_fit(data: Dataset, tmp_path: Path) -> None:
     made, other = World(data, query=MLP), World(data, query=MLP | {"hidden": 8})
     made.run(1)
-    save_model(tmp_path / "m", made.model, *made.specs, made.stepper._settings.loss)
+    save_model(tmp_path / "m", made.model, *made.specs, made.stepper.gradients.settings.loss)
     weights = tmp_path / "m" / "model.safetensors"
     same = World(data, query=MLP, seed=3)
     start_from(same.model, weights)

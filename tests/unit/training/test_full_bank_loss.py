@@ -14,10 +14,9 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ttf.training.loss.fixed_documents import swept_loss
 from ttf.training.loss.infonce import _contrast
-from ttf.training.loss.seen import GROUP, Finder, Found
-from ttf.training.loss.sweep import Block, Excluded
+from ttf.training.loss.rank_counts import GROUP, RankCounter, RankCounts
+from ttf.training.loss.sweep import Block, Excluded, swept_loss
 
 
 def blocks_of(docs: Tensor, size: int) -> Iterator[Block]:
@@ -216,20 +215,20 @@ def test_bfloat16_documents_give_nearly_the_same_and_the_target_is_exact() -> No
     assert not alone.swept(alone.q, torch.tensor(20.0), 0, blocks=halves).any()
 
 
-# --- what the pass finds -------------------------------------------------------------------
+# --- what the pass counts ------------------------------------------------------------------
 
 
-def found(case: Case, scale: float, block: int, margin: float, **more: Any) -> Found:
-    finders: list[Finder] = []
+def counted(case: Case, scale: float, block: int, margin: float, deepest: int) -> RankCounts:
+    counters: list[RankCounter] = []
 
-    def looking(target_logit_B: Tensor) -> Finder:
+    def make_look(target_logit_B: Tensor) -> RankCounter:
         line_B = target_logit_B - margin * target_logit_B.abs()
-        finders.append(Finder(target_logit_B, line_B, **more))
-        return finders[0]
+        counters.append(RankCounter(target_logit_B, line_B, deepest=deepest))
+        return counters[0]
 
-    loss = case.swept(case.q, torch.tensor(scale, dtype=case.q.dtype), block, looking=looking)
+    loss = case.swept(case.q, torch.tensor(scale, dtype=case.q.dtype), block, make_look=make_look)
     torch.testing.assert_close(loss, case.dense(case.q, torch.tensor(scale, dtype=case.q.dtype)))
-    return finders[0].found()
+    return counters[0].counts()
 
 
 @settings(max_examples=40, deadline=None)
@@ -237,38 +236,28 @@ def found(case: Case, scale: float, block: int, margin: float, **more: Any) -> F
     documents=st.integers(1, 400),
     block=st.integers(1, 3 * GROUP),
     deepest=st.sampled_from([1, 5, 1000]),
-    hardest=st.integers(1, 8),
     seed=st.integers(0, 10_000),
 )
-def test_ranks_suspects_and_hardest_negatives_are_those_of_a_full_sort(
-    documents: int, block: int, deepest: int, hardest: int, seed: int
+def test_ranks_and_suspects_are_those_of_a_full_sort(
+    documents: int, block: int, deepest: int, seed: int
 ) -> None:
     case = Case(queries=6, documents=documents, seed=seed, dtype=torch.float64)
-    seen = found(case, 20.0, block, 0.1, deepest=deepest, hardest=hardest)
+    counts = counted(case, 20.0, block, 0.1, deepest)
     logits = case.logits(20.0)
     target = (case.q * case.docs[torch.from_numpy(case.target)]).sum(1).numpy() * 20.0
     line = target - 0.1 * np.abs(target)
     ranks = np.minimum((logits > target[:, None]).sum(1), deepest)
     above = np.minimum((logits >= line[:, None]).sum(1), deepest)
-    assert seen.ranks_B.tolist() == ranks.tolist()
-    assert seen.above_B.tolist() == above.tolist()
-    for row in range(6):
-        order = np.argsort(-logits[row], kind="stable")[:hardest]
-        wanted = [int(i) for i in order if logits[row, i] > -math.inf]
-        ids = seen.hardest_ids_BK[row].tolist()
-        assert ids[: len(wanted)] == wanted
-        assert all(i == -1 for i in ids[len(wanted) :])
-        assert seen.hardest_logits_BK[row, : len(wanted)].numpy() == pytest.approx(
-            logits[row, wanted]
-        )
+    assert counts.ranks_B.tolist() == ranks.tolist()
+    assert counts.above_B.tolist() == above.tolist()
 
 
-def test_what_is_found_does_not_change_the_loss_by_a_bit() -> None:
+def test_counting_does_not_change_the_loss_by_a_bit() -> None:
     case = Case(queries=20, documents=500)
     scale = torch.tensor(20.0)
 
-    def looking(target_logit_B: Tensor) -> Finder:
-        return Finder(target_logit_B, target_logit_B, deepest=100, hardest=5)
+    def make_look(target_logit_B: Tensor) -> RankCounter:
+        return RankCounter(target_logit_B, target_logit_B, deepest=100)
 
     plain = case.swept(case.q, scale, 128)
-    assert torch.equal(case.swept(case.q, scale, 128, looking=looking), plain)
+    assert torch.equal(case.swept(case.q, scale, 128, make_look=make_look), plain)

@@ -12,7 +12,7 @@ from ttf.config.resolve import resolve
 from ttf.data.dataset import Dataset
 from ttf.errors import ConfigError
 from ttf.machine.devices import choose
-from ttf.training.auto import Decided, decide, specify
+from ttf.training.auto import Decided, decide
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def decided(data: Dataset, **flags: Any) -> Decided:
     also = {name.replace("__", "."): value for name, value in flags.items()}
     given = {"tower": "linear", "memory.budget": "1GiB", "loss.negatives": "bank", **also}
     resolved = resolve(flags=given)
-    return decide(resolved, data, choose("cpu", {}, 1), specify(resolved.config, data))
+    return decide(resolved, data, choose("cpu", {}, 1))
 
 
 def test_neither_miner_nor_memory_bank_is_needed_and_the_reason_is_kept(data: Dataset) -> None:

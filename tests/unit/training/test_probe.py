@@ -18,15 +18,15 @@ from ttf.config.schema import ProbeConfig
 from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 from ttf.errors import DeviceMistrusted, ExitCode, NumericFailure
 from ttf.host import plugins
 from ttf.machine.devices import choose
 from ttf.rundir.documents import ProbeLine
-from ttf.training.auto import decide, specify
-from ttf.training.build import assemble
+from ttf.training.auto import decide
 from ttf.training.gradient_difference import differences
 from ttf.training.parity_probe import Probe, _comparable
+from ttf.training.session import assemble
 
 DROPPING = MLP | {"dropout": 0.5}
 TOWERS: dict[str, dict[str, Any]] = {
@@ -144,7 +144,7 @@ def test_the_cpu_against_itself_is_bitwise_equal(data: Dataset) -> None:
 def sequences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("sequences")
     shape = {"pairs": 200, "val": 20, "seq_len": 12, "dim": 32, "bank": 100, "seed": 3}
-    paths = write_synth(folder, **shape)  # type: ignore[arg-type]
+    paths = write_synth(folder, SynthShape(**shape))
     return {"pairs": str(paths["pairs"]), "bank": str(paths["bank"])}
 
 
@@ -157,9 +157,8 @@ def test_no_tower_of_the_house_raises_a_false_alarm(
     resolved = resolve(flags={**sequences, **flags, "memory.budget": "1GiB"})
     policy = choose("cpu", {}, 1)
     with open_dataset(resolved.config.data) as opened:
-        specs = specify(resolved.config, opened)
-        decided = decide(resolved, opened, policy, specs)
-        parts = assemble(decided, specs, opened, policy)
+        decided = decide(resolved, opened, policy)
+        parts = assemble(decided, opened, policy)
         report = Probe(
             config=ProbeConfig(every=1),
             stepper=parts.stepper,

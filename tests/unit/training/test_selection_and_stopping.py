@@ -18,8 +18,7 @@ from ttf.contracts import EvalRecord
 from ttf.data.order import Order
 from ttf.process.signals import StopRequest
 from ttf.training.best_weights import Selection
-from ttf.training.refresh import Window, window_of
-from ttf.training.stopwatch import Stopwatch
+from ttf.training.schedule import Window, window_of
 
 
 def evaluated(selection: Selection, values: list[float], first: int = 0) -> list[bool]:
@@ -190,14 +189,3 @@ def test_in_another_thread_it_does_nothing() -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(work).result()
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_laps_add_up_to_the_whole() -> None:
-    clock = Stopwatch()
-    clock.lap("data")
-    assert list(clock.timed("data", iter([1, 2, 3]))) == [1, 2, 3]
-    clock.lap("compute")
-    total, laps = clock.take()
-    assert set(laps) == {"data_s", "compute_s"}
-    assert sum(laps.values()) == pytest.approx(total)
-    assert clock.take() == (0.0, {})

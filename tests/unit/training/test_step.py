@@ -24,7 +24,8 @@ from torch import Tensor
 
 from ttf.data.dataset import Dataset
 from ttf.errors import BadData, NumericFailure
-from ttf.training.step import learning_rate, make_optimizer
+from ttf.training.optimizer import make_optimizer
+from ttf.training.schedule import learning_rate
 
 STEPS = 3
 

@@ -12,14 +12,12 @@ from ttf.machine.memory._types import MemoryPoint, TreeMemory, TreeReader
 from ttf.machine.memory.curve import MemoryCurve
 from ttf.machine.memory.limits import Limit, budget_bytes, limit_in_force
 from ttf.machine.memory.pressure import Gauge, Reading
-from ttf.machine.memory.sampler import MemorySampler
 
 __all__ = [
     "Gauge",
     "Limit",
     "MemoryCurve",
     "MemoryPoint",
-    "MemorySampler",
     "Reading",
     "TreeMemory",
     "budget_bytes",

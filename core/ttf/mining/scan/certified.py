@@ -20,18 +20,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.mining.scan import float32
+from ttf.mining.scan import float32_product
+from ttf.mining.scan.bf16_bank import HalfBank
+from ttf.mining.scan.bf16_units import FirstPass
 from ttf.mining.scan.bounds import asked
-from ttf.mining.scan.capability import FirstPass
-from ttf.mining.scan.first import BLOCK_ROWS, Block, offer
+from ttf.mining.scan.first_pass import BLOCK_ROWS, Block, offer
 from ttf.mining.scan.floors import Sample, sampled
-from ttf.mining.scan.found import PAIR_BYTES, Bounds, Found
-from ttf.mining.scan.half import HalfBank
 from ttf.mining.scan.one_by_one import scan_one_by_one
-from ttf.mining.scan.order import rows_and_scores
+from ttf.mining.scan.pairs import PAIR_BYTES, Bounds, Found
 from ttf.mining.scan.rounding import upper_norms
-from ttf.mining.scan.second import Scored, by_row, scored
-from ttf.mining.scan.tally import Tally
+from ttf.mining.scan.second_pass import Scored, by_row, scored
+from ttf.mining.scan.sort_keys import rows_and_scores
+from ttf.mining.scan.tally import ScanTally
 
 _TILE = 1024
 _LATER_TILE = 128
@@ -68,7 +68,8 @@ class _Answers:
         self.ids = np.empty((num, self.k), np.int64)
         self.scores = np.empty((num, self.k), np.float32)
         self.floors = np.full(num, -np.inf, np.float32)
-        self.done, self.crowded = np.zeros(num, np.bool_), np.zeros(num, np.bool_)
+        self.done = np.zeros(num, np.bool_)
+        self.crowded = np.zeros(num, np.bool_)
 
     def take(self, tile: NDArray[np.int64], keys_TK: NDArray[np.int64]) -> None:
         self.ids[tile], self.scores[tile] = rows_and_scores(keys_TK)
@@ -85,7 +86,7 @@ class Scan:
     first: FirstPass
 
     def top_k(
-        self, queries: NDArray[np.float32], k: int, tally: Tally
+        self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Best first, of equal scores the smaller row; `k` is cut to the number of rows."""
         found = _Answers(queries=queries, k=min(k, self.bank.shape[0]))
@@ -93,7 +94,7 @@ class Scan:
             self._answer(found, tally)
         return found.ids, found.scores
 
-    def _answer(self, found: _Answers, tally: Tally) -> None:
+    def _answer(self, found: _Answers, tally: ScanTally) -> None:
         room = room_of(found.k)
         sample = sampled(self.bank, found.k, half=self.first == "bf16")
         everyone = np.arange(len(found.queries))
@@ -138,9 +139,12 @@ class _Pass:
     ) -> None:
         rounds = -(-len(part) // (tile * threads))  # so that all threads have as many
         size = max(1, -(-len(part) // (rounds * threads)))
-        self._bank, self._found, self._how = bank, found, how
+        self._bank = bank
+        self._found = found
+        self._how = how
         self._tiles = [part[at : at + size] for at in range(0, len(part), size)]
-        self._threads, self._workers = threads, min(threads, len(self._tiles))
+        self._threads = threads
+        self._workers = min(threads, len(self._tiles))
         self._half = how.first == "bf16"
         self._pairs: list[Found] = []
         rows = bank.shape[0]
@@ -148,7 +152,7 @@ class _Pass:
 
     def run(self, sample: Sample | None) -> None:
         with (
-            float32.settings(self._threads // self._workers),
+            float32_product.settings(self._threads // self._workers),
             ThreadPoolExecutor(self._workers) as pool,
         ):
             self._pairs = list(pool.map(lambda tile: self._begun(tile, sample), self._tiles))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.mining.scan.half import HalfBank
+from ttf.mining.scan.bf16_bank import HalfBank
 
 SHARE = 32
 _LEAST_ROWS = 4096

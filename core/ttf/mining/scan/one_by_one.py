@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.mining.scan.best import Best
-from ttf.mining.scan.half import HalfBank
+from ttf.mining.scan.best_so_far import Best
+from ttf.mining.scan.bf16_bank import HalfBank
 
 _BLOCK_ROWS = 2048
 

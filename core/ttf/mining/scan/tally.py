@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(kw_only=True)
-class Tally:
+class ScanTally:
     """Counts of one miner, added up over its searches."""
 
     queries: int = 0
@@ -21,7 +21,7 @@ class Tally:
         """The share of queries that the first scan certified."""
         return 1 - self.rescanned / self.queries if self.queries else 1.0
 
-    def told(self) -> list[str]:
+    def take_notes(self) -> list[str]:
         notes, self.notes = self.notes, []
         return notes
 
@@ -30,4 +30,4 @@ class Tally:
 class Certifies(Protocol):
     """A miner whose answers are certified, query by query."""
 
-    tally: Tally
+    tally: ScanTally

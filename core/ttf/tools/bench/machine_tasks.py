@@ -24,6 +24,7 @@ def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Measured and kept for the runs on this machine."""
+    from ttf.machine.tuned_products import save_row
     from ttf.tools.bench import tune
 
     def progress(done: int, total: int) -> None:
@@ -31,7 +32,7 @@ def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
     _start()
     row = tune.tune(progress)
-    tune.save(row)
+    save_row(row)
     return {"tuned": row.to_json()}
 
 

@@ -16,7 +16,7 @@ from ttf.tools.bench.sizes import Size
 
 if TYPE_CHECKING:
     from ttf.data.loader import MicroBatch, StepHead
-    from ttf.training.trainer import Trainer
+    from ttf.training.session import Session
 
 LR = 1e-3
 
@@ -55,19 +55,19 @@ class TorchSettings:
 
 
 class OurLoop:
-    """A real trainer with a full memory bank; a turn is one optimizer step from the loader."""
+    """A real run with a full memory bank; a turn is one optimizer step from the loader."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
+    def __init__(self, session: Session) -> None:
+        self.session = session
         self.settings = TorchSettings()
-        self.samples = trainer.decided.plan.samples
-        self._steps = _steps_of(trainer)
+        self.samples = session.decided.plan.samples
+        self._steps = _steps_of(session)
         self._kept: list[tuple[StepHead, list[MicroBatch]]] = []
 
     def step(self) -> float:
         """One step from the files; its loss."""
         head, micro_batches = next(self._steps)
-        return self.trainer.parts.stepper(head, micro_batches, LR).loss
+        return self.session.parts.stepper(head, micro_batches, LR).loss
 
     def keep(self, steps: int) -> None:
         """Reads some steps into memory, for `replay`."""
@@ -79,11 +79,11 @@ class OurLoop:
         """The next of the steps that are in memory."""
         head, micro_batches = self._kept.pop(0)
         self._kept.append((head, micro_batches))
-        return self.trainer.parts.stepper(head, iter(micro_batches), LR).loss
+        return self.session.parts.stepper(head, iter(micro_batches), LR).loss
 
     def fill_bank(self) -> None:
         """As it is after the first steps of a run: every slot taken."""
-        parts = self.trainer.parts
+        parts = self.session.parts
         ids = np.arange(min(parts.bank.capacity, parts.documents.rows), dtype=np.int64)
         for start in range(0, len(ids), 4096):
             part = ids[start : start + 4096]
@@ -97,8 +97,8 @@ def _copied(micro: MicroBatch) -> MicroBatch:
     return replace(micro, queries=queries)
 
 
-def _steps_of(trainer: Trainer) -> Iterator[Any]:
-    with trainer.loop.load(0, trainer.loop.total_steps, None) as loader:
+def _steps_of(session: Session) -> Iterator[Any]:
+    with session.load(0, session.decided.total_steps, None) as loader:
         yield from loader
 
 
@@ -115,7 +115,7 @@ def opened(
     from ttf.config.resolve import resolve
     from ttf.rundir.folder import RunFolder
     from ttf.text.progress import Reporter
-    from ttf.training.trainer import opened as open_trainer
+    from ttf.training.session import open_session
 
     with contextlib.ExitStack() as stack:
         loops = []
@@ -127,8 +127,8 @@ def opened(
             policy = policy_of(resolved.config)
             run = RunFolder.new(folder / f"run-{number}")
             stack.callback(run.close)
-            trainer = stack.enter_context(open_trainer(resolved, run, policy, Reporter()))
-            loop = OurLoop(trainer)
+            session = stack.enter_context(open_session(resolved, run, policy, Reporter()))
+            loop = OurLoop(session)
             if filled:
                 loop.fill_bank()
             stack.callback(loop._steps.close)  # type: ignore[attr-defined]

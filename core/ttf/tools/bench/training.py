@@ -159,17 +159,14 @@ def _peers(
 
 def make_data(folder: Path, size: Size, length: int) -> dict[str, Path]:
     """A synthetic set on disk: enough pairs for some steps, documents for a full memory bank."""
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
     pairs = max(size.pairs, 2 * size.micro_batch * size.accumulate)
     return write_synth(
         folder / "data",
-        pairs=pairs,
-        val=1,
-        seq_len=length,
-        dim=size.dim,
-        bank=size.memory_bank + pairs,
-        seed=0,
+        SynthShape(
+            pairs=pairs, val=1, seq_len=length, dim=size.dim, bank=size.memory_bank + pairs, seed=0
+        ),
     )
 
 

@@ -6,29 +6,22 @@ table of the device decides. Runs read the row when they start and never measure
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final
 
 from ttf.contracts import Progress
-from ttf.errors import ArtifactDamaged
 from ttf.machine import processor
+from ttf.machine.tuned_products import PATHS, Measured, Path32, TunedRow
 
 if TYPE_CHECKING:
     from ttf.tools.bench.paired import Ratio
-
-Path32 = Literal["highest", "medium"]
-PATHS: Final[tuple[Path32, ...]] = get_args(Path32)
-"""torch's names for its float32 products on a CPU: through its default BLAS, through oneDNN."""
 
 LEAST_GAIN: Final = 1.05
 REPEATS: Final = 9
 _CALL_FLOPS, _MOST_CALLS = 2e9, 1000
 """What a timed call computes at least: 10 ms or so."""
-FILE: Final = "gemm.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,112 +50,13 @@ SHAPES: Final = (
 """Of the reference step: input product, recurrent products (alone and fused), rows of the bank."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """One product through one path: its best rate, and its error against float64 (relative to
-    the largest result)."""
-
-    path: str
-    shape: str
-    gflops: float
-    error: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class TunedRow:
-    """What was measured here, and what follows from it."""
-
-    fingerprint: str
-    date: str
-    torch: str
-    threads: int
-    float32: Path32 | None
-    """The path to take; None: nothing was clearly better, the static table decides."""
-    why: str
-    measured: tuple[Measured, ...]
-    bf16_gain: float | None
-    """How many times faster the step's products are in bf16 than in the fastest float32; None
-    where the processor has no unit for them."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> TunedRow:
-        """Raises ValueError, LookupError or TypeError where it is none."""
-        values = {field.name: found[field.name] for field in fields(cls)}
-        if values["float32"] not in (*PATHS, None):
-            raise ValueError(f"float32 is {values['float32']!r}")
-        for name in ("fingerprint", "date", "why"):
-            if not isinstance(values[name], str):
-                raise TypeError(f"{name} is {values[name]!r}")
-        if values["bf16_gain"] is not None:
-            values["bf16_gain"] = float(values["bf16_gain"])
-        values["measured"] = tuple(Measured(**line) for line in values["measured"])
-        return cls(**values)
-
-    def lines(self) -> list[str]:
-        """What was measured, what is kept and why; for people."""
-        kept = (
-            f"Kept: float32 products take the path {self.float32!r} ({self.why})."
-            if self.float32
-            else f"Kept: the static table of the device decides ({self.why})."
-        )
-        bf16 = "" if self.bf16_gain is None else f"{self.bf16_gain:.2f} times as fast as float32."
-        return [
-            *(
-                f"{m.shape:>16}  {m.path:<8} {m.gflops:7.0f} GF/s  error {m.error:.1e}"
-                for m in self.measured
-            ),
-            kept,
-            *([f"bf16 (--precision bf16) computes a step's products {bf16}"] if bf16 else []),
-            "Runs started from now on use it; a run that goes on keeps what it began with.",
-        ]
-
-
-# --- keeping ---------------------------------------------------------------------------------
-
-
-def path() -> Path:
-    return processor.machine_dir() / FILE
-
-
-def load(file: Path | None = None) -> TunedRow | None:
-    """This machine's row, None where it was never tuned. Raises ArtifactDamaged."""
-    file = file or path()
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return TunedRow.from_json(found)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ArtifactDamaged(
-            f"{file} cannot be read as what ttf bench --tune writes "
-            f"({type(error).__name__}: {error}).",
-            hint="Measure anew with ttf bench --tune, or delete the file.",
-        ) from error
-
-
-def save(row: TunedRow) -> Path:
-    """Raises StorageError."""
-    from ttf.rundir.durable import write_json
-
-    file = path()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, row.to_json(), "machine")
-    return file
-
-
-# --- measuring -------------------------------------------------------------------------------
-
-
 def tune(
     progress: Progress = lambda done, total: None,
     *,
     shapes: Sequence[Shape] = SHAPES,
     repeats: int = REPEATS,
 ) -> TunedRow:
-    """Measures every path in turns on this process's threads; saves nothing (`save` does).
+    """Measures every path in turns on this process's threads; saves nothing (`save_row` does).
 
     Leaves torch's settings as they were.
     """

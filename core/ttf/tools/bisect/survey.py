@@ -46,12 +46,11 @@ def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, An
     if not look:
         return _without_data(resolved)
     from ttf.data.open_dataset import open_dataset
-    from ttf.training.auto import decide, specify
+    from ttf.training.auto import decide
 
     with open_dataset(resolved.config.data) as data:
-        specs = specify(resolved.config, data)
-        decided = decide(resolved, data, policy, specs)
-        facts = _facts(decided, specs, data)
+        decided = decide(resolved, data, policy)
+        facts = _facts(decided, data)
     given_flat, settled = flat(given.config), flat(decided.config)
     pins = {
         key: value
@@ -84,10 +83,11 @@ def _data(resolved: Resolved) -> dict[str, Any]:
     return resolved.config.data.model_dump(mode="json")
 
 
-def _facts(decided: Decided, specs: Specs, data: Dataset) -> dict[str, Any]:
+def _facts(decided: Decided, data: Dataset) -> dict[str, Any]:
     from ttf.data.stores import is_local, storage_for
 
     config = decided.config
+    specs = decided.specs
     given = config.data
     assert given.pairs is not None
     uris = [uri for uri in (given.pairs, given.bank, given.context) if uri]

@@ -98,7 +98,7 @@ def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
     mapped, opening the data is the judge of that."""
     if not config.names:
         return set()
-    from ttf.data.file_check import unfit
+    from ttf.data.fit_to_train import unfit
     from ttf.data.stores import open_store
 
     store = open_store(uri, config.storage)
@@ -142,14 +142,11 @@ def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def _above_budget(resolved: Resolved, predicted: Mapping[str, Any]) -> str:
     """A sentence where the miner needs more than `memory.budget`; empty where it does not."""
-    from ttf.mining.choose import binary_size
+    from ttf.text.numbers import size
 
     name, budget = predicted["miner"], memory_budget(resolved.config.memory.budget)
     wanted = [i for i in predicted["items"] if i["component"] == f"miner {name}, index and blocks"]
     needed = max((int(item["anon_bytes"]) for item in wanted), default=0)
     if needed <= budget:
         return ""
-    return (
-        f"The miner {name!r} needs about {binary_size(needed)}, memory.budget allows "
-        f"{binary_size(budget)}."
-    )
+    return f"The miner {name!r} needs about {size(needed)}, memory.budget allows {size(budget)}."

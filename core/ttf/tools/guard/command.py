@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ttf.process import descendants
-from ttf.process.lifeline import ORPHANED, parent_death_signal
+from ttf.process.conversation import ORPHANED
+from ttf.process.lifeline import parent_death_signal
 from ttf.tools.guard.terminal import Terminal, stderr_way, take_for_oneself
 
 TREE: Final = "TTF_GUARD_TREE"

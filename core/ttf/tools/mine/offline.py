@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.data.keyed_random import Permutation, key
-from ttf.data.reopen import VectorRef
 from ttf.data.stores import open_store
+from ttf.data.vector_ref import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins

@@ -1,5 +1,7 @@
-"""InfoNCE over a whole bank of fixed documents in one pass, without a matrix of logits.
+"""InfoNCE, by every path of training.
 
-`sweep` is the pass, `found` what it sees on its way, `blocks` where the documents come from,
-`loss` the autograd function, `whole` what an optimizer step calls.
+`infonce` is the one loss of a step's candidates; `sweep` the pass over documents that need no
+gradient, without a matrix of logits. Where the whole bank is the negatives, `whole_bank` is what an
+optimizer step calls, `bank_blocks` where the documents come from, `rank_counts` what the same pass
+counts.
 """

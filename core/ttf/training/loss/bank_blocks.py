@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
-from ttf.data.vectors import UnitRows, row_norms, to_float32
-from ttf.mining.scan.half import HalfBank, open_half
+from ttf.data.vectors import UnitRows, row_norms, seen_as_writable, to_float32
+from ttf.mining.scan.bf16_bank import HalfBank, open_half
 from ttf.training.loss.sweep import Block
 
 BLOCK_ROWS = 2048
@@ -40,7 +40,8 @@ class StoredBlocks:
     def __init__(self, source: VectorSource, blame: Blame, *, always: bool = False) -> None:
         self._unit = isinstance(source, UnitRows)
         self._source = source.source if isinstance(source, UnitRows) else source
-        self._blame, self._always = blame, always
+        self._blame = blame
+        self._always = always
         self._lengths_M = np.empty(source.shape[0], np.float32)
         self._as_it_is: dict[int, bool] = {}
 
@@ -52,7 +53,7 @@ class StoredBlocks:
             wide = to_float32(self._source.read(start, stop), self._source.dtype)
             if start not in self._as_it_is:
                 self._measure(start, wide)
-            block_ND = torch.from_numpy(_seen_as_writable(wide))
+            block_ND = torch.from_numpy(seen_as_writable(wide))
             if self._unit and not self._as_it_is[start]:
                 lengths_N1 = torch.from_numpy(self._lengths_M[start:stop, None])
                 block_ND = torch.div(block_ND, lengths_N1, out=scratch_ND[: stop - start])
@@ -95,17 +96,3 @@ class HalfBlocks:
         for start in range(0, self._rows, BLOCK_ROWS):
             stop = min(start + BLOCK_ROWS, self._rows)
             yield start, self._kept.half(start, stop).to(device)
-
-
-class _Alias:
-    """The memory of an array under another flag."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self.owner = array
-        where = array.__array_interface__
-        self.__array_interface__ = {**where, "data": (where["data"][0], False)}
-
-
-def _seen_as_writable(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """torch warns about every view of a file that it may only read; nothing here writes to one."""
-    return array if array.flags.writeable else np.asarray(_Alias(array))

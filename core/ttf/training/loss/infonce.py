@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ttf.errors import ConfigError
-from ttf.training.loss.fixed_documents import swept_loss
-from ttf.training.loss.sweep import Block, Excluded
+from ttf.training.loss.sweep import Block, Excluded, swept_loss
 
 MIN_TEMPERATURE = 0.01
 MAX_TEMPERATURE = 1.0

@@ -1,17 +1,18 @@
-"""One pass over blocks of documents: the softmax of every query over them, and its pull.
+"""The loss of each query against documents that need no gradient, in one pass over blocks of them.
 
 The running maximum and sum (online softmax) need no logits of earlier blocks, and the weighted sum
 of documents is gathered on the way: the gradient by a query costs no second pass.
 
-Shapes: B queries, N documents of a block, D width, K pairs that do not count.
+Shapes: B queries, N documents of a block, D width, P known positives per query, K pairs that do not
+count (P and K padded with -1).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,10 +23,10 @@ Block = tuple[int, Tensor]
 """(first document, documents (N, D)); one that is bfloat16 is multiplied in bfloat16."""
 
 
-class Look(Protocol):
-    """Sees each block's logits while they are there; gives back their maximum (B, 1)."""
-
-    def __call__(self, first: int, logits_BN: Tensor) -> Tensor: ...
+Look = Callable[[Tensor], Tensor]
+"""Sees each block's logits (B, N) while they are there; gives back their maximum (B, 1)."""
+MakeLook = Callable[[Tensor], Look]
+"""Makes it from the target's logits (B,)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,8 @@ def sweep(
     documents have not been looked at, `poison_B1` turns NaN for it.
     """
     top_B1 = target_logit_B1.clone()  # finite from the start: no -inf minus -inf
-    others_B1, pull_BD = torch.zeros_like(top_B1), torch.zeros_like(scaled_BD)
+    others_B1 = torch.zeros_like(top_B1)
+    pull_BD = torch.zeros_like(scaled_BD)
     half_BD = scaled_BD.bfloat16()
     logits_BN = weights_BN = torch.empty(0)
     for first, docs_ND in blocks:
@@ -100,7 +102,7 @@ def sweep(
         if poison_B1 is not None:
             poison_B1.add_(logits_BN.sum(1, keepdim=True) * 0.0)
         excluded.mask(first, logits_BN)
-        most_B1 = logits_BN.amax(1, keepdim=True) if look is None else look(first, logits_BN)
+        most_B1 = logits_BN.amax(1, keepdim=True) if look is None else look(logits_BN)
         higher_B1 = torch.maximum(top_B1, most_B1)
         faded_B1 = (top_B1 - higher_B1).exp_()
         top_B1 = higher_B1
@@ -117,3 +119,71 @@ def sweep(
         else:
             pull_BD.addmm_(weights_BN, docs_ND)
     return Swept(top_B1=top_B1, others_B1=others_B1, pull_BD=pull_BD)
+
+
+def swept_loss(
+    q_BD: Tensor,
+    scale: Tensor,
+    target_BD: Tensor,
+    blocks: Iterable[Block],
+    excluded: Excluded,
+    *,
+    make_look: MakeLook | None = None,
+    checked: bool = True,
+) -> Tensor:
+    """The loss (B,): -log softmax of each target among itself and what is not excluded.
+
+    Gradients go to the queries and to `scale` (1 / temperature). The target's own logit is
+    computed from `target_BD` at full precision; it must be excluded from the blocks. Documents
+    that are not `checked` to be finite make the loss NaN where they are not.
+    """
+    loss = _Swept.apply(  # type: ignore[no-untyped-call]
+        q_BD, scale, target_BD, blocks, excluded, make_look, checked
+    )
+    return cast("Tensor", loss)
+
+
+class _Swept(torch.autograd.Function):
+    """Keeps two (B, D) matrices for backward, whatever the number of documents."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q_BD: Tensor,
+        scale: Tensor,
+        target_BD: Tensor,
+        blocks: Iterable[Block],
+        excluded: Excluded,
+        make_look: MakeLook | None,
+        checked: bool,
+    ) -> Tensor:
+        pull = any(ctx.needs_input_grad[:2])
+        with torch.autocast(q_BD.device.type, enabled=False):
+            scaled_BD = q_BD * scale
+            logit_B1 = (scaled_BD * target_BD).sum(1, keepdim=True)
+            poison_B1 = None if checked else torch.zeros_like(logit_B1)
+            swept = sweep(
+                scaled_BD,
+                logit_B1,
+                blocks,
+                excluded,
+                look=None if make_look is None else make_look(logit_B1[:, 0]),
+                pull=pull,
+                poison_B1=poison_B1,
+            )
+            total_B1 = swept.others_B1 + (logit_B1 - swept.top_B1).exp()
+            if pull:
+                # softmax - 1 at the target, without the cancellation
+                away_BD = swept.pull_BD.sub_(swept.others_B1 * target_BD).div_(total_B1)
+                ctx.save_for_backward(q_BD, scale, away_BD)
+        loss_B1 = total_B1.log() + (swept.top_B1 - logit_B1)
+        return (loss_B1 if poison_B1 is None else loss_B1 + poison_B1).squeeze(1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_B: Tensor) -> tuple[Tensor | None, ...]:
+        q_BD, scale, away_BD = ctx.saved_tensors
+        step_BD = away_BD * grad_B[:, None]
+        dscale = (step_BD * q_BD).sum() if ctx.needs_input_grad[1] else None
+        dq_BD = step_BD.mul_(scale) if ctx.needs_input_grad[0] else None
+        return dq_BD, dscale, None, None, None, None, None

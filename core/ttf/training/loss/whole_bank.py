@@ -1,4 +1,4 @@
-"""What an optimizer step asks of the whole bank: its losses, and what the same pass saw."""
+"""What an optimizer step asks of the whole bank: its losses, and what the same pass counted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from ttf.contracts import Precision
 from ttf.data.loader import StepHead
 from ttf.training.documents import Documents
 from ttf.training.loss.bank_blocks import Blocks, HalfBlocks, StoredBlocks
-from ttf.training.loss.fixed_documents import swept_loss
-from ttf.training.loss.seen import Finder, Found
-from ttf.training.loss.sweep import Block, Excluded
+from ttf.training.loss.rank_counts import RankCounter, RankCounts
+from ttf.training.loss.sweep import Block, Excluded, swept_loss
 
 DEEPEST = 100
 """Ranks and suspects of a training query are counted up to here, which bounds what an untrained
@@ -39,8 +38,10 @@ class FullBank:
     ) -> None:
         """`ks` are those of evaluation. In bfloat16 a copy of the bank is kept in `cache`, of which
         `say` hears."""
-        self._documents, self._negatives = documents, negatives
-        self._cache, self._say = cache, say
+        self._documents = documents
+        self._negatives = negatives
+        self._cache = cache
+        self._say = say
         self._ks = tuple(k for k in ks if k <= DEEPEST)
         self._opened: dict[str, Blocks] = {}
 
@@ -53,39 +54,35 @@ class FullBank:
         scale: Tensor,
         precision: Precision,
         beat: Callable[[], None] = lambda: None,
-        hardest: int = 0,
-    ) -> tuple[Tensor, Found]:
-        """The losses (S,) of a step, and what the pass found; `docs_KD` are the step's documents.
-
-        `hardest` asks for so many of the best negatives of each query.
-        """
+    ) -> tuple[Tensor, RankCounts]:
+        """The losses (S,) of a step, and what the pass counted; `docs_KD` are its documents."""
         device = q_SD.device
         place = torch.from_numpy(np.searchsorted(head.doc_ids, head.targets)).to(device)
-        finders: list[Finder] = []
+        counters: list[RankCounter] = []
 
-        def looking(target_logit_S: Tensor) -> Finder:
+        def make_look(target_logit_S: Tensor) -> RankCounter:
             line_S = self._line(target_logit_S, float(scale.detach()))
-            finders.append(Finder(target_logit_S, line_S, deepest=DEEPEST, hardest=hardest))
-            return finders[0]
+            counters.append(RankCounter(target_logit_S, line_S, deepest=DEEPEST))
+            return counters[0]
 
         losses_S = swept_loss(
             q_SD,
             scale,
             docs_KD[place],
-            _beating(self._blocks(precision, beat)(device), beat),
+            _with_heartbeat(self._blocks(precision, beat)(device), beat),
             Excluded(np.concatenate([head.targets[:, None], head.known], axis=1)),
-            looking=looking,
+            make_look=make_look,
         )
-        return losses_S, finders[0].found()
+        return losses_S, counters[0].counts()
 
-    def told(self, found: Found) -> Mapping[str, float]:
+    def record_of(self, counts: RankCounts) -> Mapping[str, float]:
         """For a step's record: `train_recall@k`, the share of targets among the k best documents
         of the bank (other positives of the query left out), and `above_positive`, how many
         documents a query has, on average and up to 100, that the filter of [negatives] would
         suspect of being positives."""
-        ranks_S = found.ranks_B
+        ranks_S = counts.ranks_B
         out = {f"train_recall@{k}": float((ranks_S < k).float().mean()) for k in self._ks}
-        return out | {"above_positive": float(found.above_B.float().mean())}
+        return out | {"above_positive": float(counts.above_B.float().mean())}
 
     def _line(self, target_logit_S: Tensor, scale: float) -> Tensor:
         """The filter's line in logits: what reaches it is suspect."""
@@ -109,7 +106,7 @@ class FullBank:
         return self._opened[name]
 
 
-def _beating(blocks: Iterator[Block], beat: Callable[[], None]) -> Iterator[Block]:
+def _with_heartbeat(blocks: Iterator[Block], beat: Callable[[], None]) -> Iterator[Block]:
     for block in blocks:
         beat()
         yield block

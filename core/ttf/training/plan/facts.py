@@ -9,25 +9,26 @@ from ttf.data.open_dataset import open_dataset
 from ttf.data.stores import open_store
 from ttf.host import plugins
 from ttf.mining.choose import checked_options, miner_context
-from ttf.training.auto import Decided, Specs, decide, refreshes, specify
+from ttf.training.auto import Decided, decide
 from ttf.training.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
+from ttf.training.schedule import num_refreshes
 
 
 def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
     """Reads headers and positives, builds no tower, writes nothing."""
     with open_dataset(resolved.config.data) as data:
-        specs = specify(resolved.config, data)
-        decided = decide(resolved, data, policy, specs)
+        decided = decide(resolved, data, policy)
         config = decided.config
         facts = _facts(data, config.data.storage)
-        return make_plan(config, facts, _choices(decided, specs, data, policy))
+        return make_plan(config, facts, _choices(decided, data, policy))
 
 
-def _choices(decided: Decided, specs: Specs, data: Dataset, policy: DevicePolicy) -> Choices:
+def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
     config = decided.config
+    specs = decided.specs
     bank = config.loss.memory_bank
     assert isinstance(bank, int)
-    rounds = refreshes(config, decided.order, decided.total_steps)
+    rounds = num_refreshes(config.miner, decided.order, decided.total_steps)
     cost, traits = _mining(decided, data, policy) if config.miner.negatives else (None, None)
     return Choices(
         query=specs.query.cost(),

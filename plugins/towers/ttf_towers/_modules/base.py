@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ttf.errors import BadData
+from ttf import BadData
 
 
 class TowerModule(nn.Module):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ttf_towers._modules.gru_rows import Rows
-from ttf_towers._modules.gru_steps import Buffers, GruDirection
+from ttf_towers._modules.gru_steps import Buffers, GruDirection, Pass
 from ttf_towers._modules.gru_weights import WeightCache
 
 Need = Literal["all", "final", "last"]
@@ -85,8 +85,11 @@ class NativeGru:
         if not (torch.is_grad_enabled() and any(t.requires_grad for t in (x_RD, *parameters))):
             self._buffers.clear()  # evaluation or mining: they need memory of their own
             buffers = None
+        how = Pass(
+            weights=weights, sizes=sizes, reverse=direction == 1, last_B=last_B, buffers=buffers
+        )
         found: tuple[Tensor, Tensor] = GruDirection.apply(  # type: ignore[no-untyped-call]
-            x_RD, *parameters, weights, sizes, direction == 1, last_B, buffers
+            x_RD, *parameters, how
         )
         return found
 

@@ -38,7 +38,8 @@ class Rows:
     """The rows of one batch: from (B, L, D) and back, and where sequences begin and end."""
 
     def __init__(self, batch: int, length: int, lengths_B: Tensor | None) -> None:
-        self.batch, self.length = batch, length
+        self.batch = batch
+        self.length = length
         self.order_B: Tensor | None = None
         self.sizes = (batch,) * length
         if lengths_B is not None:

@@ -8,6 +8,7 @@ Shapes: R rows, D width in, H width of the state, G = 4 H gates; F factors of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,6 +40,20 @@ class Buffers:
         self._free.append(gates)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """How one direction goes over its rows; nothing that autograd follows."""
+
+    weights: DirectionWeights
+    sizes: tuple[int, ...]
+    """How many sequences have a first step, a second one, ..."""
+    reverse: bool
+    last_B: Tensor
+    """The row at which each sequence ends."""
+    buffers: Buffers | None
+    """None: no backward will follow. Else it gives what is taken of them back."""
+
+
 class GruDirection(torch.autograd.Function):
     """(rows of x, parameters) to (every state, the state at which each sequence ends)."""
 
@@ -50,20 +65,17 @@ class GruDirection(torch.autograd.Function):
         w_hh: Tensor,
         b_ih: Tensor,
         b_hh: Tensor,
-        weights: DirectionWeights,
-        sizes: tuple[int, ...],
-        reverse: bool,
-        last_B: Tensor,
-        buffers: Buffers | None,
+        how: Pass,
     ) -> tuple[Tensor, Tensor]:
-        """With `buffers`: for a backward, which gives what it takes of them back."""
-        work = chunks(sizes, reverse, CHUNK_ROWS)
+        work = chunks(how.sizes, how.reverse, CHUNK_ROWS)
         with torch.autocast("cpu", enabled=False):
-            h_RH, gates_RG = _forward(x_RD, weights, work, buffers)
-        final_BH = h_RH[: sizes[0]].clone() if reverse else h_RH.index_select(0, last_B)
+            h_RH, gates_RG = _forward(x_RD, how.weights, work, how.buffers)
+        first = how.sizes[0]
+        final_BH = h_RH[:first].clone() if how.reverse else h_RH.index_select(0, how.last_B)
         ctx.set_materialize_grads(False)
-        if buffers is not None:
-            ctx.weights, ctx.work, ctx.buffers = weights, work, buffers
+        if how.buffers is not None:
+            ctx.work = work
+            ctx.how = how
             # the parameters are saved so that autograd refuses a backward after they changed
             ctx.save_for_backward(x_RD, h_RH, gates_RG, w_ih, w_hh)
         return h_RH, final_BH
@@ -75,10 +87,10 @@ class GruDirection(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         x_RD, h_RH, gates_RG, *_ = ctx.saved_tensors
         with torch.autocast("cpu", enabled=False):
-            back = _Backward(x_RD, h_RH, gates_RG, ctx.weights, ctx.needs_input_grad)
+            back = _Backward(x_RD, h_RH, gates_RG, ctx.how.weights, ctx.needs_input_grad)
             back.run(ctx.work, grad_RH, grad_final_BH)
-            ctx.buffers.give(gates_RG)
-            return (*back.gradients(), *[None] * 5)
+            ctx.how.buffers.give(gates_RG)
+            return (*back.gradients(), None)
 
 
 def _forward(
@@ -133,7 +145,10 @@ class _Backward:
         weights: DirectionWeights,
         needed: Sequence[bool],
     ) -> None:
-        self.x_RD, self.h_RH, self.gates_RG, self.weights = x_RD, h_RH, gates_RG, weights
+        self.x_RD = x_RD
+        self.h_RH = h_RH
+        self.gates_RG = gates_RG
+        self.weights = weights
         h = self.hidden = weights.hidden
         self.needs_x, self.needs_ih, self.needs_hh, *biases = needed[:5]
         self.needs_biases = any(biases)

@@ -89,7 +89,8 @@ class DirectionWeights:
         w_ih, w_hh, b_ih, b_hh = (p.detach() for p in parameters)
         self.hidden = h = w_hh.shape[1]
         self.dtype = dtype
-        self._w_ih, self._w_hh = w_ih, w_hh
+        self._w_ih = w_ih
+        self._w_hh = w_hh
         both = b_ih[: 2 * h] + b_hh[: 2 * h]
         self.bias_G = torch.cat([2 * b_ih[2 * h :], both, 2 * b_hh[2 * h :]])
         self._made: dict[str, Product] = {}

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ttf.errors import BadData
+from ttf import BadData
 from ttf_towers._modules.base import padding
 
 

@@ -15,7 +15,7 @@ from ttf_towers._modules.gru import NativeGru, Need, supported
 from ttf_towers._modules.pooling import Pool, plain
 
 if TYPE_CHECKING:
-    from ttf.contracts import TowerShape
+    from ttf import TowerShape
     from ttf_towers._common import Skip
     from ttf_towers.recurrent import RecurrentOptions
 

@@ -14,7 +14,7 @@ from ttf_towers._modules.base import Head, TowerModule, padding
 from ttf_towers._modules.pooling import Pool, ages, check_length
 
 if TYPE_CHECKING:
-    from ttf.contracts import TowerShape
+    from ttf import TowerShape
     from ttf_towers._common import Skip
     from ttf_towers.transformer import TransformerOptions
 

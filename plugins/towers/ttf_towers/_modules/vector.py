@@ -14,7 +14,7 @@ from ttf_towers._modules.base import TowerModule, zero_
 from ttf_towers._modules.pooling import Pool, plain
 
 if TYPE_CHECKING:
-    from ttf.contracts import TowerShape
+    from ttf import TowerShape
     from ttf_towers.linear import LinearOptions
     from ttf_towers.mlp import MlpOptions
 

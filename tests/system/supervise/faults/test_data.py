@@ -108,16 +108,11 @@ def test_a_file_that_is_cut_in_the_middle_of_a_gather_is_named(own_data: FaultyP
 
 
 def test_a_chunk_that_is_deleted_is_named(place: FaultyPlace, small_data: dict[str, Path]) -> None:
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
     paths = write_synth(
         place.root / "zarr",
-        pairs=600,
-        val=60,
-        seq_len=5,
-        dim=16,
-        bank=400,
-        seed=3,
+        SynthShape(pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3),
         container="zarr",
     )
     place.data = {"pairs": paths["pairs"], "bank": paths["bank"]}

@@ -25,10 +25,12 @@ LARGE = {
 
 @pytest.fixture(scope="session")
 def long_data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
     folder = tmp_path_factory.mktemp("long-data")
-    paths = write_synth(folder, pairs=4096, val=60, seq_len=100, dim=16, bank=400, seed=3)
+    paths = write_synth(
+        folder, SynthShape(pairs=4096, val=60, seq_len=100, dim=16, bank=400, seed=3)
+    )
     return {"pairs": paths["pairs"], "bank": paths["bank"]}
 
 

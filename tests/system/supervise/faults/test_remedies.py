@@ -34,12 +34,9 @@ def configuration(place: FaultyPlace, settings: dict[str, Any]) -> Path:
 def test_a_safe_run_says_what_it_made_safe(
     place: FaultyPlace, container: Literal["npz", "zarr"]
 ) -> None:
-    from ttf.data.synth import write_synth
+    from ttf.data.synth import SynthShape, write_synth
 
-    paths = write_synth(
-        place.root / "own", pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3,
-        container=container,
-    )  # fmt: skip
+    paths = write_synth(place.root / "own", SynthShape(pairs=600, val=60, seq_len=5, dim=16, bank=400, seed=3), container=container)  # fmt: skip
     place.data = {"pairs": paths["pairs"], "bank": paths["bank"]}
     place.leave_out = ("train.batch_size", "train.accumulate")
     given = str(configuration(place, DEEP))

@@ -179,7 +179,7 @@ def test_a_miner_that_needs_more_than_the_budget_is_named(ask: Ask, run_toml: Wr
     if "not installed" in found["detail"] or found["status"] == "skip":
         pytest.skip("hnswlib is not installed")
     assert (found["status"], found["exit_code"]) == ("fail", 6), found
-    assert "memory.budget allows 100.0 KiB" in found["detail"]
+    assert "memory.budget allows 102 kB" in found["detail"]
 
 
 # --- places and limits of a process -------------------------------------------------------------------

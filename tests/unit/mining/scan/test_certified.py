@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import UnitRows, from_float32, unit_rows
 from ttf.errors import BadData
+from ttf.machine.processor import processor
+from ttf.mining.scan.bank_scan import BankScan
+from ttf.mining.scan.bf16_bank import open_half
+from ttf.mining.scan.bf16_units import FirstPass, first_pass
 from ttf.mining.scan.bounds import asked
-from ttf.mining.scan.capability import FirstPass, first_pass, has_bf16_units
 from ttf.mining.scan.certified import Scan
-from ttf.mining.scan.half import open_half
 from ttf.mining.scan.one_by_one import scan_one_by_one
 from ttf.mining.scan.rounding import rounded
 from ttf.mining.scan.scores import pair_scores
-from ttf.mining.scan.searching import BankSearch
-from ttf.mining.scan.tally import Tally
+from ttf.mining.scan.tally import ScanTally
 
 Rows = NDArray[np.float32]
 both = pytest.mark.parametrize("first", ["bf16", "fp32"])
@@ -41,8 +42,8 @@ def scan(bank: Any, first: FirstPass = "bf16", budget: int = 1 << 28, threads: i
     return Scan(bank=half, threads=threads, budget_bytes=budget, first=first)
 
 
-def check(bank: Rows, queries: Rows, k: int, first: FirstPass = "bf16") -> Tally:
-    tally = Tally()
+def check(bank: Rows, queries: Rows, k: int, first: FirstPass = "bf16") -> ScanTally:
+    tally = ScanTally()
     ids, scores = scan(bank, first).top_k(queries, k, tally)
     true_ids, true_scores = expected(bank, queries, k)
     assert (ids == true_ids).all()
@@ -81,7 +82,7 @@ def test_sizes_at_the_edges(first: FirstPass, rows: int, queries: int, k: int) -
 
 @both
 def test_no_queries_have_no_answers(first: FirstPass) -> None:
-    ids, scores = scan(normal(10, 4), first).top_k(np.empty((0, 4), np.float32), 3, Tally())
+    ids, scores = scan(normal(10, 4), first).top_k(np.empty((0, 4), np.float32), 3, ScanTally())
     assert ids.shape == scores.shape == (0, 3)
 
 
@@ -170,7 +171,7 @@ def test_ties_go_to_the_smaller_row(rows: int, levels: int, k: int, seed: int) -
 
 def test_answers_do_not_depend_on_how_the_work_is_cut() -> None:
     bank, queries = unit_rows(normal(9000, 33)), unit_rows(normal(1100, 33, 1))
-    ids, scores = scan(bank).top_k(queries, 20, Tally())
+    ids, scores = scan(bank).top_k(queries, 20, ScanTally())
     for other in (
         scan(bank, budget=1),
         scan(bank, budget=20 << 20),
@@ -178,10 +179,10 @@ def test_answers_do_not_depend_on_how_the_work_is_cut() -> None:
         scan(bank, threads=5),
         scan(bank, "fp32"),
     ):
-        again = other.top_k(queries, 20, Tally())
+        again = other.top_k(queries, 20, ScanTally())
         assert (again[0] == ids).all()
         assert (again[1] == scores).all()
-    alone = scan(bank).top_k(queries[700:703], 20, Tally())
+    alone = scan(bank).top_k(queries[700:703], 20, ScanTally())
     assert (alone[1] == scores[700:703]).all()
 
 
@@ -189,9 +190,9 @@ def test_stored_types_and_views_are_searched_as_float32() -> None:
     bank, queries = normal(5000, 16), normal(200, 16, 1)
     half = from_float32(bank, "bfloat16")
     wide = rounded_back(half)
-    ids, _ = scan(MemorySource(half, "bfloat16")).top_k(queries, 9, Tally())
+    ids, _ = scan(MemorySource(half, "bfloat16")).top_k(queries, 9, ScanTally())
     assert (ids == expected(wide, queries, 9)[0]).all()
-    ids, _ = scan(UnitRows(MemorySource(bank))).top_k(queries, 9, Tally())
+    ids, _ = scan(UnitRows(MemorySource(bank))).top_k(queries, 9, ScanTally())
     assert (ids == expected(unit_rows(bank), queries, 9)[0]).all()
 
 
@@ -205,7 +206,7 @@ def test_a_row_that_is_not_finite_is_named(first: FirstPass, wrong: float) -> No
     bank = normal(9000, 5)
     bank[8000, 2] = wrong
     with pytest.raises(BadData, match=r"vectors\[8000\] in memory is not finite"):
-        scan(bank, first).top_k(normal(200, 5), 3, Tally())
+        scan(bank, first).top_k(normal(200, 5), 3, ScanTally())
 
 
 def test_the_bound_is_one() -> None:
@@ -229,7 +230,7 @@ def test_the_bound_is_one() -> None:
 def test_few_queries_need_no_copy_and_many_keep_one(tmp_path: Path) -> None:
     bank = normal(2000, 16)
     said: list[str] = []
-    search = BankSearch(
+    search = BankScan(
         MemorySource(bank),
         cache=tmp_path,
         threads=1,
@@ -237,9 +238,9 @@ def test_few_queries_need_no_copy_and_many_keep_one(tmp_path: Path) -> None:
         say=said.append,
         first="bf16",
     )
-    few, _ = search.top_k(bank[:5], 3, Tally())
+    few, _ = search.top_k(bank[:5], 3, ScanTally())
     assert not list(tmp_path.iterdir())
-    many, _ = search.top_k(bank[:200], 3, Tally())
+    many, _ = search.top_k(bank[:200], 3, ScanTally())
     assert (many[:5] == few).all()
     assert [p.name for p in tmp_path.iterdir()] == ["half"]
     assert len(said) == 1
@@ -262,4 +263,4 @@ def test_long_rows_are_scored_in_spans() -> None:
 def test_the_first_pass_follows_from_the_processor() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert first_pass() == ("bf16" if has_bf16_units() else "fp32")
+        assert first_pass() == ("bf16" if processor().bf16_unit else "fp32")

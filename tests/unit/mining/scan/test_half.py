@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ttf.data.in_memory import MemorySource
 from ttf.data.vectors import UnitRows, from_float32
 from ttf.errors import BadData
-from ttf.mining.scan.half import HalfBank, open_half
+from ttf.mining.scan.bf16_bank import HalfBank, open_half
 from ttf.mining.scan.rounding import LARGEST, rounded
 
 RNG = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def test_the_second_run_uses_what_the_first_made(run: Run) -> None:
     assert again.kept
     assert (run.folder / "half.npy").stat().st_mtime_ns == before
     (said,) = run.said
-    assert "0.5 MiB) is kept in" in said
+    assert "508 kB) is kept in" in said
 
 
 @pytest.mark.parametrize("name", ["half.npy", "norms.npy", "residuals.npy"])

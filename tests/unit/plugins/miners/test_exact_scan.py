@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 from ttf.contracts import MinerContext
 from ttf.data.in_memory import MemorySource
 from ttf.mining.author_helpers import exact_search
-from ttf.mining.scan import float32
-from ttf.mining.scan.first import BLOCK_ROWS
+from ttf.mining.scan import float32_product
+from ttf.mining.scan.first_pass import BLOCK_ROWS
 from ttf_miners._exact_scan import ExactMiner
 from ttf_miners._faiss_scan import FlatScan
 
@@ -79,7 +79,7 @@ def test_settings_of_torch_are_left_as_they_were() -> None:
 
 
 def test_the_product_chosen_is_a_float32_one() -> None:
-    assert float32.precision() in ("medium", "highest")
+    assert float32_product.precision() in ("medium", "highest")
 
 
 @settings(max_examples=10, deadline=None)

@@ -12,7 +12,7 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
-from ttf.data.stacked import StackedRows
+from ttf.data.stacked_rows import StackedRows
 from ttf.data.stores import open_store
 from ttf.data.vectors import RowView, UnitRows, on_disk, will_need
 from ttf.errors import DataChanged

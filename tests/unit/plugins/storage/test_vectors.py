@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from ttf.contracts import DType
-from ttf.data.reopen import VectorRef, open_ref
 from ttf.data.stores import create_store, open_store, storage_for
+from ttf.data.vector_ref import VectorRef, open_ref
 from ttf.data.vectors import (
     RowView,
     UnitRows,

@@ -14,7 +14,8 @@ from tests.kit.chromium import Browser
 from tests.unit.tools.ab.test_telling import HOSTILE, LONG, TWO, analysis, sample, study
 from tests.unit.tools.report.test_page import Checked
 
-from ttf.tools.ab.page import _arms, _figure, _means, _render, write_page
+from ttf.tools.ab.analysis import Comparison
+from ttf.tools.ab.page import _arms, _bars, _means, _render, write_page
 
 FACTS = {"command": "ttf ab base.toml --vary a=1,2", "machine": "two cores", "in-process": "a.toml"}
 CASES = {
@@ -139,22 +140,24 @@ def test_a_class_of_incidents_is_counted_by_arm(tmp_path: Path) -> None:
 
 
 def test_a_bar_lies_on_the_side_of_the_better_arm() -> None:
-    from ttf.tools.ab.page._forest import _bar
-
     made, _ = CASES["2 x 20"]
     faster = next(c for c in made.comparisons if c.metric == "samples_per_s")
     more_memory = next(c for c in made.comparisons if c.metric == "peak_anon_mb")
 
-    def at(svg: str) -> float:
-        return float(re.search(r'cx="([\d.]+)"', svg)[1])  # type: ignore[index]
+    def at(comparison: Comparison) -> float:
+        [dot] = [shape for shape in _bars.bar(comparison) if shape.tag == "circle"]
+        return float(dot.attributes["cx"])
 
-    assert at(_bar(faster, "")) > 108 > at(_bar(more_memory, ""))
-    unbounded = replace(faster, ci=(None, None))
-    assert 'class="ci"' not in _bar(unbounded, "")
+    def classes(comparison: Comparison) -> set[str]:
+        return {shape.attributes["class"] for shape in _bars.bar(comparison)}
+
+    assert at(faster) > 108 > at(more_memory)
+    assert "ci" in classes(faster)
+    assert "ci" not in classes(replace(faster, ci=(None, None)))
 
 
 def test_the_examples_hold() -> None:
-    for module in (_arms, _figure, _means, _render):
+    for module in (_arms, _bars, _means, _render):
         assert doctest.testmod(module).failed == 0
 
 

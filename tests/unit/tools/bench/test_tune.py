@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from ttf.errors import ArtifactDamaged
-from ttf.machine import processor
+from ttf.machine import processor, tuned_products
 from ttf.machine.gemm import errors, factors, product
+from ttf.machine.tuned_products import Measured, Path32
 from ttf.tools.bench import tune
-from ttf.tools.bench.tune import Measured, Path32, Shape, decide
+from ttf.tools.bench.tune import Shape, decide
 
 TINY = (Shape(rows=8, inner=16, columns=24, times=3), Shape(rows=4, inner=64, columns=8, times=1))
 
@@ -64,22 +65,19 @@ def test_tuning_measures_speed_and_accuracy_of_every_path_and_changes_nothing(ho
     row = tune.tune(lambda done, total: steps.append((done, total)), shapes=TINY, repeats=3)
     assert torch.get_float32_matmul_precision() == before
     assert steps[-1][0] == steps[-1][1] and steps == sorted(steps)
-    by_path = {path: [m for m in row.measured if m.path == path] for path in tune.PATHS}
+    by_path = {path: [m for m in row.measured if m.path == path] for path in tuned_products.PATHS}
     assert all(len(found) == len(TINY) for found in by_path.values())
     assert all(0 < m.error < processor.MOST_ERROR for m in by_path["highest"])
     assert (row.bf16_gain is None) == (not processor.processor().bf16_unit)
     assert not list(home.iterdir()), "only save writes"
 
 
-def test_a_row_comes_back_as_it_was_saved_and_says_what_it_means() -> None:
-    assert tune.load() is None
+def test_a_row_comes_back_as_it_was_saved() -> None:
+    assert tuned_products.tuned_row() is None
     row = tune.tune(shapes=TINY, repeats=3)
-    file = tune.save(row)
+    file = tuned_products.save_row(row)
     assert file == processor.machine_dir() / "gemm.json"
-    assert tune.load() == row
-    text = "\n".join(row.lines())
-    assert "8x16x24" in text and "Kept: " in text and row.why in text
-    assert "started from now on" in text
+    assert tuned_products.tuned_row() == row
 
 
 @pytest.mark.parametrize(
@@ -88,10 +86,10 @@ def test_a_row_comes_back_as_it_was_saved_and_says_what_it_means() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_damaged_row_is_refused_with_the_way_out(change: dict[str, object]) -> None:
-    file = tune.save(tune.tune(shapes=TINY[:1], repeats=2))
+    file = tuned_products.save_row(tune.tune(shapes=TINY[:1], repeats=2))
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(ArtifactDamaged, match=r"gemm\.json cannot be read") as caught:
-        tune.load()
+        tuned_products.tuned_row()
     assert "ttf bench --tune" in caught.value.hint
 
 

@@ -14,7 +14,9 @@ import pytest
 
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump
-from ttf.tools.report.page import _chart, _read, _spread, _story, write_page
+from ttf.tools.report.charts import axes, curves
+from ttf.tools.report.charts.figure import HEIGHT
+from ttf.tools.report.page import _read, _spread, _story, write_page
 
 VOID = {"meta", "br", "hr", "img", "line", "circle", "polyline"}
 
@@ -147,8 +149,8 @@ def test_every_curve_has_a_chart_that_names_itself(run_dir: Path) -> None:
 def test_lines_are_thinned_and_stay_inside_their_chart(run_dir: Path) -> None:
     for line in page(run_dir).all("polyline"):
         points = [tuple(map(float, p.split(","))) for p in (line["points"] or "").split()]
-        assert len(points) <= _chart.MOST_POINTS
-        assert all(0 <= x <= _chart.WIDTH and 0 <= y <= _chart.HEIGHT for x, y in points)
+        assert len(points) <= curves.MOST_POINTS
+        assert all(0 <= x <= 480 and 0 <= y <= HEIGHT for x, y in points)
 
 
 def test_metrics_stand_before_and_after_with_their_change(run_dir: Path) -> None:
@@ -300,6 +302,6 @@ def test_the_limit_is_drawn_where_it_is_near(run_dir: Path) -> None:
 
 
 def test_the_chart_helpers_do_as_documented() -> None:
-    for module in (_chart, _spread, _story):
+    for module in (axes, curves, _spread, _story):
         result = doctest.testmod(module)
         assert result.attempted >= 1 and result.failed == 0

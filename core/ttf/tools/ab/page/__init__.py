@@ -8,7 +8,7 @@ from typing import Any
 
 from ttf.rundir.durable import write_atomically
 from ttf.tools.ab.analysis import Analysis
-from ttf.tools.ab.page._render import render
+from ttf.tools.ab.page._render import page_of
 from ttf.tools.ab.sample import Sample
 from ttf.tools.report.page import FILE
 
@@ -20,10 +20,9 @@ def write_page(
 ) -> Path:
     """Writes `folder/report.html` and returns its path. Raises StorageError.
 
-    `facts` are told in their order under "How it was measured", as `ttf ab` knows them: the
+    `facts` stand in their order under "How it was measured", as `ttf ab` knows them: the
     command, the machine, what each arm is. The page's title is the folder's name.
     """
     path = folder / FILE
-    page = render(folder.resolve().name, analysis, samples, facts)
-    write_atomically(path, page.encode(errors="replace"))
+    write_atomically(path, page_of(folder.resolve().name, analysis, samples, facts))
     return path

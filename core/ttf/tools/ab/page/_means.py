@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ttf.tools.report.page._chart import Point
+from ttf.tools.report.charts.figure import Point
 
 _GRID: Final = 80
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.output import words
-from ttf.tools.ab.page._arms import Arm, arms_of
-from ttf.tools.ab.page._figure import Axes, Curve, curves, dots, stepped
+from ttf.tools.ab.page._arms import arms_of
+from ttf.tools.ab.page._dots import Dot, dot_chart
 from ttf.tools.ab.page._means import mean_curve
-from ttf.tools.ab.sample import Sample
-from ttf.tools.report.page._chart import Point, highest, thin
+from ttf.tools.ab.sample import EvalPoint, Sample
+from ttf.tools.report.charts.axes import count
+from ttf.tools.report.charts.curves import highest, stepped, thin
+from ttf.tools.report.charts.figure import Figure, Look, Point
+from ttf.tools.report.charts.lines import Axes, Line, line_chart
 from ttf.tools.report.page._timeline import time_unit
 
 RECALL: Final = "recall@10"
+_STEPS: Final = "optimizer steps"
 _FEWEST: Final = 12
 """Points of a line, however many lines there are."""
 
@@ -42,10 +46,10 @@ class Study:
     detail: Detail
 
     @property
-    def arms(self) -> list[Arm]:
-        return arms_of([arm.name for arm in self.analysis.arms])
+    def arms(self) -> list[Look]:
+        return list(arms_of([arm.name for arm in self.analysis.arms]).values())
 
-    def counted(self, arm: Arm) -> list[Sample]:
+    def counted(self, arm: Look) -> list[Sample]:
         return [s for s in self.samples if s.arm == arm.name and s.counted]
 
     @property
@@ -60,37 +64,36 @@ class Study:
         return max(_FEWEST, min(120, self.detail.points // max(1, lines)))
 
 
-def plots(study: Study) -> Iterator[str]:
-    """'' where nothing was measured."""
-    yield _survival(study)
-    yield _dots(study, "samples_per_s", "Throughput, samples/s", lambda s: s.samples_per_s)
-    yield _dots(study, "peak_anon_mb", "Peak memory, MB", lambda s: s.peak_anon_mb)
-    yield _memory(study)
-    yield _recall(study, "time", lambda e: e[0])
-    yield _recall(study, "steps", lambda e: e[1])
-    yield _loss(study)
+def plots(study: Study) -> list[Figure]:
+    return [
+        _survival(study),
+        _dots(study, "samples_per_s", "Throughput, samples/s", lambda s: s.samples_per_s),
+        _dots(study, "peak_anon_mb", "Peak memory, MB", lambda s: s.peak_anon_mb),
+        _memory(study),
+        _recall(study, "time", lambda e: e.seconds),
+        _recall(study, "steps", lambda e: e.step),
+        _loss(study),
+    ]
 
 
-def _survival(study: Study) -> str:
-    lines, told = [], []
+def _survival(study: Study) -> Figure:
+    lines, alt = [], []
     for arm, summary in zip(study.arms, study.analysis.arms, strict=True):
         samples = study.counted(arm)
         if not samples:
             continue
         curve = summary.survival or ((0.0, 1.0, 1.0, 1.0),)
-        until = max(_lasted(s) for s in samples)
-        low = stepped([(x, a) for x, _, a, _ in curve], until)
-        high = stepped([(x, b) for x, _, _, b in curve], until)
+        corners = stepped(curve, max(_lasted(s) for s in samples))
         ended = sorted({s.steps for s in samples if s.first_crash is None})
         lines.append(
-            Curve(
-                arm=arm,
-                points=stepped([(x, y) for x, y, _, _ in curve], until),
-                band=[(x, a, b) for (x, a), (_, b) in zip(low, high, strict=True)],
+            Line(
+                look=arm,
+                points=[(x, y) for x, y, _, _ in corners],
+                band=[(x, low, high) for x, _, low, high in corners],
                 notches=[(float(x), _share(curve, x)) for x in ended],
             )
         )
-        told.append(f"{arm.letter}: {words.crash_count(summary)} crashed")
+        alt.append(f"{arm.letter}: {words.crash_count(summary)} crashed")
     if not any(s.crashed for s in study.samples):
         under = "No repeat crashed."
     else:
@@ -98,9 +101,9 @@ def _survival(study: Study) -> str:
             f"Band: {words.percent(study.analysis.confidence)} interval; a line without one never "
             "crashed. Notch: a repeat ended there without a crash."
         )
-    axes = Axes(x_label="optimizer steps", x_text=_count, y_text=words.percent, y=(0.0, 1.0))
+    axes = Axes(x_label=_STEPS, y_text=words.percent, x=(0.0,), y=(0.0, 1.0))
     title = "Repeats that have not crashed yet"
-    return curves(title, lines, axes, told="; ".join(told), under=under)
+    return line_chart(title, lines, axes, alt="; ".join(alt), under=under)
 
 
 def _lasted(sample: Sample) -> float:
@@ -111,84 +114,69 @@ def _share(curve: Sequence[tuple[float, float, float, float]], step: float) -> f
     return [share for at, share, _, _ in curve if at <= step][-1]
 
 
-def _dots(study: Study, metric: str, title: str, read: Callable[[Sample], float | None]) -> str:
-    values: dict[Arm, Mapping[int, float]] = {}
-    crashed: set[tuple[str, int]] = set()
-    for arm in study.arms:
-        samples = study.counted(arm)
-        values[arm] = {s.block: v for s in samples if (v := read(s)) is not None}
-        crashed |= {(arm.name, s.block) for s in samples if s.crashed}
-    told = "; ".join(
-        f"{arm.letter}: {_spread(metric, list(v.values()))}" for arm, v in values.items()
+def _dots(study: Study, metric: str, title: str, read: Callable[[Sample], float | None]) -> Figure:
+    columns = {
+        arm: {
+            s.block: Dot(value=value, title=_title(study, metric, arm, s, value), hollow=s.crashed)
+            for s in study.counted(arm)
+            if (value := read(s)) is not None
+        }
+        for arm in study.arms
+    }
+    alt = "; ".join(
+        f"{arm.letter}: {_spread(metric, [dot.value for dot in dots.values()])}"
+        for arm, dots in columns.items()
     )
-
-    def name_of(arm: Arm, block: int) -> str:
-        if not study.detail.titles:
-            return ""
-        more = ", crashed" if (arm.name, block) in crashed else ""
-        return f"{arm.letter}, block {block}: {words.figure(metric, values[arm][block])}{more}"
-
     under = "A dot a repeat; lines join a pair; bar: the median."
-    if crashed and any((a.name, b) in crashed for a, v in values.items() for b in v):
+    if any(dot.hollow for dots in columns.values() for dot in dots.values()):
         under += " Hollow: it crashed on the way."
-    return dots(
-        title,
-        values,
-        _count,
-        told=told,
-        under=under,
-        name_of=name_of,
-        hollow=lambda arm, block: (arm.name, block) in crashed,
-    )
+    return dot_chart(title, columns, alt=alt, under=under)
+
+
+def _title(study: Study, metric: str, arm: Look, sample: Sample, value: float) -> str:
+    if not study.detail.titles:
+        return ""
+    crashed = ", crashed" if sample.crashed else ""
+    return f"{arm.letter}, block {sample.block}: {words.figure(metric, value)}{crashed}"
 
 
 def _spread(metric: str, values: Sequence[float]) -> str:
     if not values:
         return "none"
-    low, middle, high = min(values), statistics.median(values), max(values)
-    return f"median {words.figure(metric, middle)} ({words.figure(metric, low)} to {words.figure(metric, high)})"
+    low, high = words.figure(metric, min(values)), words.figure(metric, max(values))
+    return f"median {words.figure(metric, statistics.median(values))} ({low} to {high})"
 
 
-def _memory(study: Study) -> str:
-    longest = max((s.memory[-1][0] for s in study.samples if s.memory), default=0.0)
-    scale, unit = time_unit(longest)
-
-    def read(sample: Sample) -> Sequence[Point]:
-        return [(x / scale, y) for x, y in highest(sample.memory, study.each)]
-
-    axes = Axes(x_label=unit, x_text=_count, y_text=_count, y=(0.0, 0.0))
+def _memory(study: Study) -> Figure:
+    scale, unit = time_unit(max((s.memory[-1][0] for s in study.samples if s.memory), default=0.0))
     return _family(
         study,
         "Memory along the run, MB",
-        read,
-        axes,
-        lambda c: f"up to {max(y for _, y in c):,.0f}",
+        lambda s: [(x / scale, y) for x, y in highest(s.memory, study.each)],
+        Axes(x_label=unit, y_text=count, x=(0.0,), y=(0.0,)),
+        lambda curve: f"up to {max(y for _, y in curve):,.0f}",
     )
 
 
-def _loss(study: Study) -> str:
-    axes = Axes(x_label="optimizer steps", x_text=_count, y_text=_short)
-
-    def read(sample: Sample) -> Sequence[Point]:
-        return thin(sample.loss, study.each)
-
-    return _family(study, "Loss", read, axes, lambda c: f"ends at {c[-1][1]:.3f}")
+def _loss(study: Study) -> Figure:
+    axes = Axes(x_label=_STEPS, x=(0.0,))
+    return _family(study, "Loss", lambda s: thin(s.loss, study.each), axes, _end)
 
 
-def _recall(study: Study, against: str, at: Callable[[tuple[float, int]], float]) -> str:
+def _recall(study: Study, against: str, at: Callable[[EvalPoint], float]) -> Figure:
     longest = max((e.seconds for s in study.samples for e in s.evaluated), default=0.0)
-    scale, unit = (1.0, "optimizer steps") if against == "steps" else time_unit(longest)
+    scale, unit = (1.0, _STEPS) if against == "steps" else time_unit(longest)
 
     def read(sample: Sample) -> Sequence[Point]:
-        return [
-            (at((e.seconds, e.step)) / scale, e.metrics[RECALL])
-            for e in sample.evaluated
-            if RECALL in e.metrics
-        ]
+        found = [e for e in sample.evaluated if RECALL in e.metrics]
+        return [(at(e) / scale, e.metrics[RECALL]) for e in found]
 
-    axes = Axes(x_label=unit, x_text=_count, y_text=_short)
-    title = f"{RECALL} against {against}"
-    return _family(study, title, read, axes, lambda c: f"ends at {c[-1][1]:.3f}")
+    axes = Axes(x_label=unit, x=(0.0,))
+    return _family(study, f"{RECALL} against {against}", read, axes, _end)
+
+
+def _end(curve: Sequence[Point]) -> str:
+    return f"ends at {curve[-1][1]:.3f}"
 
 
 def _family(
@@ -196,31 +184,22 @@ def _family(
     title: str,
     read: Callable[[Sample], Sequence[Point]],
     axes: Axes,
-    told_of: Callable[[Sequence[Point]], str],
-) -> str:
+    summary: Callable[[Sequence[Point]], str],
+) -> Figure:
     """A faint line a repeat and their mean; of a single repeat its own line."""
-    lines: list[Curve] = []
-    told, left_out = [], 0
+    lines: list[Line] = []
+    alt, left_out = [], 0
     for arm in study.arms:
         found = [points for s in study.counted(arm) if (points := read(s))]
         mean = mean_curve(found)
         drawn = found[: study.lines]
         left_out += len(found) - len(drawn)
-        lines += [Curve(arm=arm, points=points, faint=len(found) > 1) for points in drawn]
-        if mean:
-            lines.append(Curve(arm=arm, points=mean))
+        lines += [Line(look=arm, points=points, faint=len(found) > 1) for points in drawn]
+        lines.append(Line(look=arm, points=mean))
         if found:
-            told.append(f"{arm.letter}: {told_of(mean or found[0])}")
+            alt.append(f"{arm.letter}: {summary(mean or found[0])}")
     under = ""
     if any(line.faint for line in lines):
         which = f"the first {study.lines} repeats of an arm" if left_out else "a repeat each"
         under = f"Faint: {which}. Strong: the mean of all, while most of them last."
-    return curves(title, lines, axes, told="; ".join(told), under=under)
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}"
+    return line_chart(title, lines, axes, alt="; ".join(alt), under=under)

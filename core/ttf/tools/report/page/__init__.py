@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ttf.rundir.durable import write_atomically
-from ttf.tools.report.page._html import render
 from ttf.tools.report.page._read import RunFiles, is_reportable, read_run
+from ttf.tools.report.page._render import page_of
 
 __all__ = ["FILE", "RunFiles", "is_reportable", "page_of", "read_run", "write_page"]
 
@@ -22,8 +22,3 @@ def write_page(run_dir: Path, out: Path | None = None) -> Path:
     path = run_dir / FILE if out is None else out
     write_atomically(path, page_of(read_run(run_dir)))
     return path
-
-
-def page_of(run: RunFiles) -> bytes:
-    """The page itself."""
-    return render(run).encode(errors="replace")

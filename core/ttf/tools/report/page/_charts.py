@@ -2,186 +2,151 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
+from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
-from ttf.tools.report.page._chart import Point, Series, chart, columns, highest, smoothed, thin
+from ttf.tools.report.charts.axes import count
+from ttf.tools.report.charts.columns import column_chart
+from ttf.tools.report.charts.curves import highest, smoothed, thin
+from ttf.tools.report.charts.figure import Figure, Look, Point
+from ttf.tools.report.charts.lines import Axes, Line, line_chart
 from ttf.tools.report.page._read import RunFiles
 from ttf.tools.report.page._spent import PHASES
-from ttf.tools.report.page._timeline import clock_of, incident_marks, is_moment, timeline
+from ttf.tools.report.page._time_spent import LOOKS
+from ttf.tools.report.page._timeline import clock_of, incident_marks, timeline
 
-MOST_METRICS = 7
-
-
-def charts(run: RunFiles) -> str:
-    """All that there is something to draw of, in the order of interest."""
-    return "".join(
-        [
-            _loss(run),
-            _recall(run),
-            _hardness(run),
-            _mining(run),
-            *_memory(run),
-            timeline(run),
-            _speed(run),
-            _phases(run),
-        ]
-    )
+_STEPS: Final = Axes(x_label="step", whole=True)
+_STEPS_FROM_0: Final = Axes(x_label="step", whole=True, y=(0.0,))
+_MOST_METRICS: Final = 7
 
 
-def _loss(run: RunFiles) -> str:
-    points = thin(_points(run.steps, "step", "loss"))
-    lines = [
-        Series(name="loss", points=points, colour=0, faint=True),
-        Series(name="smoothed", points=smoothed(points), colour=0),
-    ]
-    return chart("Loss", lines, **STEPS, y_text=_short)
-
-
-def _recall(run: RunFiles) -> str:
-    names = list(
-        dict.fromkeys(n for e in run.evals if isinstance(m := e.get("metrics"), Mapping) for n in m)
-    )
-    lines = [
-        Series(
-            name=name,
-            points=thin(_points(_metric_of(run.evals, name))),
-            colour=position,
-            dots=len(run.evals) <= 40,
-        )
-        for position, name in enumerate(names[:MOST_METRICS])
-    ]
-    return chart("Validation by step", lines, **STEPS, y_text=_short, from_zero=True)
-
-
-def _metric_of(evals: Iterable[Mapping[str, Any]], name: str) -> Iterable[Mapping[str, Any]]:
-    for line in evals:
-        if isinstance(metrics := line.get("metrics"), Mapping):
-            yield {"x": line.get("step"), "y": metrics.get(name)}
-
-
-def _speed(run: RunFiles) -> str:
-    points = thin(_points(run.steps, "step", "samples_per_s"))
-    return chart(
-        "Speed",
-        [Series(name="samples/s", points=points, colour=1)],
-        **STEPS,
-        y_text=_count,
-        from_zero=True,
-    )
-
-
-def _mining(run: RunFiles) -> str:
-    few = len(run.mining) <= 40
-    lines = [
-        Series(
-            name="queries that have a negative",
-            points=thin(_points(run.mining, "step", "with_survivor")),
-            colour=2,
-            dots=few,
-        ),
-        Series(
-            name="candidates kept by the filter",
-            points=thin(_points(run.mining, "step", "yield")),
-            colour=6,
-            dots=few,
-        ),
-    ]
-    return chart("Mining yield", lines, **STEPS, y_text=_short, from_zero=True)
-
-
-def _hardness(run: RunFiles) -> str:
-    """The closer the negatives' scores come to the positives', the harder they are."""
-    lines = [
-        Series(
-            name=label,
-            points=thin(_points(run.mining, "step", name)),
-            colour=colour,
-            dots=len(run.mining) <= 40,
-        )
-        for name, label, colour in (
+def charts(run: RunFiles) -> list[Figure]:
+    """In the order of interest; those that there is nothing to draw of are without shapes."""
+    return [
+        _loss(run),
+        _recall(run),
+        _by_step(
+            "Hardness of the negatives",
+            run.mining,
+            # the closer these come to those, the harder they are
             ("positive_score", "positive", 2),
             ("negative_score", "mined negatives", 3),
-        )
+            axes=_STEPS,
+            under="Mean score at each mining, under the weights of that step.",
+        ),
+        _by_step(
+            "Mining yield",
+            run.mining,
+            ("with_survivor", "queries that have a negative", 2),
+            ("yield", "candidates kept by the filter", 6),
+        ),
+        *_memory(run),
+        timeline(run),
+        _by_step(
+            "Speed",
+            run.steps,
+            ("samples_per_s", "samples/s", 1),
+            axes=Axes(x_label="step", whole=True, y=(0.0,), y_text=count),
+            few=0,
+        ),
+        _phases(run),
     ]
-    under = "Mean score at each mining, under the weights of that step."
-    return chart("Hardness of the negatives", lines, **STEPS, y_text=_short, under=under)
 
 
-def _phases(run: RunFiles) -> str:
+def _loss(run: RunFiles) -> Figure:
+    points = thin(_points(run.steps, "step", "loss"))
+    lines = [
+        Line(look=Look(name="loss", colour=0), points=points, faint=True),
+        Line(look=Look(name="smoothed", colour=0), points=smoothed(points)),
+    ]
+    return line_chart("Loss", lines, _STEPS)
+
+
+def _recall(run: RunFiles) -> Figure:
+    lines = [{**line.get("metrics", {}), "step": line.get("step")} for line in run.evals]
+    names = list(dict.fromkeys(name for line in run.evals for name in line.get("metrics", {})))
+    curves = [(name, name, colour) for colour, name in enumerate(names[:_MOST_METRICS])]
+    return _by_step("Validation by step", lines, *curves)
+
+
+def _phases(run: RunFiles) -> Figure:
     parts = [[part[phase] for phase in PHASES] for part in run.spent.parts]
-    last = max((line["step"] for line in run.steps[-1:] if _finite(line.get("step"))), default=0)
+    last = max((line.get("step", 0) for line in run.steps[-1:]), default=0)
     edges = [min(i * run.spent.width, max(last, 1)) for i in range(len(parts) + 1)]
     width = run.spent.width
-    return columns(
+    return column_chart(
         "Where the time goes along the run",
         parts,
-        list(zip(PHASES.values(), (4, 0, 2, 5, 1), strict=True)),
+        list(LOOKS.values()),
         edges=edges if len(set(edges)) == len(edges) else list(range(len(parts) + 1)),
         x_label="step",
-        x_text=_count,
         y_text=lambda value: f"{value:g} s",
         under=f"Seconds of each {width:,} step{'s' if width > 1 else ''}.",
     )
 
 
-def _memory(run: RunFiles) -> Iterable[str]:
+def _memory(run: RunFiles) -> Iterator[Figure]:
     """Two charts: mapped files would flatten what is held to a line at the bottom."""
     clock = clock_of(run)
     if clock is None:
         return
-    lines = [{**m, "at": clock.at(m["time"])} for m in run.memory if is_moment(m.get("time"))]
-    held = [
-        Series(name=label, points=highest(_points(lines, "at", name)), colour=colour)
-        for colour, (name, label) in enumerate((("anon", "anonymous"), ("shared", "shared")))
-    ]
+    lines = [{**m, "at": clock.at(m["time"])} for m in run.memory if m.get("time", 0) > 0]
+
+    def curve(key: str, label: str, colour: int) -> Line:
+        points = highest(_points(lines, "at", key))
+        return Line(look=Look(name=label, colour=colour), points=points)
+
+    held = [curve("anon", "anonymous", 0), curve("shared", "shared", 1)]
     limit = next((most for m in run.memory if (most := m.get("limit")) and most > 0), None)
-    top = max((y for s in held for _, y in s.points), default=0.0)
+    top = max((y for line in held for _, y in line.points), default=0.0)
     title = "Memory held" if limit is None else f"Memory held (limit {numbers.size(limit)})"
     if limit is not None and lines and limit < 3 * top:
-        at = [clock.at(m["time"]) for m in run.memory if is_moment(m.get("time"))]
+        at = [x for x, _ in _points(lines, "at", "at")]
         ends = [(at[0], float(limit)), (at[-1], float(limit))]
-        held.append(Series(name="limit", points=ends, colour=3, faint=True))
-    axes: dict[str, Any] = {"x_label": clock.unit, "x_text": _count, "y_text": numbers.size}
+        held.append(Line(look=Look(name="limit", colour=3), points=ends, faint=True))
+    axes = Axes(x_label=clock.unit, y_text=numbers.size, y=(0.0,))
     marks = incident_marks(run, clock)
-    yield chart(title, held, **axes, from_zero=True, marks=marks, under=_classes(run))
-    cache = Series(name="file-backed", points=highest(_points(lines, "at", "file")), colour=4)
-    yield chart(
-        "Page cache of mapped files (given back on demand)", [cache], **axes, from_zero=True
-    )
+    yield line_chart(title, held, axes, marks=marks, under=_classes(run))
+    cache = curve("file", "file-backed", 4)
+    yield line_chart("Page cache of mapped files (given back on demand)", [cache], axes)
 
 
 def _classes(run: RunFiles) -> str:
     """'Dashed: incidents. segfault (002, 005), killed (003).'"""
     by_class: dict[str, list[str]] = {}
     for found in run.incidents:
-        if is_moment(found.get("time")):
-            by_class.setdefault(str(found.get("class")), []).append(str(found.get("id")))
-    told = ", ".join(
+        if found.get("time", 0) > 0:
+            by_class.setdefault(found["class"], []).append(found["id"])
+    listed = ", ".join(
         f"{name} ({', '.join(ids[:6])}{', ...' if len(ids) > 6 else ''})"
         for name, ids in by_class.items()
     )
-    return f"Dashed: incidents. {told}." if told else ""
+    return f"Dashed: incidents. {listed}." if listed else ""
 
 
-def _points(lines: Iterable[Mapping[str, Any]], x: str = "x", y: str = "y") -> list[Point]:
-    """Lines where both are finite numbers, in their order."""
+def _by_step(
+    title: str,
+    lines: Sequence[Mapping[str, Any]],
+    *curves: tuple[str, str, int],
+    axes: Axes = _STEPS_FROM_0,
+    few: int = 40,
+    under: str = "",
+) -> Figure:
+    """A curve for each (key, label, colour); with dots where there are only `few` points."""
+    drawn = [
+        Line(
+            look=Look(name=label, colour=colour),
+            points=thin(_points(lines, "step", key)),
+            dots=len(lines) <= few,
+        )
+        for key, label, colour in curves
+    ]
+    return line_chart(title, drawn, axes, under=under)
+
+
+def _points(lines: Iterable[Mapping[str, Any]], x: str, y: str) -> list[Point]:
+    """Of the lines where both are numbers, in their order."""
     pairs = ((line.get(x), line.get(y)) for line in lines)
-    return [(float(a), float(b)) for a, b in pairs if _finite(a) and _finite(b)]  # type: ignore[arg-type]
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) < 1e300 and math.isfinite(value)
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}"
-
-
-STEPS: Mapping[str, Any] = {"x_label": "step", "x_text": _count, "whole": True}
+    return [(float(a), float(b)) for a, b in pairs if is_number(a) and is_number(b)]

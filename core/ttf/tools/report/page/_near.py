@@ -4,39 +4,24 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from html import escape
-from typing import Final
+from typing import Any
 
 from ttf.machine import ceiling_figures, ceilings, processor
 from ttf.rundir.documents import NotedCeilings, Work
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._tables import section, table
-
-_TITLE: Final = "How near to this machine"
-_HEAD: Final = ("what", "this run", "the machine", "share")
-_NOTE: Final = (
-    "Products: forward passes and the gradients of weights and scores, which is the least that every "
-    "tower computes; at a step's median speed, against the best product measured at that precision."
-)
 
 
-def how_near(run: RunFiles) -> str:
+def how_near(run: RunFiles) -> dict[str, Any]:
+    """`rows` of a table; when the machine was measured, or None and the command that does it."""
     work = run.manifest.get("work")
     if run.guarded or work is None or not run.steps:
-        return ""
+        return {"rows": []}
     known = _ceilings(work)
-    rows = [*_training(run, work, known), *_waiting(run), *_mining(run, known)]
-    if not rows:
-        return ""
-    if known:
-        note = f"<p class='q'>{escape(_NOTE)} Measured {escape(known['date'])}.</p>"
-    else:
-        note = (
-            "<p class='q'>What the machine of this run can do was never measured there: "
-            f"<b>{ceiling_figures.MEASURE}</b> does, in a few seconds; then make this page again with "
-            "<b>ttf report</b>.</p>"
-        )
-    return section(_TITLE, table(_HEAD, rows, (1, 2, 3), "m") + note)
+    return {
+        "rows": [*_training(run, work, known), *_waiting(run), *_mining(run, known)],
+        "date": known["date"] if known else None,
+        "measure": ceiling_figures.MEASURE,
+    }
 
 
 def _ceilings(work: Work) -> NotedCeilings | None:

@@ -76,11 +76,10 @@ def _without_end(run: RunFiles) -> Iterator[str]:
 
 
 def _reached(run: RunFiles) -> str:
-    """', at step 120 of epoch 3'"""
-    steps = [run.steps[-1].get("step")] if run.steps else []
-    steps += [run.flight.step] if run.flight is not None else []
-    known = [step for step in steps if is_number(step)]
-    return f", at step {max(known):,}" if known and max(known) > 0 else ""
+    """', at step 120'"""
+    noted = run.steps[-1].get("step", 0) if run.steps else 0
+    step = max(noted, 0 if run.flight is None else run.flight.step)
+    return f", at step {step:,}" if step > 0 else ""
 
 
 def _kept(run: RunFiles) -> Iterator[str]:
@@ -94,19 +93,19 @@ def _kept(run: RunFiles) -> Iterator[str]:
 
 def _work(run: RunFiles) -> str:
     """' after 1,000 steps (8.0 epochs) in 10:12'"""
-    steps, epochs, wall = (run.summary.get(name) for name in ("steps", "epochs", "wall_s"))
-    told = f" after {steps:,.0f} step{'' if steps == 1 else 's'}" if is_number(steps) else ""
-    if told and is_number(epochs) and epochs > 0:
-        told += f" ({epochs:.1f} epochs)"
-    return f"{told} in {numbers.duration(wall)}" if is_number(wall) and wall > 0 else told
+    steps, epochs = run.summary.get("steps"), run.summary.get("epochs", 0)
+    work = "" if steps is None else f" after {steps:,} step{'' if steps == 1 else 's'}"
+    if work and epochs > 0:
+        work += f" ({epochs:.1f} epochs)"
+    wall = run.summary.get("wall_s", 0)
+    return f"{work} in {numbers.duration(wall)}" if wall > 0 else work
 
 
 def _gain(run: RunFiles) -> Iterator[str]:
-    name = str(run.summary.get("chosen_by") or "recall@10")
-    before, after = (run.summary.get(key) for key in ("metrics_initial", "metrics"))
-    old = before.get(name) if isinstance(before, Mapping) else None
-    new = after.get(name) if isinstance(after, Mapping) else None
-    if is_number(old) and is_number(new):
+    name = run.summary.get("chosen_by") or "recall@10"
+    old = run.summary.get("metrics_initial", {}).get(name)
+    new = run.summary.get("metrics", {}).get(name)
+    if old is not None and new is not None:
         verb = "rose from" if new > old else "fell from" if new < old else "stayed at"
         was = "" if new == old else f"{numbers.metric(name, old)} to "
         yield f"{name} {verb} {was}{numbers.metric(name, new)}."
@@ -135,10 +134,10 @@ def _met(run: RunFiles) -> str:
 
 
 def _redone(run: RunFiles) -> str:
-    lost = sum(n for found in run.incidents if is_number(n := found.get("lost_steps")))
+    lost = sum(found.get("lost_steps") or 0 for found in run.incidents)
     if lost <= 0:
         return ""
-    return f"; {lost:,.0f} step{' was' if lost == 1 else 's were'} computed twice"
+    return f"; {lost:,} step{' was' if lost == 1 else 's were'} computed twice"
 
 
 # --- a guarded command ----------------------------------------------------------------------------

@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
-from html import escape
-from typing import Final
+from typing import Any, Final
 
-from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
+from ttf.tools.report.charts.figure import Look
 from ttf.tools.report.page._read import RunFiles
 from ttf.tools.report.page._spent import PHASES
-from ttf.tools.report.page._tables import section, table
 from ttf.tools.report.page._timeline import clock_of
 
-_COLOURS: Final = dict(zip(PHASES, (4, 0, 2, 5, 1), strict=True))
-_REST: Final = (
-    "Untracked is the rest of the wall time: starting processes and opening data, steps that an "
-    "incident cost and that were done again, pauses before restarts, writing the end."
-)
+LOOKS: Final = {
+    phase: Look(name=name, colour=colour)
+    for (phase, name), colour in zip(PHASES.items(), (4, 0, 2, 5, 1), strict=True)
+}
 
 
-def time_spent(run: RunFiles) -> str:
-    if not run.spent.tracked:
-        return ""
+def time_spent(run: RunFiles) -> dict[str, Any]:
+    """`rows` of a table; of the bar (name, colour, share of it) each; `wall`: 0 if nobody knows."""
     wall = _wall(run)
-    rest = max(0.0, wall - run.spent.tracked)
-    whole = max(wall, run.spent.tracked)
-    named = [(PHASES[p], run.spent.total[p], _COLOURS[p]) for p in PHASES if run.spent.total[p]]
-    rows = [(name, _seconds(s), f"{s / whole:.1%}") for name, s, _ in named]
-    rows.append(("untracked", _seconds(rest), f"{rest / whole:.1%}"))
-    rows.append(("wall time", _seconds(whole), ""))
-    bar = "".join(
-        f"<i class='k{colour}' style='width:{100 * s / whole:.2f}%' title='{escape(name)}'></i>"
-        for name, s, colour in named
-    )
-    note = "" if wall else "<p>The wall time of this run is not known.</p>"
-    return section(
-        "Where the time went",
-        f"<div class='b'>{bar}</div>{table(('phase', 'time', 'share'), rows, (1, 2), 'm')}"
-        f"{note}<p class='q'>{_REST}</p>",
-    )
+    tracked = run.spent.tracked
+    whole = max(wall, tracked)
+    rest = max(0.0, wall - tracked)
+    if not tracked:
+        return {"rows": []}
+    spent = [(LOOKS[p], seconds) for p, seconds in run.spent.total.items() if seconds]
+    named = [*((look.name, seconds) for look, seconds in spent), ("untracked", rest)]
+    rows = [(name, _seconds(seconds), f"{seconds / whole:.1%}") for name, seconds in named]
+    return {
+        "bar": [(look.name, look.colour, seconds / whole) for look, seconds in spent],
+        "rows": [*rows, ("wall time", _seconds(whole), "")],
+        "wall": wall,
+    }
 
 
 def _wall(run: RunFiles) -> float:
     """Of all its processes; of a run without an end, as far as its memory was watched."""
-    told = run.summary.get("wall_s")
-    if is_number(told) and told > 0:
-        return float(told)
+    if (noted := run.summary.get("wall_s", 0.0)) > 0:
+        return noted
     clock = clock_of(run)
     return 0.0 if clock is None else clock.ended - clock.began
 

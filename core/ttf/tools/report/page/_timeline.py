@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import Any, Final
 
-from ttf.tools.report.page._chart import LEFT, RIGHT, WIDTH, Mark, across, figure, ticks
+from ttf.tools.report.charts.axes import END, LEFT, Place, ticks
+from ttf.tools.report.charts.figure import Figure, Shape, line, text
+from ttf.tools.report.charts.lines import Mark, group
 from ttf.tools.report.page._read import RunFiles
 
+_TITLE: Final = "What happened when"
 _HEIGHT: Final = 172
+_BASE: Final = _HEIGHT - 42
 _LANES: Final = {"process": 48, "mining": 72, "evaluation": 92, "checkpoint": 112}
 _MOST: Final = 300
 """Ticks of a lane."""
-_MANY: Final = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +27,8 @@ class Clock:
 
     began: float
     ended: float
-
-    @property
-    def scale(self) -> float:
-        return time_unit(self.ended - self.began)[0]
-
-    @property
-    def unit(self) -> str:
-        return time_unit(self.ended - self.began)[1]
+    scale: float
+    unit: str
 
     def at(self, moment: float) -> float:
         return (moment - self.began) / self.scale
@@ -47,12 +43,12 @@ def time_unit(seconds: float) -> tuple[float, str]:
 def clock_of(run: RunFiles) -> Clock | None:
     """None where nothing was noted with its time."""
     lines = (run.memory, run.evals, run.mining, run.checkpoints, run.incidents)
-    moments = [line["time"] for kind in lines for line in kind if is_moment(line.get("time"))]
-    return Clock(began=min(moments), ended=max(moments)) if moments else None
-
-
-def is_moment(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+    moments = [line["time"] for kind in lines for line in kind if line.get("time", 0) > 0]
+    if not moments:
+        return None
+    began, ended = min(moments), max(moments)
+    scale, unit = time_unit(ended - began)
+    return Clock(began=began, ended=ended, scale=scale, unit=unit)
 
 
 def incident_marks(run: RunFiles, clock: Clock) -> list[Mark]:
@@ -60,24 +56,23 @@ def incident_marks(run: RunFiles, clock: Clock) -> list[Mark]:
     return [
         Mark(
             at=clock.at(found["time"]),
-            label=f"{found.get('id')} {found.get('class')}",
-            title=f"incident {found.get('id')}: {found.get('class')}",
-            target=f"incident-{found.get('id')}",
+            label=f"{found['id']} {found['class']}",
+            title=f"incident {found['id']}: {found['class']}",
+            target=f"incident-{found['id']}",
         )
         for found in run.incidents[-_MOST:]
-        if is_moment(found.get("time"))
+        if found.get("time", 0) > 0
     ]
 
 
-def timeline(run: RunFiles) -> str:
-    """A figure, or '' for a run of which no time is known."""
+def timeline(run: RunFiles) -> Figure:
     clock = clock_of(run)
     if clock is None or not clock.ended > clock.began:
-        return ""
-    x = (0.0, clock.at(clock.ended))
+        return Figure(title=_TITLE)
+    place = Place(x=(0.0, clock.at(clock.ended)))
     lives = list(_lives(run, clock))
-    body = [_axis(x, clock.unit), _lane("process", "alive" if run.guarded else "trainer")]
-    body += [_span(x, life, _LANES["process"], i % 2) for i, life in enumerate(lives)]
+    shapes = [*_axis(place, clock.unit), *_lane("process", "alive" if run.guarded else "trainer")]
+    shapes += [_span(place, life, "process", i % 2) for i, life in enumerate(lives)]
     for name, label, lines, colour in (
         ("mining", "mining", run.mining, 2),
         ("evaluation", "eval", run.evals, 4),
@@ -85,14 +80,12 @@ def timeline(run: RunFiles) -> str:
     ):
         spans = list(_spans(lines, clock))
         if spans:
-            body.append(_lane(name, label))
-            body += [_span(x, span, _LANES[name], colour) for span in spans]
-    flags = incident_marks(run, clock)
-    many = ' class="y"' if len(flags) > _MANY else ""
-    body.append(f"<g{many}>{''.join(_flag(x, mark) for mark in flags)}</g>")
-    deaths = len(lives) - 1
-    under = f"The process was started {len(lives)} times." if deaths > 0 else ""
-    return figure("What happened when", [], "".join(body), height=_HEIGHT, under=under)
+            shapes += _lane(name, label)
+            shapes += [_span(place, span, name, colour) for span in spans]
+    shapes.append(group([_flag(place, mark) for mark in incident_marks(run, clock)]))
+    starts = len(lives)
+    under = f"The process was started {starts} times." if starts > 1 else ""
+    return Figure(title=_TITLE, shapes=shapes, height=_HEIGHT, under=under)
 
 
 def _lives(run: RunFiles, clock: Clock) -> Iterator[tuple[float, float]]:
@@ -100,9 +93,9 @@ def _lives(run: RunFiles, clock: Clock) -> Iterator[tuple[float, float]]:
     deaths = sorted(
         float(found["time"])
         for found in run.incidents
-        if is_moment(found.get("time")) and found.get("process") != "miner"
+        if found.get("time", 0) > 0 and found.get("process") != "miner"
     )
-    seen = [float(line["time"]) for line in run.memory if is_moment(line.get("time"))]
+    seen = [float(line["time"]) for line in run.memory if line.get("time", 0) > 0]
     for begin, end in pairwise([clock.began, *deaths, math.inf]):
         inside = [t for t in seen if begin <= t < end]
         if end < math.inf:
@@ -113,47 +106,34 @@ def _lives(run: RunFiles, clock: Clock) -> Iterator[tuple[float, float]]:
 
 def _spans(lines: Sequence[Mapping[str, Any]], clock: Clock) -> Iterator[tuple[float, float]]:
     """What lasted until it was noted."""
-    for line in lines[:: max(1, -(-len(lines) // _MOST))]:
-        if is_moment(line.get("time")):
-            seconds = line.get("seconds")
-            lasted = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else 0.0
-            yield clock.at(max(clock.began, line["time"] - lasted)), clock.at(line["time"])
+    for noted in lines[:: max(1, -(-len(lines) // _MOST))]:
+        ended = noted.get("time", 0)
+        if ended > 0:
+            began = ended - max(0.0, noted.get("seconds", 0.0))
+            yield clock.at(max(clock.began, began)), clock.at(ended)
 
 
-def _lane(name: str, text: str) -> str:
+def _lane(name: str, label: str) -> list[Shape]:
     y = _LANES[name]
-    return (
-        f'<line class="g" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-        f'<text class="t" x="2" y="{y + 4}">{escape(text)}</text>'
-    )
+    return [line("g", LEFT, y, END, y), text("t", 2, y + 4, label, None)]
 
 
-def _span(x: tuple[float, float], span: tuple[float, float], y: int, colour: int) -> str:
-    left, right = across(span[0], x), across(span[1], x)
+def _span(place: Place, span: tuple[float, float], lane: str, colour: int) -> Shape:
+    left, right = map(place.across, span)
     width = max(1.6, right - left)
-    left = min(left, WIDTH - RIGHT - width)
-    return f'<rect class="d{colour}" x="{left:.1f}" y="{y - 6}" width="{width:.1f}" height="12"/>'
+    x, y = min(left, END - width), _LANES[lane] - 6
+    return Shape("rect", f"d{colour}", x=x, y=y, width=width, height=12)
 
 
-def _flag(x: tuple[float, float], mark: Mark) -> str:
-    at = across(mark.at, x)
-    return (
-        f'<a href="#{escape(mark.target)}"><title>{escape(mark.title)}</title>'
-        f'<line class="e" x1="{at:.1f}" x2="{at:.1f}" y1="24" y2="{_HEIGHT - 42}"/>'
-        f'<path class="d3" d="M{at - 5:.1f} 12h10l-5 11z"/></a>'
-    )
+def _flag(place: Place, mark: Mark) -> Shape:
+    at = place.across(mark.at)
+    flag = Shape("path", "d3", d=f"M{at - 5:.1f} 12h10l-5 11z")
+    return mark.link([line("e", at, 24, at, _BASE), flag])
 
 
-def _axis(x: tuple[float, float], unit: str) -> str:
-    base = _HEIGHT - 42
-    out = [f'<line class="a" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>']
-    for value in ticks(*x):
-        if x[0] <= value <= x[1]:
-            at = across(value, x)
-            out.append(
-                f'<text class="t" x="{at:.1f}" y="{base + 16}" text-anchor="middle">{value:g}</text>'
-            )
-    out.append(
-        f'<text class="t" x="{WIDTH - RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{unit}</text>'
-    )
-    return "".join(out)
+def _axis(place: Place, unit: str) -> Iterator[Shape]:
+    yield line("a", LEFT, _BASE, END, _BASE)
+    for value in ticks(*place.x):
+        if value <= place.x[1]:
+            yield text("t", place.across(value), _BASE + 16, f"{value:g}")
+    yield text("t", END, _HEIGHT - 6, unit, "end")

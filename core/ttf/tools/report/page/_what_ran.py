@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
 from ttf.rundir.documents import Manifest
-from ttf.rundir.typed_json import is_number
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._tables import cut, section, table
 
-_LONGEST: Final = 600
 _OURS: Final = ("ttf", "__main__.py")
 
 
-def what_ran(run: RunFiles) -> str:
-    rows = [(what, cut(told, _LONGEST)) for what, told in _rows(run) if told]
-    return section("What ran", table((), rows)) if rows else ""
+def what_ran(run: RunFiles) -> list[tuple[str, str]]:
+    return [row for row in _rows(run) if row[1]]
 
 
 def _rows(run: RunFiles) -> Iterator[tuple[str, str]]:
@@ -52,22 +48,21 @@ def command_of(run: RunFiles) -> str:
 
 def _data(run: RunFiles) -> str:
     about = run.manifest.get("data")
-    if not isinstance(about, Mapping):
+    if about is None:
         return ", ".join(v for key in ("pairs", "bank") if (v := run.setting(f"data.{key}")[0]))
-    files = [str(about[key]) for key in ("pairs", "bank", "context") if about.get(key)]
-    train, val, bank = (about.get(key) for key in ("train_pairs", "val_pairs", "bank_rows"))
-    counted = [
-        f"{count:,} {what}"
-        for count, what in ((train, "training pairs"), (val, "validation pairs"))
-        if is_number(count)
-    ]
-    steps, dim = about.get("query_steps"), about.get("query_dim")
-    if is_number(steps) and is_number(dim):
-        counted.append(f"queries of {steps} x {dim}" if steps > 1 else f"queries of {dim}")
-    if is_number(bank):
-        wide = about.get("bank_dim")
-        counted.append(f"{bank:,} documents{f' of {wide}' if is_number(wide) else ''}")
-    return "; ".join(part for part in (", ".join(counted), ", ".join(files)) if part)
+    known = []
+    if "train_pairs" in about:
+        known.append(f"{about['train_pairs']:,} training pairs")
+    if "val_pairs" in about:
+        known.append(f"{about['val_pairs']:,} validation pairs")
+    if "query_steps" in about and "query_dim" in about:
+        steps = f"{about['query_steps']} x " if about["query_steps"] > 1 else ""
+        known.append(f"queries of {steps}{about['query_dim']}")
+    if "bank_rows" in about:
+        wide = f" of {about['bank_dim']}" if "bank_dim" in about else ""
+        known.append(f"{about['bank_rows']:,} documents{wide}")
+    files = [about.get("pairs"), about.get("bank"), about.get("context")]
+    return "; ".join(filter(None, (", ".join(known), ", ".join(filter(None, files)))))
 
 
 def _tower(run: RunFiles, side: str) -> str:
@@ -101,5 +96,5 @@ def _because(name: str, why: str) -> str:
 def _software(manifest: Manifest) -> str:
     known = {"ttf": manifest.get("ttf"), "python": manifest.get("python")}
     known |= manifest.get("versions", {})
-    told = [f"{name} {version}" for name, version in known.items() if version]
-    return ", ".join([*told, *([p] if (p := manifest.get("platform")) else [])])
+    named = [f"{name} {version}" for name, version in known.items() if version]
+    return ", ".join([*named, *([p] if (p := manifest.get("platform")) else [])])

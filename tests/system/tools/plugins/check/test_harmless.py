@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import FakeDistribution, RunTtf
 
-from ttf.data.synth import write_synth
+from ttf.data.synth import SynthShape, write_synth
 
 FAULTS = {
     "raises": "raise RuntimeError('boom')",
@@ -41,7 +41,7 @@ def test_lists_helps_and_runs_that_do_not_name_them_are_unharmed(
     assert all(f"ttf-evil-{fault}" in listed.out for fault in FAULTS)
     assert run_ttf("--help", env=env).code == 0
     assert run_ttf("train", "--help", env=env).code == 0
-    paths = write_synth(tmp_path, pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0)
+    paths = write_synth(tmp_path, SynthShape(pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0))
     words = ["--pairs", paths["pairs"], "--bank", paths["bank"], "--steps", 2, "--batch-size", 16]
     began = time.monotonic()
     run = run_ttf("train", *words, "--out", tmp_path / "run", env=env)

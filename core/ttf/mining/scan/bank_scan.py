@@ -1,0 +1,67 @@
+"""A bank that is searched more than once: which first pass, and when a copy is worth keeping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import VectorSource
+from ttf.mining.scan.bf16_bank import FlyingHalf, HalfBank, Say, open_half
+from ttf.mining.scan.bf16_units import FirstPass, first_pass
+from ttf.mining.scan.certified import Scan
+from ttf.mining.scan.tally import ScanTally
+
+ENOUGH_QUERIES = 128
+"""From here on a scan is bound by its product; below, by reading the bank, which rounding it or
+checking a copy of it would only add to."""
+
+
+class BankScan:
+    """Opened at the first search, by what that is worth. Close it when done."""
+
+    def __init__(
+        self,
+        source: VectorSource,
+        *,
+        cache: Path | None,
+        threads: int,
+        budget_bytes: int,
+        say: Say,
+        first: FirstPass | None = None,
+    ) -> None:
+        """`first` None: what the processor is good at."""
+        self._source = source
+        self._cache = cache
+        self._say = say
+        self._threads = threads
+        self._budget_bytes = budget_bytes
+        self._first = first or first_pass()
+        self._bank: HalfBank | None = None
+
+    def top_k(
+        self, queries: NDArray[np.float32], k: int, tally: ScanTally
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """As `Scan.top_k`."""
+        half = self._first == "bf16" and (self._kept() or len(queries) >= ENOUGH_QUERIES)
+        scan = Scan(
+            bank=self._opened() if half else FlyingHalf(self._source),
+            threads=self._threads,
+            budget_bytes=self._budget_bytes,
+            first="bf16" if half else "fp32",
+        )
+        return scan.top_k(queries, k, tally)
+
+    def _kept(self) -> bool:
+        return self._bank is not None and self._bank.kept
+
+    def _opened(self) -> HalfBank:
+        if self._bank is None:
+            self._bank = open_half(self._source, self._cache, self._say)
+        return self._bank
+
+    def close(self) -> None:
+        if self._bank is not None:
+            self._bank.close()
+        self._bank = None

@@ -1,0 +1,132 @@
+"""The page of a run: what its templates show of the run's files."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.errors import ExitCode
+from ttf.rundir.documents import Summary
+from ttf.text import numbers
+from ttf.text.progress.ending import kept_weights, not_improved
+from ttf.tools.report.page._charts import charts
+from ttf.tools.report.page._near import how_near
+from ttf.tools.report.page._read import RunFiles, ShownIncident
+from ttf.tools.report.page._story import status_of, story
+from ttf.tools.report.page._time_spent import time_spent
+from ttf.tools.report.page._what_ran import what_ran
+from ttf.tools.report.render import cut, render
+
+_TEMPLATE: Final = Path(__file__).with_name("run.html")
+_OUR_FAULT: Final = "This is a fault of ttf, not of yours: please report it with the text above."
+_CARDS: Final = (60, 25, 8, 0)
+"""Incidents with a card, the last ones: as many as the page has room for."""
+_MOST_INCIDENTS: Final = 100
+_FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
+    "steps": ("optimizer steps", "{:,}".format),
+    "epochs": ("epochs", "{:.1f}".format),
+    "samples_per_s": ("samples/s", "{:,.0f}".format),
+    "wall_s": ("time", numbers.duration),
+    "peak_anon_mb": ("peak memory", lambda megabytes: numbers.size(megabytes * 1e6)),
+    "miner": ("miner", str),
+    "restarts": ("restarts", str),
+    "incidents": ("incidents", lambda met: str(len(met))),
+    "exact": ("numbers exact", lambda exact: "yes" if exact else "no"),
+}
+"""Of the summary, on top of the page."""
+
+
+def page_of(run: RunFiles) -> bytes:
+    """The page itself."""
+    values = {
+        "run": run,
+        "status": status_of(run),
+        "story": story(run),
+        "hint": _hint(run.summary),
+        "figures": _figures(run.summary),
+        "what_ran": what_ran(run),
+        "metrics": _metrics(run),
+        "charts": charts(run),
+        "spent": time_spent(run),
+        "near": how_near(run),
+        "incidents": [_row(found) for found in run.incidents[-_MOST_INCIDENTS:]],
+        "config": [setting for setting in run.config if setting.origin != "default"],
+        "moment": _moment,
+        "defaults": [setting for setting in run.config if setting.origin == "default"],
+        "environment": list(_flat("", run.manifest)),
+    }
+    return render(_TEMPLATE, ({**values, "num_cards": num} for num in _CARDS))
+
+
+def _hint(summary: Summary) -> str:
+    ours = _OUR_FAULT if summary.get("exit_code") == ExitCode.OUR_FAULT else ""
+    return summary.get("hint") or ours
+
+
+def _figures(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    known = [key for key in _FIGURES if summary.get(key) not in (None, "", [])]
+    return [(_FIGURES[key][0], _FIGURES[key][1](summary[key])) for key in known]
+
+
+def _metrics(run: RunFiles) -> dict[str, Any]:
+    """Before training beside the weights that were kept, or where it ended, the last evaluation."""
+    summary = run.summary
+    before, last = summary.get("metrics_initial", {}), summary.get("metrics_last", {})
+    after, title = _after(run)
+    columns = {"before": _shown(before)}
+    if after:
+        columns[title] = _shown(after)
+        both = [name for name in after if name in before]
+        columns["change"] = {name: numbers.change(before[name], after[name]) for name in both}
+    if after and last and last != after and (step := _evaluated_last(run)):
+        columns[f"last: step {step:,}"] = _shown(last)
+    return {
+        "head": ["metric", *columns],
+        "rows": [[n, *(c.get(n, "") for c in columns.values())] for n in after or before],
+        "trained": bool(after),
+        "not_improved": not_improved(summary),
+        "kept": kept_weights(summary),
+    }
+
+
+def _shown(metrics: Mapping[str, float]) -> dict[str, str]:
+    return {name: numbers.metric(name, value) for name, value in metrics.items()}
+
+
+def _after(run: RunFiles) -> tuple[Mapping[str, float], str]:
+    """The metrics to show beside those before training, and what they are of."""
+    summary = run.summary
+    kept = summary.get("kept_step")
+    if kept is not None:
+        return summary.get("metrics", {}), f"kept: step {kept:,}"
+    if summary.get("status") == "finished":
+        return summary.get("metrics", {}), "after"
+    step = _evaluated_last(run)
+    return (summary.get("metrics_last", {}), f"step {step:,}") if step else ({}, "")
+
+
+def _evaluated_last(run: RunFiles) -> int:
+    return max((line.get("step", 0) for line in run.evals), default=0)
+
+
+def _row(found: ShownIncident) -> tuple[str, ...]:
+    step, phase = found.get("step"), found.get("phase") or ""
+    where = phase if step is None else f"{phase}, step {step}"
+    names = (found["id"], found["class"], found.get("process", ""), where)
+    return *(cut(name, 80) for name in names), cut(found.get("remedy") or "nothing changed", 200)
+
+
+def _moment(seconds: float) -> str:
+    known = 0 < seconds < 1e11
+    return time.strftime(" - %Y-%m-%d %H:%M:%S", time.localtime(seconds)) if known else ""
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else str(key), inner)
+    else:
+        yield prefix, value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,239 @@
+"""What a run records while it trains: metrics, checkpoints, and what observers and the screen hear."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import queue
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.contracts import EvalRecord, StepRecord
+from ttf.errors import NumericFailure, StorageError
+from ttf.machine.memory.allocator import give_back
+from ttf.machine.memory.sampler import MemorySampler
+from ttf.rundir.durable import remove_leftovers
+from ttf.rundir.flight_record import Phase
+from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.table_files import prune_tables
+from ttf.training.checkpoint import RunState, Snapshot
+from ttf.training.checkpoint_writer import Saver
+from ttf.training.evaluation import check_gates
+from ttf.training.parity_probe import Probe
+from ttf.training.refresh import Refresher
+from ttf.training.session import Session
+from ttf.training.summary import facts
+from ttf.training.supervisor_link import LeaveAsked
+
+SYNC_METRICS_EVERY_S: Final = 30.0
+
+
+@contextlib.contextmanager
+def recording(
+    session: Session, metrics: MetricsLog, state: RunState, refresher: Refresher, step: int
+) -> Iterator[Recorder]:
+    """From `step` on, which a checkpoint holds unless it is 0. At the end a checkpoint that is being
+    written comes to its end, and every file is closed."""
+    recorder = Recorder(session, metrics, state, refresher, step)
+    try:
+        yield recorder
+    finally:
+        recorder.close()
+
+
+class Recorder:
+    """The loop's `Events`; all methods belong to the main thread."""
+
+    def __init__(
+        self,
+        session: Session,
+        metrics: MetricsLog,
+        state: RunState,
+        refresher: Refresher,
+        step: int,
+    ) -> None:
+        self._session = session
+        self._metrics = metrics
+        self._state = state
+        self._refresher = refresher
+        self._step = step
+        self._flight = session.link.flight
+        self._saved_at = time.monotonic()
+        self._synced_at = self._saved_at
+        self._saved_step = step
+        self._saving_s = 0.0
+        self._newly_saved: queue.SimpleQueue[tuple[int, Path]] = queue.SimpleQueue()
+        checkpoints = session.config.checkpoint
+        self._saver = Saver(
+            session.folder.checkpoints,
+            keep=checkpoints.keep,
+            retry_s=checkpoints.retry_s,
+            flight=self._flight,
+            # Observers are called, and tables removed, by the main thread alone: the checkpoint
+            # thread only leaves word of what it has saved.
+            on_saved=lambda step, path: self._newly_saved.put((step, path)),
+            say=session.reporter.note,
+            sync_first=metrics.make_durable,
+        )
+        self._probe = Probe(
+            config=session.config.probe,
+            stepper=session.parts.stepper,
+            data=session.data,
+            order=session.decided.order,
+            mined=session.config.miner.negatives,
+            record=metrics.write,
+        )
+        self._sampler = self._start_sampler()
+        session.reporter.chosen_by(session.config.evaluate.metric)
+
+    def _start_sampler(self) -> MemorySampler | None:
+        """memory.jsonl, where no supervisor writes it."""
+        reporter = self._session.reporter
+        if self._session.link.supervised:
+            reporter.watch_memory(lambda: self._flight.held_bytes)
+            return None
+        file = self._session.folder.memory
+        sampler = MemorySampler(os.getpid(), file, step=lambda: self._step)
+        reporter.watch_memory(lambda: sampler.held_bytes)
+        return sampler
+
+    def close(self) -> None:
+        self._saver.close()
+        remove_leftovers(self._session.folder.checkpoints)  # what the disk did not let go at first
+        if self._sampler is not None:
+            self._sampler.stop()
+        self._note_peak()
+        self._metrics.close()
+
+    # --- the loop's events ----------------------------------------------------------------
+
+    def stepped(self, record: StepRecord) -> None:
+        self._step = record.step
+        self._state.totals.train_s += record.seconds
+        line = asdict(record)
+        self._metrics.write({"type": "step", **line.pop("extra"), **line})
+        self._session.reporter.step(record, self._session.decided.total_steps)
+        self._session.observers.ttf_step(record=record)
+
+    def evaluated(self, record: EvalRecord) -> None:
+        session = self._session
+        self._note("eval", asdict(record))
+        session.reporter.evaluated(record)
+        session.observers.ttf_evaluated(record=record)
+        self._state.selection.see(record, session.parts.model)
+        epochs, rest = divmod(record.step, session.decided.order.steps_per_epoch)
+        check_gates(session.config.gates, record, epochs if not rest else 0)
+
+    def settled(self, step: int) -> None:
+        self._saver.raise_if_failed()
+        self._tell_saved()
+        if self._probe.due(step):  # first: what a wrong device made is not to be saved
+            self._run_probe(step)
+        if self._save_due(step):
+            self._save(step)
+        elif time.monotonic() - self._synced_at > SYNC_METRICS_EVERY_S:
+            self._metrics.sync()
+            self._synced_at = time.monotonic()
+        self._obey()
+        self._flight.enter(Phase.DATA, step)
+
+    def _run_probe(self, step: int) -> None:
+        self._flight.enter(Phase.PROBE, step)
+        try:
+            self._probe(step)
+        except NumericFailure:  # its parts have phases of their own
+            self._flight.enter(Phase.PROBE, step)
+            raise
+
+    def _obey(self) -> None:
+        """What the supervisor asked for since the last step."""
+        link = self._session.link
+        for text in link.notes():
+            self._session.reporter.note(text)
+        if link.shed_asked.is_set():
+            link.shed_asked.clear()
+            self._shed()
+        if link.leave_asked.is_set():
+            raise LeaveAsked
+        link.stop.raise_if_asked()
+
+    def _shed(self) -> None:
+        """Gives back what the run can do without, at the cost of making it anew."""
+        self._refresher.release()
+        gc.collect()
+        self._session.policy.empty_cache()
+        give_back()
+        self._session.reporter.note("Memory is short: caches and the idle miner were given back.")
+
+    def _note(self, kind: str, record: Mapping[str, Any]) -> None:
+        """A line of what comes seldom, with its time of day."""
+        self._metrics.write({"type": kind, "time": round(time.time(), 3), **record})
+
+    # --- checkpoints ----------------------------------------------------------------------
+
+    def _save_due(self, step: int) -> bool:
+        settings = self._session.config.checkpoint
+        if step <= self._saved_step:
+            return False
+        if self._saver.retry_due:
+            return True
+        every = settings.every_steps
+        # Not only at its multiples: the one before may have been in the writing at the last.
+        if every is not None and step // every > self._saved_step // every:
+            return True
+        waited = time.monotonic() - self._saved_at
+        return settings.every_s is not None and waited >= settings.every_s
+
+    def _save(self, step: int) -> None:
+        """Beside the training; where the one before is still being written, at the next step."""
+        self._flight.enter(Phase.CHECKPOINT, step)
+        began = time.perf_counter()
+        # What was read since the last check is not to be saved.
+        self._session.data.check_unchanged()
+        if not self._saver.busy and self._saver.save(self._snapshot(step)):
+            self._saved_at = time.monotonic()
+            self._saved_step = step
+        self._saving_s += time.perf_counter() - began
+
+    def flush(self, step: int) -> None:
+        """Returns when the present state, that of `step`, is durable."""
+        self._flight.enter(Phase.CHECKPOINT, step)
+        self._saved_step = step
+        began = time.perf_counter()
+        self._saver.flush(self._snapshot(step))
+        self._saving_s += time.perf_counter() - began
+        self._tell_saved()
+
+    def _snapshot(self, step: int) -> Snapshot:
+        self._note_peak()
+        snapshot = self._state.snapshot(step)
+        snapshot.progress["summary"] = facts(step, self._session.decided, self._state)
+        return snapshot
+
+    def _tell_saved(self) -> None:
+        while not self._newly_saved.empty():
+            step, path = self._newly_saved.get()
+            self._session.link.tell({"checkpointed": step})
+            self._note("checkpoint", {"step": step, "seconds": self._saving_s})
+            self._saving_s = 0.0
+            self._prune_tables()
+            self._session.observers.ttf_checkpointed(step=step, path=path)
+
+    def _prune_tables(self) -> None:
+        """Removes tables that no checkpoint names; what the disk will not let go stays until the
+        next time."""
+        in_use = self._saver.tables_in_use() | {self._refresher.table_key}
+        try:
+            prune_tables(self._session.folder.candidates, in_use)
+        except StorageError as error:
+            self._session.reporter.note(str(error))
+
+    def _note_peak(self) -> None:
+        totals = self._state.totals
+        sampler = self._sampler
+        peak = self._flight.peak_bytes if sampler is None else sampler.peak_bytes
+        totals.peak_bytes = max(totals.peak_bytes, peak)

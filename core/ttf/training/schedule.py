@@ -1,0 +1,69 @@
+"""What is due at which step of a run: pure functions of its configuration and its order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ttf.config.schema import MinerConfig, RunConfig
+from ttf.data.order import Order
+
+
+def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: float) -> float:
+    """The rate of a step: linear warm-up, then cosine, linear or constant."""
+    warm = math.ceil(warmup * total)
+    if step < warm:
+        return peak * (step + 1) / warm
+    done = (step - warm) / max(1, total - warm)
+    if schedule == "cosine":
+        return peak * 0.5 * (1 + math.cos(math.pi * done))
+    return peak * (1 - done) if schedule == "linear" else peak
+
+
+def evaluation_due(step: int, total: int, config: RunConfig, order: Order) -> bool:
+    """Before the first step, after the last one, in between as configured, and at every gate."""
+    every = config.evaluate.every
+    if step in (0, total) or any(step == gate_step(gate.at, order) for gate in config.gates):
+        return True
+    if every == "end":
+        return False
+    return step % (order.steps_per_epoch if every == "epoch" else every) == 0
+
+
+def gate_step(at: str, order: Order) -> int:
+    """The step of a gate: `at` is "step 300" or "epoch 2"."""
+    unit, number = at.split()
+    return int(number) * (order.steps_per_epoch if unit == "epoch" else 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Steps start..stop share a candidate table, or have none."""
+
+    start: int
+    stop: int
+    mined: bool
+
+
+def window_of(step: int, total: int, order: Order, miner: MinerConfig) -> Window:
+    """The window a step lies in: the steps of a run are cut at the refreshes."""
+    first = order.steps_per_epoch if miner.start == "epoch" else miner.start
+    if not miner.negatives:
+        return Window(start=0, stop=total, mined=False)
+    if step < first:
+        return Window(start=0, stop=min(first, total), mined=False)
+    every = _refresh_every(miner, order)
+    # Epoch refreshes lie at epoch boundaries, wherever the first mined step is.
+    origin = 0 if miner.refresh == "epoch" else first
+    index = (step - origin) // every
+    start = max(first, origin + index * every)
+    return Window(start=start, stop=min(origin + (index + 1) * every, total), mined=True)
+
+
+def num_refreshes(miner: MinerConfig, order: Order, total: int) -> int:
+    """Mining rounds of a run."""
+    return max(1, -(-total // _refresh_every(miner, order)))
+
+
+def _refresh_every(miner: MinerConfig, order: Order) -> int:
+    return order.steps_per_epoch if miner.refresh == "epoch" else miner.refresh

@@ -1,0 +1,166 @@
+"""A run that is open: its folder locked, its data open, its towers built, and who is told.
+
+Everything that trains, mines, evaluates or records is given the one `Session`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from ttf.config.resolve import Resolved
+from ttf.config.schema import RunConfig
+from ttf.contracts import DevicePolicy
+from ttf.data.dataset import Dataset
+from ttf.data.keyed_random import key
+from ttf.data.loader import DrawNegatives, Loader, StepReader
+from ttf.data.open_dataset import open_dataset
+from ttf.errors import ConfigError
+from ttf.host import plugins
+from ttf.host.observers import Observers
+from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.rundir.cache import cache_dir
+from ttf.rundir.flight_record import FlightRecorder
+from ttf.rundir.folder import RunFolder
+from ttf.text.progress import Reporter
+from ttf.training.auto import Decided, decide
+from ttf.training.documents import Documents
+from ttf.training.loss.whole_bank import FullBank
+from ttf.training.memory_bank import MemoryBank
+from ttf.training.optimizer import make_optimizer
+from ttf.training.step import StepGradients, Stepper, StepSettings
+from ttf.training.supervisor_link import Link
+from ttf.training.towers import TwoTower, build
+
+
+@dataclass(kw_only=True)
+class Parts:
+    """Built and seeded; owned by the trainer."""
+
+    model: TwoTower
+    documents: Documents
+    bank: MemoryBank
+    stepper: Stepper
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What every part of a run works with."""
+
+    folder: RunFolder
+    decided: Decided
+    data: Dataset
+    policy: DevicePolicy
+    parts: Parts
+    reporter: Reporter
+    link: Link
+    observers: Observers
+
+    @property
+    def config(self) -> RunConfig:
+        return self.decided.config
+
+    def load(self, start: int, stop: int, draw: DrawNegatives | None) -> Loader:
+        """The rows of steps `start..stop`, read by a thread of their own."""
+        self.reporter.stage("train", self.decided.total_steps)
+        reader = StepReader(
+            data=self.data,
+            order=self.decided.order,
+            read_documents=self.parts.documents.read,
+            micro_batch=self.decided.plan.micro_batch,
+        )
+        return reader.load(start, stop, draw)
+
+    def advance(self, done: int, total: int) -> None:
+        """The progress of what takes long between two steps; raises where an end was asked for."""
+        self.reporter.advance(done, total)
+        self.link.check_stop()
+
+
+@contextlib.contextmanager
+def open_session(
+    resolved: Resolved,
+    folder: RunFolder,
+    policy: DevicePolicy,
+    reporter: Reporter,
+    link: Link | None = None,
+) -> Iterator[Session]:
+    """`policy` was chosen and its environment set before torch was imported; the folder is claimed.
+
+    Without a link nobody watches: a crash ends the run.
+    """
+    link = link or Link()
+    policy.start()
+    with folder.writing(), link.stop, open_dataset(resolved.config.data) as data:
+        decided = decide(resolved, data, policy)
+        link.flight.takes(decided.total_steps)
+        for note in (*data.notes, *decided.notes):
+            reporter.note(note)
+        yield Session(
+            folder=folder,
+            decided=decided,
+            data=data,
+            policy=policy,
+            parts=assemble(decided, data, policy, link.flight, reporter.note),
+            reporter=reporter,
+            link=link,
+            observers=plugins.observers(decided.config.observers, reporter.note),
+        )
+
+
+def assemble(
+    decided: Decided,
+    data: Dataset,
+    policy: DevicePolicy,
+    flight: FlightRecorder | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Parts:
+    """Builds what is seeded; call after `policy.start()`."""
+    config = decided.config
+    specs = decided.specs
+    torch.manual_seed(key(config.train.seed, "weights"))
+    model = build(specs.query, specs.doc, config.loss).to(policy.torch_device())
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ConfigError(
+            f"There is nothing to train: the towers {specs.query.name!r} and {specs.doc.name!r} "
+            "have no trainable weights.",
+            hint="Choose another query tower, e.g. --tower linear.",
+        )
+    width = specs.query.shape.out_dim
+    documents = Documents(data, model, policy, width, memory_budget(config.memory.budget))
+    capacity = config.loss.memory_bank
+    assert isinstance(capacity, int)
+    bank = MemoryBank(
+        capacity=capacity,
+        num_documents=data.bank.shape[0],
+        dim=width,
+        room=decided.plan.samples * (1 + config.miner.negatives),
+        device=policy.torch_device(),
+        constant_shape=policy.constant_shapes,
+        half=decided.precision.name == "bf16"
+        and (model.documents_as_stored or model.documents_frozen),
+    )
+    gradients = StepGradients(
+        model=model,
+        bank=bank,
+        documents=documents,
+        policy=policy,
+        precision=decided.precision,
+        settings=StepSettings(
+            loss=config.loss,
+            seed=config.train.seed,
+            clip=config.train.clip,
+            grad_cache=bool(config.train.grad_cache),
+        ),
+        micro_batch=decided.plan.micro_batch,
+        flight=flight or FlightRecorder(None),
+        full_bank=FullBank(documents, config.negatives, config.evaluate.k, cache_dir(), say)
+        if config.loss.negatives == "bank"
+        else None,
+    )
+    optimizer = make_optimizer(model, config.train.lr, config.train.weight_decay)
+    stepper = Stepper(gradients, optimizer, data)
+    return Parts(model=model, documents=documents, bank=bank, stepper=stepper)
