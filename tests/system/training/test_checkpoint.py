@@ -15,7 +15,6 @@ from ttf.rundir import checkpoint_files
 from ttf.rundir.folder import RunFolder
 
 torch.set_num_threads(1)  # forked below: no OpenMP thread may exist before
-from ttf.rundir import checkpoint_files
 folder = RunFolder(Path(sys.argv[1]))
 random.seed(0)
 

@@ -374,7 +374,7 @@ def test_single_vectors_are_turned_so_that_only_a_learned_map_finds_them(tmp_pat
 
 
 def test_synth_asks_for_room_first_and_for_sensible_sizes(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"GB free, 768000\.0 GB are needed"):
+    with pytest.raises(StorageError, match=r"GB free, 768\.0 TB are needed"):
         _made(tmp_path / "huge", pairs=10**12)
     with pytest.raises(ConfigError, match="bank is 1, the least is 2"):
         _made(tmp_path, bank=1)
