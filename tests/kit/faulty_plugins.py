@@ -11,12 +11,12 @@ ENTRY_POINTS = {
     "device.standin": "standin_device",
 }
 MODULE = """
-import ctypes, json, mmap, os, signal, tempfile, time
+import ctypes, os, time
 from dataclasses import dataclass
 from pathlib import Path
 
+from native_faults import DEATHS, ExactMiner, MinerFactory, sleep_in_c
 from ttf import hookimpl, option
-from ttf.contracts import Availability, MinerCost, MinerTraits
 
 HERE = Path(os.environ["FAULTS"])
 
@@ -109,22 +109,11 @@ def cut_before_gather(step, path):
 # --- a miner that is exact, except where it is told otherwise ---------------------------------------
 
 
-def touch_cut_file():
-    with tempfile.TemporaryFile() as file:
-        file.truncate(1 << 16)
-        pages = mmap.mmap(file.fileno(), 1 << 16)
-        file.truncate(0)
-        pages[1 << 15]
-
-
 ACTS = {
+    **DEATHS,
     "": lambda: None,
-    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "segv": lambda: ctypes.string_at(0),
-    "abrt": os.abort,
-    "bus": touch_cut_file,
     "allocate": lambda: hold(1 << 14),
-    "hang": lambda: [ctypes.PyDLL(None).sleep(600) for _ in range(9)],  # signals wake it
+    "hang": lambda: [sleep_in_c() for _ in range(9)],  # signals wake it
 }
 held = []
 
@@ -141,25 +130,19 @@ class Options:
     holds_mb: int = option(0, "held by its process from the first answer on")
 
 
-class Miner:
+class Miner(ExactMiner):
     def __init__(self, options):
-        self.options = options
+        super().__init__(options)
         for path in options.runtimes:
             ctypes.CDLL(path).omp_get_max_threads()
 
-    def build(self, source, workdir):
-        self.source = source
-
     def search(self, queries, k):
-        import numpy as np
+        ids, scores = super().search(queries, k)
+        return ids + self.source.shape[0] * self.options.lies, scores
 
-        self.act()
-        rows = np.asarray(self.source.read(0, self.source.shape[0]), np.float32)
-        scores = np.asarray(queries @ rows.T, np.float32)
-        ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return ids + len(rows) * self.options.lies, np.take_along_axis(scores, ids, axis=1)
-
-    def act(self):
+    def before(self, what):
+        if what != "search":
+            return
         (HERE / f"asked-{time.time_ns()}").write_text(str(os.getpid()))
         hold(self.options.holds_mb - len(held))
         done = len(list(HERE.glob("acted-*")))
@@ -167,31 +150,11 @@ class Miner:
             (HERE / f"acted-{done}").touch()
             ACTS[self.options.acts[done]]()
 
-    def save(self, path):
-        path.joinpath("index").touch()
 
-    def load(self, path, source):
-        self.source = source
-
-    def close(self):
-        pass
-
-
-class Factory:
+class Factory(MinerFactory):
     name = "faulty"
     options_type = Options
-
-    def availability(self):
-        return Availability(ok=True)
-
-    def traits(self, options, context):
-        return MinerTraits(exact=True, deterministic=True, has_index=False)
-
-    def estimate(self, rows, dim, queries, k, options, context):
-        return MinerCost(build_s=0, search_s=0, anon_bytes=0, disk_bytes=0)
-
-    def create(self, options, context):
-        return Miner(options)
+    miner = Miner
 
 
 class MinerPlugin:

@@ -19,11 +19,11 @@ from ttf.mining.workers import MinerWorkers
 
 MODULE = '''
 """Faults are real: signals, native calls, native memory, bytes on descriptors."""
-import ctypes, mmap, os, signal, subprocess, sys, tempfile, time
+import ctypes, os, signal, subprocess, sys, time
 from dataclasses import dataclass
 from pathlib import Path
+from native_faults import DEATHS, ExactMiner, MinerFactory, sleep_in_c
 from ttf import hookimpl, option
-from ttf.contracts import Availability, MinerCost, MinerTraits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +34,6 @@ class Options:
     times: int = option(99, "how often it is done")
     counter: str = option("", "file that counts; without it every time is the first")
     arg: str = option("", "for the act")
-
-
-def touch_cut_file():
-    with tempfile.TemporaryFile() as file:
-        file.truncate(1 << 16)
-        pages = mmap.mmap(file.fileno(), 1 << 16)
-        file.truncate(0)
-        pages[1 << 15]
 
 
 def instead_of_the_report(act):
@@ -116,14 +108,11 @@ def half_a_chunk():
 
 
 ACTS = {
-    "kill": lambda arg: os.kill(os.getpid(), signal.SIGKILL),
-    "segv": lambda arg: ctypes.string_at(0),
-    "abrt": lambda arg: os.abort(),
-    "bus": lambda arg: touch_cut_file(),
+    **{name: lambda arg, die=die: die() for name, die in DEATHS.items()},
     "exit": lambda arg: os._exit(int(arg or 0)),
     "leave": lambda arg: sys.exit(0),
     "hang": lambda arg: time.sleep(600),
-    "hang-in-c": lambda arg: ctypes.PyDLL(None).sleep(600),
+    "hang-in-c": lambda arg: sleep_in_c(),
     "stop": lambda arg: os.kill(os.getpid(), signal.SIGSTOP),
     "raise": lambda arg: (_ for _ in ()).throw(RuntimeError("what libraries say")),
     "flood": lambda arg: [os.write(2, b"x" * 999 + b"\\n") for _ in range(int(arg))],
@@ -148,7 +137,7 @@ ACTS = {
     "wait-for": lambda arg: [time.sleep(0.01) for _ in iter(Path(arg).exists, True)],
     "fork": lambda arg: os.fork() or time.sleep(600),
     "children": lambda arg: children(arg),
-    "children-then-hang-in-c": lambda arg: (children(arg), ctypes.PyDLL(None).sleep(600)),
+    "children-then-hang-in-c": lambda arg: (children(arg), sleep_in_c()),
     "truncate-bank": lambda arg: os.truncate(arg, 4096),
     "allocate": lambda arg: [b"x" * (1 << 20) for _ in range(int(arg))],
     "dlopen": lambda arg: [ctypes.CDLL(path).omp_get_max_threads() for path in arg.split(":")],
@@ -190,26 +179,9 @@ def children(arg):
     Path(arg).touch()
 
 
-class Saboteur:
-    def __init__(self, options):
-        self.options = options
-        self._perhaps("create")
-
-    def build(self, source, workdir):
-        self.source = source
-        self._perhaps("build")
-
-    def search(self, queries, k):
-        import numpy as np
-
-        self._perhaps("search")
-        rows = self.source.read(0, self.source.shape[0])
-        scores = np.asarray(queries @ np.asarray(rows, np.float32).T, np.float32)
-        ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return ids, np.take_along_axis(scores, ids, axis=1)
-
-    def _perhaps(self, when):
-        if when == self.options.when and self._is_time():
+class Saboteur(ExactMiner):
+    def before(self, what):
+        if what == self.options.when and self._is_time():
             ACTS[self.options.act](self.options.arg)
 
     def _is_time(self):
@@ -222,31 +194,12 @@ class Saboteur:
             path.write_text(str(seen + 1))
         return self.options.first <= seen < self.options.first + self.options.times
 
-    def save(self, path):
-        path.joinpath("index").touch()
 
-    def load(self, path, source):
-        self.source = source
-
-    def close(self):
-        pass
-
-
-class Factory:
+class Factory(MinerFactory):
     name = "saboteur"
     options_type = Options
-
-    def availability(self):
-        return Availability(ok=True)
-
-    def traits(self, options, context):
-        return MinerTraits(exact=False, deterministic=True, has_index=False)
-
-    def estimate(self, rows, dim, queries, k, options, context):
-        return MinerCost(build_s=0, search_s=0, anon_bytes=0, disk_bytes=0)
-
-    def create(self, options, context):
-        return Saboteur(options)
+    miner = Saboteur
+    exact = False
 
 
 @hookimpl

@@ -9,12 +9,15 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from tests.kit import native_faults
+
 VARIABLE: Final = "TTF_SABOTAGE"
 
 MODULE: Final = '''
 """Faults are real: native calls, signals, bytes on descriptors."""
-import ctypes, faulthandler, json, mmap, os, signal, subprocess, sys, tempfile, threading, time
+import json, os, subprocess, sys, threading, time
 from pathlib import Path
+from native_faults import DEATHS, sleep_in_c
 from ttf import hookimpl
 from ttf_miners.hnswlib_miner import HnswlibFactory
 from ttf_towers.linear import LinearFactory
@@ -38,20 +41,6 @@ def perhaps(place):
             break
 
 
-def touch_cut_file(notes):
-    with tempfile.TemporaryFile() as file:
-        file.truncate(1 << 16)
-        pages = mmap.mmap(file.fileno(), 1 << 16)
-        file.truncate(0)
-        pages[1 << 15]
-
-
-def run_no_instruction(notes):
-    pages = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    pages.write({"x86_64": bytes([0x0F, 0x0B])}.get(os.uname().machine, bytes(4)))
-    ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(pages)))()
-
-
 def never_get_the_lock(notes):
     lock = threading.Lock()
     lock.acquire()
@@ -62,7 +51,7 @@ def never_get_the_lock(notes):
 def hold_the_interpreter(notes):
     (notes / "reached").touch()
     while True:
-        ctypes.PyDLL(None).sleep(600)  # a signal ends it
+        sleep_in_c()
 
 
 def wait(notes):
@@ -89,11 +78,7 @@ def children(notes):
 
 
 ACTS = {
-    "segv": lambda notes: ctypes.string_at(0),
-    "abrt": lambda notes: os.abort(),
-    "bus": touch_cut_file,
-    "ill": run_no_instruction,
-    "fpe": lambda notes: faulthandler._sigfpe(),
+    **{name: lambda notes, die=die: die() for name, die in DEATHS.items()},
     "exit": lambda notes: os._exit(0),
     "leave": lambda notes: sys.exit(0),
     "cut-line": cut_line,
@@ -190,6 +175,7 @@ def install(folder: Path) -> None:
     names = [f"{kind}.sabotaged = sabotage_plugin" for kind in KINDS]
     (info / "entry_points.txt").write_text("\n".join(["[ttf.v1]", *names]) + "\n")
     (folder / "sabotage_plugin.py").write_text(MODULE)
+    native_faults.write_into(folder)
 
 
 def spec(notes: Path, at: str, act: str, *, step: int = 0, times: int = 1) -> dict[str, Any]:
