@@ -15,7 +15,7 @@ from typing import Final
 
 import torch
 from tests.kit.small_run import begin, write_run
-from tests.unit.rundir.test_crash_states import Recording, check
+from tests.system.rundir.test_crash_states import Recording, check
 
 STOP: Final = 4
 

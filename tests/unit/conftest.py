@@ -29,11 +29,18 @@ def _note(event: str, args: tuple[Any, ...]) -> None:
 sys.addaudithook(_note)  # for good: Python has no way to take one away
 
 
-@pytest.fixture(autouse=True)
-def _starts_no_process() -> Iterator[None]:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    """Fixtures are watched as well."""
     global _is_watching
     _started.clear()
     _is_watching = True
+    yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    global _is_watching
     try:
         yield
     finally:

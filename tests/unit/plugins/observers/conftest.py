@@ -1,9 +1,3 @@
 """The fixtures of this room."""
 
-from tests.kit.fixtures.observers import (
-    _closed_after,
-    _needs_tensorboard,
-    killed,
-    place,
-    undisturbed,
-)
+from tests.kit.fixtures.observers import _closed_after, _needs_tensorboard

@@ -12,11 +12,8 @@ from pathlib import Path
 import pytest
 from tests.kit.observed_runs import (
     CONFIG,
-    EVALUATED,
-    STEPS,
     begin,
     eval_record,
-    lines,
     read,
     step_record,
     steps,
@@ -47,38 +44,6 @@ def train(first: int, last: int) -> None:
 
 
 # --- real runs --------------------------------------------------------------------------------
-
-
-def test_a_run_is_read_back_as_curves_and_texts(undisturbed: Path) -> None:
-    found = read(undisturbed / "tensorboard")
-    tags = set(found.Tags()["scalars"])
-    assert {"train/loss", "train/lr", "train/grad_norm", "perf/samples_per_s"} <= tags
-    assert {"train/mined", "perf/data_s", "perf/compute_s", "perf/evaluation_s"} <= tags
-    for tag in ("train/loss", "perf/samples_per_s"):
-        assert steps(found, tag) == list(range(1, STEPS + 1))
-    summary = json.loads((undisturbed / "summary.json").read_text())
-    for name, value in summary["metrics_initial"].items():
-        assert steps(found, f"val/{name}") == EVALUATED
-        assert found.Scalars(f"val/{name}")[0].value == pytest.approx(value)
-    ((at, config),) = texts(found, "config")
-    assert at == 0 and '"checkpoint"' in config
-    ((at, ending),) = texts(found, "summary")
-    assert at == STEPS and summary["weights_sha256"] in ending
-
-
-def test_a_killed_run_has_each_step_once(killed: Path) -> None:
-    first, second = files(killed)
-    assert len(steps(read(first), "train/loss")) == 116, "the event it died with is not whole"
-    found = read(killed / "tensorboard")
-    for tag in ("train/loss", "perf/step_s"):
-        assert steps(found, tag) == list(range(1, STEPS + 1))
-    assert steps(found, "val/recall@10") == EVALUATED
-    resumed_from = lines(killed, "run_started")[-1]["resumed_from"]
-    assert steps(read(second), "train/loss")[0] == resumed_from + 1
-    assert [at for at, _ in texts(found, "config")] == [0, resumed_from]
-    ((at, incident),) = texts(found, "incident")
-    assert at == resumed_from
-    assert "**killed** (trainer, step 11" in incident and "- 001 killed (trainer)" in incident
 
 
 # --- restarts ---------------------------------------------------------------------------------
