@@ -8,3 +8,4 @@ from tests.kit.fixtures.doctor import (
     small_group,
     temporary,
 )
+from tests.kit.openmp import intel_openmp
