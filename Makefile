@@ -15,7 +15,7 @@ train: $(STAMP)
 	$(BIN)/ttf train $(ARGS)
 
 # Everything CI runs: lint, types, layers, then the suite on three processes, which often wait
-# for others (six minutes on two cores).
+# for others (eight minutes on two cores).
 # One file: make test ARGS=tests/system/commands
 test: lint types layers
 	$(BIN)/pytest -n 3 --dist worksteal $(ARGS)

@@ -75,7 +75,7 @@ class Planted:
 
     def save(self, path):
         import numpy as np
-        rows = self.rows[:-1] if self.fault == "forgets" else self.rows
+        rows = self.rows[: len(self.rows) // 2] if self.fault == "forgets" else self.rows
         if self.fault == "elsewhere":
             path = path.parent / "mine"
             path.mkdir(exist_ok=True)

@@ -84,7 +84,7 @@ def test_a_map_on_a_full_disk_is_a_bus_error_that_says_so(tmp_path: Path, small_
     """
     found = finding_of(textwrap.dedent(code), tmp_path, folders=[small_disk])
     assert found.name == "bus-error"
-    assert f"({small_disk}: 0 bytes free)" in found.explanation
+    assert f"({small_disk}: 0 B free)" in found.explanation
 
 
 def test_a_full_disk_is_named(tmp_path: Path, small_disk: Path) -> None:

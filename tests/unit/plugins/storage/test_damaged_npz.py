@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import struct
@@ -256,9 +257,11 @@ def test_any_damage_ends_in_a_named_error_or_in_the_right_data(
         return
     try:
         for name in store.names():
-            store.describe(name)
+            with contextlib.suppress(TtfError):  # a member that says it is encrypted, ...
+                store.describe(name)
             _read_or_refuse(store, name)
-        list(store.verify())
+        with contextlib.suppress(TtfError):
+            list(store.verify())
     finally:
         store.close()
 

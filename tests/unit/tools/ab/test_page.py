@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import doctest
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.kit import chromium
-from tests.kit.chromium import Browser
 from tests.unit.tools.ab.test_telling import HOSTILE, LONG, TWO, analysis, sample, study
 from tests.unit.tools.report.test_page import Checked
 
@@ -159,33 +156,3 @@ def test_a_bar_lies_on_the_side_of_the_better_arm() -> None:
 def test_the_examples_hold() -> None:
     for module in (_arms, _bars, _means, _render):
         assert doctest.testmod(module).failed == 0
-
-
-# --- in a browser -------------------------------------------------------------------------------
-
-needs_a_browser = pytest.mark.skipif(
-    chromium.find() is None, reason="chromium is not installed: nothing to look at the page with"
-)
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """All its processes are there before the first test, whose guard counts them."""
-    folder = tmp_path_factory.mktemp("first")
-    page_of(folder, "2 x 20")
-    with chromium.browser() as found:
-        found.open(folder / "report.html", width=1200, dark=False)
-        yield found
-
-
-@needs_a_browser
-def test_it_can_be_printed_on_white_paper(tab: Browser, tmp_path: Path) -> None:
-    page_of(tmp_path, "2 x 20")
-    tab.open(tmp_path / "report.html", width=800, dark=True, media="print")
-    assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert len(tab.pdf()) > 20_000
-    tab.open(tmp_path / "report.html", width=700, dark=False, media="print")  # A4 in its margins
-    cut_off = (
-        "[...document.querySelectorAll('.cmp, .arms')].filter(t => t.offsetWidth > 700).length"
-    )
-    assert tab.value(cut_off) == 0
