@@ -248,11 +248,10 @@ def _supervised(request: TrainRequest, folder: RunFolder, own_process: bool) -> 
 
 def _here(request: TrainRequest) -> Summary:
     from ttf.text.progress import Reporter, make_reporter
+    from ttf.training.launch import train_here
     from ttf.training.supervisor_link import Link
 
     reporter = make_reporter(json=request.json) if request.progress else Reporter()
-    from ttf.training.launch import train_here
-
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, Link())
 
 

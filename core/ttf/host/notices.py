@@ -1,6 +1,6 @@
-"""What the plugin host says beside the matter: traces, deprecations, hooks nobody calls.
+"""Notes of the plugin host to people: traces, deprecations, hooks that nobody calls.
 
-It is said where it can be heard: on standard error, unless a run or a worker listens.
+They go to standard error, unless a run or a worker has asked for them (`hear`).
 """
 
 from __future__ import annotations
