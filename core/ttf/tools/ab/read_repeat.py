@@ -12,7 +12,7 @@ from ttf.rundir.record import RunRecord
 from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
 from ttf.tools.ab.schedule import Cell
 from ttf.tools.monitor.trend import theil_sen
-from ttf.tools.studies.training import result_of
+from ttf.tools.studies.result import result_of
 
 MOST_POINTS: Final = 100
 WARM_UP: Final = 0.25

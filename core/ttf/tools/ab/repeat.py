@@ -15,7 +15,7 @@ from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.schedule import Cell
 from ttf.tools.ab.setup import ABSetup
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.training import result_of, tidy
+from ttf.tools.studies.result import result_of, tidy
 
 
 def train_words(setup: ABSetup, cell: Cell) -> list[str]:

@@ -20,8 +20,9 @@ from ttf.rundir.incident_files import incident_folders, list_incidents, read_inc
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.training import Result, result_of, tidy
+from ttf.tools.studies.result import Result, result_of, tidy
 
+_REWRITE: Final = "ttf.tools.bisect.rewrite_data:rewrite_task"
 _MATTERS: Final = frozenset(
     {
         "train.batch_size",
@@ -122,14 +123,14 @@ def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[st
         return edits
     label = "+".join(factor.name for factor in chosen if factor.rewrite)
     place = str((folder / "data" / label).absolute())
-    request = {"do": "rewrite", "data": setup.data, "change": change, "folder": place}
+    request = {"data": setup.data, "change": change, "folder": place}
     return edits | _rewritten(json.dumps(request))
 
 
 @cache
 def _rewritten(request: str) -> dict[str, Any]:
     """A child costs half a second, and files that are there need none."""
-    return ask(json.loads(request))
+    return dict(ask(_REWRITE, json.loads(request), to="copy the data"))
 
 
 def train_words(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> list[str]:

@@ -24,6 +24,7 @@ from ttf.tools.studies.one_run import FinishedRun, StartedRun
 from ttf.tools.studies.study import Study
 
 STEPS: Final = 40
+_SURVEY: Final = "ttf.tools.bisect.survey:survey"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +51,13 @@ class BisectRequest:
 def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
     """Looks at configuration and data in a child process, and makes the list of ingredients."""
     toml = str(request.toml.absolute())
-    task = {"do": "survey", "toml": toml, "sets": list(request.sets)}
+    task = {"toml": toml, "sets": list(request.sets)}
+    what = "look at the configuration and the data"
     try:
-        survey = ask({**task, "look": True})
+        survey = ask(_SURVEY, {**task, "look": True}, to=what)
     except Died as error:
         say(f"{error} Only what the configuration itself says can be taken out.")
-        survey = ask({**task, "look": False})
+        survey = ask(_SURVEY, {**task, "look": False}, to=what)
     flat = survey["flat"]
     factors, passed = factors_of(
         Survey(flat, DataFacts.from_json(survey["facts"]), request.most_copied)

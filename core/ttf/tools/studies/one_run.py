@@ -1,25 +1,29 @@
-"""One run of a study, from its start to what the study must know of its end."""
+"""One run of a study: a `ttf train` that ends with us, and what the study must know of its end."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from ttf.tools.studies.training import Result, Training
+from ttf.process.command import TtfCommand
+from ttf.tools.studies.result import Result
 
 RunT = TypeVar("RunT")
+_LEAVE_S: Final = 6.0
 
 
-class StartedRun:
+class StartedRun(TtfCommand):
     """A `ttf train` in a process tree of its own, writing to `folder`."""
 
     exit_code: int
+    wall_s: float
     error: Mapping[str, Any] | None
-    """As --json says it; both are known after `wait`."""
+    """As --json says it; all three are known after `wait`."""
 
     def __init__(
         self,
@@ -36,18 +40,37 @@ class StartedRun:
         self.folder.parent.mkdir(exist_ok=True)
         self.started_at = time.time()
         self._began = time.monotonic() if began is None else began
-        command = [*words, "--out", str(self.folder), "--json"]
-        self.training = Training(command, self.folder, cwd=cwd)
+        out, err = (self.folder.with_name(f"{folder.name}.{kind}") for kind in ("out", "err"))
+        super().__init__([*words, "--out", str(self.folder), "--json"], out, err, cwd=cwd)
 
     @property
     def is_over(self) -> bool:
-        return self.training.process.poll() is not None
+        return self.process.poll() is not None
 
     def wait(self) -> None:
-        self.exit_code = self.training.process.wait()
+        self.exit_code = self.process.wait()
         self.wall_s = time.monotonic() - self._began
-        with self.training:
-            self.error = self.training.document().get("error")
+        try:
+            self.error = self._document().get("error")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends what still runs of it; its folder stays."""
+        try:
+            self.end(_LEAVE_S)
+        finally:
+            self.out.unlink(missing_ok=True)
+            self.err.unlink(missing_ok=True)
+
+    def _document(self) -> dict[str, Any]:
+        """What --json said; of one that said nothing there, the end of its standard error as an
+        error."""
+        try:
+            found: dict[str, Any] = json.loads(self.out.read_bytes())
+        except ValueError:
+            return {"error": {"message": self.err.read_text(errors="replace")[-800:]}}
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from ttf.tools.bisect.runs import (
     train_words,
 )
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.training import error_of
+from ttf.tools.studies.result import error_of
 
 Run = Callable[..., FinishedRun[BisectRun]]
 
