@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
 
 from ttf.tools.ab.schedule import Cell, schedule
 
@@ -22,10 +21,6 @@ class Arm:
     """Chosen by us; None: the arm's own configuration says so."""
     slug: str
     """Its name as a part of a folder's."""
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "sets": tuple(values["sets"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +61,3 @@ class ABSetup:
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        arms = tuple(Arm.from_json(arm) for arm in values["arms"])
-        return cls(**{**values, "arms": arms, "sets": tuple(values["sets"])})

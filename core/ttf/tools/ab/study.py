@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 from ttf.errors import ConfigError
 from ttf.host.version import __version__
+from ttf.rundir.dataclass_json import from_json
 from ttf.tools.ab.repeat import finish_repeat, run_folder_name, start_repeat
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.schedule import Cell, next_wave
@@ -51,7 +52,7 @@ class ABStudy(Study[ABSetup, Sample]):
     record: StudyRecord = field(default_factory=StudyRecord)
 
     def settings(self) -> dict[str, Any]:
-        return {"setup": self.setup.to_json(), "record": asdict(self.record)}
+        return {"setup": asdict(self.setup), "record": asdict(self.record)}
 
     @classmethod
     def restored(
@@ -59,8 +60,8 @@ class ABStudy(Study[ABSetup, Sample]):
     ) -> Self:
         return cls(
             folder=folder,
-            setup=ABSetup.from_json(settings["setup"]),
-            runs=[Sample.from_json(line) for line in lines],
+            setup=from_json(ABSetup, settings["setup"]),
+            runs=[from_json(Sample, line) for line in lines],
             record=StudyRecord(**settings.get("record", {})),
         )
 

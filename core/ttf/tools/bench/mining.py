@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -64,7 +65,7 @@ def mine_exact(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         lines = measured_lines([own], peers, size.repeats, tell)
         miner.close()
         store.close()
-    return {"lines": [line.to_json() for line in lines]}
+    return {"lines": [asdict(line) for line in lines]}
 
 
 def _peers(

@@ -4,6 +4,7 @@ is software, not disks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,7 +67,7 @@ def open_npz(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
             invert=True,
         )
         lines = measured_lines([own], peers, size.repeats, tell)
-    return {"lines": [line.to_json() for line in lines]}
+    return {"lines": [asdict(line) for line in lines]}
 
 
 Rows = Callable[[Path], Callable[[NDArray[np.int64]], NDArray[Any]]]
@@ -78,7 +79,7 @@ def _gathered(
     lines: list[Line] = []
     for suffix, values in (("", _SHORT), ("-300k", _LONG)):
         lines += _rows(name + suffix, container, peer, open_peer, values, request, tell)
-    return {"lines": [line.to_json() for line in lines]}
+    return {"lines": [asdict(line) for line in lines]}
 
 
 def _rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -57,7 +58,7 @@ def loader(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
                     BenchArm(name="cached-batches", turn=loop.replay, work=loop.samples, note=note)
                 ]
             lines = measured_lines([own], peers, size.repeats, tell)
-    return {"lines": [line.to_json() for line in lines]}
+    return {"lines": [asdict(line) for line in lines]}
 
 
 def _trained(
@@ -66,7 +67,7 @@ def _trained(
     size = SIZES[request["size"]]
     steps = size.length if length is None else length
     lines = measured(pool, steps, size, request["peers"], request["ceilings"], name=name, tell=tell)
-    return {"lines": [line.to_json() for line in lines]}
+    return {"lines": [asdict(line) for line in lines]}
 
 
 def measured(

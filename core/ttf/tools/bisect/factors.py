@@ -7,8 +7,8 @@ configuration with every "auto" settled, and a few facts about data and installe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from ttf.tools.bisect.hypotheses import Ingredient
 
@@ -33,10 +33,6 @@ class DataFacts:
     other: Mapping[str, str] = field(default_factory=dict)
     """The replacement of a component, by factor: "tower", "doc-tower", "miner", "storage"."""
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**values)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Factor:
@@ -60,13 +56,6 @@ class Factor:
             implies=frozenset(self.implies),
             component=self.component,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "implies": tuple(values["implies"])})
 
 
 @dataclass(frozen=True)

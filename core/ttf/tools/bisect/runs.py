@@ -10,10 +10,10 @@ import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from ttf.errors import Stopped, TtfError
 from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
@@ -58,14 +58,6 @@ class BisectSetup:
     confidence: float
     rarest: float
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        factors = tuple(Factor.from_json(f) for f in values["factors"])
-        return cls(**{**values, "sets": tuple(values["sets"]), "factors": factors})
-
     @property
     def identity(self) -> object:
         """Steps, confidence and the rest are those of the first command."""
@@ -102,14 +94,6 @@ class BisectRun:
     exit_code: int = 0
     seconds: float = 0.0
     error: Mapping[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        lists = {k: tuple(values[k]) for k in ("ablated", "classes")}
-        return cls(**{**values, **lists})
 
 
 def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[str, Any]:

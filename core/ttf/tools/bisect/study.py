@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from ttf.rundir.dataclass_json import from_json
 from ttf.tools.bisect.factors import MOST_COPIED, DataFacts, Survey, factors_of
 from ttf.tools.bisect.planner import BisectPlan, BisectVerdict, believed, full_grid, judge
 from ttf.tools.bisect.runs import BisectRun, BisectSetup, Trial, finish_trial, start_trial
@@ -59,9 +60,7 @@ def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
         say(f"{error} Only what the configuration itself says can be taken out.")
         survey = ask(_SURVEY, {**task, "look": False}, to=what)
     flat = survey["flat"]
-    factors, passed = factors_of(
-        Survey(flat, DataFacts.from_json(survey["facts"]), request.most_copied)
-    )
+    factors, passed = factors_of(Survey(flat, DataFacts(**survey["facts"]), request.most_copied))
     passed |= {f.name: "--keep" for f in factors if f.name in request.leave_out}
     steps = min(request.steps or STEPS, survey["total_steps"] or STEPS)
     return BisectSetup(
@@ -117,7 +116,7 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
     RUN_NOUN = "run"
 
     def settings(self) -> dict[str, Any]:
-        return {"setup": self.setup.to_json()}
+        return {"setup": asdict(self.setup)}
 
     @classmethod
     def restored(
@@ -125,8 +124,8 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
     ) -> Self:
         return cls(
             folder=folder,
-            setup=BisectSetup.from_json(settings["setup"]),
-            runs=[BisectRun.from_json(line) for line in lines],
+            setup=from_json(BisectSetup, settings["setup"]),
+            runs=[from_json(BisectRun, line) for line in lines],
         )
 
     def kept_runs(self) -> set[str]:

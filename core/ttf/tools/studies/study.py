@@ -14,9 +14,9 @@ import shlex
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from filelock import FileLock
 
@@ -24,17 +24,16 @@ from ttf.errors import ConfigError, DataMissing, TtfError
 from ttf.rundir import durable
 from ttf.tools.studies.folder import claim, next_folder, release, sha256_of
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 SETTINGS: Final = "study.json"
 RESULT: Final = "result.json"
 _RUNS: Final = Path("runs")
 
 
-class JsonDocument(Protocol):
-    def to_json(self) -> dict[str, Any]: ...
-
-
-class StudySetup(JsonDocument, Protocol):
-    """What is asked of a study."""
+class StudySetup(Protocol):
+    """What is asked of a study: a dataclass."""
 
     @property
     def identity(self) -> object:
@@ -46,7 +45,7 @@ class StudySetup(JsonDocument, Protocol):
 
 
 SetupT = TypeVar("SetupT", bound=StudySetup)
-RunT = TypeVar("RunT", bound=JsonDocument)
+RunT = TypeVar("RunT", bound="DataclassInstance")
 
 
 @dataclass(kw_only=True)
@@ -163,7 +162,7 @@ class Study(ABC, Generic[SetupT, RunT]):
     def remember(self, run: RunT) -> None:
         """Durable when this returns."""
         self.runs.append(run)
-        lines = [json.dumps(durable.finite(r.to_json()), allow_nan=False) for r in self.runs]
+        lines = [json.dumps(durable.finite(asdict(r)), allow_nan=False) for r in self.runs]
         data = "".join(f"{line}\n" for line in lines).encode()
         # Written anew and put in the old one's place: an appended line could be torn by kill -9.
         durable.write_atomically(self.folder / self.JOURNAL, data, self.COMMAND)

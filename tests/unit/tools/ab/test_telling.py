@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ttf.rundir.dataclass_json import from_json
 from ttf.tools.ab.analysis import (
     Analysis,
     ArmSummary,
@@ -303,7 +304,7 @@ def test_the_document_has_the_contracts_fields_and_every_sample() -> None:
         0
     ].keys()
     assert told["verdict"] == made.verdict
-    assert [Sample.from_json(s) for s in told["samples"]] == found
+    assert [from_json(Sample, s) for s in told["samples"]] == found
 
 
 def test_the_csv_has_a_row_a_repeat_and_stable_columns() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ttf.tools.ab.analysis import Analysis
@@ -14,7 +15,7 @@ from ttf.tools.ab.sample import Sample
 
 def document(analysis: Analysis, samples: Sequence[Sample]) -> dict[str, Any]:
     """CONTRACT: `arms`, `comparisons`, `verdict`; more of the analysis, and every sample."""
-    return {**analysis.to_json(), "samples": [sample.to_json() for sample in in_order(samples)]}
+    return {**asdict(analysis), "samples": [asdict(sample) for sample in in_order(samples)]}
 
 
 def csv_text(samples: Sequence[Sample]) -> str:
