@@ -8,7 +8,8 @@ from typing import Final
 
 from ttf.machine.memory import TreeMemory, tree_reader
 from ttf.machine.memory._types import TreeReader
-from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable, platform
+from ttf.tools.monitor import system
+from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable
 from ttf.tools.monitor.reader import RunReader
 from ttf.tools.monitor.room import Room, Rooms, forget_before
 from ttf.tools.monitor.run import Run
@@ -26,7 +27,7 @@ class Monitor:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._reader = None if target.folder is None else RunReader(target.folder)
-        self._started = None if target.pid is None else platform().started(target.pid)
+        self._started = None if target.pid is None else system.started(target.pid)
         self._history: deque[Point] = deque(maxlen=_MOST_POINTS)
         self._attached: _Attached | None = None
 
@@ -52,7 +53,7 @@ class Monitor:
         target = self._target
         if target.pid is None:
             return None if target.folder is None else owner_of(target.folder)
-        started = platform().started(target.pid)
+        started = system.started(target.pid)
         if started is None or self._started is None or abs(started - self._started) > _SAME_S:
             return None
         return target.pid
@@ -108,7 +109,7 @@ class _Attached:
 
 
 def _unseen(pid: int) -> list[str]:
-    owner = platform().owner(pid)
+    owner = system.owner(pid)
     if owner is None:
         return []
     text = (
