@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -193,7 +194,7 @@ def last_quarter(sample: Sample) -> float | None:
         return None
     last = sample.loss[-1][0]
     tail = [y for x, y in sample.loss if x > 0.75 * last]
-    return sum(tail) / len(tail) if tail else None
+    return statistics.fmean(tail) if tail else None
 
 
 def loss_distance(a: Sample, b: Sample) -> float | None:
@@ -204,7 +205,7 @@ def loss_distance(a: Sample, b: Sample) -> float | None:
     shared = [(x, y) for x, y in a.loss if b.loss[0][0] <= x <= last]
     gaps = [abs(y - _between(b.loss, x)) for x, y in shared]
     known = [gap for gap in gaps if math.isfinite(gap)]
-    return sum(known) / len(known) if known else None
+    return statistics.fmean(known) if known else None
 
 
 def _between(curve: Curve, x: float) -> float:

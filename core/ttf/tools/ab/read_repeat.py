@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -89,7 +90,7 @@ def _metrics(record: RunRecord, began: float) -> tuple[int, tuple[EvalPoint, ...
             metrics = line.get("metrics", {})
             evaluated.append(EvalPoint(step=step, seconds=seconds, metrics=metrics))
     last = int(loss[-1][0]) if loss else 0
-    return last, tuple(evaluated), thinned(loss, _mean)
+    return last, tuple(evaluated), thinned(loss, statistics.fmean)
 
 
 def evaluating_seconds(run: Path) -> float:
@@ -129,10 +130,6 @@ def thinned(points: Sequence[tuple[float, float]], of: Callable[[Sequence[float]
     size = max(1, math.ceil(len(points) / MOST_POINTS))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return tuple((round(g[-1][0], 3), round(of([y for _, y in g]), 6)) for g in groups)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _positive(value: float | None) -> float | None:

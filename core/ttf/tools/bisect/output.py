@@ -11,7 +11,7 @@ from typing import Any, Final
 from ttf.errors import TtfError
 from ttf.tools.bisect.factors import Factor
 from ttf.tools.bisect.fisher import p_value
-from ttf.tools.bisect.planner import BisectVerdict
+from ttf.tools.bisect.planner import BisectVerdict, sums
 from ttf.tools.bisect.runs import BisectRun, command_line, edits_for
 from ttf.tools.bisect.study import BisectStudy
 
@@ -73,8 +73,7 @@ class Findings:
 
     def counts(self, name: str) -> tuple[int, int]:
         """Of all runs without it, alone or with others."""
-        counts = [c for k, c in self.study.tally.items() if name in k]
-        return sum(r for r, _ in counts), sum(c for _, c in counts)
+        return sums({k: counts for k, counts in self.study.tally.items() if name in k})
 
     # --- JSON -----------------------------------------------------------------------------------
 

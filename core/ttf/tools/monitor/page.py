@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ttf.text.numbers import clock, duration, metric, rate, size
+from ttf.text.wrapping import wrapped
 from ttf.tools.monitor.cells import Line, Paint, Part, cut, flow
 from ttf.tools.monitor.room import Room
 from ttf.tools.monitor.run import Ended, Evaluated, Happened, Run
@@ -272,7 +273,4 @@ def _age(seconds: float) -> str:
 
 
 def _wrapped(text: str, style: str, width: int) -> list[Line]:
-    import textwrap
-
-    lines: Sequence[str] = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
-    return [(Part(line, style),) for line in lines]
+    return [(Part(line, style),) for line in wrapped(text, max(20, width), fold=True)]

@@ -22,7 +22,7 @@ _SAME_S: Final = 1.0
 
 
 class Monitor:
-    """Costs some hundred microseconds a look, and one more for each process that is seen."""
+    """Costs about half a millisecond a look, and as much again for each process that is seen."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

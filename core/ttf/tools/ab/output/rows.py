@@ -11,7 +11,7 @@ from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.measures import last_quarter
 from ttf.tools.ab.sample import Sample
 
-FIRST: Final = (
+FIRST: Final = [
     "arm",
     "block",
     "position",
@@ -31,7 +31,7 @@ FIRST: Final = (
     "exact",
     "weights_sha256",
     "reason",
-)
+]
 """Columns that are always there, in this order; behind them a column for each metric there is."""
 
 
