@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ttf.machine.memory._types import TreeMemory
 from ttf.text.numbers import duration, size
+from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.processes import Process
-from ttf.tools.monitor.room import Room
 from ttf.tools.monitor.run import Run
 from ttf.tools.monitor.trend import Point
 
@@ -29,7 +29,7 @@ class View:
     processes: tuple[Process, ...]
     memory: TreeMemory | None
     """Of all of them together; shared pages once."""
-    room: Room | None
+    limit: NearestLimit | None
     history: tuple[Point, ...]
     """Anonymous and shared memory of the last minutes."""
     run: Run | None
@@ -63,7 +63,7 @@ class View:
 
 def warnings(view: View) -> Iterator[str]:
     """What should not be overlooked, the worst first."""
-    run, room = view.run, view.room
+    run, limit = view.run, view.limit
     for process in view.processes:
         if process.state == "stopped":
             yield (
@@ -71,10 +71,10 @@ def warnings(view: View) -> Iterator[str]:
             )
     if run is not None and run.stale and run.silent_s is not None:
         yield f"no sign of life for {duration(run.silent_s)} in {run.phase}"
-    if room is not None and room.seconds_left is not None and room.seconds_left < _SOON_S:
-        yield f"memory is full in {duration(room.seconds_left)} at this slope"
-    elif room is not None and room.share >= _NEARLY_FULL:
-        yield f"memory is nearly full: {room.share:.0%} of {size(room.limit)}"
+    if limit is not None and limit.seconds_left is not None and limit.seconds_left < _SOON_S:
+        yield f"memory is full in {duration(limit.seconds_left)} at this slope"
+    elif limit is not None and limit.share >= _NEARLY_FULL:
+        yield f"memory is nearly full: {limit.share:.0%} of {size(limit.bytes)}"
     if run is not None and run.free_disk is not None and run.free_disk < _LITTLE_DISK:
         yield f"only {size(run.free_disk)} free where the run is"
 
@@ -88,18 +88,13 @@ def document(view: View) -> dict[str, Any]:
         "status": view.status,
         "pid": view.pid,
         "memory": None if memory is None else {**memory._asdict(), "held": memory.held},
-        "limit": None if view.room is None else _limit(view.room),
+        "limit": None if view.limit is None else dataclasses.asdict(view.limit),
         "cpu_percent": view.cpu_percent,
         "processes": [dataclasses.asdict(process) for process in view.processes],
         "run": None if view.run is None else _run(view.run),
         "warnings": list(warnings(view)),
         "remarks": list(view.remarks),
     }
-
-
-def _limit(room: Room) -> dict[str, Any]:
-    found = dataclasses.asdict(room)
-    return {"bytes": found.pop("limit"), **found}
 
 
 def _run(run: Run) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from typing import Final
 from ttf.machine.memory import TreeMemory, tree_reader
 from ttf.machine.memory._types import TreeReader
 from ttf.tools.monitor import system
+from ttf.tools.monitor.nearest_limit import LimitWatch, NearestLimit, forget_before
 from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable
 from ttf.tools.monitor.reader import RunReader
-from ttf.tools.monitor.room import Room, Rooms, forget_before
 from ttf.tools.monitor.run import Run
-from ttf.tools.monitor.target import Target, owner_of
 from ttf.tools.monitor.trend import WINDOW_S, Point
 from ttf.tools.monitor.view import View
+from ttf.tools.monitor.what_to_watch import Target, owner_of
 
 _MOST_POINTS: Final = 4096
 _SAME_S: Final = 1.0
@@ -72,21 +72,21 @@ class Monitor:
     def _view(self, now: float, attached: _Attached | None, run: Run | None) -> View:
         processes = () if attached is None else attached.table.look(attached.pid)
         memory: TreeMemory | None = None
-        room: Room | None = None
+        limit: NearestLimit | None = None
         if attached is not None:
             try:
                 memory = attached.tree()
                 self._note(now, memory)
-                room = attached.rooms.look(now, self._history)
+                limit = attached.limits.look(now, self._history)
             except ProcessLookupError:  # it ended while we looked: the next look says so
-                memory = room = None
+                memory = limit = None
         return View(
             time=now,
             name=self.name,
             pid=None if attached is None else attached.pid,
             processes=processes,
             memory=memory,
-            room=room,
+            limit=limit,
             history=tuple(self._history),
             run=run,
             remarks=() if attached is None else attached.remarks,
@@ -103,7 +103,7 @@ class _Attached:
     def __init__(self, pid: int, role: str) -> None:
         self.pid = pid
         self.table = ProcessTable(role)
-        self.rooms = Rooms(pid)
+        self.limits = LimitWatch(pid)
         self.tree: TreeReader = tree_reader(pid)
         self.remarks = tuple(_unseen(pid))
 

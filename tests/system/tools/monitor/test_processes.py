@@ -21,9 +21,9 @@ from ttf.process.descendants import is_stopped
 from ttf.tools.monitor import system
 from ttf.tools.monitor.processes import ProcessTable, role_of
 from ttf.tools.monitor.system import Raw
-from ttf.tools.monitor.target import Target, find, owner_of
 from ttf.tools.monitor.view import View, warnings
 from ttf.tools.monitor.watch import Monitor
+from ttf.tools.monitor.what_to_watch import Target, find, owner_of
 
 MIB = 1 << 20
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -58,7 +58,7 @@ def test_kinds_of_memory_processor_and_threads_are_told_apart(start: Start) -> N
     assert child.role == "python -c" and (child.anon or 0) < 20 * MIB and child.state == "sleeping"
     assert view.memory is not None and view.memory.processes == 2
     assert view.memory.held >= (first.anon or 0) + (first.shared or 0)
-    assert view.room is not None and view.room.limit > view.room.held > 0
+    assert view.limit is not None and view.limit.bytes > view.limit.held > 0
     assert view.run is None and view.status == "running" and view.remarks == ()
 
 
@@ -174,12 +174,12 @@ def test_of_another_users_process_what_can_be_seen_is_shown_and_the_rest_is_said
     """nobody looks at a process of root."""
     code = (
         "import os, sys\n"
-        "from ttf.tools.monitor.target import find\n"
+        "from ttf.tools.monitor.what_to_watch import find\n"
         "from ttf.tools.monitor.watch import Monitor\n"
         "import pwd; Monitor(find(str(os.getpid()))).look()  # nobody may not read this checkout\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "view = Monitor(find(sys.argv[1])).look()\n"
-        "print(view.processes[0].anon > 1 << 20, view.room is not None, view.remarks)\n"
+        "print(view.processes[0].anon > 1 << 20, view.limit is not None, view.remarks)\n"
     )
     done = start(code, waiting.pid, stderr=subprocess.PIPE)
     out, err = done.communicate(timeout=60)

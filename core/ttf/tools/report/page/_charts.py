@@ -12,9 +12,9 @@ from ttf.tools.report.charts.columns import column_chart
 from ttf.tools.report.charts.curves import highest, smoothed, thin
 from ttf.tools.report.charts.figure import Figure, Look, Point
 from ttf.tools.report.charts.lines import Axes, Line, line_chart
+from ttf.tools.report.page._phase_seconds import PHASES
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._spent import PHASES
-from ttf.tools.report.page._time_spent import LOOKS
+from ttf.tools.report.page._time_by_phase import LOOKS
 from ttf.tools.report.page._timeline import clock_of, incident_marks, timeline
 
 _STEPS: Final = Axes(x_label="step", whole=True)

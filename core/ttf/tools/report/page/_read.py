@@ -19,8 +19,8 @@ from ttf.rundir.documents import (
 )
 from ttf.rundir.flight_record import Flight
 from ttf.rundir.record import RunRecord, Setting
-from ttf.tools.report.page._spent import Spent
-from ttf.tools.report.page._spread import Spread
+from ttf.tools.report.page._every_nth import EveryNth
+from ttf.tools.report.page._phase_seconds import PhaseSeconds
 
 MOST_LINES: Final = 4000
 """Lines of a kind that are kept; of longer files every n-th."""
@@ -48,7 +48,7 @@ class RunFiles:
     mining: list[MiningLine] = field(default_factory=list)
     checkpoints: list[CheckpointLine] = field(default_factory=list)
     memory: list[MemoryLine] = field(default_factory=list)
-    spent: Spent = field(default_factory=Spent)
+    spent: PhaseSeconds = field(default_factory=PhaseSeconds)
     incidents: list[ShownIncident] = field(default_factory=list)
     config: list[Setting] = field(default_factory=list)
     flight: Flight | None = None
@@ -86,7 +86,7 @@ def read_run(run_dir: Path) -> RunFiles:
         problems=record.problems,
     )
     _read_metrics(record, run)
-    memory = Spread[MemoryLine](MOST_LINES)
+    memory = EveryNth[MemoryLine](MOST_LINES)
     for line in record.memory():
         memory.add(line)
     run.memory = memory.items
@@ -99,8 +99,8 @@ def read_run(run_dir: Path) -> RunFiles:
 
 def _read_metrics(record: RunRecord, run: RunFiles) -> None:
     """Every line counts for the sums; of those that come often only some are kept."""
-    steps, evals = Spread[StepLine](MOST_LINES), Spread[EvalLine](MOST_LINES)
-    mining, checkpoints = Spread[MiningLine](MOST_LINES), Spread[CheckpointLine](MOST_LINES)
+    steps, evals = EveryNth[StepLine](MOST_LINES), EveryNth[EvalLine](MOST_LINES)
+    mining, checkpoints = EveryNth[MiningLine](MOST_LINES), EveryNth[CheckpointLine](MOST_LINES)
     for line in record.metrics():
         run.spent.add(line)
         match line["type"]:

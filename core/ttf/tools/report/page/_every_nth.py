@@ -7,13 +7,13 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Spread(Generic[T]):
+class EveryNth(Generic[T]):
     """Keeps every n-th of what is added, and always the last; n doubles when they become too many.
 
-    >>> spread = Spread[int](4)
+    >>> some = EveryNth[int](4)
     >>> for number in range(10):
-    ...     spread.add(number)
-    >>> spread.items
+    ...     some.add(number)
+    >>> some.items
     [0, 4, 8, 9]
     """
 
