@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 T = TypeVar("T")
 
 
 def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
     """Lists are tuples again. Raises TypeError where a field is missing, or one is not known."""
-    hints = _hints(kind)
+    hints = _hints(cast("Hashable", kind))
     return kind(**{name: _restored(hints.get(name), value) for name, value in values.items()})
 
 
@@ -26,5 +26,5 @@ def _restored(hint: Any, value: Any) -> Any:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Hashable) -> dict[str, Any]:
     return get_type_hints(kind)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ttf.machine.memory import cgroup
+from ttf.machine.processor import cgroup_quota, usable_processors
 from ttf.supervise.throwaway import Ended, Task, run
 
 
@@ -73,24 +72,8 @@ class Examination:
     @cached_property
     def processors(self) -> tuple[int, str]:
         """How many may be used, and who says so."""
-        if sys.platform == "linux":
-            count, source = len(os.sched_getaffinity(0)), "processors this process may run on"
-        else:
-            count, source = os.cpu_count() or 1, "processors"
-        quota = self._quota()
+        count, quota = usable_processors(), cgroup_quota(self.root)
         if quota is not None and quota < count:
             return max(1, int(quota)), f"of processor time its control group may use ({quota:g})"
-        return count, source
-
-    def _quota(self) -> float | None:
-        found: list[float] = []
-        for folder in cgroup.folders("cpu", self.root):
-            new = cgroup.words(folder / "cpu.max")
-            old = [cgroup.words(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
-            pairs = [new, [word for words in old for word in words[:1]]]
-            found += [
-                int(pair[0]) / int(pair[1])
-                for pair in pairs
-                if len(pair) == 2 and pair[0] != "max" and int(pair[0]) > 0
-            ]
-        return min(found, default=None)
+        on_linux = sys.platform == "linux"
+        return count, "processors this process may run on" if on_linux else "processors"

@@ -24,10 +24,6 @@ def csv_text(samples: Sequence[Sample]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, [*FIRST, *metrics], lineterminator="\n")
     writer.writeheader()
-    for sample in in_order(samples):
-        writer.writerow({name: _cell(value) for name, value in scalars(sample, metrics).items()})
+    for row in (scalars(sample, metrics) for sample in in_order(samples)):
+        writer.writerow({k: int(v) if isinstance(v, bool) else v for k, v in row.items()})
     return out.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else "" if value is None else value
