@@ -9,8 +9,7 @@ from typing import Final
 from ttf.machine.memory import TreeMemory
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.processes import Process
-from ttf.tools.monitor.run import Evaluated, Happened, Run, Saved
-from ttf.tools.monitor.view import View
+from ttf.tools.monitor.view import Evaluated, Happened, Run, Saved, View
 
 PROCESS: Final = Process(
     pid=1234,

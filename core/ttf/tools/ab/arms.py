@@ -13,7 +13,7 @@ from typing import Any, Final
 from ttf.errors import ConfigError
 from ttf.tools.ab.setup import Arm
 from ttf.tools.studies.child import ask
-from ttf.tools.studies.folder import sha256_of
+from ttf.tools.studies.study import sha256_of
 
 EVALUATIONS: Final = 6
 """Of a repeat on its way, where its configuration does not say: enough for recall against time."""

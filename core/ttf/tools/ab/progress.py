@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.schedule import Cell
+from ttf.tools.ab.setup import Cell
 from ttf.tools.ab.study import ABStudy
 from ttf.tools.studies.carry_out import Watcher
 from ttf.tools.studies.one_run import FinishedRun

@@ -1,4 +1,4 @@
-"""The studies of `ttf ab`: every arm repeated in a fixed schedule of blocks.
+"""The studies of `ttf ab`: begun or found again, every arm repeated in a fixed schedule of blocks.
 
 samples.jsonl  a line per finished repeat
 runs/BLOCK-ARM what is kept of each repeat
@@ -17,10 +17,10 @@ from typing import Any, Literal, Self
 from ttf.errors import ConfigError
 from ttf.host.version import __version__
 from ttf.rundir.dataclass_json import from_json
+from ttf.tools.ab.arms import arms_from, check_arms
 from ttf.tools.ab.repeat import finish_repeat, run_folder_name, start_repeat
 from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.schedule import Cell, next_wave
-from ttf.tools.ab.setup import ABSetup
+from ttf.tools.ab.setup import ABSetup, Cell, next_wave
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
 from ttf.tools.studies.study import RESULT, Study
@@ -182,3 +182,27 @@ class _BlockPlanner(Planner[Cell, Sample]):
 
     def finish(self, task: Cell, run: StartedRun) -> FinishedRun[Sample]:
         return finish_repeat(task, run, keep=self.limits.keep_runs)
+
+
+def begin(
+    files: Sequence[Path],
+    *,
+    vary: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    steps: int | None = None,
+    out: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    command: str = "",
+    **setup_fields: Any,
+) -> ABStudy:
+    """Claimed, its arms checked; `setup_fields` are those of ABSetup. Raises ConfigError with all
+    problems before there is a folder."""
+    arms, notes = check_arms(arms_from(files, vary), sets, steps)
+    for note in notes:
+        say(note)
+    setup = ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)
+    folder = ABStudy.find(setup.identity, out)
+    if folder is not None:
+        return ABStudy.open(folder)
+    record = new_record(command)
+    return ABStudy(folder=ABStudy.new_folder(out), setup=setup, record=record).begin()

@@ -19,8 +19,7 @@ from ttf.errors import Stopped, TtfError
 from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
-from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.result import Result, result_of, tidy
+from ttf.tools.studies.one_run import FinishedRun, Result, StartedRun, result_of, tidy
 
 _REWRITE: Final = "ttf.tools.bisect.rewrite_data:rewrite_task"
 _MATTERS: Final = frozenset(

@@ -20,9 +20,8 @@ from ttf.tools.bisect.planner import BisectPlan, BisectVerdict, believed, full_g
 from ttf.tools.bisect.runs import BisectRun, BisectSetup, Trial, finish_trial, start_trial
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.child import Died, ask
-from ttf.tools.studies.folder import sha256_of
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.study import Study
+from ttf.tools.studies.study import Study, sha256_of
 
 STEPS: Final = 40
 _SURVEY: Final = "ttf.tools.bisect.survey:survey"

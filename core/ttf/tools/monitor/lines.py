@@ -8,8 +8,7 @@ from typing import Final
 
 from ttf.machine.memory._types import TreeMemory
 from ttf.tools.monitor.nearest_limit import NearestLimit
-from ttf.tools.monitor.run import Run
-from ttf.tools.monitor.view import View
+from ttf.tools.monitor.view import Run, View
 
 Cell = Callable[[View], str]
 

@@ -10,10 +10,9 @@ from ttf.text.numbers import clock, duration, metric, rate, size
 from ttf.text.wrapping import wrapped
 from ttf.tools.monitor.cells import Line, Paint, Part, cut, flow
 from ttf.tools.monitor.nearest_limit import NearestLimit
-from ttf.tools.monitor.run import Ended, Evaluated, Happened, Run
 from ttf.tools.monitor.table import process_lines
 from ttf.tools.monitor.trend import WINDOW_S
-from ttf.tools.monitor.view import View, warnings
+from ttf.tools.monitor.view import Ended, Evaluated, Happened, Run, View, warnings
 
 _LABEL: Final = 9
 _LEAST_PROCESSES: Final = 3

@@ -10,8 +10,8 @@ from ttf.rundir.documents import EvalLine, MetricsLine, StepLine
 from ttf.rundir.json_lines import Tail, last_with, parsed
 from ttf.rundir.record import memory_of, metrics_of
 from ttf.tools.monitor.nearest_limit import forget_before
-from ttf.tools.monitor.run import Evaluated
 from ttf.tools.monitor.trend import WINDOW_S, Point
+from ttf.tools.monitor.view import Evaluated
 
 SMOOTHED: Final = 20
 """Steps that speed and smoothed loss are means of."""

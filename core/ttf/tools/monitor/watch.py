@@ -12,9 +12,8 @@ from ttf.tools.monitor import system
 from ttf.tools.monitor.nearest_limit import LimitWatch, NearestLimit, forget_before
 from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable
 from ttf.tools.monitor.reader import RunReader
-from ttf.tools.monitor.run import Run
 from ttf.tools.monitor.trend import WINDOW_S, Point
-from ttf.tools.monitor.view import View
+from ttf.tools.monitor.view import Run, View
 from ttf.tools.monitor.what_to_watch import Target, owner_of
 
 _MOST_POINTS: Final = 4096

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from ttf.errors import GaveUp
-from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.result import MOST_VOID, by_chance, error_of
+from ttf.tools.studies.one_run import MOST_VOID, FinishedRun, StartedRun, by_chance, error_of
 from ttf.tools.studies.study import RunT, Study
 
 _LOOK_EVERY_S: Final = 0.05

@@ -43,7 +43,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(
     training.trains(since=EVERY + 5)
     training.until(lambda: any((run / "checkpoints").glob("step-*")), "a checkpoint is whole")
     trainer, flight = training.hold(in_phase("forward", since=EVERY + 5))
-    monkeypatch.setattr("ttf.tools.monitor.run.STALE_S", 0.5)
+    monkeypatch.setattr("ttf.tools.monitor.view.STALE_S", 0.5)
     monitor = Monitor(find(str(run)))
     time.sleep(0.6)
     _assert_training(monitor.look(), training, trainer, flight.step)

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from ttf.rundir.dataclass_json import from_json
-from ttf.tools.ab.read_repeat import read_sample, slope, thinned
-from ttf.tools.ab.repeat import train_words
+from ttf.tools.ab.repeat import read_sample, slope, thinned, train_words
 from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.schedule import Cell
-from ttf.tools.ab.setup import ABSetup, Arm
+from ttf.tools.ab.setup import ABSetup, Arm, Cell
 
 BEGAN = 1_700_000_000.0
 CELL = Cell(block=3, position=1, arm="b", seed=7)

@@ -11,8 +11,7 @@ from tests.kit.monitor_views import PROCESS, RUN, VIEW
 from ttf.tools.monitor.cells import Paint, columns, cut
 from ttf.tools.monitor.lines import COLUMNS, heading, line
 from ttf.tools.monitor.page import page
-from ttf.tools.monitor.run import Ended
-from ttf.tools.monitor.view import View, document, warnings
+from ttf.tools.monitor.view import Ended, View, document, warnings
 
 PLAIN = Paint()
 VIEWS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ttf.rundir.documents import (
     CheckpointLine,
@@ -19,7 +19,6 @@ from ttf.rundir.documents import (
 )
 from ttf.rundir.flight_record import Flight
 from ttf.rundir.record import RunRecord, Setting
-from ttf.tools.report.page._every_nth import EveryNth
 from ttf.tools.report.page._phase_seconds import PhaseSeconds
 
 MOST_LINES: Final = 4000
@@ -127,3 +126,40 @@ def _last_words(incidents: Path, number: str) -> str:
     except OSError:
         return ""
     return text if size <= _STDERR_BYTES else text.partition("\n")[2]
+
+
+T = TypeVar("T")
+
+
+class EveryNth(Generic[T]):
+    """Keeps every n-th of what is added, and always the last; n doubles when they become too many.
+
+    >>> some = EveryNth[int](4)
+    >>> for number in range(10):
+    ...     some.add(number)
+    >>> some.items
+    [0, 4, 8, 9]
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._stride = 1
+        self._seen = 0
+        self._kept: list[T] = []
+        self._last: list[T] = []
+
+    def add(self, item: T) -> None:
+        self._last = [item]
+        if self._seen % self._stride == 0:
+            if len(self._kept) == self._most:
+                self._kept = self._kept[::2]
+                self._stride *= 2
+            if self._seen % self._stride == 0:
+                self._kept.append(item)
+                self._last = []
+        self._seen += 1
+
+    @property
+    def items(self) -> list[T]:
+        """At most one more than asked for."""
+        return [*self._kept, *self._last]
