@@ -6,11 +6,11 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ttf.tools.ab.sample import Curve, Sample
+from ttf.tools.ab.sample import Sample
 
 Scale = Literal["rate", "ratio", "difference"]
 """rate: a share of repeats; ratio: compared as b / a - 1; difference: as b - a."""
@@ -208,8 +208,8 @@ def loss_distance(a: Sample, b: Sample) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _between(curve: Curve, x: float) -> float:
-    """The curve at a place between its ends."""
+def _between(curve: Sequence[tuple[float, float]], x: float) -> float:
+    """The curve at a place; behind its end, what it ended at."""
     for (s, a), (t, b) in itertools.pairwise(curve):
         if s <= x <= t:
             return a + (b - a) * (x - s) / (t - s) if t > s else b
@@ -221,7 +221,4 @@ def at_time(sample: Sample, seconds: float, metric: str) -> float | None:
     points = [(e.seconds, e.metrics[metric]) for e in sample.evaluated if metric in e.metrics]
     if not points or seconds < points[0][0]:
         return None
-    for (s, a), (t, b) in itertools.pairwise(points):
-        if s <= seconds <= t:
-            return a + (b - a) * (seconds - s) / (t - s) if t > s else b
-    return points[-1][1]
+    return _between(points, seconds)

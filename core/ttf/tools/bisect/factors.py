@@ -29,7 +29,6 @@ class DataFacts:
     """Of pairs, bank and context."""
     local: bool = True
     storage: str = ""
-    trainable_doc: bool = False
     other: Mapping[str, str] = field(default_factory=dict)
     """The replacement of a component, by factor: "tower", "doc-tower", "miner", "storage"."""
 

@@ -105,7 +105,6 @@ def _facts(decided: Decided, data: Dataset) -> dict[str, Any]:
         "data_bytes": sum(map(_size, uris)) if local else 0,
         "local": local,
         "storage": storage,
-        "trainable_doc": trainable_doc,
         "other": {kind: name for kind, name in other.items() if name is not None},
     }
 

@@ -17,7 +17,7 @@ from tests.kit.studies_by_hand import (
 from tests.unit.tools.report.test_page import Checked
 
 from ttf.tools.ab.analysis import Comparison
-from ttf.tools.ab.page import _arms, _bars, _means, _render, write_page
+from ttf.tools.ab.page import _arms, _bars, _plots, _render, write_page
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -139,5 +139,5 @@ def test_a_bar_lies_on_the_side_of_the_better_arm() -> None:
 
 
 def test_the_examples_hold() -> None:
-    for module in (_arms, _bars, _means, _render):
+    for module in (_arms, _bars, _plots, _render):
         assert doctest.testmod(module).failed == 0

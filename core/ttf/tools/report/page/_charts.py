@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
 from ttf.tools.report.charts.axes import count
 from ttf.tools.report.charts.columns import column_chart
@@ -147,6 +146,6 @@ def _by_step(
 
 
 def _points(lines: Iterable[Mapping[str, Any]], x: str, y: str) -> list[Point]:
-    """Of the lines where both are numbers, in their order."""
+    """Of the lines that have both, in their order."""
     pairs = ((line.get(x), line.get(y)) for line in lines)
-    return [(float(a), float(b)) for a, b in pairs if is_number(a) and is_number(b)]
+    return [(float(a), float(b)) for a, b in pairs if a is not None and b is not None]
