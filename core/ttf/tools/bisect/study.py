@@ -92,15 +92,11 @@ def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) ->
     if hang_timeout_s is not None:
         out["supervise.hang_timeout_s"] = hang_timeout_s
     soon, half = max(1, steps // 4), max(1, steps // 2)
-    start = flat.get("miner.start")
-    if start == "epoch" or (isinstance(start, int) and start > soon):
-        out["miner.start"] = soon
-    refresh = flat.get("miner.refresh")
-    if refresh == "epoch" or (isinstance(refresh, int) and refresh > half):
-        out["miner.refresh"] = half
-    bank_start = flat.get("loss.memory_bank_start")
-    if isinstance(bank_start, int) and bank_start > soon:
-        out["loss.memory_bank_start"] = soon
+    latest = {"miner.start": soon, "miner.refresh": half, "loss.memory_bank_start": soon}
+    for key, most in latest.items():
+        begins = flat.get(key)
+        if begins == "epoch" or (isinstance(begins, int) and begins > most):
+            out[key] = most
     return out
 
 
