@@ -152,16 +152,14 @@ def carry_on(
     return planner.reason
 
 
+@dataclass
 class _BlockPlanner(Planner[Cell, Sample]):
     """Whole blocks: half a pair tells nothing."""
 
-    def __init__(
-        self, study: ABStudy, limits: ABLimits, settled: Callable[[ABStudy], bool]
-    ) -> None:
-        self.study = study
-        self.limits = limits
-        self.settled = settled
-        self.reason: Reason = "all"
+    study: ABStudy
+    limits: ABLimits
+    settled: Callable[[ABStudy], bool]
+    reason: Reason = "all"
 
     def next_tasks(self, budget_left_s: float | None) -> Sequence[Cell]:
         study, parallel = self.study, self.limits.parallel

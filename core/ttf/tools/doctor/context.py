@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,17 @@ from ttf.machine.processor import cgroup_quota, usable_processors
 from ttf.supervise.throwaway import Ended, Task, run
 
 
+@dataclass(eq=False)
 class Examination:
     """Where checks look: this machine and this environment, and a configuration if there is one."""
 
-    def __init__(
-        self,
-        run_toml: Path | None = None,
-        *,
-        say: Callable[[str], None] = lambda _: None,
-        root: Path = Path("/"),
-    ) -> None:
-        """`say` hears what slow checks are at; `root` stands for / in tests."""
-        self.run_toml, self.say, self.root = run_toml, say, root
-        self.no_trial = ""
-        """Why the run should not even be tried, once a check has found that out."""
+    run_toml: Path | None = None
+    say: Callable[[str], None] = lambda _: None
+    """Hears what slow checks are at."""
+    root: Path = Path("/")
+    """Another folder in tests."""
+    no_trial: str = ""
+    """Why the run should not even be tried, once a check has found that out."""
 
     @cached_property
     def torch(self) -> Ended:

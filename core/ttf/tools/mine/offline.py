@@ -161,7 +161,8 @@ class _Attempt:
 
     def queries_file(self) -> Path:
         """The query vectors as one mapped file; kept from an interrupted attempt if they are equal."""
-        inputs, path, note = self.inputs, self.folder / "queries.npy", self.folder / "queries.json"
+        inputs = self.inputs
+        path, note = self.folder / "queries.npy", self.folder / "queries.json"
         with contextlib.suppress(OSError, ValueError):
             if read_json(note) == {"identity": inputs.identity, "sha256": sha256_file(path)}:
                 return path
