@@ -66,11 +66,8 @@ def look_at_torch(exam: Examination) -> Verdict:
     """torch by itself: if that fails, nothing else needs to be blamed."""
     ended = exam.torch
     if ended.answer is None or not ended.well:
-        return fail(
-            f"torch does not run, even alone in a process: {task_failures.in_a_word(ended)}.",
-            *task_failures.evidence(ended),
-            remedy=_mend_torch(exam),
-        )
+        what = "torch does not run, even alone in a process"
+        return task_failures.failed(what, ended, remedy=_mend_torch(exam))
     told = ended.answer
     libraries = [f"OpenMP runtime: {path}" for path in told["openmp"]]
     return ok(

@@ -9,9 +9,9 @@ from typing import Final
 from ttf.hookspecs import Verdict
 from ttf.host import plugins
 from ttf.supervise.throwaway import Task, run
-from ttf.tools.doctor import task_failures
-from ttf.tools.doctor.check import Check, fail
+from ttf.tools.doctor.check import Check
 from ttf.tools.doctor.context import Examination
+from ttf.tools.doctor.task_failures import failed
 
 DEADLINE_S: Final = 60.0
 
@@ -42,8 +42,5 @@ def _run(name: str, owner: str, about: str, exam: Examination) -> Verdict:
     if ended.answer is not None and ended.well:
         return Verdict.from_json(ended.answer)
     what = "raised" if ended.error is not None else "ended its process"
-    return fail(
-        f"The check itself, of the distribution {owner}, {what}: {task_failures.in_a_word(ended)}.",
-        *task_failures.evidence(ended),
-        remedy=f"Uninstall or upgrade {owner}, or leave it out: TTF_DISABLE_PLUGINS={owner}.",
-    )
+    remedy = f"Uninstall or upgrade {owner}, or leave it out: TTF_DISABLE_PLUGINS={owner}."
+    return failed(f"The check itself, of the distribution {owner}, {what}", ended, remedy=remedy)

@@ -155,9 +155,5 @@ def _died(what: str, ended: Ended, cause: Cause | None = None) -> Verdict:
     if cause is None:
         bad = ended.error is not None and ended.error["exit_code"] == ExitCode.BAD_DATA
         cause = "data" if bad else "environment"
-    return fail(
-        f"{what}: {task_failures.in_a_word(ended)}.",
-        *task_failures.evidence(ended),
-        remedy="See the evidence, and the checks above this one.",
-        cause=cause,
-    )
+    remedy = "See the evidence, and the checks above this one."
+    return task_failures.failed(what, ended, remedy=remedy, cause=cause)
