@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from ttf.incidents.death import Death
-from ttf.machine.memory.oom import MACHINE
+from ttf.machine.memory.limits import MACHINE
 
 Area = Literal["words", "stderr", "faulthandler", "kernel"]
 """Where a rule looks: its last words (its own error, or the end of stderr), all of the stderr that

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ttf.machine.memory._types import MemoryPoint
+from ttf.machine.memory.tree import MemoryPoint
 from ttf.rundir.flight_record import Flight
 
 ProcessName = Literal["trainer", "miner", "supervisor", "command"]

@@ -19,9 +19,9 @@ from typing import Any, Final, Self
 from ttf.incidents import _darwin, _linux
 from ttf.incidents.death import Death, KilledByUs, ProcessName
 from ttf.incidents.inputs import InputFile, changes
-from ttf.machine.memory import MemoryPoint
 from ttf.machine.memory._linux import descendants
-from ttf.machine.memory.oom import OomWatch
+from ttf.machine.memory.limits import OomWatch
+from ttf.machine.memory.tree import MemoryPoint
 from ttf.rundir.flight_record import Flight, read_flight
 
 TAIL_BYTES: Final = 64 << 10

@@ -17,8 +17,7 @@ from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import remedies_for
-from ttf.machine.memory.curve import MemoryCurve
-from ttf.machine.memory.pressure import Gauge
+from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals

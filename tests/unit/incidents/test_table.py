@@ -20,7 +20,7 @@ from ttf.incidents.death import Death, FileChange
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
 from ttf.incidents.rules import RULES
-from ttf.machine.memory import MemoryPoint
+from ttf.machine.memory.tree import MemoryPoint
 from ttf.rundir.flight_record import Flight, Phase
 
 DOCS = Path(__file__).parents[3] / "docs/incidents.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import ConfigError, TtfError
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved

@@ -15,7 +15,7 @@ from typing import Final
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.machine.memory._linux import descendants
-from ttf.machine.memory.curve import MemoryCurve
+from ttf.machine.memory.watch import MemoryCurve
 from ttf.process.signals import Signals
 from ttf.text.numbers import size
 from ttf.tools.guard.activity import Activity
