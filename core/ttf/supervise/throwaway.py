@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death, Finding, KilledByUs, ProcessName
+from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, ProcessName
 from ttf.incidents.gather import Witness
 from ttf.process import serve
 from ttf.process.child import Child
@@ -140,14 +140,13 @@ class _Running:
         raw = self.conversation.stderr.data()
         death = finding = None
         if code or self._killed[0] or (answer is None and error is None):
-            why, reason = self._killed
-            death = self._witness.death(
-                code,
-                killed_by_us=why,
-                reason=reason,
+            end = ProcessEnd(
+                returncode=code,
+                killed=self._killed,
                 stderr=raw,
                 finished=answer is not None and not code,
             )
+            death = self._witness.death(end)
             finding = classify(death)
         return Ended(
             task=self._task,
