@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import BadAnswer, MinerDied, MinerFailed, MinerTimedOut, TtfError
-from ttf.incidents.case import signal_name
 from ttf.incidents.death import Death, KilledByUs, ProcessEnd
+from ttf.incidents.facts import signal_name
 from ttf.incidents.gather import free_disk
 from ttf.mining.choose import EXACT
 from ttf.mining.job import Isolation, MinerChoice, MiningJob

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ttf.machine.memory.limits import group_folders, group_words
-from ttf.supervise.throwaway import Ended, Task, run
+from ttf.supervise.isolated_tasks import Ended, Task, run
 
 
 class Examination:

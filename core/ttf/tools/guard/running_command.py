@@ -72,7 +72,7 @@ class Ended:
     """A Python that was shut down in order, with no error uncaught: its exit code is its own."""
 
 
-class Attempt:
+class RunningCommand:
     """The command, once started. Use it in the main thread: the parent-death signal follows it."""
 
     def __init__(

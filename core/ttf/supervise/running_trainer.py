@@ -42,7 +42,7 @@ LATE_S: Final = 2.0
 _TRAINER: Final = ("-m", "ttf.supervise.trainer_main")
 
 
-class Attempt:
+class RunningTrainer:
     """A trainer that was started."""
 
     def __init__(
