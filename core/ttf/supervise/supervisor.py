@@ -6,7 +6,7 @@
     decide(state, event)  -->  actions: spawn, ask, dump, kill, say, end
 
 One thread: the parent-death signal of a child follows the thread that spawned it, and this one lives
-as long as the run.
+as long as the run. What only a death needs is imported at one: most runs have none.
 """
 
 from __future__ import annotations
@@ -19,17 +19,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
-from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
-from ttf.incidents.writing import note_remedy, write_incident
 from ttf.process.descendants import adopt_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
-from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
-from ttf.rundir.summary import Ending, write_last_summary
 from ttf.rundir.supervision import Journal
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
@@ -192,6 +188,8 @@ class Supervisor:
 
     def _end_of(self, trainer: RunningTrainer) -> Iterable[Event]:
         """A trainer that is gone: Ended, or Died, or both where it left because it was asked."""
+        from ttf.incidents.classify import classify
+
         code = trainer.finish()
         self._end = trainer.end or {}
         error = self._end.get("error")
@@ -214,6 +212,8 @@ class Supervisor:
             trainer.close()
 
     def _died(self, death: Death, finding: Finding) -> Died:
+        from ttf.rundir.checkpoint_files import newest_step
+
         checkpoint, step = newest_step(self._folder.checkpoints), death.step or 0
         self._finding = finding
         return Died(
@@ -229,6 +229,8 @@ class Supervisor:
         )
 
     def _written(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
+        from ttf.incidents.writing import write_incident
+
         try:
             return write_incident(
                 self._folder.incidents,
@@ -257,6 +259,8 @@ class Supervisor:
                 self._say(str(failure), loud=True)
 
     def _note_remedy(self, incident: str) -> None:
+        from ttf.incidents.writing import note_remedy
+
         edits = [
             f"{key}={change.value}"
             for key, change in self._state.overlay.items()
@@ -360,6 +364,8 @@ class Supervisor:
 
     def _stop(self, signum: int) -> NoReturn:
         """An end without a trainer to save anything: what was saved before counts."""
+        from ttf.rundir.checkpoint_files import newest_step
+
         if self._running is not None:
             self._running.finish()
             self._screen.take_back()
@@ -370,6 +376,8 @@ class Supervisor:
 
     def _fail(self, error: TtfError, *, status: str = "failed") -> NoReturn:
         """Ends the run with its summary, which no trainer is left to write."""
+        from ttf.rundir.summary import Ending, write_last_summary
+
         if self._folder.config.exists():
             ending = Ending.of(error, status)
             if not error.hint and status == "failed":
