@@ -48,8 +48,8 @@ from ttf.mining.failures import (
     with_words,
 )
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
-from ttf.process import descendants, serve
-from ttf.process.child import Child
+from ttf.process import serve
+from ttf.process.child import WORKER, Child
 from ttf.process.conversation import Conversation, NoAnswer
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Worker:
         self._looked_at = 0.0
         self._child = Child(
             serve.warm("ttf.mining.worker", stacks),
-            variable=descendants.WORKER,
+            variable=WORKER,
             # Fixed before a library loads: OpenMP reads them once.
             environment=thread_environment(threads),
         )

@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from ttf.errors import ExitCode
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import ORPHANED, is_stopped
 from ttf.process.messages import BrokenFrame, Reader, encode
 
 if TYPE_CHECKING:
     from ttf.process.child import Child
 
-ORPHANED: Final = 120
-"""Exit code of a child whose parent is gone; nobody is left to read it."""
 HEAD_BYTES: Final = 64 << 10
 TAIL_BYTES: Final = 256 << 10
 _CHUNK: Final = 1 << 16

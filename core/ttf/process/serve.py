@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.process import conversation, descendants, lifeline, messages
+from ttf.process import child, conversation, lifeline, messages
 
 Tell = Callable[[Mapping[str, Any]], None]
 Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any] | None]
@@ -47,7 +47,7 @@ def main(module: str, kind: str, stacks: str, life: int, results: int, parent: i
     for fd in (life, results):  # what it starts must not hold the pipes
         os.set_inheritable(fd, False)
     if kind == WARM:
-        lifeline.start_keeper(life, descendants.WORKER)
+        lifeline.start_keeper(life, child.WORKER)
     lifeline.be_killed_first()  # after the fork: the keeper must outlive this process
     lifeline.stacks_to(Path(stacks) if stacks else None)
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()

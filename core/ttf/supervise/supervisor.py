@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
-from ttf.process.descendants import adopt_orphans
+from ttf.process.child import adopt_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.folder import RunFolder
