@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 
 def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ttf.incidents.facts import signal_name
 from ttf.process.error_document import from_document
 
 if TYPE_CHECKING:
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 TASKS: Final[Mapping[str, tuple[str, str]]] = {
     "survey": ("ttf.tools.bisect.survey", "look at the configuration and the data"),
