@@ -12,7 +12,7 @@ from ttf.config.toml import load_run_toml
 from ttf.errors import ConfigError, TtfError
 
 if TYPE_CHECKING:
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 
 def resolve_arms(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ttf.machine.ceiling_figures import gemm_flops
+from ttf.machine.measured import gemm_flops
 from ttf.tools.bench.arms import BenchArm, OwnArm, Turns, Visit, bench, lines_of
 from ttf.tools.bench.results import Line
 from ttf.tools.bench.sizes import Size

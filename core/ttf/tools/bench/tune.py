@@ -13,7 +13,7 @@ from typing import Final
 
 from ttf.contracts import Progress
 from ttf.machine import processor
-from ttf.machine.tuned_products import PATHS, Measured, Path32, TunedRow
+from ttf.machine.measured import PATHS, Measured, Path32, TunedRow
 from ttf.tools.bench.paired import in_turns, ratio
 
 LEAST_GAIN: Final = 1.05

@@ -21,7 +21,7 @@ from ttf.host import plugins
 
 if TYPE_CHECKING:
     from ttf.contracts import StorageFactory, StoreWriter, VectorSource
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 _SPLITS: Final = ("train", "val")
 

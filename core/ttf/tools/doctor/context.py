@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ttf.machine.processor import cgroup_quota, usable_processors
-from ttf.supervise.throwaway import Ended, Task, run
+from ttf.supervise.isolated_tasks import Ended, Task, run
 
 
 @dataclass(eq=False)

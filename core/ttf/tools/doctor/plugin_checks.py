@@ -8,7 +8,7 @@ from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.host import plugins
-from ttf.supervise.throwaway import Task, run
+from ttf.supervise.isolated_tasks import Task, run
 from ttf.tools.doctor.check import Check
 from ttf.tools.doctor.context import Examination
 from ttf.tools.doctor.task_failures import failed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ttf.hookspecs import Cause, Verdict
-from ttf.supervise.throwaway import Ended
+from ttf.supervise.isolated_tasks import Ended
 from ttf.tools.doctor.check import fail
 
 _MOST_LINES: Final = 4
@@ -31,7 +31,7 @@ def in_a_word(ended: Ended) -> str:
 
 
 def _how(ended: Ended) -> str:
-    from ttf.incidents.case import signal_name
+    from ttf.incidents.facts import signal_name
 
     assert ended.death is not None
     if ended.death.killed_by_us == "hang":

@@ -20,7 +20,7 @@ from ttf.config.schema import RunConfig
 from ttf.data.keyed_random import Permutation, key
 from ttf.errors import BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.answers import PROGRESS
 from ttf.mining.choose import (
     AUTO,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ttf.machine.memory._types import TreeMemory
+from ttf.machine.memory.tree import TreeMemory
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.view import Run, View
 

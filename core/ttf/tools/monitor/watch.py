@@ -6,8 +6,8 @@ import time
 from collections import deque
 from typing import Final
 
-from ttf.machine.memory import TreeMemory, tree_reader
-from ttf.machine.memory._types import TreeReader
+from ttf.machine.memory.tree import TreeMemory, TreeReader
+from ttf.machine.memory.watch import tree_reader
 from ttf.tools.monitor import system
 from ttf.tools.monitor.nearest_limit import LimitWatch, NearestLimit, forget_before
 from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable

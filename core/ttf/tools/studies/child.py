@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ttf.errors import TtfError
-from ttf.incidents.case import signal_name
+from ttf.incidents.facts import signal_name
 from ttf.process.error_document import from_document
 
 
@@ -19,7 +19,7 @@ class Died(TtfError):
 def ask(work: str, request: Mapping[str, Any], *, to: str) -> Mapping[str, Any]:
     """The answer of a child that does `work`, "module:function"; raises what that raised, or Died
     where it died. `to`: what it is asked to do, for messages."""
-    from ttf.supervise.throwaway import Task, run
+    from ttf.supervise.isolated_tasks import Task, run
 
     ended = run(Task(work=work, request=request, deadline_s=math.inf))
     if ended.answer is not None:

@@ -17,7 +17,7 @@ from tests.conftest import wait_until
 from tests.kit.fixtures.monitor import Start
 
 from ttf.errors import ConfigError, DataMissing
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 from ttf.tools.monitor import system
 from ttf.tools.monitor.processes import ProcessTable, role_of
 from ttf.tools.monitor.system import Raw
