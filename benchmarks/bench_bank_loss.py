@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from ttf.contracts import TowerShape, VectorSource
-from ttf.data.stores import create_store, open_store
 from ttf.host import plugins
 from ttf.host.options import validate
+from ttf.host.plugins import create_store, open_store
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf.training.loss.bank_blocks import Blocks, HalfBlocks, StoredBlocks
 from ttf.training.loss.infonce import info_nce
@@ -69,7 +69,7 @@ class Step:
     """Tower, loss, backward and AdamW on one batch, against this bank or that."""
 
     def __init__(self, source: VectorSource, cache: Path) -> None:
-        factory = plugins.tower("mlp")
+        factory = plugins.usable("tower", "mlp")
         shape = TowerShape(in_dim=WIDTH, length=1, sequence=False, out_dim=WIDTH)
         options, problems = validate(factory.options_type, {"hidden": 1024}, "tower")
         assert not problems, problems

@@ -302,6 +302,6 @@ def load(run_dir: Path | str) -> Model:
 
 def open_vectors(uri: Path | str, *, storage: str = "auto") -> Store:
     """A container of vectors by path or URL: `.names()`, `.source(name).gather(ids)`."""
-    from ttf.data.stores import open_store
+    from ttf.host.plugins import open_store
 
     return open_store(str(uri), storage)

@@ -19,12 +19,12 @@ from ttf.data.dataset import Queries, Split
 from ttf.data.in_memory import GivenRows
 from ttf.data.open_dataset import Opening
 from ttf.data.open_queries import open_queries
-from ttf.data.stores import create_store
 from ttf.data.vector_ref import OpenRef, open_ref
 from ttf.data.writing import check_output
 from ttf.errors import BadData
 from ttf.host import plugins
 from ttf.host.options import NoOptions
+from ttf.host.plugins import create_store
 from ttf.machine.memory import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.tally import Certifies
@@ -193,7 +193,7 @@ class Model:
             budget_bytes=memory_budget(self.config.memory.budget),
             cache=str(cache_dir()) if self.documents.fixed else None,
         )
-        miner = plugins.miner("exact").create(NoOptions(), context)
+        miner = plugins.usable("miner", "exact").create(NoOptions(), context)
         miner.build(self._finished_documents, self._scratch)
         return miner
 

@@ -64,7 +64,7 @@ class TowerSpec:
         self.side = side
         self.name = config.name
         self.shape = shape
-        self.factory = plugins.tower(config.name)
+        self.factory = plugins.usable("tower", config.name)
         self.options: Any = checked(self.factory.options_type, config.options(), f"tower.{side}")
 
     def create(self) -> nn.Module:
