@@ -22,9 +22,9 @@ from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.table_files import prune_tables
 from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
-from ttf.training.evaluation import check_gates
 from ttf.training.parity_probe import Probe
 from ttf.training.refresh import Refresher
+from ttf.training.schedule import check_gates
 from ttf.training.session import Session
 from ttf.training.summary import facts
 from ttf.training.supervisor_link import LeaveAsked

@@ -14,8 +14,8 @@ from ttf.config.schema import Gate
 from ttf.contracts import EvalRecord
 from ttf.errors import GateNotMet
 from ttf.mining.scan.bf16_units import FirstPass
-from ttf.training.evaluation import check_gates, metrics_from_ranks
-from ttf.training.ranks import TIE, ranks_in_blocks
+from ttf.training.evaluation import TIE, metrics_from_ranks, ranks_in_blocks
+from ttf.training.schedule import check_gates
 
 
 def blocks(docs: torch.Tensor, size: int) -> Iterator[tuple[int, torch.Tensor]]:
