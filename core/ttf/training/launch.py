@@ -71,7 +71,7 @@ def read_config(
     folder: RunFolder, *, to_train: bool = False, overlay: Mapping[str, Change] | None = None
 ) -> Resolved:
     """A run's configuration; PluginUnavailable where a plugin is gone that is needed now."""
-    from ttf.config.toml import load_run_toml
+    from ttf.config.resolve import load_run_toml
     from ttf.host import plugins
     from ttf.rundir.durable import read_json
 

@@ -128,7 +128,7 @@ def file_inputs(
 def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
     """The training queries of a finished run, as its tower encodes them; row i is row i of the
     pairs file."""
-    from ttf.config.toml import load_run_toml
+    from ttf.config.resolve import load_run_toml
     from ttf.data.open_dataset import open_dataset
     from ttf.rundir.folder import RunFolder
     from ttf.training.inference import open_run
