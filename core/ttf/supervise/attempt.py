@@ -44,7 +44,7 @@ LATE_S: Final = 2.0
 """A wait that took so much longer was a machine asleep, or we were stopped."""
 _STACKS_S: Final = 3.0
 _STACKS_PAUSE_S: Final = 0.01
-_TRAINER: Final = ("-m", "ttf.supervise.trainer_main")
+_TRAINER: Final = ("-m", "ttf.training.launch")
 
 
 class Attempt:
