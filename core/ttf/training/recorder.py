@@ -16,17 +16,18 @@ from ttf.contracts import EvalRecord, StepRecord
 from ttf.errors import NumericFailure, StorageError
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.sampler import MemorySampler
+from ttf.rundir.documents import Summary
 from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.table_files import prune_tables
+from ttf.training.auto import Decided
 from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.parity_probe import Probe
 from ttf.training.refresh import Refresher
 from ttf.training.schedule import check_gates
 from ttf.training.session import Session
-from ttf.training.summary import facts
 from ttf.training.supervisor_link import LeaveAsked
 
 SYNC_METRICS_EVERY_S: Final = 30.0
@@ -211,7 +212,7 @@ class Recorder:
     def _snapshot(self, step: int) -> Snapshot:
         self._note_peak()
         snapshot = self._state.snapshot(step)
-        snapshot.progress["summary"] = facts(step, self._session.decided, self._state)
+        snapshot.progress["summary"] = summary_facts(step, self._session.decided, self._state)
         return snapshot
 
     def _tell_saved(self) -> None:
@@ -237,3 +238,30 @@ class Recorder:
         sampler = self._sampler
         peak = self._flight.peak_bytes if sampler is None else sampler.peak_bytes
         totals.peak_bytes = max(totals.peak_bytes, peak)
+
+
+def summary_facts(step: int, decided: Decided, state: RunState) -> Summary:
+    """The part of a summary that does not depend on how the run ends (the rest: `rundir.summary`);
+    totals are those of all its processes."""
+    config = decided.config
+    totals = state.totals
+    selection = state.selection
+    samples = step * decided.plan.samples
+    configured = config.miner.name if config.miner.negatives else ""
+    return {
+        "steps": step,
+        "epochs": step / decided.order.steps_per_epoch,
+        "samples": samples,
+        "metrics": selection.final,
+        "metrics_initial": selection.initial,
+        "metrics_last": selection.last,
+        "best_step": selection.best_step,
+        "kept_step": selection.final_step,
+        "chosen_by": config.evaluate.metric,
+        "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
+        "wall_s": totals.wall_s,
+        "peak_anon_mb": totals.peak_bytes / 1e6,
+        "deviations": list(totals.deviations),
+        "miner": totals.miner or configured,
+        "seed": config.train.seed,
+    }
