@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from ttf.contracts import Progress
-from ttf.machine.ceilings import Figure, figure_of
+from ttf.machine.ceilings import figure_of
+from ttf.machine.measured import Figure
 from ttf.rundir.cache import cache_dir
 
 BYTES: Final = 256 << 20

@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Measured and kept for this machine."""
-    from ttf.machine import ceilings
+    from ttf.machine import ceilings, measured
 
     def progress(done: int, total: int) -> None:
         tell({"done": done, "total": total})
 
     _start()
     found = ceilings.measure(progress)
-    ceilings.save(found)
+    measured.save_ceilings(found)
     return {"ceilings": found.to_json()}
 
 
 def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Measured and kept for the runs on this machine."""
-    from ttf.machine.tuned_products import save_row
+    from ttf.machine.measured import save_row
     from ttf.tools.bench import tune
 
     def progress(done: int, total: int) -> None:

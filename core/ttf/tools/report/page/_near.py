@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from ttf.machine import ceiling_figures, ceilings, processor
+from ttf.machine import ceiling_figures, measured, processor
 from ttf.rundir.documents import NotedCeilings, Work
 from ttf.tools.report.page._read import RunFiles
 
@@ -28,7 +28,7 @@ def _ceilings(work: Work) -> NotedCeilings | None:
     """As they were noted when the run began; else those kept here since, if it is that machine."""
     if noted := work.get("ceilings"):
         return noted
-    kept = ceilings.load() if work.get("machine") == processor.fingerprint() else None
+    kept = measured.kept_ceilings() if work.get("machine") == processor.fingerprint() else None
     return None if kept is None else ceiling_figures.summary(kept.to_json())
 
 
