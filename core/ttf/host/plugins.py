@@ -4,6 +4,8 @@ Names come from metadata (`ttf.host.installed`). Loading imports the one module 
 with pluggy and asks its hook for the factory; a module that raises harms nobody else.
 """
 
+# ruff: noqa: PLC0414 -- `name as name` offers a name of another file here as well
+
 from __future__ import annotations
 
 import difflib
@@ -22,18 +24,18 @@ from ttf.errors import ConfigError, DataMissing, PluginBroken, PluginUnavailable
 from ttf.host import hook_trace, notices
 from ttf.host.deprecation import PluginDeprecationWarning
 from ttf.host.installed import (
-    API,
-    OURS,
-    PluginInfo,
-    choice_of,
-    choices,
-    claimed_twice,
-    disabled_distributions,
-    find,
-    installed,
-    normal,
-    of_kind,
-    ours,
+    API as API,
+    OURS as OURS,
+    PluginInfo as PluginInfo,
+    choice_of as choice_of,
+    choices as choices,
+    claimed_twice as claimed_twice,
+    disabled_distributions as disabled_distributions,
+    find as find,
+    installed as installed,
+    normal as normal,
+    of_kind as of_kind,
+    ours as ours,
 )
 from ttf.host.observers import Observers
 from ttf.host.plugin_faults import Blamed, broken
@@ -49,32 +51,6 @@ if TYPE_CHECKING:
         TowerFactory,
     )
     from ttf.hookspecs import Check
-
-__all__ = [
-    "API",
-    "OURS",
-    "Observers",
-    "PluginInfo",
-    "check",
-    "choice_of",
-    "choices",
-    "claimed_twice",
-    "create_store",
-    "disabled_distributions",
-    "find",
-    "installed",
-    "is_local",
-    "load",
-    "normal",
-    "observer",
-    "observers",
-    "of_kind",
-    "open_store",
-    "ours",
-    "require",
-    "storage_for",
-    "usable",
-]
 
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
 """Hooks that are not named after their kind."""
