@@ -42,7 +42,7 @@ from ttf.text.progress import Reporter
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
 from ttf.training.checkpoint import RunState, Snapshot, Totals, load_newest
-from ttf.training.recorder import Recorder, recording, summary_facts
+from ttf.training.recorder import Recorder, summary_facts
 from ttf.training.refresh import Refresher
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
@@ -193,11 +193,12 @@ class Trainer:
     def recording(self) -> Iterator[Recorder]:
         """What listens to the loop, from the step it stands at; the folder is whole afterwards."""
         session = self.session
+        step = self.loop.step
         with (
             contextlib.closing(session.parts.documents),
             contextlib.closing(self._refresher),
-            recording(
-                session, self._metrics, self._state, self._refresher, self.loop.step
+            contextlib.closing(
+                Recorder(session, self._metrics, self._state, self._refresher, step)
             ) as recorder,
         ):
             yield recorder
