@@ -113,8 +113,7 @@ class Recorder:
         session.reporter.evaluated(record)
         session.observers.ttf_evaluated(record=record)
         self._state.selection.see(record, session.parts.model)
-        epochs, rest = divmod(record.step, session.decided.order.steps_per_epoch)
-        check_gates(session.config.gates, record, epochs if not rest else 0)
+        check_gates(session.config.gates, record, session.decided.order)
 
     def settled(self, step: int) -> None:
         self._saver.raise_if_failed()

@@ -43,12 +43,10 @@ def gate_step(at: str, order: Order) -> int:
     return int(number) * (order.steps_per_epoch if unit == "epoch" else 1)
 
 
-def check_gates(gates: Sequence[Gate], record: EvalRecord, epoch_done: int) -> None:
+def check_gates(gates: Sequence[Gate], record: EvalRecord, order: Order) -> None:
     """Raises GateNotMet for the first gate that is due now and not reached."""
     for gate in gates:
-        unit, number = gate.at.split()
-        reached = epoch_done if unit == "epoch" else record.step
-        if reached != int(number):
+        if gate_step(gate.at, order) != record.step:
             continue
         match = re.fullmatch(r"(\S+?) *(>=|>|<=|<) *(\S+)", gate.need)
         assert match is not None

@@ -84,7 +84,8 @@ class ConsoleReporter(Shown):
         first, *more = wrapped(text, max(20, self._width() - 1 - NOTE), fold=True) or [""]
         self._clear()
         self._out.write(f"  {self._paint('1;33', 'note')} {first}\n")
-        self._out.writelines(f"{'':{NOTE}}{line}\n" for line in more)
+        for line in more:
+            self._out.write(f"{'':{NOTE}}{line}\n")
         self._out.flush()
         if self._progress.stage:
             self._draw()

@@ -6,12 +6,11 @@ The live line of a terminal is in `_live`.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from ttf.text import numbers as _text
 from ttf.text.progress.ending import last_lines, last_notes
@@ -105,7 +104,7 @@ class Shown(Reporter):
     """What reporters that write have in common."""
 
     def __init__(self, stream: TextIO, summary: bool, clock: Callable[[], float]) -> None:
-        self._out = lasting(stream)
+        self._out = LastingStream(stream)
         self._progress = Progress(clock)
         self._show_summary = summary
 
@@ -334,51 +333,36 @@ def _moved(label: str, before: float | None, now: float) -> str:
 # --- the stream --------------------------------------------------------------------------------
 
 
-class _Lasting(io.TextIOBase):
+class LastingStream:
+    """A text stream, except that a reader who left or a full disk never stops the run.
+
+    Where it was standard error, the process's standard error goes nowhere from then on.
+    """
+
     def __init__(self, stream: TextIO) -> None:
         self._stream: TextIO | None = stream
-        self._encoding = getattr(stream, "encoding", None) or "ascii"
 
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._encoding
-
-    def isatty(self) -> bool:
-        return self._stream is not None and self._stream.isatty()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        if self._stream is not None:
-            try:
-                self._stream.write(text)
-            except (OSError, ValueError) as error:  # ValueError: somebody closed the stream
-                self._give_up(error)
-        return len(text)
+    def write(self, text: str) -> None:
+        self._unless_gone(lambda stream: stream.write(text))
 
     def flush(self) -> None:
-        if self._stream is not None:
-            try:
-                self._stream.flush()
-            except (OSError, ValueError) as error:
-                self._give_up(error)
+        self._unless_gone(lambda stream: stream.flush())
 
-    def _give_up(self, error: Exception) -> None:
-        if isinstance(error, UnicodeError):  # a fault of ours, not of the stream
-            raise error
-        stream, self._stream = self._stream, None
+    def _unless_gone(self, act: Callable[[TextIO], object]) -> None:
+        if self._stream is None:
+            return
+        try:
+            act(self._stream)
+        except UnicodeError:  # a fault of ours, not of the stream
+            raise
+        except (OSError, ValueError):  # ValueError: somebody closed the stream
+            self._give_up(self._stream)
+
+    def _give_up(self, stream: TextIO) -> None:
+        self._stream = None
         # What is left in its buffer would fail again at exit, and make a good run exit with 120.
         if stream is sys.stderr:
             with contextlib.suppress(OSError, ValueError):
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, stream.fileno())
                 os.close(null)
-
-
-def lasting(stream: TextIO) -> TextIO:
-    """The stream, except that a reader who left or a full disk never stops the run.
-
-    Where it was standard error, the process's standard error goes nowhere from then on.
-    """
-    return cast("TextIO", _Lasting(stream))
