@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ttf.machine.ceiling_figures import gemm_flops
-from ttf.machine.measured import kept_ceilings
+from ttf.machine.measured import gemm_flops, kept_ceilings
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf.tools.bench.results import Line
 from ttf.tools.bench.sizes import QUICK, REFERENCE, Size

@@ -192,7 +192,7 @@ def _answer(
 
 
 def _show_machine(ceilings: Mapping[str, Any]) -> None:
-    from ttf.machine.ceiling_figures import words
+    from ttf.machine.measured import words
 
     show(table(list(words(ceilings))))
 

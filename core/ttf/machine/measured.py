@@ -1,27 +1,25 @@
-"""What was measured on this machine and is kept in its folder: tuned products, ceilings.
-
-`ttf bench --tune` writes the first, which the device `cpu` reads when a run starts; `ttf bench` writes
-the second, which no run follows.
-"""
+"""What was measured on this machine, kept in its folder and read by runs and tools: its ceilings (by
+`ttf bench`), and which way its float32 products are best taken (by `ttf bench --tune`)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from ttf.errors import ArtifactDamaged
 from ttf.machine import processor
+from ttf.rundir.documents import BestProduct, NotedCeilings
 from ttf.rundir.durable import write_json
 
 Path32 = Literal["highest", "medium"]
 PATHS: Final[tuple[Path32, ...]] = get_args(Path32)
 """torch's names for its float32 products on a CPU: through its default BLAS, through oneDNN."""
-
-FILE: Final = "gemm.json"
-CEILINGS: Final = "ceilings.json"
+PrecisionName = Literal["fp32", "bf16"]
+MEASURE: Final = "ttf bench"
+"""The command that measures the ceilings, for whoever misses them."""
 QUERIES: Final = 2048
 DIM: Final = 768
 BLOCKS: Final[Mapping[str, Sequence[int]]] = {
@@ -29,7 +27,8 @@ BLOCKS: Final[Mapping[str, Sequence[int]]] = {
     "bf16": (512, 1024, 2048, 4096, 8192, 16_384, 32_768),
 }
 """Rows of the bank that 2,048 queries are multiplied with at a time."""
-PrecisionName = Literal["fp32", "bf16"]
+
+# --- the way of float32 products --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class TunedRow:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> TunedRow:
         """Raises ValueError, LookupError or TypeError where it is none."""
-        values = {one.name: found[one.name] for one in fields(cls)}
+        values = {field.name: found[field.name] for field in fields(cls)}
         if values["float32"] not in (*PATHS, None):
             raise ValueError(f"float32 is {values['float32']!r}")
         for name in ("fingerprint", "date", "why"):
@@ -79,7 +78,7 @@ class TunedRow:
 
 def row_file() -> Path:
     """Where this machine's row is, or would be."""
-    return processor.machine_dir() / FILE
+    return processor.machine_dir() / "gemm.json"
 
 
 def tuned_row() -> TunedRow | None:
@@ -100,16 +99,10 @@ def tuned_row() -> TunedRow | None:
 
 def save_row(row: TunedRow) -> Path:
     """Raises StorageError."""
-    return _written(row_file(), row.to_json())
+    return _save(row_file(), row.to_json())
 
 
-def _written(file: Path, document: dict[str, Any]) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, document, "machine")
-    return file
-
-
-# --- ceilings --------------------------------------------------------------------------------
+# --- ceilings --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +183,7 @@ def _figures(found: Mapping[str, Any]) -> dict[str, Figure]:
 
 
 def ceilings_file() -> Path:
-    return processor.machine_dir() / CEILINGS
+    return processor.machine_dir() / "ceilings.json"
 
 
 def kept_ceilings() -> Ceilings | None:
@@ -204,4 +197,62 @@ def kept_ceilings() -> Ceilings | None:
 
 def save_ceilings(ceilings: Ceilings) -> Path:
     """Raises StorageError."""
-    return _written(ceilings_file(), ceilings.to_json())
+    return _save(ceilings_file(), ceilings.to_json())
+
+
+def _save(file: Path, content: Mapping[str, Any]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, content, "machine")
+    return file
+
+
+# --- single figures, from the ceilings as JSON has them; None where there are none ------------------
+
+
+def gemm_flops(ceilings: Mapping[str, Any], precision: str) -> float | None:
+    """Floating-point operations a second of the best product at that precision."""
+    return _scaled(ceilings, "best", precision, "gflops")
+
+
+def gather_bytes(ceilings: Mapping[str, Any]) -> float | None:
+    """Bytes a second from memory into a small buffer that is used again, as a gather has one."""
+    return _scaled(ceilings, "copy", "into cache", "value")
+
+
+def summary(ceilings: Mapping[str, Any]) -> NotedCeilings:
+    """The few figures that a run notes."""
+    best = {name: BestProduct(gflops=one["gflops"]) for name, one in ceilings["best"].items()}
+    return {"date": ceilings["date"], "best": best}
+
+
+def _scaled(ceilings: Mapping[str, Any], *path: str) -> float | None:
+    value: Any = ceilings
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return 1e9 * float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def words(ceilings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was measured, in rows for people."""
+    about = ceilings["machine"]
+    threads = ceilings["threads"]
+    yield "machine", f"{about['processor']}, {threads} thread{'s' * (threads != 1)}"
+    for precision, best in ceilings["best"].items():
+        yield (
+            f"products in {precision}",
+            f"{best['gflops']:,.0f} GF/s ({best['way']}, {best['shape']})",
+        )
+    copies = ", ".join(
+        f"{name} {figure['value']:.3g} {figure['unit']}"
+        for name, figure in ceilings["copy"].items()
+    )
+    yield "memory copy", copies
+    for kind, of in (("cold", "a disk"), ("hot", "the page cache")):
+        reads = ", ".join(
+            f"{name.removeprefix(kind).strip()} {figure['value']:.3g}"
+            for name, figure in ceilings["read"].items()
+            if name.startswith(kind)
+        )
+        if reads:
+            yield f"reads from {of}", f"{reads} GB/s"
+    yield "measured", f"{ceilings['date']} with torch {about['torch']}; anew: ttf bench --fresh"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ttf.machine import ceilings, ceilings_disk, ceilings_memory, measured, processor
-from ttf.machine.ceilings import best_of, figure_of
+from ttf.machine import measured, processor
 from ttf.machine.measured import Ceilings
+from ttf.tools.bench import ceilings, ceilings_disk, ceilings_memory
+from ttf.tools.bench.ceilings import best_of, figure_of
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
-"""Measures what this machine can do at best: products of matrices, copies, reads from a file.
+"""Measures what this machine can do at best: products of matrices, copies in memory, reads from a file.
 
 Each figure is the best of several repetitions: what disturbs a measurement only makes it slower.
-Takes a few seconds; kept by `measured`, and never read by a run.
+Takes a few seconds; kept per machine (`ttf.machine.measured`), and never read by a run.
 """
 
 from __future__ import annotations
@@ -23,20 +23,17 @@ _FIGURE_S: Final = 0.08
 _CALL_FLOPS, _MOST_CALLS = 1e9, 1000
 """What a timed call computes at least: some milliseconds."""
 
-Part = tuple[str, str, str]
-"""A group of figures, and the name of one in it: ("gemm", "medium", "32x512x1536")."""
-
 
 def measure(
     progress: Progress = lambda done, total: None, *, budget_s: float = BUDGET_S
 ) -> Ceilings:
-    """Every figure, on this process's threads; saves nothing (`save` does).
+    """Every figure, on this process's threads; saves nothing (`save_ceilings` does).
 
     Past `budget_s` what is left is measured once each. Leaves torch's settings as they were.
     """
     import torch
 
-    from ttf.machine import ceilings_disk
+    from ttf.tools.bench import ceilings_disk
 
     began = time.perf_counter()
     gemm: dict[str, dict[str, Figure]] = {}
@@ -120,7 +117,7 @@ def _gemm_parts() -> Iterator[tuple[str, str, float, str, Make]]:
 
 
 def _copy_parts() -> Iterator[tuple[str, str, float, str, Make]]:
-    from ttf.machine import ceilings_memory as memory
+    from ttf.tools.bench import ceilings_memory as memory
 
     work = memory.BYTES / 1e9
     yield "copy", "1 thread", work, "GB/s", lambda: memory.through(1)
