@@ -47,7 +47,7 @@ def gather_zarr(visit: Visit) -> Generator[Turns]:
 
 @bench
 def open_npz(visit: Visit) -> Generator[Turns]:
-    from ttf.data.stores import open_store
+    from ttf.host.plugins import open_store
 
     path, stored_mb = _stored(visit.folder, "npz", _SHORT, visit.size)
 
@@ -76,7 +76,7 @@ def open_npz(visit: Visit) -> Generator[Turns]:
 def _gathered(
     visit: Visit, container: str, peer: str, open_peer: Callable[[Path], Rows]
 ) -> Generator[Turns]:
-    from ttf.data.stores import open_store
+    from ttf.host.plugins import open_store
 
     size = visit.size
     for suffix, values in (("", _SHORT), ("-300k", _LONG)):
@@ -145,7 +145,7 @@ def _drawn(gather: Rows, source: VectorSource, size: Size) -> Callable[[], None]
 
 def _stored(folder: Path, container: str, values: int, size: Size) -> tuple[Path, int]:
     """A file of random rows, and its megabytes."""
-    from ttf.data.stores import create_store
+    from ttf.host.plugins import create_store
 
     path = folder / f"rows.{container}"
     num_rows = max(size.gather_rows, size.files_mb * 1_000_000 // (4 * values))

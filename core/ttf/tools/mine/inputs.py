@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.stores import open_store
 from ttf.data.vector_ref import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, storage_error
+from ttf.host.plugins import open_store
 from ttf.rundir.durable import TEMP_PREFIX, sha256_file
 from ttf.tools.mine.table_file import refuse_inputs, storage_of
 
@@ -76,7 +76,7 @@ def file_inputs(
 def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
     """The training queries of a finished run, as its tower encodes them; row i is row i of the
     pairs file."""
-    from ttf.config.toml import load_run_toml
+    from ttf.config.resolve import load_run_toml
     from ttf.data.open_dataset import open_dataset
     from ttf.rundir.folder import RunFolder
     from ttf.training.inference import open_run

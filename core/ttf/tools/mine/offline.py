@@ -233,7 +233,7 @@ class _Attempt:
         self, workers: MinerWorkers, report: MiningReport, job: MiningJob
     ) -> tuple[float, bool]:
         """Of the answers on a keyed sample, against the exact scan; certified for exact ones."""
-        factory = plugins.miner(report.miner)
+        factory = plugins.usable("miner", report.miner)
         options = checked_options(factory, self.config.miner.options_of(report.miner))
         if factory.traits(options, job.context).exact or not report.queries:
             return 1.0, True
