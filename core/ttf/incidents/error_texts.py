@@ -18,6 +18,17 @@ class Pattern(str):
         return pattern
 
 
+def _child_died(signal: str, number: int, said: str, shown: str) -> Pattern:
+    """What torch, subprocess and launchers write of a child that a signal ended."""
+    return Pattern(
+        f"killed by signal: {said}",
+        rf"died with <Signals\.{signal}: {number}>",
+        rf"Signal {number} \({signal}\)",
+        rf"\b{signal}\(-{number}\)",
+        shown=f"the words of a parent whose child {shown} (`killed by signal: {said}`, ...)",
+    )
+
+
 NATIVE_CLASSES: Final = (
     "segfault",
     "abort",
@@ -149,13 +160,7 @@ CHILD_KILLED: Final = Pattern(
 CHILD_BUS_ERROR: Final = Pattern(
     r"killed by signal: Bus error|\bSIGBUS\b", shown="a worker `killed by signal: Bus error`"
 )
-CHILD_KILLED_FOR_SURE: Final = Pattern(
-    r"killed by signal: Killed",
-    r"died with <Signals\.SIGKILL: 9>",
-    r"Signal 9 \(SIGKILL\)",
-    r"\bSIGKILL\(-9\)",
-    shown="the words of a parent whose child was killed (`killed by signal: Killed`, ...)",
-)
+CHILD_KILLED_FOR_SURE: Final = _child_died("SIGKILL", 9, "Killed", "was killed")
 """These name the signal; the others of CHILD_KILLED may be any end."""
 WORKER_GONE: Final = Pattern(
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
@@ -169,31 +174,15 @@ WORKER_SEGFAULT: Final = Pattern(
     shown="`Unexpected segmentation fault encountered in worker`",
 )
 """Of torch, in the worker; what the parent says afterwards depends on a race."""
-CHILD_SEGFAULT: Final = Pattern(
-    r"killed by signal: Segmentation fault",
-    r"died with <Signals\.SIGSEGV: 11>",
-    r"Signal 11 \(SIGSEGV\)",
-    r"\bSIGSEGV\(-11\)",
-    shown="the words of a parent whose child crashed (`killed by signal: Segmentation fault`, ...)",
-)
-CHILD_ABORT: Final = Pattern(
-    r"killed by signal: Aborted",
-    r"died with <Signals\.SIGABRT: 6>",
-    r"Signal 6 \(SIGABRT\)",
-    r"\bSIGABRT\(-6\)",
-    shown="the words of a parent whose child aborted (`killed by signal: Aborted`, ...)",
-)
+CHILD_SEGFAULT: Final = _child_died("SIGSEGV", 11, "Segmentation fault", "crashed")
+CHILD_ABORT: Final = _child_died("SIGABRT", 6, "Aborted", "aborted")
 FATAL_IN_CHILD: Final[Mapping[str, Pattern]] = {
-    "segfault": Pattern(
-        r"Fatal Python error: Segmentation fault", shown="`Fatal Python error: ...` of a child"
-    ),
-    "abort": Pattern(r"Fatal Python error: Aborted", shown="`Fatal Python error: ...` of a child"),
-    "bus-error": Pattern(
-        r"Fatal Python error: Bus error", shown="`Fatal Python error: ...` of a child"
-    ),
-    "illegal-instruction": Pattern(
-        r"Fatal Python error: (?:Illegal instruction|Floating-point exception)",
-        shown="`Fatal Python error: ...` of a child",
-    ),
+    name: Pattern(f"Fatal Python error: {said}", shown="`Fatal Python error: ...` of a child")
+    for name, said in (
+        ("segfault", "Segmentation fault"),
+        ("abort", "Aborted"),
+        ("bus-error", "Bus error"),
+        ("illegal-instruction", "(?:Illegal instruction|Floating-point exception)"),
+    )
 }
 """What faulthandler wrote of a child, by class."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from ttf.incidents.death import Death, ProcessEnd, ProcessName
 from ttf.incidents.inputs import InputFile, changes
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.limits import OomWatch
+from ttf.process import platform
 
 TAIL_BYTES: Final = 64 << 10
 """What is kept of stderr."""
@@ -69,14 +69,14 @@ class Witness:
         self._written_to: set[str] = set()
         self._maps_again_at = 0.0
         self._oom = OomWatch(pid, root)
-        self._log = _linux.KernelLog() if sys.platform == "linux" else None
+        self._log = _linux.KernelLog() if platform.LINUX else None
         self.look()
 
     def look(self, tree: Sequence[int] | None = None) -> None:
         """About once a second while it lives; costs well below a millisecond. `tree`: its
         descendants, where they are known already."""
         self._oom.look()
-        if sys.platform != "linux":
+        if not platform.LINUX:
             return
         pids: Sequence[int] = [self.pid]
         if self._tree:
@@ -163,7 +163,7 @@ class Witness:
 
     def _report(self, signum: int | None) -> _darwin.CrashReport:
         report = None
-        if sys.platform == "darwin" and signum is not None and self._reports:
+        if platform.MACOS and signum is not None and self._reports:
             report = _darwin.find_report(self.pid, self._started, self._reports)
         return report or _darwin.CrashReport(path=Path(), pid=self.pid)
 

@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.machine.memory.limits import group_folders, group_words
+from ttf.process import platform as system
 from ttf.rundir.cache import cache_dir
 
 MOST_ERROR: Final = 2e-6
@@ -69,7 +69,7 @@ class Processor:
 
 def processor(cpuinfo: Path = CPUINFO) -> Processor:
     """The first processor that the system lists."""
-    if sys.platform == "darwin":
+    if system.MACOS:
         return _of_a_mac()
     fields = dict(_first_block(cpuinfo))
     words = set(fields.get("flags", fields.get("Features", "")).split())
@@ -128,7 +128,7 @@ def usable_threads(root: Path = Path("/")) -> int:
 
 def usable_processors() -> int:
     """The processors of this process's affinity mask, which containers and taskset narrow."""
-    if sys.platform == "linux":
+    if system.LINUX:
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

@@ -21,6 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from ttf.process import platform
+
 TREE: Final = "TTF_TREE"
 """Every process of a run has this variable: who ends the run ends these, and nobody else's."""
 WORKER: Final = "TTF_WORKER"
@@ -242,7 +244,7 @@ def remove_marks(pid: int) -> None:
 
 def tree_members(session: int, mark: str, variable: str) -> Iterator[int]:
     """Living processes of the session or with the mark, ourselves and zombies excepted."""
-    if sys.platform == "linux":
+    if platform.LINUX:
         wanted = f"{variable}={mark}".encode()
         for entry in os.scandir("/proc"):
             if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -271,7 +273,7 @@ def _belongs(process: Path, session: int, wanted: bytes) -> bool:
 def adopt_orphans() -> None:
     """What a dead child leaves behind becomes our child, to be found and reaped (Linux):
     https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html"""
-    if sys.platform == "linux":
+    if platform.LINUX:
         import ctypes
 
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)

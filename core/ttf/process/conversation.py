@@ -28,7 +28,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttf.errors import ExitCode
 from ttf.process import lifeline, messages
@@ -36,6 +36,8 @@ from ttf.process.bounded_output import BoundedOutput
 from ttf.process.child import WORKER
 
 if TYPE_CHECKING:
+    from _typeshed import HasFileno
+
     from ttf.process.child import Child
 
 _CHUNK: Final = 1 << 16
@@ -69,12 +71,6 @@ class NoAnswer(Exception):
     def __init__(self, why: Literal["", "hang", "garbage"], reason: str) -> None:
         super().__init__(reason)
         self.why = why
-
-
-class HasFileno(Protocol):
-    """Something that a poll can wait for."""
-
-    def fileno(self) -> int: ...
 
 
 class Conversation:

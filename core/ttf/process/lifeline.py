@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
+from ttf.process import platform
 from ttf.process.child import kill_tree, remove_marks
 
 ORPHANED: Final = 120
@@ -49,7 +50,7 @@ def parent_death_signal(signum: int) -> Callable[[], None]:
     The kernel forgets the wish at a fork, and at an exec that changes the user (sudo, set-user-ID):
     https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
     """
-    if sys.platform != "linux":
+    if not platform.LINUX:
         return lambda: None
     import ctypes
 
@@ -69,7 +70,7 @@ def die_with_parent(parent: int) -> None:
 def be_killed_first() -> None:
     """Where memory runs out, the kernel ends this process and not its parent. Raising one's own
     score takes no privilege: https://docs.kernel.org/filesystems/proc.html"""
-    if sys.platform == "linux":
+    if platform.LINUX:
         try:
             Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
         except OSError as error:  # a sandbox: then any of us may be chosen
@@ -108,7 +109,7 @@ def _watch(parent: int) -> None:
 
 def is_stopped(pid: int) -> bool:
     """Whether a process is held by SIGSTOP; False where it is gone."""
-    if sys.platform == "linux":
+    if platform.LINUX:
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes()
         except (FileNotFoundError, ProcessLookupError):

@@ -13,6 +13,7 @@ from tests.unit.incidents.test_macos_reports import JETSAM, RECORDED, SEGFAULT  
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, ProcessEnd
 from ttf.incidents.gather import Witness
+from ttf.process import platform
 
 DeathOnMacos = Callable[[str, Path | None, int], Death]
 
@@ -30,7 +31,8 @@ def death_on_macos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         )
         children.append(child)
         with monkeypatch.context() as patch:
-            patch.setattr(sys, "platform", "darwin")
+            patch.setattr(platform, "LINUX", False)
+            patch.setattr(platform, "MACOS", True)
             reports = [tmp_path] if report is not None else []
             with Witness("command", child.pid, root=tmp_path, reports=reports) as witness:
                 child.communicate(b"go\n", timeout=60)

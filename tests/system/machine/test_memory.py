@@ -15,7 +15,7 @@ from tests.unit.machine.test_memory import MB, SLACK, lines_of, linux_only
 
 from ttf.machine.memory._linux import LinuxTree, descendants
 from ttf.machine.memory.sampler import MemorySampler
-from ttf.machine.memory.watch import tree_memory
+from ttf.machine.memory.watch import tree_reader
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def child(code: str, *args: str) -> Iterator[subprocess.Popen[str]]:
 @linux_only
 def test_figures_of_a_child_are_those_of_its_status_file() -> None:
     with child("block = bytearray(48 << 20)") as process:
-        memory = tree_memory(process.pid)
+        memory = tree_reader(process.pid)()
         status = dict(
             line.split(":", 1)
             for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -65,20 +65,20 @@ def test_children_and_grandchildren_count() -> None:
         "inner.stdout.readline()\n"
         "block = bytearray(24 << 20)"
     )
-    before = tree_memory(os.getpid())
+    before = tree_reader(os.getpid())()
     with child(nested) as process:
-        memory = tree_memory(os.getpid())
+        memory = tree_reader(os.getpid())()
         assert memory.processes == before.processes + 2
         assert memory.anon - before.anon > 64 * MB
         assert len(descendants(process.pid)) == 2
-        assert tree_memory(process.pid).anon > 64 * MB
+        assert tree_reader(process.pid)().anon > 64 * MB
 
 
 @linux_only
 def test_pages_that_two_processes_share_count_once() -> None:
     block = shared_memory.SharedMemory(create=True, size=32 * MB)
     try:
-        before = tree_memory(os.getpid()).shared
+        before = tree_reader(os.getpid())().shared
         assert block.buf is not None
         block.buf[:] = bytes(32 * MB)
         touch = (
@@ -90,7 +90,7 @@ def test_pages_that_two_processes_share_count_once() -> None:
         name = f"/dev/shm/{block.name.lstrip('/')}"
         reader = LinuxTree(os.getpid())
         with child(touch, name), child(touch, name):
-            assert tree_memory(os.getpid()).shared - before == pytest.approx(32 * MB, abs=SLACK)
+            assert tree_reader(os.getpid())().shared - before == pytest.approx(32 * MB, abs=SLACK)
             # The second call uses the overlap of the first.
             assert reader().shared == pytest.approx(reader().shared, abs=SLACK)
             assert reader().shared - before == pytest.approx(32 * MB, abs=SLACK)
@@ -105,7 +105,7 @@ def test_a_process_that_is_gone_is_named() -> None:
     with child("pass") as process:
         pid = process.pid
     with pytest.raises(ProcessLookupError, match=str(pid)):
-        tree_memory(pid)
+        tree_reader(pid)()
 
 
 def test_an_rlimit_is_a_limit() -> None:

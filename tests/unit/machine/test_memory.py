@@ -18,7 +18,7 @@ from ttf.machine.memory._darwin import DarwinTree
 from ttf.machine.memory.limits import limit_in_force
 from ttf.machine.memory.sampler import MemorySampler
 from ttf.machine.memory.tree import TreeMemory
-from ttf.machine.memory.watch import tree_memory
+from ttf.machine.memory.watch import tree_reader
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 MB = 1 << 20
@@ -28,13 +28,13 @@ SLACK = 4 * MB
 
 @linux_only
 def test_private_memory_is_anonymous_and_freed_memory_is_gone() -> None:
-    before = tree_memory(os.getpid())
+    before = tree_reader(os.getpid())()
     block = bytearray(os.urandom(1)) * (64 * MB)
-    during = tree_memory(os.getpid())
+    during = tree_reader(os.getpid())()
     assert during.anon - before.anon == pytest.approx(64 * MB, abs=SLACK)
     assert during.shared == before.shared
     del block
-    assert tree_memory(os.getpid()).anon == pytest.approx(before.anon, abs=SLACK)
+    assert tree_reader(os.getpid())().anon == pytest.approx(before.anon, abs=SLACK)
 
 
 @linux_only
@@ -45,10 +45,10 @@ def test_a_mapped_file_is_file_backed_and_not_held(tmp_path: Path) -> None:
     path = Path(__file__).parent / f".mapped-{os.getpid()}"
     path.write_bytes(bytes(32 * MB))
     try:
-        before = tree_memory(os.getpid())
+        before = tree_reader(os.getpid())()
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as m:
             assert sum(m[i] for i in range(0, len(m), 4096)) == 0
-            after = tree_memory(os.getpid())
+            after = tree_reader(os.getpid())()
         assert after.file + after.shared - before.file - before.shared > 30 * MB
         assert after.anon == pytest.approx(before.anon, abs=SLACK)
     finally:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import sys
+
+from ttf.process import platform
 
 
 def give_back() -> None:
     """Returns free pages to the system; glibc keeps them otherwise. Does nothing elsewhere."""
-    if sys.platform == "linux":
+    if platform.LINUX:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
         if trim is not None:
             trim(0)

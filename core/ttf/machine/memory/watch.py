@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Final, NamedTuple
 
 from ttf.machine.memory.limits import Limit, group_limits, limit_in_force, rlimits
 from ttf.machine.memory.tree import MemoryPoint, TreeMemory, TreeReader
+from ttf.process import platform
 from ttf.rundir.documents import MemoryLine
 from ttf.text.numbers import size
 
@@ -35,18 +35,14 @@ _STAT_KEYS: Final = {
 _STATUS_KEYS: Final = {"RLIMIT_AS": b"\nVmSize:", "RLIMIT_DATA": b"\nVmData:"}
 
 
-def tree_memory(pid: int) -> TreeMemory:
-    """The memory of `pid` and all its descendants now; raises ProcessLookupError if it is gone.
+def tree_reader(pid: int) -> TreeReader:
+    """Reads the memory of `pid` and all its descendants whenever it is called, expensive parts less
+    often than cheap ones; raises ProcessLookupError once `pid` is gone.
 
     Shared pages (shm, shared anonymous maps, tmpfs files) count once, however many processes of
     the tree map them. On macOS: see `ttf.machine.memory._darwin`.
     """
-    return tree_reader(pid)()
-
-
-def tree_reader(pid: int) -> TreeReader:
-    """The same for repeated calls: expensive parts are read less often than the cheap ones."""
-    if sys.platform == "darwin":
+    if platform.MACOS:
         from ttf.machine.memory._darwin import DarwinTree
 
         return DarwinTree(pid)
@@ -205,7 +201,7 @@ class Gauge:
 
     def _physical(self) -> Reading:
         path = self._root / "proc/meminfo"
-        if sys.platform != "linux" and not path.exists():
+        if not platform.LINUX and not path.exists():
             import psutil  # type: ignore[import-untyped, unused-ignore]
 
             memory = psutil.virtual_memory()
@@ -242,7 +238,7 @@ class Gauge:
                 yield _Group(limit, str(folder / "memory.stat"), _STAT_KEYS[file])
 
     def _limited_processes(self) -> Iterator[_Process]:
-        if sys.platform != "linux":
+        if not platform.LINUX:
             return
         from ttf.machine.memory._linux import descendants
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ttf.process import platform
 from ttf.process.lifeline import is_stopped
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -54,7 +54,7 @@ class Activity:
             return "it was gone"
         if all(is_stopped(pid) for pid in pids):
             return "it was stopped meanwhile, by a SIGSTOP that somebody sent"
-        if sys.platform != "linux":
+        if not platform.LINUX:
             return "whether it computed is not known"
         share = (_ticks(pids) - self._ticks) / _TICKS / max(0.1, self.quiet_s)
         if share < _IDLE:

@@ -11,12 +11,12 @@ import os
 import py_compile
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ttf.process import platform
 from ttf.process.lifeline import is_stopped
 
 _SITE: Final = Path(__file__).parent / "site/sitecustomize.py"
@@ -153,7 +153,7 @@ def dump_signal() -> int:
 def catches(pid: int, signum: int) -> bool:
     """Whether a process has a handler for a signal that would end it otherwise; not known, and so
     False, without /proc."""
-    if sys.platform != "linux":
+    if not platform.LINUX:
         return False
     try:
         status = Path(f"/proc/{pid}/status").read_text()
