@@ -61,7 +61,7 @@ class RunFolder:
         try:
             if path is None:
                 made_parent = not Path("runs").exists()
-                path = _make_next(Path("runs"))
+                path = make_next(Path("runs"), "run")
             path.mkdir(parents=True, exist_ok=True)
             folder = cls(path)
             folder._made = made
@@ -212,15 +212,12 @@ def _take_back(path: Path) -> None:
         path.rmdir()
 
 
-def _make_next(runs: Path) -> Path:
-    """Makes the next free folder; two runs that start at once get two."""
-    numbers = [
-        int(p.name.removeprefix("run-"))
-        for p in runs.glob("run-*")
-        if p.name.removeprefix("run-").isdigit()
-    ]
+def make_next(runs: Path, kind: str) -> Path:
+    """Makes the next free folder, "<kind>-004"; two that begin at once get two."""
+    taken = [path.name.removeprefix(f"{kind}-") for path in runs.glob(f"{kind}-*")]
+    numbers = [int(name) for name in taken if name.isdigit()]
     for number in itertools.count(max(numbers, default=0) + 1):
-        path = runs / f"run-{number:03d}"
+        path = runs / f"{kind}-{number:03d}"
         with contextlib.suppress(FileExistsError):
             path.mkdir(parents=True)
             return path

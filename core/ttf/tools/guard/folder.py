@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import shutil
 import tempfile
@@ -57,9 +56,11 @@ class GuardFolder:
 
     def keep(self) -> Path:
         """The folder, made now where it was not yet."""
+        from ttf.rundir.folder import make_next
+
         if self.path is None:
             try:
-                self.path = _make_next(_RUNS)
+                self.path = make_next(_RUNS, "guard")
             except OSError as error:
                 self.path = self.temp
                 self._not_kept(f"{_RUNS} could not be made ({error.strerror}): see {self.temp}")
@@ -127,18 +128,6 @@ class GuardFolder:
                 shutil.rmtree(self.temp / made, ignore_errors=True)
         else:
             shutil.rmtree(self.temp, ignore_errors=True)
-
-
-def _make_next(runs: Path) -> Path:
-    """The next free one; two guards that start at once get two."""
-    runs.mkdir(exist_ok=True)
-    taken = [p.name.removeprefix("guard-") for p in runs.glob("guard-*")]
-    numbers = [int(name) for name in taken if name.isdigit()]
-    for number in itertools.count(max(numbers, default=0) + 1):
-        with contextlib.suppress(FileExistsError):
-            (path := runs / f"guard-{number:03d}").mkdir()
-            return path
-    raise AssertionError
 
 
 def _sweep() -> None:

@@ -20,18 +20,17 @@ from ttf.tools.guard.environment import surroundings
 from ttf.tools.guard.folder import GuardFolder
 from ttf.tools.guard.messages import Voice, again, code_of, told
 from ttf.tools.guard.options import GuardOptions
-from ttf.tools.guard.running_command import Ended, RunningCommand
+from ttf.tools.guard.running_command import ENDING, Ended, RunningCommand
 from ttf.tools.guard.stacks import Interpreter
 from ttf.tools.guard.terminal import Terminal, stop_ourselves
 
 ATTEMPT: Final = "TTF_GUARD_ATTEMPT"
 """In the command's environment: 0 at the first start."""
 _PASSED_ON: Final = (
-    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1),
-    *(signal.SIGUSR2, signal.SIGALRM),
+    *ENDING,
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
 )
 _OWN: Final = (signal.SIGCONT, signal.SIGTSTP, signal.SIGWINCH)
-_ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _HEALTHY_S: Final = 300.0
@@ -168,7 +167,7 @@ class _Guard:
             for signum in self._signals.take():
                 if signum == signal.SIGTSTP:
                     stop_ourselves()
-                if signum in _ENDING:
+                if signum in ENDING:
                     return signum
         return None
 

@@ -45,7 +45,7 @@ _STOPS_WITHIN_S: Final = 10.0
 _NOT_STOPPED_S: Final = 0.1
 _LAST_WORDS_S: Final = 0.5
 _LAST_READ_S: Final = 2.0
-_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 """Whoever sends one of these wants the command to end."""
 _FROM_KEYBOARD: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 _STOPS: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
@@ -225,7 +225,7 @@ class RunningCommand:
             self._pass_on(signum)
 
     def _pass_on(self, signum: int) -> None:
-        if signum in _ENDING:
+        if signum in ENDING:
             self._asked, self._asked_at = signum, time.monotonic()
         if signum == signal.SIGHUP and self._lent and self._terminal.hung_up:
             return  # the kernel told the command's group as well
@@ -286,7 +286,7 @@ class RunningCommand:
         while not self.relay.finish(_LAST_WORDS_S):
             if time.monotonic() > ends_at:  # of a process that outlives it, and goes on writing
                 self.relay.close()
-            if any(signum in _ENDING for signum in self._signals.take()):
+            if any(signum in ENDING for signum in self._signals.take()):
                 break  # nobody reads, and somebody wants us to go
         self.relay.close()
         if self._killed[0]:
