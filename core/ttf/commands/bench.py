@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
-    Suggesting,
-    emit_json,
-    json_option,
-    next_command,
-    quoted,
-    say,
-    show,
-)
+from ttf.commands._options import Suggesting, json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.tables import table
 
@@ -100,15 +93,9 @@ def command(
         for bench in chosen
     ]
     if as_json:
-        emit_json(
-            {
-                "machine": ceilings,
-                "results": [line.to_json() for outcome in outcomes for line in outcome.lines],
-                "findings": [
-                    finding.to_json() for outcome in outcomes for finding in outcome.findings
-                ],
-            }
-        )
+        lines = [line.to_json() for outcome in outcomes for line in outcome.lines]
+        findings = [finding.to_json() for outcome in outcomes for finding in outcome.findings]
+        emit_json({"machine": ceilings, "results": lines, "findings": findings})
     else:
         _what_next(outcomes, quick)
     return _exit_code(outcomes)
@@ -118,24 +105,18 @@ def _list(benches: Sequence[Bench], as_json: bool) -> None:
     from ttf.tools.bench.peers import INSTALL, PEERS
 
     if as_json:
+        peers = {name: {"name": name, "version": PEERS[name].version or None} for name in PEERS}
         emit_json(
             [
-                {
-                    "name": bench.name,
-                    "title": bench.title,
-                    "peers": [
-                        {"name": name, "version": PEERS[name].version or None}
-                        for name in bench.peers
-                    ],
-                }
-                for bench in benches
+                {"name": b.name, "title": b.title, "peers": [peers[name] for name in b.peers]}
+                for b in benches
             ]
         )
         return
     show(table([[b.name, b.title] for b in benches], ["bench", "what it measures"]))
     show()
-    peers = dict.fromkeys(name for bench in benches for name in bench.peers)
-    rows = [[name, PEERS[name].version or INSTALL, PEERS[name].title] for name in peers]
+    names = dict.fromkeys(name for bench in benches for name in bench.peers)
+    rows = [[name, PEERS[name].version or INSTALL, PEERS[name].title] for name in names]
     show(table(rows, ["peer", "version", "what it is"]))
     next_command(f"ttf bench {benches[0].name if len(benches) == 1 else ''}".rstrip())
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
+from ttf.commands._options import (
     PATH,
     POSITIVE,
-    choice,
-    emit_json,
+    choice_option,
+    isolation_option,
     json_option,
-    next_command,
-    number,
-    plugin_name,
-    quoted,
+    overwrite_option,
+    plugin_option,
     set_option,
-    show,
 )
-from ttf.commands._data_common import overwrite_option
+from ttf.commands._output import next_command, number, quoted, show_result
 from ttf.errors import ConfigError
 from ttf.text.tables import table
 
@@ -54,11 +51,8 @@ it is given again."""
 @click.argument("run_dir", type=PATH, required=False, metavar="[RUN_DIR]")
 @click.option("--queries", metavar="FILE", help="Query vectors, instead of RUN_DIR.")
 @click.option("--bank", metavar="FILE", help="The documents. [default: the run's]")
-@click.option(
-    "--miner",
-    type=plugin_name("miner", "auto"),
-    metavar="NAME",
-    help="Who searches; auto: by a cost model. [default: auto]",
+@plugin_option(
+    "--miner", "miner", "auto", help="Who searches; auto: by a cost model. [default: auto]"
 )
 @click.option("-k", "k", type=POSITIVE, metavar="K", help="Candidates per query. [default: 200]")
 @click.option(
@@ -70,17 +64,9 @@ it is given again."""
     help="Working memory, in bytes or like 512MiB. [default: a quarter of the limit in force]",
 )
 @click.option("--threads", type=POSITIVE, metavar="N", help="CPU threads. [default: all cores]")
-@click.option(
-    "--isolation",
-    type=choice("isolation", "process", "none"),
-    metavar="process|none",
-    help="Where the miner runs. [default: process]",
-)
-@click.option(
-    "--similarity",
-    type=choice("similarity", "cosine", "dot"),
-    metavar="cosine|dot",
-    help="With --queries; a run has its own. [default: cosine]",
+@isolation_option
+@choice_option(
+    "--similarity", "cosine", "dot", help="With --queries; a run has its own. [default: cosine]"
 )
 @overwrite_option
 @set_option
@@ -111,7 +97,7 @@ def command(
     from ttf.tools.mine.table_file import check_table
 
     check_table(out, [path for path in (queries, bank) if path], overwrite=overwrite)
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         stack.enter_context(sigterm_raised("Stopped by SIGTERM; the same command continues."))
         reporter = stack.enter_context(make_reporter(json=as_json))
         from ttf.training.launch import prepared_policy
@@ -120,10 +106,7 @@ def command(
         unit = (similarity or config.loss.similarity) == "cosine"
         inputs = _inputs(stack, run_dir, queries, bank, unit, config.data.storage, out, reporter)
         mined = mine(inputs, out, config, policy.threads, reporter, overwrite=overwrite)
-    if as_json:
-        emit_json(mined)
-    else:
-        show(table(_rows(mined)))
+    show_result(mined, table(_rows(mined)), as_json)
     next_command(f"ttf data inspect {quoted(out)}")
 
 
@@ -144,7 +127,7 @@ def _check(
 
 
 def _inputs(
-    stack: contextlib.ExitStack,
+    stack: ExitStack,
     run_dir: Path | None,
     queries: str | None,
     bank: str | None,

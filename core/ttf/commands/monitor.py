@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show
+from ttf.commands._options import json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ tried on a Mac) shared memory counts as file-backed.
     "--interval",
     type=click.FloatRange(min=0.1),
     default=1.0,
-    show_default=True,
     metavar="SECONDS",
     help="Between two looks.",
 )

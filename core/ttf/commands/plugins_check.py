@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
-    Suggesting,
-    emit_json,
-    ended_as_asked,
-    json_option,
-    next_command,
-    quoted,
-    say,
-    show,
-)
+from ttf.commands._options import Suggesting, json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._signals import ended_as_asked
 from ttf.errors import ConfigError, ExitCode, UnknownName
 
 if TYPE_CHECKING:
@@ -73,7 +66,6 @@ Examples:
 @click.option(
     "--only",
     metavar="WORD",
-    default="",
     help="Only checks whose name has this word; an expression of pytest -k.",
 )
 @click.option(
@@ -81,13 +73,14 @@ Examples:
     "quiet_s",
     type=click.FloatRange(min=1),
     default=120.0,
+    show_default=False,
     metavar="SECONDS",
     help="A check that takes longer is a hang. [default: 120]",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show what each finding rests on.")
 @json_option
 def command(
-    name: str, sets: tuple[str, ...], only: str, quiet_s: float, verbose: bool, as_json: bool
+    name: str, sets: tuple[str, ...], only: str | None, quiet_s: float, verbose: bool, as_json: bool
 ) -> int:
     """Loads a plugin, runs the conformance suite of its kind on it, and trains a few steps with it.
 
@@ -109,7 +102,7 @@ def command(
     options = _options(sets)
     every = []
     for info in plugins:
-        wanted = Wanted(info=info, options=options, only=only, quiet_s=quiet_s)
+        wanted = Wanted(info=info, options=options, only=only or "", quiet_s=quiet_s)
         every.append((wanted, _checked(wanted, verbose=verbose, as_json=as_json)))
     ok = all(_passed(findings) for _, findings in every)
     if as_json:
@@ -194,12 +187,9 @@ def _what_next(every: Sequence[tuple[Wanted, Sequence[Finding]]], verbose: bool)
 
 
 def _document(wanted: Wanted, findings: Sequence[Finding]) -> dict[str, Any]:
-    info = wanted.info
+    named = ("kind", "name", "distribution", "version")
     return {
-        "kind": info.kind,
-        "name": info.name,
-        "distribution": info.distribution,
-        "version": info.version,
+        **{key: getattr(wanted.info, key) for key in named},
         "ok": _passed(findings),
         "checks": findings,
     }

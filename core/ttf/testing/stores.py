@@ -237,46 +237,40 @@ class StoreTests(PluginTests):
         with pytest.raises((StorageError, DataMissing)):
             self.written(factory, self.uri(tmp_path / "nowhere"), numbers((6,), "float32"))
 
-    def test_a_disk_that_takes_only_half_is_a_storage_error_and_keeps_nothing(
-        self, factory: Any, tmp_path: Path
-    ) -> None:
+    @pytest.fixture
+    def large(self, tmp_path: Path) -> Mapping[str, Any]:
+        """A request to write many rows into the folder `out`."""
         rows = np.arange(_LARGE[0] * _LARGE[1], dtype=np.float32).reshape(_LARGE)
         np.save(tmp_path / "rows.npy", rows)
-        folder = tmp_path / "out"
-        folder.mkdir()
-        found = _children.answer(
-            "write_half",
-            name=self.name,
-            rows=str(tmp_path / "rows.npy"),
-            uri=self.uri(folder),
-            step=1000,
-        )
+        tmp_path.joinpath("out").mkdir()
+        return {"name": self.name, "rows": str(tmp_path / "rows.npy"), "step": 1000}
+
+    def test_a_disk_that_takes_only_half_is_a_storage_error_and_keeps_nothing(
+        self, factory: Any, large: Mapping[str, Any], tmp_path: Path
+    ) -> None:
+        found = _children.answer("write_half", uri=self.uri(tmp_path / "out"), **large)
         assert found["raised"], "commit returned as if all had been written"
         assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
         assert found["left"] == []
 
     def test_kill_9_in_mid_save_leaves_the_old_or_the_new(
-        self, factory: Any, tmp_path: Path
+        self, factory: Any, large: Mapping[str, Any], tmp_path: Path
     ) -> None:
         """A writer is killed three times on its way; then one comes to its end."""
-        rows = np.arange(_LARGE[0] * _LARGE[1], dtype=np.float32).reshape(_LARGE)
-        np.save(tmp_path / "rows.npy", rows)
-        folder = tmp_path / "out"
-        folder.mkdir()
-        uri = self.uri(folder)
-        request = {"name": self.name, "rows": str(tmp_path / "rows.npy"), "step": 1000}
-        timed = _children.answer("write_store", uri=self.uri(tmp_path, "timed"), **request)
+        rows = np.load(large["rows"])
+        uri = self.uri(tmp_path / "out")
+        timed = _children.answer("write_store", uri=self.uri(tmp_path, "timed"), **large)
         self.written(factory, uri, numbers((6,), "float32")).close()
         for share in _KILLS:
             killer = _children.KilledWhileSaving(share * timed["seconds"])
-            _children.ended("write_store", killer, uri=uri, **request)
+            _children.ended("write_store", killer, uri=uri, **large)
             store = factory.open(uri)
             source = store.source("vectors")
             expected = numbers((6,), "float32") if source.shape[0] == ROWS else rows
             np.testing.assert_array_equal(source.read(0, source.shape[0]), expected)
             assert list(store.verify()) == []
             store.close()
-        _children.answer("write_store", uri=uri, **request)
+        _children.answer("write_store", uri=uri, **large)
         store = factory.open(uri)
         np.testing.assert_array_equal(store.source("vectors").read(0, _LARGE[0]), rows)
         store.close()
