@@ -124,6 +124,11 @@ def choice_option(flag: str, *values: str, **more: Any) -> Callable[[F], F]:
     return click.option(flag, type=choice(flag.lstrip("-"), *values), **more)
 
 
+def count_option(*names: str, **more: Any) -> Callable[[F], F]:
+    """A whole number, from 1 where no other type is named."""
+    return click.option(*names, **{"type": POSITIVE, "metavar": "N"} | more)
+
+
 def dtype_option(**more: Any) -> Callable[[F], F]:
     values = ("f32", "f16", "bf16", "float32", "float16", "bfloat16")
     return choice_option("--dtype", *values, metavar="f32|f16|bf16", **more)

@@ -14,8 +14,8 @@ from ttf.commands._options import (
     DURATION,
     NATURAL,
     PATH,
-    POSITIVE,
     Parsed,
+    count_option,
     hang_timeout_option,
     json_option,
     set_option,
@@ -66,16 +66,12 @@ the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
     help="An arm for every value (read as TOML); with several, for every combination.",
 )
 @set_option
-@click.option("--repeats", type=POSITIVE, metavar="N", help="Of every arm. [default: 10]")
-@click.option(
-    "--steps", type=POSITIVE, metavar="N", help="Optimizer steps. [default: as the arms say]"
-)
+@count_option("--repeats", help="Of every arm. [default: 10]")
+@count_option("--steps", help="Optimizer steps. [default: as the arms say]")
 @click.option("--seed", type=NATURAL, help="Block k has seed N + k. [default: 0]")
-@click.option(
+@count_option(
     "--parallel",
-    type=POSITIVE,
     default=1,
-    metavar="N",
     help="Repeats at a time, whole blocks where they fit; speed is then measured under load.",
 )
 @click.option(

@@ -76,6 +76,7 @@ def command(
     if list_only:
         _list(chosen, as_json)
         return int(ExitCode.DONE)
+    from ttf.machine.ceiling_figures import words
     from ttf.tools.bench.table import BenchProgress
 
     progress = BenchProgress()
@@ -87,7 +88,7 @@ def command(
         return _tune(progress, as_json)
     ceilings = _ceilings(fresh, progress)
     if not as_json:
-        _show_machine(ceilings)
+        show(table(list(words(ceilings))))
     outcomes = [
         _measured(bench, size or ("quick" if quick else "reference"), ceilings, progress, as_json)
         for bench in chosen
@@ -125,7 +126,7 @@ def _tune(progress: BenchProgress, as_json: bool) -> int:
     from ttf.machine.tuned_products import row_file
     from ttf.tools.bench.catalogue import TUNE
 
-    row = _answer(TUNE, {}, progress)["tuned"]
+    row = _answer(TUNE, "tuned", progress)
     if as_json:
         emit_json({"machine": row, "results": [], "findings": []})
     else:
@@ -146,23 +147,19 @@ def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
     from ttf.tools.bench.catalogue import CEILINGS
 
     kept = None if fresh else ceilings.load()
-    if kept is not None:
-        return kept.to_json()
-    found: Mapping[str, Any] = _answer(CEILINGS, {}, progress)["ceilings"]
-    return found
+    return kept.to_json() if kept is not None else _answer(CEILINGS, "ceilings", progress)
 
 
-def _answer(
-    bench: Bench, ceilings: Mapping[str, Any], progress: BenchProgress
-) -> Mapping[str, Any]:
+def _answer(bench: Bench, key: str, progress: BenchProgress) -> Mapping[str, Any]:
     """Of a process that measures the machine itself. Raises what it raised."""
     from ttf.process.error_document import from_document
     from ttf.tools.bench.runner import MeasurerDied, outcome_of
 
-    outcome = outcome_of(bench, "reference", ceilings, progress)
+    outcome = outcome_of(bench, "reference", {}, progress)
     progress.clear()
     if outcome.well:
-        return outcome.answer
+        found: Mapping[str, Any] = outcome.answer[key]
+        return found
     if outcome.error is not None:
         raise from_document(dict(outcome.error))
     (finding,) = outcome.findings
@@ -170,12 +167,6 @@ def _answer(
         f"The process that measures {bench.title} died: {finding.what}.",
         hint="See what of this environment is at fault: ttf doctor",
     )
-
-
-def _show_machine(ceilings: Mapping[str, Any]) -> None:
-    from ttf.machine.ceiling_figures import words
-
-    show(table(list(words(ceilings))))
 
 
 def _measured(

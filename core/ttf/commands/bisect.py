@@ -11,9 +11,9 @@ from ttf.commands._options import (
     DURATION,
     NATURAL,
     PATH,
-    POSITIVE,
     Parsed,
     Suggesting,
+    count_option,
     hang_timeout_option,
     json_option,
     parsed_size,
@@ -48,12 +48,10 @@ Exit code 0: the study ended, also where it is not sure; --json says which ("ver
 culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the data is wrong.""",
 )
 @click.argument("run_toml", type=PATH, required=False, metavar="[RUN.toml]")
-@click.option("--steps", type=POSITIVE, metavar="N", help="Optimizer steps of a run. [default: 40]")
+@count_option("--steps", help="Optimizer steps of a run. [default: 40]")
 @click.option("--budget", type=DURATION, help="Begin no run after this time, e.g. 10m.")
-@click.option(
+@count_option(
     "--max-runs",
-    type=POSITIVE,
-    metavar="N",
     help="At most so many. [default: 40% of what trying everything by itself would take]",
 )
 @click.option(

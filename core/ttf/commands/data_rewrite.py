@@ -9,7 +9,7 @@ import click
 from ttf.commands._data_common import check_outputs, progress_lines
 from ttf.commands._options import (
     NATURAL,
-    POSITIVE,
+    count_option,
     dtype_option,
     json_option,
     overwrite_option,
@@ -89,8 +89,8 @@ their numbers, or --context-is-bank.""",
 )
 @click.argument("pairs", metavar="PAIRS")
 @click.argument("out", metavar="OUT")
-@click.option("--train", type=POSITIVE, metavar="N", help="Training pairs. [default: all]")
-@click.option("--val", type=POSITIVE, metavar="N", help="Validation pairs. [default: all]")
+@count_option("--train", help="Training pairs. [default: all]")
+@count_option("--val", help="Validation pairs. [default: all]")
 @click.option("--seed", type=NATURAL, metavar="N", help="Random pairs. [default: the first ones]")
 @click.option("--bank", metavar="FILE", help="Cut this bank as well, to the rows that are needed.")
 @click.option("--bank-out", metavar="FILE", help="Where to write the cut bank.")

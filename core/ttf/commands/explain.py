@@ -20,20 +20,14 @@ if TYPE_CHECKING:
     from ttf.tools.explain.pages import Page
 
 
-class What(click.ParamType[str]):
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """A class, an ending or a path: which of them is found out when it is looked up."""
+    from click.shell_completion import CompletionItem
 
-    name = "class"
+    from ttf.tools.explain import pages
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        from ttf.tools.explain import pages
-
-        find_incident = [CompletionItem(n) for n in pages.names() if n.startswith(incomplete)]
-        return find_incident or [CompletionItem(incomplete, type="file")]
+    found = [CompletionItem(name) for name in pages.names() if name.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
 
 
 _EPILOG = """\b
@@ -49,7 +43,9 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("what", type=What(), required=False, metavar="[CLASS|EXIT CODE|SIGNAL|INCIDENT]")
+@click.argument(
+    "what", shell_complete=_complete, required=False, metavar="[CLASS|EXIT CODE|SIGNAL|INCIDENT]"
+)
 @json_option
 def command(what: str | None, as_json: bool) -> None:
     """Why did it die? The page of an incident class; without CLASS, all of them.

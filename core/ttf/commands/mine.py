@@ -10,8 +10,8 @@ import click
 
 from ttf.commands._options import (
     PATH,
-    POSITIVE,
     choice_option,
+    count_option,
     isolation_option,
     json_option,
     overwrite_option,
@@ -23,8 +23,17 @@ from ttf.errors import ConfigError
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
-    from ttf.text.progress import Reporter
-    from ttf.tools.mine.offline import Inputs, Mined
+    from ttf.tools.mine.offline import Mined
+
+
+_KEYS = {
+    "k": "miner.k",
+    "memory_budget": "memory.budget",
+    "threads": "device.threads",
+    "miner": "miner.name",
+    "isolation": "miner.isolation",
+}
+"""What the flags are called in a configuration."""
 
 
 class _Local(click.Path):
@@ -54,7 +63,7 @@ it is given again."""
 @plugin_option(
     "--miner", "miner", "auto", help="Who searches; auto: by a cost model. [default: auto]"
 )
-@click.option("-k", "k", type=POSITIVE, metavar="K", help="Candidates per query. [default: 200]")
+@count_option("-k", "k", metavar="K", help="Candidates per query. [default: 200]")
 @click.option(
     "--out", type=_Local(path_type=Path), required=True, metavar="FILE", help="The table to write."
 )
@@ -63,7 +72,7 @@ it is given again."""
     metavar="SIZE",
     help="Working memory, in bytes or like 512MiB. [default: a quarter of the limit in force]",
 )
-@click.option("--threads", type=POSITIVE, metavar="N", help="CPU threads. [default: all cores]")
+@count_option("--threads", help="CPU threads. [default: all cores]")
 @isolation_option
 @choice_option(
     "--similarity", "cosine", "dot", help="With --queries; a run has its own. [default: cosine]"
@@ -84,16 +93,13 @@ def command(
 ) -> None:
     """The K best bank rows of every query, as a table of hard-negative candidates."""
     _check(run_dir, queries, bank, similarity)
-    from ttf.config.resolve import resolve
+    from ttf.config.resolve import Resolved, resolve
 
-    names = {"k": "miner.k", "memory_budget": "memory.budget", "threads": "device.threads"}
-    names |= {"miner": "miner.name", "isolation": "miner.isolation"}
-    given = {names[name]: value for name, value in flags.items() if value is not None}
+    given = {_KEYS[name]: value for name, value in flags.items() if value is not None}
     config = resolve(None, sets, given).config
-    from ttf.config.resolve import Resolved
     from ttf.data.writing import sigterm_raised
     from ttf.text.progress import make_reporter
-    from ttf.tools.mine.offline import mine
+    from ttf.tools.mine.offline import file_inputs, mine, run_inputs
     from ttf.tools.mine.table_file import check_table
 
     check_table(out, [path for path in (queries, bank) if path], overwrite=overwrite)
@@ -104,8 +110,15 @@ def command(
 
         policy = prepared_policy(Resolved(config=config, origins={}), reporter)
         unit = (similarity or config.loss.similarity) == "cosine"
-        inputs = _inputs(stack, run_dir, queries, bank, unit, config.data.storage, out, reporter)
-        mined = mine(inputs, out, config, policy.threads, reporter, overwrite=overwrite)
+        if run_dir is not None:
+            found = run_inputs(run_dir, bank, out)
+        else:
+            assert queries is not None and bank is not None
+            storage = config.data.storage
+            found = file_inputs(queries, bank, unit=unit, storage=storage, say=reporter.note)
+        mined = mine(
+            stack.enter_context(found), out, config, policy.threads, reporter, overwrite=overwrite
+        )
     show_result(mined, table(_rows(mined)), as_json)
     next_command(f"ttf data inspect {quoted(out)}")
 
@@ -124,27 +137,6 @@ def _check(
         raise ConfigError(
             "It is not clear what to mine:", problems=problems, hint="See ttf mine --help."
         )
-
-
-def _inputs(
-    stack: ExitStack,
-    run_dir: Path | None,
-    queries: str | None,
-    bank: str | None,
-    unit: bool,
-    storage: str,
-    out: Path,
-    reporter: Reporter,
-) -> Inputs:
-    from ttf.tools.mine.offline import file_inputs, run_inputs
-
-    if run_dir is not None:
-        return stack.enter_context(run_inputs(run_dir, bank, out))
-    assert queries is not None
-    assert bank is not None
-    return stack.enter_context(
-        file_inputs(queries, bank, unit=unit, storage=storage, say=reporter.note)
-    )
 
 
 def _rows(mined: Mined) -> list[tuple[str, str]]:

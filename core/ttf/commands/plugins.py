@@ -10,7 +10,7 @@ import click
 
 from ttf.commands._options import choice, json_option
 from ttf.commands._output import emit_json, next_command, say, show
-from ttf.commands.plugins_check import Reference, command as check, find, references
+from ttf.commands.plugins_check import command as check, complete, find
 from ttf.commands.plugins_new import command as new
 from ttf.text.tables import table
 
@@ -67,7 +67,7 @@ Examples:
   ttf plugins show tower.gru
   ttf plugins show miner.faiss --json""",
 )
-@click.argument("reference", type=Reference("plugin", references), metavar="KIND.NAME")
+@click.argument("reference", shell_complete=complete, metavar="KIND.NAME")
 @json_option
 def show_(reference: str, as_json: bool) -> None:
     """One plugin's options with type, default and bounds, and whether it can run here."""

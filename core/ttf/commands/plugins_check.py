@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import Suggesting, json_option
+from ttf.commands._options import json_option
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.commands._signals import ended_as_asked
 from ttf.errors import ConfigError, ExitCode, UnknownName
@@ -21,18 +21,15 @@ _MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "died": ("DIED", "re
           "skip": ("skip", "yellow")}  # fmt: skip
 
 
-def references() -> list[str]:
+def _references() -> list[str]:
     """What can be typed for one plugin."""
     from ttf.host import plugins as host
 
     return [f"{p.kind}.{host.choice_of(p)}" for p in host.installed()]
 
 
-class Reference(Suggesting):
-    """`kind.name`; checked when it is looked up, so that a bare name does as well."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return str(value)
+def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [reference for reference in _references() if reference.startswith(incomplete)]
 
 
 def find(reference: str) -> PluginInfo:
@@ -47,7 +44,7 @@ def find(reference: str) -> PluginInfo:
     bare = [p for p in host.installed() if reference in (p.name, host.choice_of(p))]
     if len(bare) == 1:
         return bare[0]
-    raise UnknownName("plugin", reference, references())
+    raise UnknownName("plugin", reference, _references())
 
 
 @click.command(
@@ -59,7 +56,7 @@ Examples:
   ttf plugins check ttf-miner-usearch                 every plugin of a distribution
   ttf plugins check miner.usearch --set connectivity=8 --only saved -v""",
 )
-@click.argument("name", type=Reference("plugin", references), metavar="NAME")
+@click.argument("name", shell_complete=complete, metavar="NAME")
 @click.option(
     "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the plugin."
 )

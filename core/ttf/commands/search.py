@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._options import PATH, POSITIVE, json_option, overwrite_option
+from ttf.commands._options import PATH, count_option, json_option, overwrite_option
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ The file of queries has an array `vectors`, or any X_* (or seq_* of the run's co
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @click.option("--queries", type=PATH, required=True, help="The file of queries.")
-@click.option("-k", "k", type=POSITIVE, default=10, metavar="K", help="Documents per query.")
+@count_option("-k", "k", default=10, metavar="K", help="Documents per query.")
 @click.option(
     "--out",
     type=PATH,

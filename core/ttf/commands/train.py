@@ -12,6 +12,7 @@ from ttf.commands._options import (
     PATH,
     Parsed,
     choice_option,
+    count_option,
     in_process_option,
     isolation_option,
     json_option,
@@ -62,20 +63,14 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 @plugin_option(
     "--device", "device", "auto", help="Trains; auto says what it chose and why. [default: auto]"
 )
-@click.option(
-    "--epochs", type=int, metavar="N", help="Passes over the training pairs. [default: 8]"
-)
-@click.option(
-    "--steps", type=int, metavar="N", help="Stop after N optimizer steps. [default: all epochs]"
-)
+@count_option("--epochs", type=int, help="Passes over the training pairs. [default: 8]")
+@count_option("--steps", type=int, help="Stop after N optimizer steps. [default: all epochs]")
 @click.option("--batch-size", type=NUMBER_OR_AUTO, help="Samples per micro-batch. [default: auto]")
-@click.option(
-    "--accum", type=int, metavar="N", help="Micro-batches per optimizer step. [default: 1]"
-)
+@count_option("--accum", type=int, help="Micro-batches per optimizer step. [default: 1]")
 @click.option(
     "--lr", type=float, metavar="X", help="Learning rate after the warm-up. [default: 0.001]"
 )
-@click.option("--seed", type=int, metavar="N", help="Of weights, order and negatives. [default: 0]")
+@count_option("--seed", type=int, help="Of weights, order and negatives. [default: 0]")
 @click.option(
     "--threads", type=NUMBER_OR_AUTO, help="CPU threads; auto: the physical cores. [default: auto]"
 )

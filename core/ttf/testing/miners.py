@@ -66,11 +66,6 @@ class MinerTests(PluginTests):
     def traits(self, factory: Any, chosen: Any) -> MinerTraits:
         return cast("MinerTraits", factory.traits(chosen, self.context()))
 
-    @pytest.fixture
-    def indexed(self, traits: MinerTraits) -> None:
-        if not traits.has_index:
-            pytest.skip("it has no index")
-
     # --- answers -------------------------------------------------------------------------------
 
     def test_ids_and_scores_have_their_shapes_and_types(self, factory: Any, chosen: Any) -> None:
@@ -164,8 +159,9 @@ class MinerTests(PluginTests):
             miner.search(QUERIES[:2], 3)
 
     def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
-        self, indexed: None, factory: Any, chosen: Any
+        self, factory: Any, chosen: Any, traits: MinerTraits
     ) -> None:
+        _needs_index(traits)
         with pytest.raises(ConfigError, match=r"needs about .* of memory, but the budget is"):
             self.built(factory, chosen, BANK, budget_bytes=200_000)
 
@@ -206,8 +202,9 @@ class MinerTests(PluginTests):
     # --- saving ----------------------------------------------------------------------------------
 
     def test_a_saved_index_answers_like_the_one_it_was(
-        self, indexed: None, factory: Any, chosen: Any, tmp_path: Path
+        self, factory: Any, chosen: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:
+        _needs_index(traits)
         miner = self.built(factory, chosen, BANK)
         expected = miner.search(QUERIES, 30)
         folder = tmp_path / "index"
@@ -220,8 +217,9 @@ class MinerTests(PluginTests):
             assert (found[1] == expected[1]).all()
 
     def test_the_estimate_of_the_disk_is_what_it_saves(
-        self, indexed: None, factory: Any, chosen: Any, tmp_path: Path
+        self, factory: Any, chosen: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:
+        _needs_index(traits)
         miner = self.built(factory, chosen, BANK)
         miner.save(tmp_path)
         saved = sum(path.stat().st_size for path in tmp_path.iterdir() if path.is_file())
@@ -234,15 +232,17 @@ class MinerTests(PluginTests):
         )
 
     def test_a_disk_that_takes_only_half_of_the_index_is_noticed(
-        self, indexed: None, tmp_path: Path
+        self, factory: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:
+        _needs_index(traits)
         found = _children.answer("save_half", **self._request(tmp_path))
         assert found["raised"], "save returned as if all had been written: compare the sizes"
         assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
 
     def test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index(
-        self, indexed: None, traits: MinerTraits, tmp_path: Path
+        self, factory: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:
+        _needs_index(traits)
         request = self._request(tmp_path) | {"cache": str(tmp_path / "first")}
         whole = _children.ended("keep_index", **request)
         assert whole.answer is not None and whole.answer["kept"], _children.told(whole)
@@ -277,6 +277,11 @@ class MinerTests(PluginTests):
             "out": str(folder / "found.npz"),
             "k": 10,
         }
+
+
+def _needs_index(traits: MinerTraits) -> None:
+    if not traits.has_index:
+        pytest.skip("it has no index")
 
 
 def _answers(request: Mapping[str, Any]) -> Answers:

@@ -237,40 +237,34 @@ class StoreTests(PluginTests):
         with pytest.raises((StorageError, DataMissing)):
             self.written(factory, self.uri(tmp_path / "nowhere"), numbers((6,), "float32"))
 
-    @pytest.fixture
-    def large(self, tmp_path: Path) -> Mapping[str, Any]:
-        """A request to write many rows into the folder `out`."""
-        rows = np.arange(_LARGE[0] * _LARGE[1], dtype=np.float32).reshape(_LARGE)
-        np.save(tmp_path / "rows.npy", rows)
-        tmp_path.joinpath("out").mkdir()
-        return {"name": self.name, "rows": str(tmp_path / "rows.npy"), "step": 1000}
-
     def test_a_disk_that_takes_only_half_is_a_storage_error_and_keeps_nothing(
-        self, factory: Any, large: Mapping[str, Any], tmp_path: Path
+        self, factory: Any, tmp_path: Path
     ) -> None:
-        found = _children.answer("write_half", uri=self.uri(tmp_path / "out"), **large)
+        request = _many_rows(self.name, tmp_path)
+        found = _children.answer("write_half", uri=self.uri(tmp_path / "out"), **request)
         assert found["raised"], "commit returned as if all had been written"
         assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
         assert found["left"] == []
 
     def test_kill_9_in_mid_save_leaves_the_old_or_the_new(
-        self, factory: Any, large: Mapping[str, Any], tmp_path: Path
+        self, factory: Any, tmp_path: Path
     ) -> None:
         """A writer is killed three times on its way; then one comes to its end."""
-        rows = np.load(large["rows"])
+        request = _many_rows(self.name, tmp_path)
+        rows = np.load(request["rows"])
         uri = self.uri(tmp_path / "out")
-        timed = _children.answer("write_store", uri=self.uri(tmp_path, "timed"), **large)
+        timed = _children.answer("write_store", uri=self.uri(tmp_path, "timed"), **request)
         self.written(factory, uri, numbers((6,), "float32")).close()
         for share in _KILLS:
             killer = _children.KilledWhileSaving(share * timed["seconds"])
-            _children.ended("write_store", killer, uri=uri, **large)
+            _children.ended("write_store", killer, uri=uri, **request)
             store = factory.open(uri)
             source = store.source("vectors")
             expected = numbers((6,), "float32") if source.shape[0] == ROWS else rows
             np.testing.assert_array_equal(source.read(0, source.shape[0]), expected)
             assert list(store.verify()) == []
             store.close()
-        _children.answer("write_store", uri=uri, **large)
+        _children.answer("write_store", uri=uri, **request)
         store = factory.open(uri)
         np.testing.assert_array_equal(store.source("vectors").read(0, _LARGE[0]), rows)
         store.close()
@@ -296,6 +290,14 @@ def numbers(tail: tuple[int, ...], dtype: DType) -> NDArray[Any]:
     if dtype in ("int32", "int64", "uint8"):
         return (np.abs(values) * 20).astype(numpy_dtype(dtype))
     return from_float32(values, dtype)
+
+
+def _many_rows(name: str, folder: Path) -> dict[str, Any]:
+    """A request to write them into the folder `out`."""
+    rows = np.arange(_LARGE[0] * _LARGE[1], dtype=np.float32).reshape(_LARGE)
+    np.save(folder / "rows.npy", rows)
+    folder.joinpath("out").mkdir()
+    return {"name": name, "rows": str(folder / "rows.npy"), "step": 1000}
 
 
 def _files(path: Path) -> list[Path]:
