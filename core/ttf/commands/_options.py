@@ -126,7 +126,8 @@ def choice_option(flag: str, *values: str, **more: Any) -> Callable[[F], F]:
 
 def count_option(*names: str, **more: Any) -> Callable[[F], F]:
     """A whole number, from 1 where no other type is named."""
-    return click.option(*names, **{"type": POSITIVE, "metavar": "N"} | more)
+    more = {"type": POSITIVE, "metavar": "N"} | more
+    return click.option(*names, **more)
 
 
 def dtype_option(**more: Any) -> Callable[[F], F]:
