@@ -126,7 +126,8 @@ def choice_option(flag: str, *values: str, **more: Any) -> Callable[[F], F]:
 
 def count_option(*names: str, **more: Any) -> Callable[[F], F]:
     """A whole number, from 1 where no other type is named."""
-    more = {"type": POSITIVE, "metavar": "N"} | more
+    more.setdefault("type", POSITIVE)
+    more.setdefault("metavar", "N")
     return click.option(*names, **more)
 
 
