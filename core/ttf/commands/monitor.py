@@ -57,17 +57,13 @@ def command(target: str, interval: float, once: bool, as_json: bool) -> int:
     try:
         if once or as_json:
             _show_once(monitor, as_json)
-        elif _live():
+        elif sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
             _show_live(monitor, interval)
         else:
             _show_lines(monitor, interval)
     except KeyboardInterrupt:  # the way to leave it: no error
         return int(ExitCode.INTERRUPTED)
     return int(ExitCode.DONE)
-
-
-def _live() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def _show_once(monitor: Monitor, as_json: bool) -> None:

@@ -20,13 +20,9 @@ if TYPE_CHECKING:
 _KINDS = ("tower", "miner", "storage", "device", "observer", "check")
 
 
-@click.group(short_help="What is installed, and one plugin's options.")
+@click.group(short_help="What is installed, and one plugin's options.", commands=[new, check])
 def command() -> None:
     """What is installed, and one plugin's options."""
-
-
-command.add_command(new)
-command.add_command(check)
 
 
 @command.command(

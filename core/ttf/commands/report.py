@@ -81,11 +81,11 @@ def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
             "summary.json and no incidents.",
             hint=hint,
         )
-    for option, path in (("--out", out), ("--bundle", bundle)):
+    for option, path, name in (("--out", out, "report.html"), ("--bundle", bundle, "bundle.zip")):
         if path is not None and path.is_dir():
             raise ConfigError(
                 f"{option} {path} is a folder.",
-                hint=f"Name a file, e.g. {option} {_in(path, option)}.",
+                hint=f"Name a file, e.g. {option} {quoted(path / name)}.",
             )
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(
@@ -94,10 +94,6 @@ def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
             )
     if out is not None and bundle is not None and out.absolute() == bundle.absolute():
         raise ConfigError("--out and --bundle name the same file.", hint="Give each its own.")
-
-
-def _in(folder: Path, option: str) -> str:
-    return quoted(folder / ("report.html" if option == "--out" else "bundle.zip"))
 
 
 def _say_if_large(run_dir: Path) -> None:

@@ -128,8 +128,8 @@ def command(
     if no_remedies:
         given["--no-remedies"] = True
     if resume is not None:
-        others = {**given, **({"--safe": True} if safe else {})}
-        _refuse_beside_resume(run_toml, out, sets, plan, others)
+        others = {str(run_toml): run_toml, "--out": out, "--set": sets, "--plan": plan}
+        _refuse([name for name, value in others.items() if value] + [*given] + ["--safe"] * safe)
         resume_here(resume, as_json, in_process)
         return
     from ttf import api
@@ -159,19 +159,12 @@ def command(
     report_run(api.run(request, folder, supervised=not in_process, own_process=True), as_json)
 
 
-def _refuse_beside_resume(
-    run_toml: Path | None,
-    out: Path | None,
-    sets: tuple[str, ...],
-    plan: bool,
-    given: dict[str, Any],
-) -> None:
+def _refuse(beside_resume: list[str]) -> None:
     """A run goes on with the configuration it was started with."""
-    others = [*map(str, [run_toml] if run_toml else []), *(["--out"] if out else [])]
-    others += [*(["--set"] if sets else []), *(["--plan"] if plan else []), *given]
-    if others:
+    if beside_resume:
         raise ConfigError(
-            f"--resume continues a run as it was configured; it goes with no {', '.join(others)}.",
+            "--resume continues a run as it was configured; it goes with no "
+            f"{', '.join(beside_resume)}.",
             hint="To change something, start a new run from the folder's run.toml: "
             "ttf train RUN_DIR/run.toml --out NEW_DIR, with your flags.",
         )
