@@ -76,7 +76,7 @@ def command(
     if list_only:
         _list(chosen, as_json)
         return int(ExitCode.DONE)
-    from ttf.machine.ceiling_figures import words
+    from ttf.machine.measured import words
     from ttf.tools.bench.table import BenchProgress
 
     progress = BenchProgress()
@@ -123,7 +123,7 @@ def _list(benches: Sequence[Bench], as_json: bool) -> None:
 
 
 def _tune(progress: BenchProgress, as_json: bool) -> int:
-    from ttf.machine.tuned_products import row_file
+    from ttf.machine.measured import row_file
     from ttf.tools.bench.catalogue import TUNE
 
     row = _answer(TUNE, "tuned", progress)
@@ -143,10 +143,10 @@ def _tune(progress: BenchProgress, as_json: bool) -> int:
 
 def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
     """Of this machine, from the cache or measured now."""
-    from ttf.machine import ceilings
+    from ttf.machine.measured import kept_ceilings
     from ttf.tools.bench.catalogue import CEILINGS
 
-    kept = None if fresh else ceilings.load()
+    kept = None if fresh else kept_ceilings()
     return kept.to_json() if kept is not None else _answer(CEILINGS, "ceilings", progress)
 
 

@@ -25,7 +25,7 @@ from ttf.data.vector_ref import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.answers import PROGRESS
 from ttf.mining.choose import (
     AUTO,
