@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -94,8 +95,8 @@ def command(
         for bench in chosen
     ]
     if as_json:
-        lines = [line.to_json() for outcome in outcomes for line in outcome.lines]
-        findings = [finding.to_json() for outcome in outcomes for finding in outcome.findings]
+        lines = [asdict(line) for outcome in outcomes for line in outcome.lines]
+        findings = [asdict(finding) for outcome in outcomes for finding in outcome.findings]
         emit_json({"machine": ceilings, "results": lines, "findings": findings})
     else:
         _what_next(outcomes, quick)

@@ -99,7 +99,8 @@ def command(
     config = resolve(None, sets, given).config
     from ttf.data.writing import sigterm_raised
     from ttf.text.progress import make_reporter
-    from ttf.tools.mine.offline import file_inputs, mine, run_inputs
+    from ttf.tools.mine.inputs import file_inputs, run_inputs
+    from ttf.tools.mine.offline import mine
     from ttf.tools.mine.table_file import check_table
 
     check_table(out, [path for path in (queries, bank) if path], overwrite=overwrite)
