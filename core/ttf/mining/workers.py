@@ -48,7 +48,7 @@ from ttf.mining.failures import (
     with_words,
 )
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
-from ttf.process import conversation
+from ttf.process import serve
 from ttf.process.child import WORKER, Child
 from ttf.process.conversation import Conversation, NoAnswer
 
@@ -84,7 +84,7 @@ class Worker:
         self._inputs: tuple[str, ...] = ()
         self._looked_at = 0.0
         self._child = Child(
-            conversation.warm("ttf.mining.worker", stacks),
+            serve.warm("ttf.mining.worker", stacks),
             variable=WORKER,
             # Fixed before a library loads: OpenMP reads them once.
             environment=thread_environment(threads),
@@ -119,7 +119,7 @@ class Worker:
         wake: Callable[[], None],
     ) -> None:
         """See `Conversation.ask`."""
-        message = conversation.task("mine", job.to_json())
+        message = serve.task("mine", job.to_json())
         self._conversation.ask(message, deadline_s, hear, wake, stacks=self._stacks)
 
     def end(self) -> int:

@@ -1,28 +1,18 @@
-"""What a parent and its child say to each other: the parent's end, and the child's, which is also the
-program of every child that does tasks.
+"""What a parent and its child say to each other: the parent's end, and the thread of the child's.
 
 parent                                     child (own session)
   |-- life line: messages, held open ----->|  a thread reads: end of file -> exit at once
   |<-- results: messages ------------------|
   |<-- standard error ---------------------|  kept within bounds
   |<-- pidfd: it is gone ------------------|
-
-`python -m ttf.process.conversation MODULE KIND STACKS LIFELINE RESULTS PARENT` calls the functions of
-MODULE that its parent names in messages on the life line, and sends back what they tell and answer.
-"once": it does one task, and ends as any program ends, because a crash while libraries are torn down
-counts as well. "warm": it takes one task after another, with its imports kept, until its parent ends
-it. STACKS is a file; empty: standard error.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-import queue
 import select
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -33,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ttf.errors import ExitCode
 from ttf.process import lifeline, messages
 from ttf.process.bounded_output import BoundedOutput
-from ttf.process.child import WORKER
 
 if TYPE_CHECKING:
     from _typeshed import HasFileno
@@ -55,14 +44,6 @@ machine. No deadline of a request counts before that."""
 STAGES: Final = ("handlers", "ready")
 """What a child that does tasks says of its start, in this order: it writes its stacks when it
 is asked to; it can work."""
-
-Tell = Callable[[Mapping[str, Any]], None]
-Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any] | None]
-"""A task: takes the request and a function that sends news, and returns the answer; None where it
-has told that already."""
-WARM: Final = "warm"
-# faulthandler also for what dies before `main`: an interpreter in a broken environment.
-_SERVE: Final = ("-Xfaulthandler", "-m", "ttf.process.conversation")
 
 
 class NoAnswer(Exception):
@@ -304,67 +285,3 @@ def _follow(life: int, handle: Callable[[dict[str, Any]], None]) -> None:
         traceback.print_exc()
         os._exit(int(ExitCode.OUR_FAULT))
     os._exit(lifeline.ORPHANED)  # not sys.exit: that ends this thread alone
-
-
-def once(module: str) -> tuple[str, ...]:
-    """The words that start a child for one task."""
-    return (*_SERVE, module, "once", "")
-
-
-def warm(module: str, stacks: Path | None) -> tuple[str, ...]:
-    """The words that start a child for many. `stacks` is a file that exists."""
-    return (*_SERVE, module, WARM, str(stacks or ""))
-
-
-def task(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The message that asks for one; all that is sent back bears its number, where it has one."""
-    return {"task": name, "request": dict(request)}
-
-
-def main(module: str, kind: str, stacks: str, life: int, results: int, parent: int) -> None:
-    lifeline.die_with_parent(parent)
-    for fd in (life, results):  # what it starts must not hold the pipes
-        os.set_inheritable(fd, False)
-    if kind == WARM:
-        lifeline.start_keeper(life, WORKER)
-    lifeline.be_killed_first()  # after the fork: the keeper must outlive this process
-    lifeline.stacks_to(Path(stacks) if stacks else None)
-    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    handlers, ready = ({"stage": stage} for stage in STAGES)
-    messages.write(results, handlers)
-    follow(life, requests.put)
-    _answer(module, requests.get(), results, kind, when_ready=ready)
-    while kind == WARM:
-        _answer(module, requests.get(), results, kind)
-
-
-def _answer(
-    module: str,
-    message: Mapping[str, Any],
-    results: int,
-    kind: str,
-    when_ready: Mapping[str, Any] | None = None,
-) -> None:
-    """`when_ready`: is told once the module is imported, which takes its time."""
-
-    def tell(news: Mapping[str, Any]) -> None:
-        messages.write(results, {"number": message.get("number", 0), **news})
-
-    # A plugin that calls sys.exit ends a warm child, and is an error to one that would end anyway.
-    caught = (Exception,) if kind == WARM else (Exception, SystemExit)
-    try:
-        work: Work = getattr(importlib.import_module(module), message["task"])
-        if when_ready is not None:
-            messages.write(results, when_ready)
-        answer = work(message["request"], tell)
-    except caught as error:
-        from ttf.process.error_document import to_document
-
-        tell({"error": to_document(error)})
-        return
-    if answer is not None:
-        tell({"answer": dict(answer)})
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7]))

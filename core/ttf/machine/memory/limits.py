@@ -83,6 +83,8 @@ class Limit(NamedTuple):
 
 def budget_bytes(setting: int | str) -> int:
     """What `memory.budget` comes to: "auto" is a quarter of the limit in force, at least 1 GiB."""
+    if isinstance(setting, int):
+        return setting
     if setting != "auto":
         return parse_bytes(setting)
     return max(2**30, limit_in_force().bytes // 4)

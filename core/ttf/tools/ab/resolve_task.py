@@ -11,7 +11,7 @@ from ttf.config.resolve import flat, load_run_toml, resolve
 from ttf.errors import ConfigError, TtfError
 
 if TYPE_CHECKING:
-    from ttf.process.conversation import Tell
+    from ttf.process.serve import Tell
 
 
 def resolve_arms(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:

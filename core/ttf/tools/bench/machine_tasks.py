@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ttf.contracts import Progress
-    from ttf.process.conversation import Tell
+    from ttf.process.serve import Tell
 
 
 def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ttf.host.plugins import open_store, storage_for
 
 if TYPE_CHECKING:
     from ttf.contracts import StorageFactory, StoreWriter, VectorSource
-    from ttf.process.conversation import Tell
+    from ttf.process.serve import Tell
 
 _SPLITS: Final = ("train", "val")
 

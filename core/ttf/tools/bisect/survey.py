@@ -17,7 +17,7 @@ from ttf.host import plugins
 if TYPE_CHECKING:
     from ttf.contracts import Kind, StorageFactory
     from ttf.data.dataset import Dataset
-    from ttf.process.conversation import Tell
+    from ttf.process.serve import Tell
     from ttf.training.auto import Decided, Specs
 
 _TOWERS: Final = ("linear", "mlp", "gru", "lstm", "transformer")

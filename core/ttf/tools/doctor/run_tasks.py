@@ -12,7 +12,7 @@ from ttf.machine.memory.limits import budget_bytes as memory_budget
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
     from ttf.config.schema import DataConfig
-    from ttf.process.conversation import Tell
+    from ttf.process.serve import Tell
 
 READ_ALL_BYTES: Final = 1 << 30
 """A container up to this size is read in full (a second or two); of a larger one, a sample."""
