@@ -28,7 +28,7 @@ from ttf.rundir.cache import cache_dir
 from ttf.rundir.flight_record import FlightRecorder, Phase
 from ttf.rundir.folder import RunFolder
 from ttf.text.progress import Reporter
-from ttf.training.auto import Decided, decide
+from ttf.training.auto_settings import Decided, decide
 from ttf.training.documents import Documents
 from ttf.training.evaluation import evaluate
 from ttf.training.loss.whole_bank import FullBank

@@ -17,7 +17,7 @@ from ttf.host import plugins
 if TYPE_CHECKING:
     from ttf.contracts import Kind, StorageFactory
     from ttf.data.dataset import Dataset
-    from ttf.training.auto import Decided, Specs
+    from ttf.training.auto_settings import Decided, Specs
 
 _TOWERS: Final = ("linear", "mlp", "gru", "lstm", "transformer")
 _MINERS: Final = ("exact", "hnswlib", "faiss")
@@ -46,7 +46,7 @@ def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, An
     if not look:
         return _without_data(resolved)
     from ttf.data.open_dataset import open_dataset
-    from ttf.training.auto import decide
+    from ttf.training.auto_settings import decide
 
     with open_dataset(resolved.config.data) as data:
         decided = decide(resolved, data, policy)
