@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import queue
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -32,9 +33,21 @@ from ttf.training.supervisor_link import LeaveAsked
 SYNC_METRICS_EVERY_S: Final = 30.0
 
 
+@contextlib.contextmanager
+def recording(
+    session: Session, metrics: MetricsLog, state: RunState, mined: MinedNegatives, step: int
+) -> Iterator[Recorder]:
+    """From `step` on, which a checkpoint holds unless it is 0. At the end a checkpoint that is being
+    written comes to its end, and every file is closed."""
+    recorder = Recorder(session, metrics, state, mined, step)
+    try:
+        yield recorder
+    finally:
+        recorder.close()
+
+
 class Recorder:
-    """The loop's `Events`, from `step` on, which a checkpoint holds unless it is 0; all methods belong
-    to the main thread. `close` it: a checkpoint that is being written then comes to its end."""
+    """The loop's `Events`; all methods belong to the main thread."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ from ttf.training import manifest
 from ttf.training.best_weights import Selection
 from ttf.training.checkpoint import RunState, Snapshot, Totals, load_newest
 from ttf.training.mined_negatives import MinedNegatives
-from ttf.training.recorder import Recorder, summary_facts
+from ttf.training.recorder import Recorder, recording, summary_facts
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
 from ttf.training.supervisor_link import LeaveAsked, Link
@@ -197,9 +197,7 @@ class Trainer:
         with (
             contextlib.closing(session.parts.documents),
             contextlib.closing(self._mined),
-            contextlib.closing(
-                Recorder(session, self._metrics, self._state, self._mined, step)
-            ) as recorder,
+            recording(session, self._metrics, self._state, self._mined, step) as recorder,
         ):
             yield recorder
 
