@@ -186,7 +186,7 @@ def _flag(name: str) -> str:
 
 def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
     """A new study, or the one that this very command began."""
-    from ttf.tools.ab.start import begin
+    from ttf.tools.ab.study import begin
 
     if not files:
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -103,10 +104,8 @@ def command(
         emit_json(
             {
                 "machine": ceilings,
-                "results": [line.to_json() for outcome in outcomes for line in outcome.lines],
-                "findings": [
-                    finding.to_json() for outcome in outcomes for finding in outcome.findings
-                ],
+                "results": [asdict(line) for outcome in outcomes for line in outcome.lines],
+                "findings": [asdict(found) for outcome in outcomes for found in outcome.findings],
             }
         )
     else:

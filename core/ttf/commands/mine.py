@@ -27,7 +27,8 @@ from ttf.text.tables import table
 
 if TYPE_CHECKING:
     from ttf.text.progress import Reporter
-    from ttf.tools.mine.offline import Inputs, Mined
+    from ttf.tools.mine.inputs import Inputs
+    from ttf.tools.mine.offline import Mined
 
 
 class _Local(click.Path):
@@ -153,7 +154,7 @@ def _inputs(
     out: Path,
     reporter: Reporter,
 ) -> Inputs:
-    from ttf.tools.mine.offline import file_inputs, run_inputs
+    from ttf.tools.mine.inputs import file_inputs, run_inputs
 
     if run_dir is not None:
         return stack.enter_context(run_inputs(run_dir, bank, out))

@@ -50,8 +50,8 @@ def command(target: str, interval: float, once: bool, as_json: bool) -> int:
     On a terminal a view that stays in place; in a pipe one line an interval. It ends when nobody is
     at work any more, and shows how a finished run ended. --json looks once.
     """
-    from ttf.tools.monitor.target import find
     from ttf.tools.monitor.watch import Monitor
+    from ttf.tools.monitor.what_to_watch import find
 
     monitor = Monitor(find(target))
     try:
