@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import resource
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self
 
-from ttf.process import platform
 from ttf.text.numbers import parse_bytes
 
 RLIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA")
@@ -83,11 +83,9 @@ class Limit(NamedTuple):
 
 def budget_bytes(setting: int | str) -> int:
     """What `memory.budget` comes to: "auto" is a quarter of the limit in force, at least 1 GiB."""
-    if isinstance(setting, int):
-        return setting
-    if setting != "auto":
-        return parse_bytes(setting)
-    return max(2**30, limit_in_force().bytes // 4)
+    if setting == "auto":
+        return max(2**30, limit_in_force().bytes // 4)
+    return setting if isinstance(setting, int) else parse_bytes(setting)
 
 
 def limit_in_force(root: Path = Path("/"), pid: int | None = None) -> Limit:
@@ -124,7 +122,7 @@ def rlimits(pid: int | None = None) -> Iterator[Limit]:
         which = getattr(resource, name)
         if pid is None:
             soft, _ = resource.getrlimit(which)
-        elif platform.LINUX:
+        elif sys.platform == "linux":
             try:
                 soft, _ = resource.prlimit(pid, which)
             except PermissionError:  # it became another user's, as under sudo
