@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import resource
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self
 
+from ttf.process import platform
 from ttf.text.numbers import parse_bytes
 
 RLIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA")
@@ -122,7 +122,7 @@ def rlimits(pid: int | None = None) -> Iterator[Limit]:
         which = getattr(resource, name)
         if pid is None:
             soft, _ = resource.getrlimit(which)
-        elif sys.platform == "linux":
+        elif platform.LINUX:
             try:
                 soft, _ = resource.prlimit(pid, which)
             except PermissionError:  # it became another user's, as under sudo
