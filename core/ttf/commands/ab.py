@@ -147,7 +147,8 @@ def command(
     if resume is None:
         study = _begun(files, out, repeats=repeats or 10, **given)
     else:
-        others = [*(["FILES"] if files else []), *(["--out"] if out else []), *map(_flag, given)]
+        flags = {p.name: p.opts[0] for p in click.get_current_context().command.params}
+        others = ["FILES"] * bool(files) + ["--out"] * bool(out) + [flags[name] for name in given]
         if others:
             raise ConfigError(
                 f"--resume continues a study as it is; it goes with no {', '.join(others)}.",
@@ -155,12 +156,6 @@ def command(
             )
         study = ABStudy.reopened(resume, repeats)
     _carry_out(study, limits, places, as_json)
-
-
-def _flag(name: str) -> str:
-    return {"sets": "--set", "margins": "--margin", "hang_timeout_s": "--hang-timeout"}.get(
-        name, f"--{name.replace('_', '-')}"
-    )
 
 
 def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands._options import PATH, Suggesting, json_option
-from ttf.commands._output import emit_json, next_command, quoted, say, show, show_result
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.commands._signals import ended_as_asked
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.tables import table
@@ -82,15 +82,13 @@ def command(
 
 
 def _list(checks: list[Check], as_json: bool) -> None:
-    fields = ("id", "title", "of_run", "distribution")
+    if as_json:
+        fields = ("id", "title", "of_run", "distribution")
+        emit_json([{name: getattr(check, name) for name in fields} for check in checks])
+        return
     rows = [[c.id, "RUN.toml" if c.of_run else "", c.title] for c in checks]
-    show_result(
-        [{name: getattr(check, name) for name in fields} for check in checks],
-        table(rows, ["check", "needs", "what it looks at"]),
-        as_json,
-    )
-    if not as_json:
-        next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
+    show(table(rows, ["check", "needs", "what it looks at"]))
+    next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
 
 
 def _needs_a_run(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | None) -> None:
