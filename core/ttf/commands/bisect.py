@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import (
-    DURATION,
-    NATURAL,
-    PATH,
-    Parsed,
-    Suggesting,
-    count_option,
-    hang_timeout_option,
-    json_option,
-    parsed_size,
-    set_option,
-)
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.commands._studies import resume_option, stopped_in_order
 from ttf.errors import ConfigError
@@ -47,10 +36,10 @@ Examples:
 Exit code 0: the study ended, also where it is not sure; --json says which ("verdict":
 culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the data is wrong.""",
 )
-@click.argument("run_toml", type=PATH, required=False, metavar="[RUN.toml]")
-@count_option("--steps", help="Optimizer steps of a run. [default: 40]")
-@click.option("--budget", type=DURATION, help="Begin no run after this time, e.g. 10m.")
-@count_option(
+@click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
+@options.count("--steps", help="Optimizer steps of a run. [default: 40]")
+@click.option("--budget", type=options.DURATION, help="Begin no run after this time, e.g. 10m.")
+@options.count(
     "--max-runs",
     help="At most so many. [default: 40% of what trying everything by itself would take]",
 )
@@ -69,23 +58,25 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
 @click.option(
     "--keep",
     "leave_out",
-    type=Suggesting("ingredient", _factor_names),
+    type=options.Suggesting("ingredient", _factor_names),
     multiple=True,
     metavar="NAME",
     help="Never take this ingredient out; repeatable.",
 )
-@click.option("--seed", type=NATURAL, default=0, help="Run k has seed N + k.")
-@hang_timeout_option
+@click.option("--seed", type=options.NATURAL, default=0, help="Run k has seed N + k.")
+@options.hang_timeout
 @click.option(
     "--copy-most",
     "most_copied",
-    type=Parsed("SIZE", lambda text: parsed_size(text, "it like 500MB or 12GB")),
+    type=options.Parsed("SIZE", lambda text: options.parsed_size(text, "it like 500MB or 12GB")),
     help="Data that may be copied to change it. [default: 4.3GB]",
 )
-@set_option
-@click.option("--out", type=PATH, help="The study's folder. [default: runs/bisect-001, ...]")
+@options.sets
+@click.option(
+    "--out", type=options.PATH, help="The study's folder. [default: runs/bisect-001, ...]"
+)
 @resume_option
-@json_option
+@options.as_json
 def command(
     run_toml: Path | None,
     budget: float | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import PATH, json_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ConfigError, DataMissing, StorageError
 from ttf.text.numbers import size
@@ -33,10 +33,14 @@ goes on, or that ended without a word. The bundle holds the page, the incidents,
 and scripts that try to make it happen again, but no data; home folders, user and host names,
 addresses and tokens are struck out, and its README.txt says how often."""
 )
-@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
-@click.option("--out", type=PATH, metavar="FILE", help="The page. [default: RUN_DIR/report.html]")
-@click.option("--bundle", type=PATH, metavar="FILE.zip", help="Also a zip for somebody else.")
-@json_option
+@click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
+@click.option(
+    "--out", type=options.PATH, metavar="FILE", help="The page. [default: RUN_DIR/report.html]"
+)
+@click.option(
+    "--bundle", type=options.PATH, metavar="FILE.zip", help="Also a zip for somebody else."
+)
+@options.as_json
 def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
     """One HTML page about a run, a study of ttf ab, or a command that ttf guard watched over."""
     from ttf.tools.ab.study import ABStudy
