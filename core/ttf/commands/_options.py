@@ -131,6 +131,10 @@ def count(*names: str, **more: Any) -> Callable[[F], F]:
     return click.option(*names, **more)
 
 
+def path(*names: str, **more: Any) -> Callable[[F], F]:
+    return click.option(*names, type=PATH, **more)
+
+
 def dtype(**more: Any) -> Callable[[F], F]:
     values = ("f32", "f16", "bf16", "float32", "float16", "bfloat16")
     return one_of("--dtype", *values, metavar="f32|f16|bf16", **more)
@@ -172,6 +176,7 @@ in_process = click.option(
 isolation = one_of(
     "--isolation", "process", "none", help="Where the miner runs. [default: process]"
 )
+resume_study = path("--resume", metavar="DIR", help="Continue this study.")
 hang_timeout = click.option(
     "--hang-timeout",
     "hang_timeout_s",

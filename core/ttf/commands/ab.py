@@ -12,7 +12,7 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
-from ttf.commands._studies import resume_option, stopped_in_order
+from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,26 +96,13 @@ the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
 )
 @options.hang_timeout
 @click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
-@click.option("--out", type=options.PATH, help="The study's folder. [default: runs/ab-001, ...]")
-@resume_option
-@click.option(
-    "--csv",
-    type=options.PATH,
-    metavar="FILE",
-    help="The samples also there; samples.csv is in the folder.",
+@options.path("--out", help="The study's folder. [default: runs/ab-001, ...]")
+@options.resume_study
+@options.path("--csv", metavar="FILE", help="The samples also there; samples.csv is in the folder.")
+@options.path(
+    "--markdown", metavar="FILE", help="The report also there; report.md is in the folder."
 )
-@click.option(
-    "--markdown",
-    type=options.PATH,
-    metavar="FILE",
-    help="The report also there; report.md is in the folder.",
-)
-@click.option(
-    "--html",
-    type=options.PATH,
-    metavar="FILE",
-    help="The page also there; report.html is in the folder.",
-)
+@options.path("--html", metavar="FILE", help="The page also there; report.html is in the folder.")
 @options.as_json
 def command(
     files: tuple[Path, ...],
@@ -177,7 +164,7 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
         result = finish.result(study, finish.judge_study(study), "stopped")
         return f"Stopped after {done} repeats; those are kept.", result
 
-    try:
+    with contextlib.closing(study):
         _introduce(study, limits)
         with stopped_in_order(study, partial):
             try:
@@ -187,8 +174,6 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
                 say()  # the line of the repeat that was running
                 raise
         analysis = finish.conclude(study, reason, places)
-    finally:
-        study.close()
     if as_json:
         emit_json(finish.result(study, analysis, reason))
         return

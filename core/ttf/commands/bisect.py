@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
-from ttf.commands._studies import resume_option, stopped_in_order
+from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
 from ttf.text.tables import table
 
@@ -72,10 +73,8 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
     help="Data that may be copied to change it. [default: 4.3GB]",
 )
 @options.sets
-@click.option(
-    "--out", type=options.PATH, help="The study's folder. [default: runs/bisect-001, ...]"
-)
-@resume_option
+@options.path("--out", help="The study's folder. [default: runs/bisect-001, ...]")
+@options.resume_study
 @options.as_json
 def command(
     run_toml: Path | None,
@@ -134,7 +133,7 @@ def _carry_out(study: BisectStudy, limits: BisectLimits, as_json: bool) -> None:
     from ttf.tools.bisect.study import carry_on
     from ttf.tools.studies.study import RESULT
 
-    try:
+    with contextlib.closing(study):
         _introduce(study)
         with stopped_in_order(study, lambda: _partial(study)):
             verdict = carry_on(study, limits, RunLines(study))
@@ -149,8 +148,6 @@ def _carry_out(study: BisectStudy, limits: BisectLimits, as_json: bool) -> None:
             emit_json(document)
         else:
             _show(findings)
-    finally:
-        study.close()
 
 
 def _introduce(study: BisectStudy) -> None:

@@ -22,9 +22,7 @@ Examples:
   ttf data synth --out data/large --pairs 35904 --val 2048 --seq-len 100 --dim 768 --bank 771115
   ttf data synth --out data/half --dtype bf16 --format zarr --json""",
 )
-@click.option(
-    "--out", type=options.PATH, required=True, metavar="DIR", help="Folder of both files."
-)
+@options.path("--out", required=True, metavar="DIR", help="Folder of both files.")
 @click.option("--pairs", type=options.POSITIVE, default=8192, help="Training pairs.")
 @click.option("--val", type=options.NATURAL, default=1024, help="Validation pairs.")
 @click.option("--seq-len", type=options.POSITIVE, default=16, help="Vectors per query.")

@@ -19,12 +19,8 @@ Examples:
   ttf eval runs/run-001 --pairs test.npz --bank other.npz --json"""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@click.option(
-    "--pairs",
-    type=options.PATH,
-    help="Other pairs; their X_val are the queries. [default: the run's]",
-)
-@click.option("--bank", type=options.PATH, help="Another bank of documents. [default: the run's]")
+@options.path("--pairs", help="Other pairs; their X_val are the queries. [default: the run's]")
+@options.path("--bank", help="Another bank of documents. [default: the run's]")
 @click.option(
     "--k",
     "ks",

@@ -47,9 +47,8 @@ Exit code: the command's own; 128 + signal when it died of one; 127 not found; 1
     epilog=_EPILOG,
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
 )
-@click.option(
+@options.path(
     "--out",
-    type=options.PATH,
     metavar="DIR",
     help="Where all is kept. [default: runs/guard-001, ..., made when there is something to keep]",
 )

@@ -32,12 +32,7 @@ Examples:
 )
 @click.argument("kind", type=options.Suggesting("kind", _kinds), metavar="KIND")
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--out",
-    type=options.PATH,
-    metavar="DIR",
-    help="New folder of the package. [default: ttf-KIND-NAME]",
-)
+@options.path("--out", metavar="DIR", help="New folder of the package. [default: ttf-KIND-NAME]")
 @options.as_json
 def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
     """A package that brings a plugin of KIND called NAME: a small working implementation to put

@@ -34,12 +34,8 @@ and scripts that try to make it happen again, but no data; home folders, user an
 addresses and tokens are struck out, and its README.txt says how often."""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@click.option(
-    "--out", type=options.PATH, metavar="FILE", help="The page. [default: RUN_DIR/report.html]"
-)
-@click.option(
-    "--bundle", type=options.PATH, metavar="FILE.zip", help="Also a zip for somebody else."
-)
+@options.path("--out", metavar="FILE", help="The page. [default: RUN_DIR/report.html]")
+@options.path("--bundle", metavar="FILE.zip", help="Also a zip for somebody else.")
 @options.as_json
 def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
     """One HTML page about a run, a study of ttf ab, or a command that ttf guard watched over."""

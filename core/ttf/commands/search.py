@@ -23,11 +23,10 @@ Examples:
 The file of queries has an array `vectors`, or any X_* (or seq_* of the run's context)."""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@click.option("--queries", type=options.PATH, required=True, help="The file of queries.")
+@options.path("--queries", required=True, help="The file of queries.")
 @options.count("-k", "k", default=10, metavar="K", help="Documents per query.")
-@click.option(
+@options.path(
     "--out",
-    type=options.PATH,
     metavar="FILE.npz",
     help="Write `ids` (Q, K) int64 and `scores` (Q, K) float32. [default: a table]",
 )

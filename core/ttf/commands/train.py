@@ -38,14 +38,10 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 
 @click.command(epilog=_EPILOG)
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
-@click.option(
-    "--pairs", type=options.PATH, help="Training and validation pairs. [default: a demo set]"
-)
-@click.option("--bank", type=options.PATH, help="The documents. [default: the distinct rows of Y]")
-@click.option(
-    "--context", type=options.PATH, help="Vectors that seq_* refers to. [default: the bank]"
-)
-@click.option("--out", type=options.PATH, help="The run's folder. [default: runs/run-001, ...]")
+@options.path("--pairs", help="Training and validation pairs. [default: a demo set]")
+@options.path("--bank", help="The documents. [default: the distinct rows of Y]")
+@options.path("--context", help="Vectors that seq_* refers to. [default: the bank]")
+@options.path("--out", help="The run's folder. [default: runs/run-001, ...]")
 @options.plugin("--tower", "tower", help="Query tower. [default: gru]")
 @options.plugin("--doc-tower", "tower", help="Document tower. [default: identity]")
 @options.plugin(
@@ -75,16 +71,13 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 )
 @options.one_of("--precision", "fp32", "bf16", "auto", help="Of the towers. [default: auto]")
 @options.isolation
-@click.option(
+@options.path(
     "--init",
-    type=options.PATH,
     metavar="FILE",
     help="Safetensors file the towers start from. [default: fresh weights]",
 )
 @options.sets
-@click.option(
-    "--resume", type=options.PATH, metavar="DIR", help="Continue this run; same as ttf resume."
-)
+@options.path("--resume", metavar="DIR", help="Continue this run; same as ttf resume.")
 @click.option(
     "--plan",
     is_flag=True,
