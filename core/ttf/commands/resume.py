@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._finished_run import resume_here
+from ttf.commands.train import resume_here
 
 
 @click.command(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._finished_run import report_run, resume_here
-from ttf.commands._output import next_command, quoted, show_result
+from ttf.commands._output import next_command, number, quoted, show_result
 from ttf.errors import ConfigError
+from ttf.text.tables import table
 
 
 def _number_or_auto(text: str) -> int | str:
@@ -20,6 +21,16 @@ def _number_or_auto(text: str) -> int | str:
         raise ValueError(f"{text!r} is neither a whole number nor 'auto'.") from None
 
 
+_FIGURES: Final = {
+    "status": ("status", ""),
+    "steps": ("optimizer steps", ""),
+    "epochs": ("epochs", ""),
+    "samples": ("samples", ""),
+    "wall_s": ("time", "s"),
+    "samples_per_s": ("speed", "samples/s"),
+    "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
+}
+"""Keys of a summary, each with its label and its unit."""
 NUMBER_OR_AUTO = options.Parsed("N|auto", _number_or_auto)
 
 _EPILOG = """\b
@@ -175,3 +186,42 @@ def _again(
     words += [f"--set {quoted(text)}" for text in sets]
     words += [f"--out {quoted(out)}"] if out else []
     return " ".join(words)
+
+
+# --- a run that has ended --------------------------------------------------------------------------
+
+
+def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
+    """`ttf resume` and `ttf train --resume`."""
+    from ttf import api
+    from ttf.rundir.folder import RunFolder
+
+    folder = RunFolder.existing(run_dir)
+    supervised = not in_process
+    report_run(
+        api.resume_run(folder, json=as_json, supervised=supervised, own_process=supervised), as_json
+    )
+
+
+def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
+    """Its summary on standard output, and what to do next."""
+    show_result(summary, table(list(_rows(summary))), as_json)
+    run_dir = quoted(summary["run_dir"])
+    next_command(f"ttf eval {run_dir}")
+    next_command(f"ttf search {run_dir} --queries FILE -k 10")
+
+
+def _rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    from ttf.text.progress.ending import what_happened
+
+    before = summary.get("metrics_initial") or {}
+    for name, (label, unit) in _FIGURES.items():
+        if summary.get(name) is not None:
+            yield label, f"{number(summary[name])} {unit}".rstrip()
+    for name, value in (summary.get("metrics") or {}).items():
+        start = f"  (before training {before[name]:.4f})" if name in before else ""
+        yield name, f"{value:.4f}{start}"
+    yield from what_happened(summary)
+    for name, label in (("miner", "miner"), ("weights_sha256", "weights"), ("run_dir", "folder")):
+        if summary.get(name):
+            yield label, str(summary[name])
