@@ -9,9 +9,11 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from tests.kit import native_faults
+from tests.kit import gate, native_faults
 
 VARIABLE: Final = "TTF_SABOTAGE"
+HURRIES: Final = {"TTF_SABOTAGE_HURRIES": "1"}
+"""Steps go on while a checkpoint is written."""
 
 MODULE: Final = '''
 """Faults are real: native calls, signals, bytes on descriptors."""
@@ -19,11 +21,20 @@ import json, os, subprocess, sys, threading, time
 from pathlib import Path
 from native_faults import DEATHS, sleep_in_c
 from ttf import hookimpl
+from ttf.rundir.checkpoint_files import newest_step
 from ttf_miners.hnswlib_miner import HnswlibFactory
 from ttf_towers.linear import LinearFactory
 
 SPECS = json.loads(os.environ.get("TTF_SABOTAGE", "[]"))
-STEP = 0
+STEP = EVERY = 0
+CHECKPOINTS = None
+
+
+def await_checkpoint():
+    """What a death costs must not depend on the disk: no second step is done while one is written."""
+    if EVERY and STEP > EVERY and STEP % EVERY == 1 and "TTF_SABOTAGE_HURRIES" not in os.environ:
+        while newest_step(CHECKPOINTS) < STEP - 1:
+            time.sleep(0.005)
 
 
 def perhaps(place):
@@ -104,7 +115,6 @@ class Tower(LinearFactory):
         class Sabotaged(type(made)):
             def forward(self, x, lengths=None):
                 out = super().forward(x, lengths)
-                time.sleep(0.004)  # or a checkpoint takes as long as fifty steps
                 if not torch.is_grad_enabled():
                     perhaps("encode")
                     return out
@@ -144,8 +154,10 @@ def ttf_miner(name):
 
 @hookimpl
 def ttf_run_started(run_dir, config, resumed_from):
-    global STEP
+    global STEP, EVERY, CHECKPOINTS
     STEP = resumed_from
+    EVERY = config["checkpoint"]["every_steps"]
+    CHECKPOINTS = Path(run_dir) / "checkpoints"
     perhaps("start")
 
 
@@ -153,6 +165,7 @@ def ttf_run_started(run_dir, config, resumed_from):
 def ttf_step(record):
     global STEP
     STEP = record.step
+    await_checkpoint()
     perhaps("step")
 
 
@@ -175,6 +188,7 @@ def install(folder: Path) -> None:
     names = [f"{kind}.sabotaged = sabotage_plugin" for kind in KINDS]
     (info / "entry_points.txt").write_text("\n".join(["[ttf.v1]", *names]) + "\n")
     (folder / "sabotage_plugin.py").write_text(MODULE)
+    (folder / "sitecustomize.py").write_text(gate.SITE)
     native_faults.write_into(folder)
 
 
