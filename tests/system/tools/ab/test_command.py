@@ -78,7 +78,7 @@ def test_a_study_that_is_killed_goes_on_and_classifies_every_crash(
         "--steps",
         "6",
         "--hang-timeout",
-        "10s",
+        "20s",  # more than loading torch takes beside others
     ]
     words += ["--set", "supervise.max_restarts=1"]
     folder = place.root / "runs" / "ab-001"
