@@ -60,14 +60,29 @@ def pytest_configure(config: pytest.Config) -> None:
             compileall.compile_dir(ROOT / folder, quiet=2, maxlevels=10)
 
 
-_LONG = ("tests/system/supervise", "tests/system/packages", "tests/system/chaos")
-"""Rooms of the longest tests."""
+_LONG = (
+    "tests/system/supervise/crashes/test_hangs.py",
+    "tests/system/packages/test_pages.py",
+    "tests/system/tools/plugins/scaffold/test_packages.py",
+    "tests/system/supervise/crashes/test_deaths.py",
+    "tests/system/chaos",
+    "tests/system/tools/bisect/test_studies.py",
+    "tests/system/tools/ab/test_command.py",
+    "tests/system/packages",
+    "tests/system/supervise",
+    "tests/system/tools/doctor/test_whole.py",
+)
+"""Where the longest tests are, the longest first."""
+
+
+def _rank(item: pytest.Item) -> int:
+    return next((n for n, where in enumerate(_LONG) if item.nodeid.startswith(where)), len(_LONG))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Every worker begins with its share of the long ones: nobody waits for one at the end."""
-    long = [item for item in items if item.nodeid.startswith(_LONG)]
-    rest = [item for item in items if not item.nodeid.startswith(_LONG)]
+    long = sorted((item for item in items if _rank(item) < len(_LONG)), key=_rank)
+    rest = [item for item in items if _rank(item) == len(_LONG)]
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     items.clear()
     for number in range(workers):  # xdist deals in blocks of one size
