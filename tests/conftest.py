@@ -50,7 +50,7 @@ class Outcome:
 
 
 RunTtf = Callable[..., Outcome]
-Invoke = Callable[[Sequence[str]], Outcome]
+Invoke = Callable[[Sequence[str | Path]], Outcome]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -197,7 +197,7 @@ def invoke(capfd: pytest.CaptureFixture[str]) -> Invoke:
     """A command line in this process: fast, for what needs no fresh interpreter."""
     from ttf import cli
 
-    def run(argv: Sequence[str]) -> Outcome:
+    def run(argv: Sequence[str | Path]) -> Outcome:
         capfd.readouterr()
         code = cli.run([str(word) for word in argv])
         out, err = capfd.readouterr()
