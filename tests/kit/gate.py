@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.kit.processes import TRAINER
+
 from ttf.rundir.flight_record import Flight
 
 VARIABLE: Final = "TTF_TEST_GATE"
-SITE: Final = '''
+SITE: Final = f'''
 """Stops the trainer, once, where its flight record says what the file of TTF_TEST_GATE says."""
 import os, signal, sys
 from pathlib import Path
@@ -41,7 +43,7 @@ def _arm(wanted):
     FlightRecorder.beat = beat_and_perhaps_stop
 
 
-if "TTF_TEST_GATE" in os.environ and "ttf.supervise.trainer_main" in sys.orig_argv:
+if "TTF_TEST_GATE" in os.environ and {TRAINER!r} in sys.orig_argv:
     _arm(Path(os.environ["TTF_TEST_GATE"]))
 '''
 

@@ -31,7 +31,7 @@ from tests.kit.processes import (
     with_variable,
 )
 
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.flight_record import Flight, read_flight
 

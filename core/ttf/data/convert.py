@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttf.data.array_stream import Rows, as_float32, converted, stream_rows
-from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS
 from ttf.data.writing import array_bytes, writing
 from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion
+from ttf.host.plugins import open_store
 
 if TYPE_CHECKING:
     from ttf.contracts import DType, Progress, Store

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ttf.data.array_stream import Rows, stream_rows
 from ttf.data.fit_to_train import unfit
-from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
 from ttf.errors import BadData
+from ttf.host.plugins import open_store
 
 if TYPE_CHECKING:
     from ttf.contracts import DType, Store, VectorSource

@@ -18,10 +18,10 @@ from ttf.data import positives as pos
 from ttf.data.dataset import Dataset, OpenBank, Queries, Split
 from ttf.data.named_arrays import NamedArrays, need_floats, queries_of, vectors_of
 from ttf.data.stacked_rows import StackedRows
-from ttf.data.stores import open_store, storage_for
 from ttf.data.vector_ref import VectorRef
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
+from ttf.host.plugins import open_store, storage_for
 
 _CHECK_AT_OPEN_BYTES = 64 << 20
 

@@ -10,8 +10,8 @@ from ttf.contracts import VectorSource
 from ttf.data.dataset import Queries
 from ttf.data.named_arrays import NamedArrays, need_floats, queries_of
 from ttf.data.open_dataset import Opening
-from ttf.data.stores import open_store
 from ttf.errors import ArrayMissing
+from ttf.host.plugins import open_store
 
 
 @contextlib.contextmanager

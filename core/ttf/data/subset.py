@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.data.keyed_random import Permutation, key
-from ttf.data.stores import open_store
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
+from ttf.host.plugins import open_store
 
 if TYPE_CHECKING:
     from ttf.contracts import Store, StoreWriter, VectorSource

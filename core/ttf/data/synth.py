@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.data.keyed_random import key
-from ttf.data.stores import open_store
 from ttf.data.vectors import from_float32, numpy_dtype, to_float32, unit_rows
 from ttf.data.writing import array_bytes, make_room, sigterm_raised, writing
 from ttf.errors import ConfigError
+from ttf.host.plugins import open_store
 
 if TYPE_CHECKING:
     from ttf.contracts import ArrayWriter, DType, Progress, VectorSource

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ttf.data.stores import open_store
 from ttf.errors import BadData, DataMissing
+from ttf.host.plugins import open_store
 
 if TYPE_CHECKING:
     import numpy as np

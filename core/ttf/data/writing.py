@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from ttf.data.stores import create_store, is_local, storage_for
 from ttf.errors import ConfigError, Stopped, StorageError, storage_error
+from ttf.host.plugins import create_store, is_local, storage_for
 from ttf.text.numbers import size
 
 if TYPE_CHECKING:

@@ -48,8 +48,8 @@ from ttf.mining.failures import (
     with_words,
 )
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
-from ttf.process import descendants, serve
-from ttf.process.child import Child
+from ttf.process import conversation
+from ttf.process.child import WORKER, Child
 from ttf.process.conversation import Conversation, NoAnswer
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class Worker:
         self._inputs: tuple[str, ...] = ()
         self._looked_at = 0.0
         self._child = Child(
-            serve.warm("ttf.mining.worker", stacks),
-            variable=descendants.WORKER,
+            conversation.warm("ttf.mining.worker", stacks),
+            variable=WORKER,
             # Fixed before a library loads: OpenMP reads them once.
             environment=thread_environment(threads),
         )
@@ -119,7 +119,7 @@ class Worker:
         wake: Callable[[], None],
     ) -> None:
         """See `Conversation.ask`."""
-        message = serve.task("mine", job.to_json())
+        message = conversation.task("mine", job.to_json())
         self._conversation.ask(message, deadline_s, hear, wake, stacks=self._stacks)
 
     def end(self) -> int:

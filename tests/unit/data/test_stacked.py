@@ -13,8 +13,8 @@ from tests.kit.data_files import write
 
 from ttf.contracts import VectorSource
 from ttf.data.stacked_rows import StackedRows
-from ttf.data.stores import open_store
 from ttf.data.vectors import RowView
+from ttf.host.plugins import open_store
 
 PARTS = [
     np.arange(count * 3, dtype=np.float32).reshape(count, 3) + 1000 * index

@@ -16,7 +16,7 @@ from tests.conftest import wait_until
 from tests.kit.fixtures.monitor import Start
 
 from ttf.errors import ConfigError, DataMissing
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 from ttf.tools.monitor._darwin import Darwin
 from ttf.tools.monitor._linux import Linux
 from ttf.tools.monitor.processes import ProcessTable, Raw, platform, role_of
@@ -123,8 +123,8 @@ def raw(*words: str, session: int = 7) -> Raw:
 @pytest.mark.parametrize(
     ("process", "role"),
     [
-        (raw("python", "-m", "ttf.supervise.trainer_main", "7", "12"), "trainer"),
-        (raw("python", "-m", "ttf.supervise.trainer_main", "7", "12", session=6), "keeper"),
+        (raw("python", "-m", "ttf.training.launch", "7", "12"), "trainer"),
+        (raw("python", "-m", "ttf.training.launch", "7", "12", session=6), "keeper"),
         (raw("python", "-P", "-m", "ttf.mining.worker", "3"), "miner worker"),
         (raw("python", "-P", "-m", "ttf.mining.worker", "3", session=6), "keeper"),
         (raw("/usr/bin/python3.11", "-m", "ttf", "train", "run.toml"), "ttf train"),

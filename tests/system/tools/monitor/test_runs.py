@@ -18,7 +18,7 @@ from tests.kit.fixtures.monitor import wide
 from tests.kit.live_run import LiveRun
 from tests.kit.struck_run import EVERY, World
 
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 from ttf.tools.monitor.lines import heading
 from ttf.tools.monitor.target import find
 from ttf.tools.monitor.view import View

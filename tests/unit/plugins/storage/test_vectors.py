@@ -14,7 +14,6 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from ttf.contracts import DType
-from ttf.data.stores import create_store, open_store, storage_for
 from ttf.data.vector_ref import VectorRef, open_ref
 from ttf.data.vectors import (
     RowView,
@@ -26,6 +25,7 @@ from ttf.data.vectors import (
     unit_rows,
 )
 from ttf.errors import BadData, ConfigError, DataMissing, UnknownName
+from ttf.host.plugins import create_store, open_store, storage_for
 
 quick = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 any_floats = hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=6))
