@@ -37,7 +37,7 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
     [
         # Hangs of every kind, and what follows: tests/system/mining/test_isolation_faults.py.
         pytest.param(
-            {"miner.faulty.acts": ["hang"] * 2, "miner.deadline_s": 5},
+            {"miner.faulty.acts": ["hold"] * 2, "miner.deadline_s": 5},
             "hang",
             id="hanging",
             marks=wide,
