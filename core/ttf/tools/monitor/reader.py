@@ -14,7 +14,7 @@ from ttf.rundir.incident_files import incident_folders, read_incident
 from ttf.rundir.record import RunRecord
 from ttf.rundir.supervision import Journal
 from ttf.tools.monitor.progress import Progress
-from ttf.tools.monitor.run import Ended, Happened, Run, Saved
+from ttf.tools.monitor.view import Ended, Happened, Run, Saved
 
 T = TypeVar("T")
 
