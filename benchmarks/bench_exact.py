@@ -26,10 +26,9 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext
+from ttf.data.sources import UnitRows, VectorRef, open_ref
 from ttf.data.stores import create_store, open_store
-from ttf.data.vector_ref import VectorRef, open_ref
-from ttf.data.vectors import UnitRows
-from ttf.mining.scan.tally import ScanTally
+from ttf.mining.scan.scan_counters import ScanTally
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf_miners._exact_scan import ExactMiner
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttf.errors import GateNotMet, Stopped
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved

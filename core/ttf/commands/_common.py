@@ -123,7 +123,7 @@ def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
 def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
     """`ttf resume` and `ttf train --resume`."""
     from ttf import api
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
 
     folder = RunFolder.existing(run_dir)
     summary = api.resume_run(

@@ -199,8 +199,8 @@ def command(
         if predicted.fits:
             next_command(_again(run_toml, out, sets, given, safe=safe))
         return
-    from ttf.rundir.folder import RunFolder
     from ttf.rundir.request import TrainRequest
+    from ttf.rundir.run_folder import RunFolder
 
     folder = RunFolder.new(out)
     request = TrainRequest(

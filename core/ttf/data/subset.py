@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.keyed_random import Permutation, key
+from ttf.data.order import Permutation, key
 from ttf.data.stores import open_store
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError

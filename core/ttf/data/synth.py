@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.keyed_random import key
+from ttf.data.order import key
 from ttf.data.stores import open_store
 from ttf.data.vectors import from_float32, numpy_dtype, to_float32, unit_rows
 from ttf.data.writing import array_bytes, make_room, sigterm_raised, writing

@@ -5,7 +5,7 @@ bfloat16 travels as uint16 bits, because numpy has no such type.
 
 from __future__ import annotations
 
-import hashlib
+import io
 import itertools
 import math
 import mmap
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ttf.errors import BadData
 
 if TYPE_CHECKING:
     from ttf.contracts import DType, VectorSource
@@ -47,6 +45,15 @@ def parse_dtype(text: str) -> DType:
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """What numpy holds a stored dtype as: bfloat16 is uint16 bits, everything little-endian."""
     return np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
+
+
+def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """What a .npy file of such an array begins with."""
+    file = io.BytesIO()
+    descr = np.lib.format.dtype_to_descr(dtype)
+    fields = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, fields)
+    return file.getvalue()
 
 
 def to_float32(
@@ -224,93 +231,6 @@ class ReadsAhead(Protocol):
     def will_need(self, ids: NDArray[np.int64]) -> None:
         """Returns at once; costs nothing worth mentioning where the rows are in memory."""
         ...
-
-
-class RowView:
-    """Some rows of another source in any order; only the row numbers are held."""
-
-    def __init__(self, source: VectorSource, rows: NDArray[np.int64]) -> None:
-        self.source = source
-        self.rows = _rows_of(source, rows)
-        self.name = source.name
-        self.uri = source.uri
-        self.shape = (self.rows.shape[0], *source.shape[1:])
-        self.dtype: DType = source.dtype
-
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        return self.source.gather(self.rows[checked_ids(ids, len(self.rows), self.name)], out)
-
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        checked_span(start, stop, len(self.rows), self.name)
-        return self.source.gather(self.rows[start:stop], out)
-
-    def will_need(self, ids: NDArray[np.int64]) -> None:
-        will_need(self.source, self.rows[checked_ids(ids, len(self.rows), self.name)])
-
-    @property
-    def on_disk(self) -> bool:
-        return on_disk(self.source)
-
-    def fingerprint(self) -> str:
-        digest = hashlib.blake2b(self.source.fingerprint().encode(), digest_size=16)
-        digest.update(np.ascontiguousarray(self.rows, dtype="<i8").view(np.uint8).data)
-        return digest.hexdigest()
-
-
-class UnitRows:
-    """Another source as float32 rows of length one; zero rows stay zero."""
-
-    def __init__(self, source: VectorSource) -> None:
-        if source.dtype not in FLOATS:
-            raise BadData(
-                f"{source.uri}: the array {source.name!r} holds {source.dtype}, not vectors.",
-                hint="Vectors are float32, float16 or bfloat16.",
-            )
-        self.source = source
-        self.name = source.name
-        self.uri = source.uri
-        self.shape = source.shape
-        self.dtype: DType = "float32"
-
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        direct = out if self.source.dtype == "float32" else None
-        return self._normalised(self.source.gather(ids, direct), out, owned=True)
-
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        return self._normalised(self.source.read(start, stop), out, owned=False)
-
-    def will_need(self, ids: NDArray[np.int64]) -> None:
-        will_need(self.source, ids)
-
-    @property
-    def on_disk(self) -> bool:
-        return on_disk(self.source)
-
-    def fingerprint(self) -> str:
-        digest = hashlib.blake2b(f"unit:{self.source.fingerprint()}".encode(), digest_size=16)
-        return digest.hexdigest()
-
-    def _normalised(
-        self, stored: NDArray[Any], out: NDArray[Any] | None, *, owned: bool
-    ) -> NDArray[Any]:
-        wide = to_float32(stored, self.source.dtype)
-        if out is None:
-            # read() may hand out a view of the file: only what was copied is changed in place.
-            return unit_rows(wide, in_place=owned or self.source.dtype != "float32")
-        into = checked_out(out, wide.shape, "float32", self.name)
-        if into is not wide:
-            np.copyto(into, wide)
-        return unit_rows(into, in_place=True)
-
-
-def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    try:
-        return checked_ids(rows, source.shape[0], source.name)
-    except IndexError as error:
-        raise BadData(
-            f"{source.uri}: {error}.",
-            hint="The row numbers belong to another file: make them anew for this one.",
-        ) from None
 
 
 class _Writable:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.keyed_random import hash64
+from ttf.data.order import hash64
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from ttf.incidents.writing import note_remedy, write_incident
 from ttf.process.descendants import adopt_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
-from ttf.rundir.checkpoint_files import newest_step
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, write_last_summary
 from ttf.rundir.supervision import Journal
+from ttf.rundir.verified_folders import newest_step
 from ttf.supervise.attempt import Attempt
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (

@@ -56,7 +56,7 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEn
 
 
 def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary:
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
     from ttf.text.progress import Reporter, make_reporter
     from ttf.training.launch import train_here
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 from ttf.config.schema import ProbeConfig
 from ttf.contracts import DevicePolicy, Precision
 from ttf.data.dataset import Dataset
-from ttf.data.keyed_random import key, uniform
 from ttf.data.loader import MicroBatch, StepHead, head_of
-from ttf.data.order import Order
+from ttf.data.order import Order, key, uniform
 from ttf.errors import DeviceMistrusted, NumericFailure
 from ttf.host import plugins
 from ttf.machine.gemm import errors, factors

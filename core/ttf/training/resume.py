@@ -7,15 +7,15 @@ import threading
 from collections.abc import Callable, Iterator
 
 from ttf.data.dataset import Dataset
-from ttf.data.input_changes import refuse_changed
 from ttf.errors import ArtifactDamaged, DataChanged
-from ttf.rundir.checkpoint_files import newest_first
+from ttf.incidents.inputs import refuse_changed
 from ttf.rundir.documents import DataFacts, Incident, Manifest
 from ttf.rundir.durable import read_json
 from ttf.rundir.flight_record import FlightRecorder
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import History
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.supervision import Journal
+from ttf.rundir.verified_folders import newest_first
 from ttf.training.checkpoint import Snapshot, load_newest
 from ttf.training.manifest import differences, numeric_fingerprint
 from ttf.training.session import Session

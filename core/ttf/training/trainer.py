@@ -23,9 +23,9 @@ from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.documents import Summary
 from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.flight_record import Phase
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
 from ttf.text.progress import Reporter
 from ttf.training import manifest

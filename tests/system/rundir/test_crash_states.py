@@ -20,8 +20,8 @@ from tests.kit.small_run import (
 
 from ttf.errors import NoCheckpoint
 from ttf.rundir import durable
-from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.durable import Operation
+from ttf.rundir.verified_folders import newest_step
 from ttf.training import checkpoint
 
 CHAOS = os.environ.get("TTF_CHAOS") == "1"

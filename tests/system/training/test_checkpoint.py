@@ -11,8 +11,8 @@ import os, random, signal, sys, time
 from pathlib import Path
 import torch
 from ttf.training import checkpoint
-from ttf.rundir import checkpoint_files
-from ttf.rundir.folder import RunFolder
+from ttf.rundir import verified_folders
+from ttf.rundir.run_folder import RunFolder
 
 torch.set_num_threads(1)  # forked below: no OpenMP thread may exist before
 folder = RunFolder(Path(sys.argv[1]))
@@ -26,7 +26,7 @@ def save_for_ever(step, out):
             step=step // 3, model={"w": big}, optimizer={"0.m": big}, bank={}, best={"w": big},
             progress={"value": step, "table": ""})
         checkpoint.save(folder.checkpoints, state)
-        checkpoint_files.prune(folder.checkpoints, 2)
+        verified_folders.prune(folder.checkpoints, 2)
         os.write(out, b"%d " % step)
 
 saved, leftovers, kills = 3, 0, 0

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tests.kit.data_files import write
 
 from ttf.contracts import VectorSource
-from ttf.data.stacked_rows import StackedRows
+from ttf.data.sources import RowView, StackedRows
 from ttf.data.stores import open_store
-from ttf.data.vectors import RowView
 
 PARTS = [
     np.arange(count * 3, dtype=np.float32).reshape(count, 3) + 1000 * index

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ttf.config.schema import Gate
 from ttf.contracts import EvalRecord
 from ttf.errors import GateNotMet
-from ttf.mining.scan.bf16_units import FirstPass
+from ttf.machine.processor import FirstPass
 from ttf.training.evaluation import check_gates, metrics_from_ranks
 from ttf.training.ranks import TIE, ranks_in_blocks
 

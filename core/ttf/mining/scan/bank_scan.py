@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
+from ttf.machine.processor import FirstPass, first_pass
 from ttf.mining.scan.bf16_bank import FlyingHalf, HalfBank, Say, open_half
-from ttf.mining.scan.bf16_units import FirstPass, first_pass
-from ttf.mining.scan.certified import Scan
-from ttf.mining.scan.tally import ScanTally
+from ttf.mining.scan.certified_top_k import Scan
+from ttf.mining.scan.scan_counters import ScanTally
 
 ENOUGH_QUERIES = 128
 """From here on a scan is bound by its product; below, by reading the bank, which rounding it or

@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
-from ttf.data.keyed_random import Permutation, key
+from ttf.data.order import Permutation, key
+from ttf.data.sources import UnitRows, VectorRef
 from ttf.data.stores import open_store
-from ttf.data.vector_ref import VectorRef
-from ttf.data.vectors import FLOATS, UnitRows, to_float32
+from ttf.data.vectors import FLOATS, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
 from ttf.machine.memory import budget_bytes as memory_budget
-from ttf.mining.answers import PROGRESS
 from ttf.mining.choose import (
     AUTO,
     Workload,
@@ -38,7 +37,8 @@ from ttf.mining.choose import (
     miner_threads,
 )
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.miner_results import PROGRESS
+from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.durable import TEMP_PREFIX, read_json, sha256_file, write_json
 from ttf.tools.mine.table_file import check_table, refuse_inputs, storage_of, write_table
@@ -130,7 +130,7 @@ def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[In
     pairs file."""
     from ttf.config.toml import load_run_toml
     from ttf.data.open_dataset import open_dataset
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
     from ttf.training.inference import open_run
 
     folder = RunFolder.existing(run_dir)

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from ttf.contracts import MinerContext
-from ttf.data.in_memory import MemorySource
-from ttf.mining.author_helpers import exact_search
+from ttf.data.sources import MemorySource
 from ttf.mining.scan import float32_product
 from ttf.mining.scan.first_pass import BLOCK_ROWS
+from ttf.mining.scan.float32_rows import exact_search
 from ttf_miners._exact_scan import ExactMiner
 from ttf_miners._faiss_scan import FlatScan
 

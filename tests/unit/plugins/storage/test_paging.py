@@ -12,9 +12,9 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
-from ttf.data.stacked_rows import StackedRows
+from ttf.data.sources import RowView, StackedRows, UnitRows
 from ttf.data.stores import open_store
-from ttf.data.vectors import RowView, UnitRows, on_disk, will_need
+from ttf.data.vectors import on_disk, will_need
 from ttf.errors import DataChanged
 from ttf_storage import _zarr_region
 from ttf_storage._zarr_region import Region

@@ -12,7 +12,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -28,7 +28,6 @@ from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.machine.thread_variables import thread_environment
-from ttf.mining.answers import Journal, checked_report, num_queries
 from ttf.mining.failures import (
     AttemptFailed,
     as_sentence,
@@ -48,12 +47,13 @@ from ttf.mining.failures import (
     with_words,
 )
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
+from ttf.mining.miner_results import Journal, checked_report, num_queries
 from ttf.process import descendants, serve
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, NoAnswer
 
 if TYPE_CHECKING:
-    from ttf.mining.worker import Searcher
+    from ttf.mining.worker_main import Searcher
 
 Say = Callable[[str], None]
 OnDeath = Callable[[Death, str], None]
@@ -71,7 +71,7 @@ def _nothing() -> None:
 
 
 class Worker:
-    """One process that answers requests for one miner; see `ttf.mining.worker` for its side.
+    """One process that answers requests for one miner; see `ttf.mining.worker_main` for its side.
 
     Make it in a thread that lives as long as it shall: it ends with that thread.
     """
@@ -84,7 +84,7 @@ class Worker:
         self._inputs: tuple[str, ...] = ()
         self._looked_at = 0.0
         self._child = Child(
-            serve.warm("ttf.mining.worker", stacks),
+            serve.warm("ttf.mining.worker_main", stacks),
             variable=descendants.WORKER,
             # Fixed before a library loads: OpenMP reads them once.
             environment=thread_environment(threads),
@@ -119,7 +119,7 @@ class Worker:
         wake: Callable[[], None],
     ) -> None:
         """See `Conversation.ask`."""
-        message = serve.task("mine", job.to_json())
+        message = serve.task("mine", asdict(job))
         self._conversation.ask(message, deadline_s, hear, wake, stacks=self._stacks)
 
     def end(self) -> int:
@@ -255,7 +255,7 @@ class MinerWorkers:
         return self._isolated(job, deadline_s, progress)
 
     def _in_process(self, job: MiningJob, progress: Progress) -> MiningReport:
-        from ttf.mining.worker import Searcher
+        from ttf.mining.worker_main import Searcher
 
         def advance(done: int, total: int) -> None:
             try:

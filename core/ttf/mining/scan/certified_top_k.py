@@ -5,7 +5,7 @@ whose score may reach a floor, guessed from a sample. The second scores these in
 k-th best of them reaches the floor, nothing that was left out can be better: the answer is
 certified. Queries for which it does not are scanned again with a floor that is certain; those whose
 rows were too many to hold, in float32, at last score by score. All give the same answers, because
-all of them return the scores of `ttf.mining.scan.scores`.
+all of them return the scores of `ttf.mining.scan.float32_rows`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ttf.machine.processor import FirstPass
 from ttf.mining.scan import float32_product
 from ttf.mining.scan.bf16_bank import HalfBank
-from ttf.mining.scan.bf16_units import FirstPass
-from ttf.mining.scan.bounds import asked
-from ttf.mining.scan.first_pass import BLOCK_ROWS, Block, offer
-from ttf.mining.scan.floors import Sample, sampled
-from ttf.mining.scan.one_by_one import scan_one_by_one
-from ttf.mining.scan.pairs import PAIR_BYTES, Bounds, Found
-from ttf.mining.scan.rounding import upper_norms
+from ttf.mining.scan.error_bounds import asked, upper_norms
+from ttf.mining.scan.first_pass import BLOCK_ROWS, PAIR_BYTES, Block, Bounds, Found, offer
+from ttf.mining.scan.float32_rows import scan_one_by_one
+from ttf.mining.scan.scan_counters import ScanTally
+from ttf.mining.scan.score_floors import Sample, sampled
 from ttf.mining.scan.second_pass import Scored, by_row, scored
 from ttf.mining.scan.sort_keys import rows_and_scores
-from ttf.mining.scan.tally import ScanTally
 
 _TILE = 1024
 _LATER_TILE = 128

@@ -15,24 +15,24 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner, Progress, VectorSource
-from ttf.data.vector_ref import OpenRef, open_ref
-from ttf.errors import BadData, DataChanged, TtfError, storage_error
+from ttf.data.sources import OpenRef, open_ref
+from ttf.errors import ArtifactDamaged, BadData, DataChanged, StorageError, TtfError, storage_error
 from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
-from ttf.mining.answers import IDS, SCORES, Journal, checked_search
 from ttf.mining.choose import checked_options
-from ttf.mining.index_cache import IndexRecord, ready_index
-from ttf.mining.job import MiningJob, MiningReport
+from ttf.mining.job import IndexRecord, MiningJob, MiningReport
+from ttf.mining.miner_results import IDS, SCORES, Journal, checked_search
 from ttf.mining.provenance import code_of, versions_of
-from ttf.mining.scan.tally import Certifies, ScanTally
-from ttf.rundir.durable import TEMP_PREFIX, sha256_file
-from ttf.rundir.verified_folder import folder_key
+from ttf.mining.scan.scan_counters import Certifies, ScanTally
+from ttf.rundir.durable import TEMP_PREFIX, folder_written_whole, sha256_file
+from ttf.rundir.typed_json import dataclass_from
+from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
 
 Say = Callable[[str], None]
 
@@ -139,7 +139,7 @@ def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) 
         tell({"say": text})
 
     notices.hear(say)
-    job = MiningJob.from_json(request)
+    job = dataclass_from(MiningJob, request)
     try:
         report = _SEARCHER.do(job, say, lambda done, total: tell({"progress": [done, total]}))
     except TtfError:
@@ -147,7 +147,7 @@ def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) 
     except Exception:
         traceback.print_exc()  # kept with what the process wrote, should it be ended for this
         raise
-    tell({"answer": report.to_json()})
+    tell({"answer": asdict(report)})
     give_back()  # after the answer: until the next request, which may be long in coming
 
 
@@ -253,3 +253,104 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
         "libraries": versions_of(traits.native),
         "api": plugins.API,
     }
+
+
+_AREA: Final = "index"
+
+
+def ready_index(
+    cache: Path,
+    made_from: Mapping[str, Any],
+    miner: Miner,
+    source: VectorSource,
+    workdir: Path,
+    say: Callable[[str], None],
+) -> IndexRecord:
+    """Makes `miner` ready to search: from the cache, or built and put there.
+
+    Two runs never build the same index at once; the second waits and loads. An index that cannot
+    be kept is used all the same, and said.
+    """
+    key = folder_key(made_from)
+    folder = cache / "index" / key
+    try:
+        lock = lock_folder(folder)
+    except OSError as error:
+        say(f"The index cache {folder.parent} cannot be used ({error}); building without it.")
+        miner.build(source, workdir)
+        return _unkept(key, made_from)
+    with lock:
+        found = _reuse(folder, key, made_from, miner, source, say)
+        return found or _build(folder, key, made_from, miner, source, workdir, say)
+
+
+def _reuse(
+    folder: Path,
+    key: str,
+    made_from: Mapping[str, Any],
+    miner: Miner,
+    source: VectorSource,
+    say: Callable[[str], None],
+) -> IndexRecord | None:
+    if not folder.exists():
+        return None
+    try:
+        hashes = verified_manifest(folder, "The index")["sha256"]
+        miner.load(folder, source)
+    except ArtifactDamaged as error:
+        say(f"{error} The index is built anew.")
+        return None
+    except TtfError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a stranger's code: a file it cannot read is no death
+        say(
+            f"The miner could not load the index {folder} ({type(error).__name__}: {error}); it is "
+            "built anew."
+        )
+        return None
+    return _record(folder, key, made_from, hashes, "reused")
+
+
+def _build(
+    folder: Path,
+    key: str,
+    made_from: Mapping[str, Any],
+    miner: Miner,
+    source: VectorSource,
+    workdir: Path,
+    say: Callable[[str], None],
+) -> IndexRecord:
+    miner.build(source, workdir)
+    try:
+        with folder_written_whole(folder, _AREA) as temp:
+            miner.save(temp)
+            hashes = {file.name: sha256_file(file) for file in sorted(temp.iterdir())}
+            write_manifest(temp, {"key": key, "made_from": dict(made_from)}, hashes, _AREA)
+    except StorageError as error:
+        say(f"{error} The index is used from memory and not kept. {error.hint}".rstrip())
+        return _unkept(key, made_from)
+    return _record(folder, key, made_from, hashes, "built")
+
+
+def _record(
+    folder: Path,
+    key: str,
+    made_from: Mapping[str, Any],
+    hashes: Mapping[str, str],
+    origin: Literal["built", "reused"],
+) -> IndexRecord:
+    size = sum((folder / name).stat().st_size for name in hashes)
+    return IndexRecord(
+        key=key,
+        origin=origin,
+        path=str(folder),
+        size_bytes=size,
+        sha256=hashes,
+        made_from=made_from,
+    )
+
+
+def _unkept(key: str, made_from: Mapping[str, Any]) -> IndexRecord:
+    return IndexRecord(
+        key=key, origin="built", path=None, size_bytes=0, sha256={}, made_from=made_from
+    )

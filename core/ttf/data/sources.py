@@ -1,0 +1,308 @@
+"""Sources of vectors that are no stored array: some rows of one, several stacked, given in memory.
+
+And `VectorRef`: a source described in JSON, so that another process can open it anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.data.stores import open_store
+from ttf.data.vectors import (
+    FLOATS,
+    checked_ids,
+    checked_out,
+    checked_span,
+    on_disk,
+    to_float32,
+    unit_rows,
+    will_need,
+)
+from ttf.errors import BadData, DataMissing
+
+if TYPE_CHECKING:
+    from ttf.contracts import DType, Store, VectorSource
+
+
+class _View:
+    """Another source, seen otherwise."""
+
+    def __init__(self, source: VectorSource, shape: tuple[int, ...], dtype: DType) -> None:
+        self.source = source
+        self.name = source.name
+        self.uri = source.uri
+        self.shape = shape
+        self.dtype: DType = dtype
+
+    @property
+    def on_disk(self) -> bool:
+        return on_disk(self.source)
+
+
+class RowView(_View):
+    """Some rows of another source in any order; only the row numbers are held."""
+
+    def __init__(self, source: VectorSource, rows: NDArray[np.int64]) -> None:
+        self.rows = _rows_of(source, rows)
+        super().__init__(source, (len(self.rows), *source.shape[1:]), source.dtype)
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        return self.source.gather(self.rows[checked_ids(ids, len(self.rows), self.name)], out)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, len(self.rows), self.name)
+        return self.source.gather(self.rows[start:stop], out)
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        will_need(self.source, self.rows[checked_ids(ids, len(self.rows), self.name)])
+
+    def fingerprint(self) -> str:
+        digest = _digest(self.source.fingerprint())
+        digest.update(np.ascontiguousarray(self.rows, dtype="<i8").view(np.uint8).data)
+        return digest.hexdigest()
+
+
+class UnitRows(_View):
+    """Another source as float32 rows of length one; zero rows stay zero."""
+
+    def __init__(self, source: VectorSource) -> None:
+        if source.dtype not in FLOATS:
+            raise BadData(
+                f"{source.uri}: the array {source.name!r} holds {source.dtype}, not vectors.",
+                hint="Vectors are float32, float16 or bfloat16.",
+            )
+        super().__init__(source, source.shape, "float32")
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        direct = out if self.source.dtype == "float32" else None
+        return self._normalised(self.source.gather(ids, direct), out, owned=True)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        return self._normalised(self.source.read(start, stop), out, owned=False)
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        will_need(self.source, ids)
+
+    def fingerprint(self) -> str:
+        return _digest(f"unit:{self.source.fingerprint()}").hexdigest()
+
+    def _normalised(
+        self, stored: NDArray[Any], out: NDArray[Any] | None, *, owned: bool
+    ) -> NDArray[Any]:
+        wide = to_float32(stored, self.source.dtype)
+        if out is None:
+            # read() may hand out a view of the file: only what was copied is changed in place.
+            return unit_rows(wide, in_place=owned or self.source.dtype != "float32")
+        into = checked_out(out, wide.shape, "float32", self.name)
+        if into is not wide:
+            np.copyto(into, wide)
+        return unit_rows(into, in_place=True)
+
+
+def _digest(text: str) -> hashlib.blake2b:
+    return hashlib.blake2b(text.encode(), digest_size=16)
+
+
+def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    try:
+        return checked_ids(rows, source.shape[0], source.name)
+    except IndexError as error:
+        raise BadData(
+            f"{source.uri}: {error}.",
+            hint="The row numbers belong to another file: make them anew for this one.",
+        ) from None
+
+
+class StackedRows:
+    """Several sources of equal width as one, e.g. Y_train and Y_val as a bank."""
+
+    def __init__(self, parts: Sequence[VectorSource]) -> None:
+        self.parts = tuple(parts)
+        self.name = "+".join(part.name for part in parts)
+        self.uri = parts[0].uri
+        self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])
+        self.shape = (int(self._starts[-1]), *parts[0].shape[1:])
+        self.dtype: DType = parts[0].dtype
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
+        for part, here, within in self._by_part(rows):
+            into[here] = part.gather(within)
+        return into
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        for part, _, within in self._by_part(checked_ids(ids, self.shape[0], self.name)):
+            will_need(part, within)
+
+    def _by_part(
+        self, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[VectorSource, NDArray[np.int64], NDArray[np.int64]]]:
+        """For each part that holds some of them: their places in `rows`, their numbers in it."""
+        owner = np.searchsorted(self._starts, rows, side="right") - 1
+        for index, part in enumerate(self.parts):
+            here = np.flatnonzero(owner == index)
+            if here.size:
+                yield part, here, rows[here] - self._starts[index]
+
+    @property
+    def on_disk(self) -> bool:
+        return any(on_disk(part) for part in self.parts)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, self.shape[0], self.name)
+        into = checked_out(out, (stop - start, *self.shape[1:]), self.dtype, self.name)
+        for first, part in zip(self._starts.tolist(), self.parts, strict=False):
+            low, high = max(start, first), min(stop, first + part.shape[0])
+            if low < high:
+                into[low - start : high - start] = part.read(low - first, high - first)
+        return into
+
+    def owner_of(self, row: int) -> tuple[VectorSource, int]:
+        """The part that holds a row, and the row's number there."""
+        part, _, within = next(self._by_part(np.array([row])))
+        return part, int(within[0])
+
+    def fingerprint(self) -> str:
+        joined = "+".join(part.fingerprint() for part in self.parts)
+        return _digest(joined).hexdigest()
+
+
+class GivenRows:
+    """An array (N, D) or (N, L, D) of finite numbers, as float32."""
+
+    def __init__(self, array: NDArray[Any], name: str) -> None:
+        if array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
+            raise BadData(
+                f"The {name} given are {array.dtype} {array.shape}; they must be numbers of "
+                "shape (N, D) or (N, L, D).",
+                hint="One vector is an array of one row: x[None].",
+            )
+        self._array = np.ascontiguousarray(array, dtype=np.float32)
+        wrong = np.flatnonzero(~np.isfinite(self._array).all(axis=tuple(range(1, array.ndim))))
+        if wrong.size:
+            raise BadData(
+                f"Row {wrong[0]} of the {name} given is not finite (NaN or infinite; "
+                f"{wrong.size:,} of {len(array):,} rows)."
+            )
+        self.name = name
+        self.uri = "the array given"
+        self.shape: tuple[int, ...] = self._array.shape
+        self.dtype: DType = "float32"
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
+        into[:] = self._array[rows]
+        return into
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, self.shape[0], self.name)
+        return self.gather(np.arange(start, stop), out)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._array.data).hexdigest()[:16]
+
+
+@dataclass
+class MemorySource:
+    """Rows as they are, unchecked; `largest_read` says how many were asked for at once."""
+
+    rows: NDArray[Any]
+    dtype: DType = "float32"
+    name: str = "vectors"
+    uri: str = "memory"
+    largest_read: int = 0
+    shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.shape = self.rows.shape
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        found = self.rows[ids]
+        if out is None:
+            return found
+        out[:] = found
+        return out
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        self.largest_read = max(self.largest_read, stop - start)
+        if out is None:
+            view = self.rows[start:stop]
+            view.flags.writeable = False
+            return view
+        out[:] = self.rows[start:stop]
+        return out
+
+    def fingerprint(self) -> str:
+        return "memory"
+
+
+@dataclass(frozen=True)
+class VectorRef:
+    """Where an array lies, and how it is to be seen: which rows, whether at unit length."""
+
+    uri: str
+    array: str
+    """A name, or several joined by `+`: stacked one after another."""
+    storage: str = "auto"
+    rows_path: str | None = None
+    """A .npy file of int64 row numbers; None: all rows in order."""
+    unit: bool = False
+
+
+class OpenRef:
+    """An opened reference: `source` to read from, `store` to check, `close` when done."""
+
+    def __init__(self, source: VectorSource, store: Store) -> None:
+        self.source = source
+        self.store = store
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_ref(ref: VectorRef) -> OpenRef:
+    """Opens a reference; use it with `with`, or close it yourself."""
+    store = open_store(ref.uri, ref.storage)
+    try:
+        return OpenRef(_seen_as(ref, _named(store, ref.array)), store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _named(store: Store, array: str) -> VectorSource:
+    if array in store.names() or "+" not in array:
+        return store.source(array)
+    return StackedRows([store.source(name) for name in array.split("+")])
+
+
+def _seen_as(ref: VectorRef, source: VectorSource) -> VectorSource:
+    if ref.rows_path is not None:
+        source = RowView(source, _row_numbers(ref.rows_path))
+    return UnitRows(source) if ref.unit else source
+
+
+def _row_numbers(path: str) -> NDArray[np.int64]:
+    try:
+        rows = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise DataMissing(f"{path}: the file of row numbers is gone.") from None
+    except (ValueError, EOFError) as error:
+        raise BadData(f"{path}: the file of row numbers cannot be read: {error}") from None
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.int64 or rows.ndim != 1:
+        raise BadData(f"{path}: row numbers must be one int64 array of one dimension.")
+    return rows
