@@ -7,7 +7,6 @@ import shlex
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, suggestion
+from ttf_storage._content_sample import sampled
 from ttf_storage._mapped import MappedFile, MappedRows, check_identity
 from ttf_storage._npy_header import (
     HEAD_BYTES,
@@ -24,25 +24,14 @@ from ttf_storage._npy_header import (
     parse_header,
     stored_dtype,
 )
-from ttf_storage._sampled import sampled
-from ttf_storage._zip_layout import Member, data_offset, read_members
+from ttf_storage._stored_rows import Stream, described
+from ttf_storage._zip_format import Member, data_offset, read_members
 
 NPY_ARRAY: Final = "vectors"
 """The name of the one array of a .npy file."""
 
 _BLOCK_BYTES: Final = 4 << 20
 _MARKER: Final = ".dtype"
-
-
-@dataclass(frozen=True)
-class NpzStream:
-    """An array read once from front to back; what `ttf data convert` takes, compressed or not."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    marker: str | None
-    """'bfloat16' where uint16 stands for it."""
-    blocks: Iterator[NDArray[Any]]
 
 
 class NpzStore:
@@ -87,27 +76,20 @@ class NpzStore:
 
     def describe(self, name: str) -> Mapping[str, Any]:
         member = self._member(name)
-        facts: dict[str, Any] = {
-            "shape": None,
-            "dtype": None,
-            "stored": member.stored,
-            "mappable": False,
-            "aligned": False,
-            "bytes": member.compressed_size,
-            "problem": None,
-        }
-        try:
-            header = self._header(name, member)
-            marker = self._marker(name)
-            facts |= {"shape": list(header.shape), "dtype": marker or str(header.dtype)}
-            source = self.source(name)
-        except TtfError as error:
-            facts["problem"] = str(error)
-        else:
-            facts |= {"dtype": source.dtype, "mappable": True, "aligned": source.aligned}
-        return facts
 
-    def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> NpzStream:
+        def declared() -> dict[str, Any]:
+            header = self._header(name, member)
+            dtype = self._marker(name) or str(header.dtype)
+            return {"shape": list(header.shape), "dtype": dtype}
+
+        return described(
+            declared,
+            lambda: self.source(name),
+            stored=member.stored,
+            size=member.compressed_size,
+        )
+
+    def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> Stream:
         """Any array of plain numbers, whatever its compression or byte order."""
         member, where = self._member(name), self._where(name)
         header = self._header(name, member)
@@ -117,7 +99,7 @@ class NpzStore:
             blocks = self._fortran_blocks(name, member, header, block_bytes)
         else:
             blocks = self._row_blocks(name, member, header, block_bytes)
-        return NpzStream(header.shape, header.dtype, self._marker(name), blocks)
+        return Stream(header.shape, header.dtype, self._marker(name), blocks)
 
     def check_unchanged(self) -> None:
         check_identity(self._file.path, self._file.identity)
@@ -181,7 +163,7 @@ class NpzStore:
 
     def _digest(self, member: Member, header: NpyHeader, dtype: DType) -> str:
         """Of type, shape and the member's checksum over all its bytes; a .npy has none, and is
-        known by its size and a sample of its bytes (see `_sampled`)."""
+        known by its size and a sample of its bytes (see `_content_sample`)."""
         known = [dtype, header.shape, member.size, member.crc]
         digest = hashlib.blake2b(repr(known).encode(), digest_size=16)
         if self.container == "npy":

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ttf import DataChanged, StorageError
 from ttf_storage._mapped import FileIdentity, check_identity, unreadable
-from ttf_storage._paged import PagedRows
+from ttf_storage._page_hints import PagedRows
 from ttf_storage._zarr_files import ChunkFile
 
 _MOST_MAPS: Final = 16_000

@@ -17,29 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf import ConfigError, DType, fsync_dir, numpy_dtype, storage_error
-from ttf_storage._beside import TEMP_PREFIX, FileBeside, checked_block
-from ttf_storage._crc32c import crc32c
+from ttf_storage._atomic_file import TEMP_PREFIX, AtomicFile, RowsWriter
+from ttf_storage._zarr_files import crc32c
 
 CHUNK_BYTES: Final = 256 << 10
 SHARD_BYTES: Final = 512 << 20
 _EMPTY: Final = np.uint64(2**64 - 1)
 
 
-class ZarrArrayWriter:
+class ZarrArrayWriter(RowsWriter):
     """One array; a shard is on disk in full before the next begins."""
 
     def __init__(self, folder: Path, name: str, shape: tuple[int, ...], dtype: DType) -> None:
-        self.name = name
-        self.shape = tuple(int(n) for n in shape)
-        self.dtype = dtype
-        self.rows_done = 0
+        super().__init__(name, tuple(int(n) for n in shape), dtype)
         self._folder = folder
         row_bytes = max(1, math.prod(shape[1:]) * numpy_dtype(dtype).itemsize)
         self.chunk_rows = max(1, min(CHUNK_BYTES // row_bytes, max(1, shape[0])))
         most = max(1, SHARD_BYTES // (self.chunk_rows * row_bytes))
         self.chunks_per_shard = max(1, min(most, -(-shape[0] // self.chunk_rows)))
         self._row_bytes = row_bytes
-        self._shard: FileBeside | None = None
+        self._shard: AtomicFile | None = None
         folder.mkdir()
         (folder / "zarr.json").write_text(json.dumps(self._metadata(), indent=2))
 
@@ -48,7 +45,7 @@ class ZarrArrayWriter:
         return self.chunk_rows * self.chunks_per_shard
 
     def append(self, rows: NDArray[Any]) -> None:
-        block = checked_block(rows, self.shape, self.dtype, self.rows_done, self.name)
+        block = self.checked(rows)
         while len(block) and block.size:
             room = self.shard_rows - self.rows_done % self.shard_rows
             piece, block = block[:room], block[room:]
@@ -59,10 +56,7 @@ class ZarrArrayWriter:
         self.rows_done += len(block)  # rows of no width
 
     def finish(self) -> None:
-        if self.rows_done != self.shape[0]:
-            raise ValueError(
-                f"the array {self.name!r} has {self.rows_done} of {self.shape[0]} rows"
-            )
+        self.check_complete()
         if self._shard is not None:
             self._end_shard()
 
@@ -71,7 +65,7 @@ class ZarrArrayWriter:
             self._shard.discard()
             self._shard = None
 
-    def _current(self) -> FileBeside:
+    def _current(self) -> AtomicFile:
         if self._shard is None:
             number = self.rows_done // self.shard_rows
             path = self._folder.joinpath("c", str(number), *["0"] * (len(self.shape) - 1))
@@ -79,7 +73,7 @@ class ZarrArrayWriter:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise storage_error(error, str(path)) from error
-            self._shard = FileBeside(path)
+            self._shard = AtomicFile(path)
         return self._shard
 
     def _end_shard(self) -> None:
