@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ttf import Availability, TowerCost, TowerFactory, TowerShape, hookimpl, option
+from ttf import TowerCost, TowerFactory, TowerShape, hookimpl, option
 from ttf_towers._common import (
     FLOAT_BYTES,
+    TorchTower,
     linear_parameters,
     pool_parameters,
-    torch_availability,
 )
 
 if TYPE_CHECKING:
@@ -42,12 +42,9 @@ class MlpOptions:
         return 3 if shape.sequence and self.pool == "weighted" else 1
 
 
-class MlpFactory:
+class MlpFactory(TorchTower):
     name = "mlp"
     options_type = MlpOptions
-
-    def availability(self) -> Availability:
-        return torch_availability()
 
     def estimate(self, shape: TowerShape, options: MlpOptions) -> TowerCost:
         pool = pool_parameters(options.pool, shape.in_dim, shape.length) if shape.sequence else 0
