@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: train test unit flaky chaos lint types layers package notes bench format docs clean
+.PHONY: train test unit flaky mutants chaos lint types layers package notes bench format docs clean
 .DEFAULT_GOAL := test
 
 # Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
@@ -30,6 +30,10 @@ BASE ?= main
 N ?= 10
 flaky: $(STAMP)
 	$(BIN)/python tests/flaky.py $(BASE) --times $(N)
+
+# Forty small mistakes, put into the code one at a time: does a test notice? An hour.
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants.py --seed 14 $(ARGS)
 
 # Real faults against real runs: hundreds of deaths, hangs, full disks; each run must end with the
 # weights of an undisturbed one. Half an hour on two quiet cores, best as root (mounts, limits); the

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from ttf.errors import ExitCode
+from ttf.process.descendants import is_stopped
 from ttf.process.messages import BrokenFrame, Reader, encode
 
 if TYPE_CHECKING:
@@ -35,8 +36,16 @@ _FLOOD: Final = 1 << 20
 """Most bytes taken from one pipe in a row."""
 _WAKE_S: Final = 0.25
 _SUSPENDED_S: Final = 1.0
-_STACKS_S: Final = 1.0
+_STACKS_S: Final = 3.0
 _STACKS_PAUSE_S: Final = 0.02
+_STACKS_LOOKS: Final = 5
+"""So often in a row nothing more came: then the dump is whole, which nothing else tells."""
+START_S: Final = 300.0
+"""A child may take so long until it can work: it imports libraries, from a cold disk or on a busy
+machine. No deadline of a request counts before that."""
+STAGES: Final = ("handlers", "ready")
+"""What a child of `ttf.process.serve` says of its start, in this order: it writes its stacks when it
+is asked to; it can work."""
 
 
 class NoAnswer(Exception):
@@ -92,12 +101,19 @@ class Conversation:
         self.stderr = BoundedOutput()
         self.garbage = ""
         """Why its messages cannot be read any more; empty while they can."""
+        self.stages: list[str] = []
+        """Those of `STAGES` that it has reached."""
         self._reader = Reader()
         self._asked = 0
         self._unsent = bytearray()
         self._open = {child.results, child.stderr}
         if request is not None:
             self.send(request)
+
+    @property
+    def ready(self) -> bool:
+        """It has started, and works at what it is asked."""
+        return len(self.stages) == len(STAGES)
 
     @property
     def closed(self) -> bool:
@@ -123,7 +139,8 @@ class Conversation:
         return True
 
     def take(self) -> list[dict[str, Any]]:
-        """The messages that came; keeps what came on standard error."""
+        """The messages that came, those about its start excepted; keeps what came on standard
+        error."""
         self._send_rest()
         self.stderr.add(self._read(self.child.stderr))
         taken: list[dict[str, Any]] = []
@@ -131,7 +148,10 @@ class Conversation:
         if not self.garbage:
             try:
                 for message in self._reader.feed(data):
-                    taken.append(message)  # noqa: PERF402 - those before the garbage count
+                    if not self.ready and message == {"stage": STAGES[len(self.stages)]}:
+                        self.stages.append(message["stage"])
+                    else:
+                        taken.append(message)
             except BrokenFrame as error:
                 self.garbage = str(error)
         return taken
@@ -160,22 +180,29 @@ class Conversation:
     ) -> None:
         """Sends a numbered request, and hands what comes back to `hear`, until that is True.
 
+        The deadline counts from when it is asked, or from when it is ready, if that is later.
         `wake` is called several times a second, so that a stop is heard and signs of life are given.
         Raises NoAnswer, and what `hear` and `wake` raise; the child is then in the middle of
         something: end it. `stacks`: the file where it writes them.
         """
         self._asked += 1
         self.send({"number": self._asked, **message})
-        ends_at, wake_at = time.monotonic() + deadline_s, 0.0
+        starts = not self.ready
+        ends_at = time.monotonic() + (start_limit_s(deadline_s) if starts else deadline_s)
+        wake_at = 0.0
         answered = False
         while not answered:
+            if starts and self.ready:
+                starts = False
+                ends_at = time.monotonic() + deadline_s
             if time.monotonic() >= wake_at:
                 wake()
                 wake_at = time.monotonic() + _WAKE_S
             now = time.monotonic()
             if now >= ends_at:
-                self.dump_stacks(stacks)
-                raise NoAnswer("hang", f"did not finish within {deadline_s:,.0f} s")
+                if self.stages:
+                    self.dump_stacks(stacks)
+                raise NoAnswer("hang", _late(deadline_s, starts=starts))
             timeout = max(0.0, min(ends_at, wake_at) - now)
             wait([self], timeout)
             overslept = time.monotonic() - now - timeout
@@ -209,16 +236,37 @@ class Conversation:
 
     def dump_stacks(self, file: Path | None) -> None:
         """Has its stacks written, to this file or to standard error: also while it holds the
-        interpreter lock, or is stopped."""
-        before = _size(file)
-        self.child.signal(signal.SIGUSR1)
-        self.child.signal(signal.SIGCONT)
+        interpreter lock (faulthandler's handler is C), or is stopped: then it is continued for that
+        moment, and not for longer."""
+        held = is_stopped(self.child.pid)
+        seen = self._dumped(file)
+        self.child.signal_main_thread(signal.SIGUSR1)
+        if held:
+            self.child.signal(signal.SIGCONT)
+        self._wait_for_stacks(file, seen)
+        if held:
+            self.child.signal(signal.SIGSTOP)
+
+    def _wait_for_stacks(self, file: Path | None, before: int) -> None:
+        """Until they grow no more."""
+        seen, same = before, 0
         ends_at = time.monotonic() + _STACKS_S
-        while _size(file) == before and time.monotonic() < ends_at:
+        while same < _STACKS_LOOKS and time.monotonic() < ends_at:
             if self.child.gone_within(_STACKS_PAUSE_S):
                 return
+            size = self._dumped(file)
+            same = same + 1 if size == seen != before else 0
+            seen = size
+
+    def _dumped(self, file: Path | None) -> int:
+        """How much it has written where its stacks go."""
+        if file is None:
             self.stderr.add(self._read(self.child.stderr))
-        time.sleep(2 * _STACKS_PAUSE_S)  # the rest of the dump
+            return self.stderr.num_bytes
+        try:
+            return file.stat().st_size
+        except OSError:
+            return 0
 
     def waited_for(self, poll: select.poll) -> None:
         """Adds what would end a wait."""
@@ -240,11 +288,15 @@ def wait(conversations: Iterable[Conversation], timeout_s: float, *others: HasFi
     poll.poll(max(0.0, timeout_s) * 1000)
 
 
-def _size(file: Path | None) -> int:
-    try:
-        return 0 if file is None else file.stat().st_size
-    except OSError:
-        return 0
+def start_limit_s(deadline_s: float) -> float:
+    """How long a child may take until it is ready for a request with this deadline."""
+    return max(deadline_s, START_S)
+
+
+def _late(deadline_s: float, *, starts: bool) -> str:
+    if starts:
+        return f"was not ready to work within {start_limit_s(deadline_s):,.0f} s"
+    return f"did not finish within {deadline_s:,.0f} s"
 
 
 # --- the child's end -------------------------------------------------------------------------------

@@ -51,13 +51,23 @@ def main(module: str, kind: str, stacks: str, life: int, results: int, parent: i
     lifeline.be_killed_first()  # after the fork: the keeper must outlive this process
     lifeline.stacks_to(Path(stacks) if stacks else None)
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    handlers, ready = ({"stage": stage} for stage in conversation.STAGES)
+    messages.write(results, handlers)
     conversation.follow(life, requests.put)
-    _answer(module, requests.get(), results, kind)
+    _answer(module, requests.get(), results, kind, when_ready=ready)
     while kind == WARM:
         _answer(module, requests.get(), results, kind)
 
 
-def _answer(module: str, message: Mapping[str, Any], results: int, kind: str) -> None:
+def _answer(
+    module: str,
+    message: Mapping[str, Any],
+    results: int,
+    kind: str,
+    when_ready: Mapping[str, Any] | None = None,
+) -> None:
+    """`when_ready`: is told once the module is imported, which takes its time."""
+
     def tell(news: Mapping[str, Any]) -> None:
         messages.write(results, {"number": message.get("number", 0), **news})
 
@@ -65,6 +75,8 @@ def _answer(module: str, message: Mapping[str, Any], results: int, kind: str) ->
     caught = (Exception,) if kind == WARM else (Exception, SystemExit)
     try:
         work: Work = getattr(importlib.import_module(module), message["task"])
+        if when_ready is not None:
+            messages.write(results, when_ready)
         answer = work(message["request"], tell)
     except caught as error:
         from ttf.process.error_document import to_document

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -23,7 +22,6 @@ from ttf.machine.memory.curve import MemoryCurve
 from ttf.machine.memory.pressure import Gauge
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
-from ttf.process.descendants import is_stopped
 from ttf.process.signals import Signals
 from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
@@ -43,8 +41,6 @@ LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
 LATE_S: Final = 2.0
 """A wait that took so much longer was a machine asleep, or we were stopped."""
-_STACKS_S: Final = 3.0
-_STACKS_PAUSE_S: Final = 0.01
 _TRAINER: Final = ("-m", "ttf.supervise.trainer_main")
 
 
@@ -180,34 +176,9 @@ class Attempt:
     # --- ending -----------------------------------------------------------------------------
 
     def dump_stacks(self) -> None:
-        """faulthandler's own handler runs also while C code holds the interpreter lock. A process
-        that is stopped runs it when it is continued: for that moment, and not for longer."""
         self.witness.look()
-        before = self._stacks_bytes()
-        if before is None:  # too early: it has no handler yet
-            return
-        held = is_stopped(self.child.pid)
-        self.child.signal_main_thread(signal.SIGUSR1)
-        if held:
-            self.child.signal(signal.SIGCONT)
-            self._wait_for_stacks(before)
-            self.child.signal(signal.SIGSTOP)
-
-    def _wait_for_stacks(self, before: int) -> None:
-        """Until they grow no more."""
-        seen, ends_at = before, now() + _STACKS_S
-        while now() < ends_at:
-            time.sleep(_STACKS_PAUSE_S)
-            size = self._stacks_bytes() or 0
-            if size == seen != before:
-                return
-            seen = size
-
-    def _stacks_bytes(self) -> int | None:
-        try:
-            return self._folder.stacks.stat().st_size
-        except OSError:
-            return None
+        if self._folder.stacks.exists():  # before that it has no handler, and would die of it
+            self._conversation.dump_stacks(self._folder.stacks)
 
     def kill(self, why: KilledByUs, text: str) -> None:
         self.killed = (why, text)

@@ -11,6 +11,9 @@ from ttf.supervise.state import Pace, Saving, State, Trainer
 
 UNKNOWN_S: Final = 600.0
 """For a phase whose pauses are not known yet: reading a cold 11 GB file takes minutes."""
+START_S: Final = 600.0
+"""Least for a start, whatever is set: loading torch from a cold disk, or on a busy machine, gives no
+sign of life, and says nothing of the run."""
 LEAST_S: Final = 60.0
 SAVE_LEAST_S: Final = 300.0
 FACTOR: Final = 10.0
@@ -75,6 +78,8 @@ def silence_limit_s(state: State, phase: str) -> float:
         pace = state.paces.get(phase, Pace())
         known = pace.left >= KNOWN_AFTER
         limit = max(LEAST_S, FACTOR * pace.longest_gap_s) if known else UNKNOWN_S
+    if phase == "start":
+        return max(limit, START_S)
     if phase == "mining" and state.flat.get("miner.isolation") == "none":
         # The trainer waits for a worker in a loop that beats; a miner within it beats never.
         return max(limit, UNKNOWN_S)

@@ -18,7 +18,7 @@ from ttf.incidents.death import Death, Finding, KilledByUs, ProcessName
 from ttf.incidents.gather import Witness
 from ttf.process import serve
 from ttf.process.child import Child
-from ttf.process.conversation import Conversation, wait
+from ttf.process.conversation import Conversation, start_limit_s, wait
 
 AT_ONCE: Final = 2
 _WAKE_S: Final = 0.1
@@ -32,6 +32,7 @@ class Task:
     """The function that does it, as "module:function"; see `ttf.process.serve.Work`."""
     request: Mapping[str, Any] = field(default_factory=dict)
     deadline_s: float = 60.0
+    """Once its process is ready, like the next."""
     quiet_s: float | None = None
     """Also over when it has told nothing for so long."""
     process: ProcessName = "command"
@@ -111,7 +112,9 @@ class _Running:
         self.child = Child(serve.once(module), environment={"TMPDIR": str(scratch)})
         self.conversation = Conversation(self.child, serve.task(function, task.request))
         self._witness = Witness(task.process, self.child.pid)
-        self._started = self._heard_at = time.monotonic()
+        self._started = time.monotonic()
+        self._ready_at = self._started
+        self._heard_at = self._started
         self._messages: list[Mapping[str, Any]] = []
         self._killed: tuple[KilledByUs, str] = ("", "")
 
@@ -120,7 +123,12 @@ class _Running:
         self._hear(self.conversation.take())
         self._witness.look()
         now, task = time.monotonic(), self._task
-        if now - self._started > task.deadline_s:
+        if not self.conversation.ready:
+            limit = start_limit_s(task.deadline_s)
+            if now - self._started > limit:
+                self._kill("hang", f"it was not ready to work within {limit:.0f} s")
+            self._ready_at = self._heard_at = now
+        elif now - self._ready_at > task.deadline_s:
             self._kill("hang", f"it was not done within {task.deadline_s:.0f} s")
         elif task.quiet_s is not None and now - self._heard_at > task.quiet_s:
             self._kill("hang", f"nothing was heard of it for {task.quiet_s:.0f} s")
@@ -173,6 +181,6 @@ class _Running:
         if self._killed[0]:
             return
         self._killed = (why, reason)
-        if why == "hang":
+        if why == "hang" and self.conversation.stages:
             self.conversation.dump_stacks(None)
         self.child.kill()

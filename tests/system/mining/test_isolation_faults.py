@@ -96,20 +96,57 @@ def test_a_hang_ends_at_the_deadline_with_its_stacks(
     job: MiningJob, tmp_path: Path, act: str
 ) -> None:
     """Asleep; in native code that holds the interpreter lock; stopped by a signal."""
-    deaths, beats = Deaths(), list[float]()
-    hanging = sabotaged(job, act, when="search")
+    deaths, beats, reached = Deaths(), list[float](), tmp_path / "count"
+    hanging = sabotaged(job, act, when="search", counter=str(reached))
+
+    def beat() -> None:
+        if not beats:  # so that it hangs there, and not on its way, when its time is over
+            wait_until(reached.exists)
+        beats.append(time.monotonic())
+
     with pytest.raises(MinerTimedOut, match="did not finish within 2 s"):
-        run(
-            hanging,
-            deadline_s=2,
-            logs=tmp_path / "logs",
-            on_death=deaths,
-            beat=lambda: beats.append(time.monotonic()),
-        )
+        run(hanging, deadline_s=2, logs=tmp_path / "logs", on_death=deaths, beat=beat)
     (death,) = deaths.all
     assert (death.killed_by_us, classify(death).name) == ("hang", "hang")
     assert "saboteur_miner.py" in death.faulthandler
     assert len(beats) >= 6, "signs of life while we waited"
+
+
+SLOW_START = """
+import pathlib, time
+while not pathlib.Path({gate!r}).exists():
+    time.sleep(0.01)
+"""
+
+
+def test_a_start_that_takes_longer_than_the_deadline_is_not_the_miners_fault(
+    job: MiningJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its interpreter waits at a gate, which opens when the deadline has been over for long."""
+    gate, deadline_s = tmp_path / "gate", 2.0
+    (tmp_path / "sitecustomize.py").write_text(SLOW_START.format(gate=str(gate)))
+    monkeypatch.syspath_prepend(tmp_path)
+    began = time.monotonic()
+
+    def beat() -> None:
+        if time.monotonic() > began + 2 * deadline_s:
+            gate.touch()
+
+    assert is_right(run(sabotaged(job, "answer"), deadline_s=deadline_s, beat=beat))
+    assert gate.exists()
+
+
+def test_a_start_that_never_ends_is_ended(
+    job: MiningJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too early to ask for stacks: the request itself would end it."""
+    monkeypatch.setattr("ttf.process.conversation.START_S", 1.0)
+    (tmp_path / "sitecustomize.py").write_text(SLOW_START.format(gate=str(tmp_path / "never")))
+    monkeypatch.syspath_prepend(tmp_path)
+    deaths = Deaths()
+    with pytest.raises(MinerTimedOut, match="was not ready to work within 1 s and was stopped"):
+        run(sabotaged(job, "answer"), deadline_s=0.1, on_death=deaths)
+    assert (deaths.all[0].killed_by_us, classify(deaths.all[0]).name) == ("hang", "hang")
 
 
 def test_a_flood_of_standard_error_neither_hangs_nor_fills_the_disk(

@@ -335,6 +335,17 @@ def test_a_miner_within_the_trainer_may_be_silent_for_long(isolation: str, limit
     assert wake_at(run.state) == 5.0
 
 
+def test_a_start_is_given_ten_minutes_whatever_is_set() -> None:
+    """The configuration of the trainer before is still in force while the next one starts."""
+    run = Run(hang_timeout_s=5).starts()
+    assert wake_at(run.state) == 600
+    run.beats("forward", after=1.0)
+    assert wake_at(run.state) == 6
+    run.dies()
+    run.starts()
+    assert wake_at(run.state) == run.now + 600
+
+
 def test_a_checkpoint_that_is_never_done_does_not_hide_behind_steps_that_go_on() -> None:
     run = Run().starts()
     for _ in range(31):
