@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.contracts import DType, Progress, Store
 from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, from_float32, numpy_dtype, to_float32
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion
-
-if TYPE_CHECKING:
-    from ttf.contracts import DType, Progress, Store
-
 
 _AS_STORED: Final[dict[str, DType]] = {
     "float64": "float32",

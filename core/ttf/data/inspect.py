@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.contracts import DType, Store, VectorSource
 from ttf.data import positives
 from ttf.data.convert import Rows, stream_rows
 from ttf.data.dataset import NamedArrays, need_floats, queries_of
@@ -20,10 +21,6 @@ from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
 from ttf.errors import ArrayMissing, BadData
-
-if TYPE_CHECKING:
-    from ttf.contracts import DType, Store, VectorSource
-
 
 _SPLITS: Final = ("train", "val")
 _ANY_BANK: Final = 1 << 62

@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.contracts import DType, Store, VectorSource
 from ttf.data.stores import open_store
 from ttf.data.vectors import (
     FLOATS,
@@ -25,9 +26,6 @@ from ttf.data.vectors import (
     will_need,
 )
 from ttf.errors import BadData, DataMissing
-
-if TYPE_CHECKING:
-    from ttf.contracts import DType, Store, VectorSource
 
 
 class _View:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.contracts import Store, StoreWriter, VectorSource
 from ttf.data.order import Permutation, key
 from ttf.data.stores import open_store
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
-
-if TYPE_CHECKING:
-    from ttf.contracts import Store, StoreWriter, VectorSource
 
 _KINDS: Final = ("X", "seq", "Y", "pos", "len")
 

@@ -11,13 +11,12 @@ import math
 import mmap
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from ttf.contracts import DType, VectorSource
+from ttf.contracts import DType, VectorSource
 
 DTYPES: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16", "int32", "int64", "uint8")
 FLOATS: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16")

@@ -11,17 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.config.schema import NegativesConfig
 from ttf.data.order import hash64
 from ttf.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ttf.config.schema import NegativesConfig
-    from ttf.mining.candidates import CandidateTable
+from ttf.mining.candidates import CandidateTable
 
 _REPORT_ROWS = 4096
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)

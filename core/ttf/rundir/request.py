@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
-if TYPE_CHECKING:
-    from ttf.process.error_document import ErrorDocument
-    from ttf.rundir.documents import Summary
+from ttf.process.error_document import ErrorDocument
+from ttf.rundir.documents import Summary
 
 
 @dataclass(frozen=True, kw_only=True)

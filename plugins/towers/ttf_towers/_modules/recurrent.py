@@ -5,19 +5,17 @@ Shapes: B samples, L steps, D width.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from ttf import TowerShape
+from ttf_towers._common import Skip
 from ttf_towers._modules.base import Head, TowerModule
 from ttf_towers._modules.gru import NativeGru, Need, supported
 from ttf_towers._modules.pooling import Pool, plain
-
-if TYPE_CHECKING:
-    from ttf import TowerShape
-    from ttf_towers._common import Skip
-    from ttf_towers.recurrent import RecurrentOptions
+from ttf_towers.recurrent import RecurrentOptions
 
 
 class RecurrentTower(TowerModule):
