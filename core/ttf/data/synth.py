@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -40,6 +41,8 @@ _BLOCK_VALUES: Final = 1 << 21
 _WORKERS: Final = 2
 _BYTE_SPREAD: Final = float(np.sqrt((256**2 - 1) / 12))
 """Standard deviation of a uniform byte."""
+
+_Report = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +165,7 @@ def _write_bank(path: Path, shape: SynthShape, dtype: DType, report: _Report) ->
     with writing(str(path)) as writer:
         array = writer.array("vectors", (shape.bank, shape.dim), dtype)
         blocks = -(-shape.bank // _bank_rows(shape))
-        _append(array, blocks, lambda b: bank_block(shape, b), dtype, report, 1)
+        _append(array, blocks, partial(bank_block, shape), dtype, report, 1)
 
 
 def _write_pairs(
@@ -175,15 +178,9 @@ def _write_pairs(
         with writing(str(path)) as writer:
             for split, rows in splits.items():
                 pos = positives(shape, split, rows)
-                _write_queries(
-                    writer.array(f"X_{split}", shape.x_shape(rows), dtype),
-                    shape,
-                    split,
-                    pos,
-                    bank,
-                    dtype,
-                    report,
-                )
+                array = writer.array(f"X_{split}", shape.x_shape(rows), dtype)
+                make = partial(query_block, shape, split, pos, bank)
+                _append(array, -(-rows // shape.block_rows), make, dtype, report, shape.seq_len)
                 if targets:
                     y = writer.array(f"Y_{split}", (rows, shape.dim), dtype)
                     for start in range(0, rows, _bank_rows(shape)):
@@ -193,26 +190,6 @@ def _write_pairs(
                 writer.array(f"pos_{split}", (rows,), "int64").append(positives(shape, split, rows))
     finally:
         store.close()
-
-
-def _write_queries(
-    array: ArrayWriter,
-    shape: SynthShape,
-    split: str,
-    pos: NDArray[np.int64],
-    bank: VectorSource,
-    dtype: DType,
-    report: _Report,
-) -> None:
-    blocks = -(-len(pos) // shape.block_rows)
-
-    def make(block: int) -> NDArray[np.float32]:
-        return query_block(shape, split, pos, bank, block)
-
-    _append(array, blocks, make, dtype, report, shape.seq_len)
-
-
-_Report = Callable[[int], None]
 
 
 def _append(

@@ -255,7 +255,7 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
     }
 
 
-_AREA: Final = "index"
+# --- indexes of frozen banks, built once for all runs: `<cache>/index/<key>/` --------------------------
 
 
 def ready_index(
@@ -264,38 +264,34 @@ def ready_index(
     miner: Miner,
     source: VectorSource,
     workdir: Path,
-    say: Callable[[str], None],
+    say: Say,
 ) -> IndexRecord:
     """Makes `miner` ready to search: from the cache, or built and put there.
 
     Two runs never build the same index at once; the second waits and loads. An index that cannot
     be kept is used all the same, and said.
     """
-    key = folder_key(made_from)
-    folder = cache / "index" / key
+    folder = cache / "index" / folder_key(made_from)
     try:
         lock = lock_folder(folder)
     except OSError as error:
         say(f"The index cache {folder.parent} cannot be used ({error}); building without it.")
         miner.build(source, workdir)
-        return _unkept(key, made_from)
+        return _record(folder, made_from, None)
     with lock:
-        found = _reuse(folder, key, made_from, miner, source, say)
-        return found or _build(folder, key, made_from, miner, source, workdir, say)
+        hashes = _loaded(folder, miner, source, say)
+        if hashes is not None:
+            return _record(folder, made_from, hashes, "reused")
+        miner.build(source, workdir)
+        return _record(folder, made_from, _kept(folder, miner, made_from, say))
 
 
-def _reuse(
-    folder: Path,
-    key: str,
-    made_from: Mapping[str, Any],
-    miner: Miner,
-    source: VectorSource,
-    say: Callable[[str], None],
-) -> IndexRecord | None:
+def _loaded(folder: Path, miner: Miner, source: VectorSource, say: Say) -> Mapping[str, str] | None:
+    """The hashes of the files that the miner loaded; None where there is nothing to load."""
     if not folder.exists():
         return None
     try:
-        hashes = verified_manifest(folder, "The index")["sha256"]
+        hashes: Mapping[str, str] = verified_manifest(folder, "The index")["sha256"]
         miner.load(folder, source)
     except ArtifactDamaged as error:
         say(f"{error} The index is built anew.")
@@ -308,49 +304,36 @@ def _reuse(
             "built anew."
         )
         return None
-    return _record(folder, key, made_from, hashes, "reused")
+    return hashes
 
 
-def _build(
-    folder: Path,
-    key: str,
-    made_from: Mapping[str, Any],
-    miner: Miner,
-    source: VectorSource,
-    workdir: Path,
-    say: Callable[[str], None],
-) -> IndexRecord:
-    miner.build(source, workdir)
+def _kept(
+    folder: Path, miner: Miner, made_from: Mapping[str, Any], say: Say
+) -> Mapping[str, str] | None:
+    """The hashes of the files that were written; None where the disk did not take them."""
     try:
-        with folder_written_whole(folder, _AREA) as temp:
+        with folder_written_whole(folder, "index") as temp:
             miner.save(temp)
             hashes = {file.name: sha256_file(file) for file in sorted(temp.iterdir())}
-            write_manifest(temp, {"key": key, "made_from": dict(made_from)}, hashes, _AREA)
+            facts = {"key": folder.name, "made_from": dict(made_from)}
+            write_manifest(temp, facts, hashes, "index")
     except StorageError as error:
         say(f"{error} The index is used from memory and not kept. {error.hint}".rstrip())
-        return _unkept(key, made_from)
-    return _record(folder, key, made_from, hashes, "built")
+        return None
+    return hashes
 
 
 def _record(
     folder: Path,
-    key: str,
     made_from: Mapping[str, Any],
-    hashes: Mapping[str, str],
-    origin: Literal["built", "reused"],
+    hashes: Mapping[str, str] | None,
+    origin: Literal["built", "reused"] = "built",
 ) -> IndexRecord:
-    size = sum((folder / name).stat().st_size for name in hashes)
     return IndexRecord(
-        key=key,
+        key=folder.name,
         origin=origin,
-        path=str(folder),
-        size_bytes=size,
-        sha256=hashes,
+        path=None if hashes is None else str(folder),
+        size_bytes=sum((folder / name).stat().st_size for name in hashes or ()),
+        sha256=hashes or {},
         made_from=made_from,
-    )
-
-
-def _unkept(key: str, made_from: Mapping[str, Any]) -> IndexRecord:
-    return IndexRecord(
-        key=key, origin="built", path=None, size_bytes=0, sha256={}, made_from=made_from
     )

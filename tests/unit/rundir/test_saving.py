@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import wait_until
+from tests.kit.recorded_disk import recorded
 from tests.kit.small_run import begin, recovered, snapshot
 
 from ttf.errors import StorageError
@@ -126,7 +127,7 @@ def test_flush_returns_when_the_state_is_durable_and_writes_no_step_twice(root: 
 def test_a_disk_that_fails_once_is_said_and_the_next_checkpoint_goes_elsewhere(
     root: Path,
 ) -> None:
-    with saving(root) as (saver, told), durable.recorded() as done:
+    with saving(root) as (saver, told), recorded() as done:
         saver.flush(plain(1))
         failing = Failpoint.parse("checkpoint.fsync:1:eio")
         with durable.intercepted(failing):
