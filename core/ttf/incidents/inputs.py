@@ -164,6 +164,9 @@ def _fingerprint(path: Path, size: int) -> str:
     return digest.hexdigest()
 
 
+# --- a run that goes on ------------------------------------------------------------------------------
+
+
 def noted(stores: Iterable[Store]) -> dict[str, InputState]:
     """For manifest.json: what each local container is now, by path. Reads 64 kB of each."""
     return {store.uri: _state(Path(store.uri)) for store in stores if Path(store.uri).exists()}

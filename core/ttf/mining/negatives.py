@@ -171,8 +171,8 @@ class _Candidates:
         """(B, K)"""
         alive_BK = self.without_margin(settings)
         if settings.relative_margin is not None:
-            positive = self.positive_B.astype(np.float64)
-            limit_B = positive - settings.relative_margin * np.abs(positive)
+            positive_B = self.positive_B.astype(np.float64)
+            limit_B = positive_B - settings.relative_margin * np.abs(positive_B)
             alive_BK &= self.scores_BK < limit_B[:, None]
         return alive_BK
 

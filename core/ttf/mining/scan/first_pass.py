@@ -4,7 +4,7 @@ A group is every 64th of 1,024 rows: its maximum is then taken over whole vector
 which costs a fiftieth of the product. Only groups that reach a query's floor are looked into.
 
 Shapes: T queries of a tile, N rows of a block, S spans of it, G groups of a span, M rows of a
-group, H groups looked into, C pairs found.
+group, H groups looked into, C found pairs of a query and a row.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from numpy.typing import NDArray
 from ttf.mining.scan.error_bounds import SAFE, Asked
 from ttf.mining.scan.sort_keys import kth_largest
 
+BLOCK_ROWS = 4096
+GROUPS = 64
+MEMBERS = 16
+_MAGNITUDE = 0x7FFF
+_TINY = 1e-30
 _ROUNDING = 2.0**-8
 PAIR_BYTES = 10
-_NO_SCORE = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +123,10 @@ class Found:
 
 
 def _joined(parts: list[_Pairs]) -> _Pairs:
-    none = [_Pairs(query=np.zeros(0, np.int16), row=np.zeros(0, np.int32), score=_NO_SCORE)]
     return _Pairs(
-        query=np.concatenate([part.query for part in parts or none]),
-        row=np.concatenate([part.row for part in parts or none]),
-        score=np.concatenate([part.score for part in parts or none]),
+        query=np.concatenate([np.zeros(0, np.int16), *(part.query for part in parts)]),
+        row=np.concatenate([np.zeros(0, np.int32), *(part.row for part in parts)]),
+        score=np.concatenate([np.zeros(0, np.float32), *(part.score for part in parts)]),
     )
 
 
@@ -135,13 +138,6 @@ def _crowded(query_C: NDArray[np.int16], num: int, room: int) -> NDArray[np.bool
     out_T = np.ones(num, np.bool_)
     out_T[fewest[fit_T]] = False
     return out_T
-
-
-BLOCK_ROWS = 4096
-GROUPS = 64
-MEMBERS = 16
-_MAGNITUDE = 0x7FFF
-_TINY = 1e-30
 
 
 class Block:
