@@ -9,10 +9,11 @@ from ttf.tools.explain import pages
 PAGE = Path(__file__).parent / "crashes" / "README.md"
 _HEAD = """# Why did it die?
 
-A page per incident class: the symptom, what it means, how `ttf` knows, what it is often mistaken for,
-what to do, and where it is known from. `ttf explain CLASS` prints the same page, and adds the rows of the
-table of causes that lead to it; `ttf explain 139` says what an exit code may mean, `ttf explain
-runs/run-001` what happened in a run. The table of all classes: [incidents](../incidents.md).
+Each class of incident has a page: the symptom, the meaning, how `ttf` detects the class, what it is often
+mistaken for, what to do, and the sources. `ttf explain CLASS` prints the same page and adds the matching rows
+of the table of causes. `ttf explain 139` lists the possible classes of an exit code; `ttf explain runs/run-001`
+shows the newest incident of a run. The table of all classes: [incidents](../incidents.md). Terms:
+[glossary](../glossary.md).
 
 | class | in a sentence |
 |---|---|

@@ -17,30 +17,32 @@ class About:
     remedy: str
 
 
-_UNCHANGED: Final = "restarts unchanged; the third time at one place, with a remedy"
+_UNCHANGED: Final = "restarts unchanged; after the third crash at the same place, with a remedy"
 _AT_ONCE: Final = "restarts with the remedy at once"
 _ENDS: Final = "keeps the checkpoint and ends with exit code {}"
 _SMALLER: Final = (
-    "the same optimizer step in smaller micro-batches; in mining and evaluation first half of "
+    "the same optimizer step in smaller micro-batches; in mining and evaluation, first a smaller "
     "`memory.budget`"
 )
-_NATIVE: Final = "`--isolation process`; then `--device cpu`, shallower accumulation, one thread"
+_NATIVE: Final = (
+    "`--isolation process`; then `--device cpu`, fewer accumulated micro-batches, one thread"
+)
 
 CLASSES: Final[Mapping[str, About]] = {
     "omp-duplicate": About(
         signature="`OMP: Error #15: Initializing ..., but found ... already initialized`, SIGABRT",
         does=_AT_ONCE,
-        remedy="`--isolation process`; in the miner's own process another miner. Never "
-        "`KMP_DUPLICATE_LIB_OK`: it silences the check, not the fault",
+        remedy="`--isolation process`; if the miner's own process aborted, another miner. Never "
+        "set `KMP_DUPLICATE_LIB_OK`: it silences the check, not the fault",
     ),
     "segfault": About(signature="SIGSEGV", does=_UNCHANGED, remedy=_NATIVE),
     "abort": About(
-        signature="SIGABRT or SIGTRAP, and none of the words below",
+        signature="SIGABRT or SIGTRAP, and no message of a class below",
         does=_UNCHANGED,
         remedy=_NATIVE,
     ),
     "heap-corruption": About(
-        signature="SIGABRT and the allocator's words: `double free`, `malloc(): corrupted ...`",
+        signature="SIGABRT and a message of the allocator: `double free`, `malloc(): corrupted ...`",
         does=_UNCHANGED,
         remedy=_NATIVE,
     ),
@@ -48,75 +50,80 @@ CLASSES: Final[Mapping[str, About]] = {
         signature="SIGABRT and `terminate called ...`", does=_UNCHANGED, remedy=_NATIVE
     ),
     "bus-error": About(
-        signature="SIGBUS; with the input that was cut or rewritten, where one was",
-        does=f"input changed: {_ENDS.format(3)}; else {_UNCHANGED}",
-        remedy="put the file back; else as `segfault`",
+        signature="SIGBUS; the incident lists the input file that was truncated or overwritten, if any",
+        does=f"if an input changed: {_ENDS.format(3)}; else {_UNCHANGED}",
+        remedy="restore the file; else the same as for `segfault`",
     ),
     "illegal-instruction": About(
-        signature="SIGILL; SIGFPE (an integer divided by zero)",
+        signature="SIGILL; SIGFPE (integer division by zero)",
         does=_UNCHANGED,
         remedy=f"build the library on this machine; {_NATIVE}",
     ),
     "oom-kill": About(
-        signature="SIGKILL and a kernel counter of memory kills that rose (cgroup `memory.events`, "
-        "`memory.oom_control`, `/proc/vmstat`), or the kernel's log naming the process",
+        signature="SIGKILL, and a kernel counter of OOM kills increased (cgroup `memory.events` or "
+        "`memory.oom_control`, `/proc/vmstat`) or the kernel log reports that process",
         does=_AT_ONCE,
         remedy=_SMALLER,
     ),
     "memory-limit": About(
-        signature="our own guard ended it before the kernel would have",
+        signature="`ttf` stopped the process before the kernel killed it",
         does=_AT_ONCE,
         remedy=_SMALLER,
     ),
     "alloc-failure": About(
-        signature="`MemoryError`, `std::bad_alloc`, `DefaultCPUAllocator`, a device out of memory; "
+        signature="`MemoryError`, `std::bad_alloc`, `DefaultCPUAllocator`, device out of memory; "
         "exit code 1 with `OpenBLAS error: Memory allocation still failed` and no traceback",
         does=_AT_ONCE,
         remedy=_SMALLER,
     ),
     "hang": About(
-        signature="no sign of life for longer than allowed in that phase; stacks saved, then killed",
+        signature="no progress for longer than the limit of the phase; `ttf` saves the stacks, then "
+        "kills the process",
         does=_UNCHANGED,
         remedy=_NATIVE,
     ),
     "killed": About(
-        signature="SIGKILL with no counter risen; SIGTERM, SIGHUP, ...; a limit of processor time "
-        "or file size",
-        does="restarts unchanged",
-        remedy="none: somebody did it",
+        signature="SIGKILL, and no OOM counter increased; SIGTERM, SIGHUP, ...; SIGXCPU or SIGXFSZ "
+        "(a limit of CPU time or file size)",
+        does=f"restarts unchanged; after SIGXFSZ, {_ENDS.format(8)}",
+        remedy="none for a signal from outside; raise the limit (`ulimit`) if a limit was reached",
     ),
     "vanished": About(
-        signature="exit code 0 without the final record", does="restarts unchanged", remedy="none"
+        signature="exit code 0, but the process did not report that it had finished",
+        does="restarts unchanged",
+        remedy="none",
     ),
     "disk-full": About(
-        signature="`No space left on device`, a quota; a short write while the disk is full",
+        signature="`No space left on device`, `Disk quota exceeded`; an incomplete write on a full disk",
         does=_ENDS.format(8),
-        remedy="free some space, or `--out` on another disk",
+        remedy="free some space, or use `--out` on another disk",
     ),
     "data-changed": About(
-        signature="ttf's own check found an input cut or rewritten; an error after an input changed",
+        signature="`ttf` detected that an input was truncated or overwritten; or a Python error, and an "
+        "input has changed",
         does=_ENDS.format(3),
-        remedy="put the file back as it was, then `ttf resume`",
+        remedy="restore the original file, then `ttf resume`",
     ),
     "non-finite": About(
-        signature="a loss or gradient that is not finite; numbers the device got wrong",
+        signature="a loss or gradient that is not finite; wrong results of the device",
         does=_ENDS.format(4),
         remedy="see the error: learning rate, data, `--precision fp32`",
     ),
     "python-error": About(
-        signature="a Python exception that nothing caught",
-        does="ends with the error's own exit code where it has one, else restarts",
+        signature="an uncaught Python exception",
+        does="an error of `ttf` itself: ends with its exit code; any other: restarts; the same error twice "
+        "in a row at the same place: ends",
         remedy="none",
     ),
     "device-lost": About(
-        signature="the driver's words: `CUDA error: ...`, Metal's `failed assertion`, a GPU hang",
+        signature="a message of the driver: `CUDA error: ...`, Metal's `failed assertion`, a GPU hang",
         does=_UNCHANGED,
         remedy="`--device cpu`",
     ),
     "unknown": About(
-        signature="an exit code without a word; answers that are garbage",
+        signature="an exit code without any message; invalid answers of a miner",
         does="restarts unchanged",
-        remedy="a miner that answers garbage: another miner",
+        remedy="if a miner gave invalid answers: another miner",
     ),
 }
 
