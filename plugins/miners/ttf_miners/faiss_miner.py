@@ -87,7 +87,7 @@ class FaissFactory:
         from ttf_miners import _faiss_index, _faiss_scan
 
         if options.kind == "flat":
-            return _faiss_scan.FlatScan(context)
+            return _faiss_scan.FlatScan(options, context)
         if options.kind == "hnsw":
             return _faiss_index.HnswIndex(options, context)
         return _faiss_index.IvfIndex(options, context)

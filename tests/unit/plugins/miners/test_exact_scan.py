@@ -15,6 +15,7 @@ from ttf.mining.scan.first_pass import BLOCK_ROWS
 from ttf.mining.scan.float32_rows import exact_search
 from ttf_miners._exact_scan import ExactMiner
 from ttf_miners._faiss_scan import FlatScan
+from ttf_miners.faiss_miner import FaissOptions
 
 
 def context(budget_bytes: int = 64 << 20) -> MinerContext:
@@ -40,7 +41,7 @@ def test_ids_equal_a_stable_sort_also_with_ties_and_rising_scores(
         bank = bank[np.argsort(bank.sum(axis=1), kind="stable")]
     asked = rng.integers(-3, 4, (queries, 4)).astype(np.float32)
     expected = np.argsort(-(asked @ bank.T), axis=1, kind="stable")[:, :k]
-    for miner in (ExactMiner(context()), FlatScan(context())):
+    for miner in (ExactMiner(context()), FlatScan(FaissOptions(), context())):
         miner.build(MemorySource(bank), Path())
         ids, scores = miner.search(asked, k)
         assert (ids == expected).all()
