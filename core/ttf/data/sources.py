@@ -276,22 +276,17 @@ def open_ref(ref: VectorRef) -> OpenRef:
     """Opens a reference; use it with `with`, or close it yourself."""
     store = open_store(ref.uri, ref.storage)
     try:
-        return OpenRef(_seen_as(ref, _named(store, ref.array)), store)
+        source: VectorSource
+        if ref.array in store.names() or "+" not in ref.array:
+            source = store.source(ref.array)
+        else:
+            source = StackedRows([store.source(name) for name in ref.array.split("+")])
+        if ref.rows_path is not None:
+            source = RowView(source, _row_numbers(ref.rows_path))
+        return OpenRef(UnitRows(source) if ref.unit else source, store)
     except BaseException:
         store.close()
         raise
-
-
-def _named(store: Store, array: str) -> VectorSource:
-    if array in store.names() or "+" not in array:
-        return store.source(array)
-    return StackedRows([store.source(name) for name in array.split("+")])
-
-
-def _seen_as(ref: VectorRef, source: VectorSource) -> VectorSource:
-    if ref.rows_path is not None:
-        source = RowView(source, _row_numbers(ref.rows_path))
-    return UnitRows(source) if ref.unit else source
 
 
 def _row_numbers(path: str) -> NDArray[np.int64]:

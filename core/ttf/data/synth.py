@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -102,7 +102,9 @@ def write_synth(
             with _removed_on_failure(paths["bank"]):
                 _write_pairs(paths["pairs"], paths["bank"], shape, dtype, targets, report)
         except BaseException:
-            _remove_empty(made)
+            for folder in made:
+                with contextlib.suppress(OSError):  # somebody put a file there: it stays
+                    folder.rmdir()
             raise
     return paths
 
@@ -118,12 +120,6 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
         else:
             path.unlink(missing_ok=True)
         raise
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        with contextlib.suppress(OSError):  # somebody put a file there: it stays
-            folder.rmdir()
 
 
 def bank_block(shape: SynthShape, block: int) -> NDArray[np.float32]:

@@ -9,7 +9,6 @@ Shapes: B sample rows, K candidates of each, P known positives (padded with -1).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -88,7 +87,8 @@ def yield_report(
     kept = np.zeros(len(table), np.int64)
     largest = np.full(len(table), -np.inf)
     hardness = np.full((len(table), 2), np.nan)
-    for here in _slices(len(table)):
+    for start in range(0, len(table), _REPORT_ROWS):
+        here = slice(start, start + _REPORT_ROWS)
         candidates = _Candidates.of(table, here, known_QP[here])
         alive = candidates.survivors(settings)
         kept[here] = alive.sum(axis=1)
@@ -209,8 +209,3 @@ def _margin_reaching(largest_Q: NDArray[np.float64], share: float) -> float | No
 def _finite_mean(values: NDArray[np.float64]) -> float | None:
     known = values[np.isfinite(values)]
     return float(known.mean()) if known.size else None
-
-
-def _slices(size: int) -> Iterator[slice]:
-    for start in range(0, size, _REPORT_ROWS):
-        yield slice(start, min(start + _REPORT_ROWS, size))

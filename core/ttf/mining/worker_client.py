@@ -66,10 +66,6 @@ _GRACE_S: Final = 5.0
 _LOOK_EVERY_S: Final = 1.0
 
 
-def _nothing() -> None:
-    """Nobody wants signs of life."""
-
-
 class Worker:
     """One process that answers requests for one miner; see `ttf.mining.worker_main` for its side.
 
@@ -143,7 +139,7 @@ class MinerWorkers:
         isolation: Isolation,
         say: Say,
         logs: Path | None = None,
-        beat: Callable[[], None] = _nothing,
+        beat: Callable[[], None] = lambda: None,
         on_death: OnDeath | None = None,
     ) -> None:
         """`logs`: folder for the worker's stacks, and for its standard error after a death unless

@@ -59,7 +59,7 @@ class NpzStore:
                 f"{where} is compressed ({member.stored}): it cannot be read by rows.",
                 hint=f"Convert it once: {self._convert_line()}",
             )
-        offset = data_offset(self._file, member) if self.container == "npz" else 0
+        offset = self._offset(member)
         header = parse_header(self._file.bytes_at(offset, min(HEAD_BYTES, member.size)), where)
         dtype = stored_dtype(header, self._marker(name), where, self._convert_line())
         check_extent(header, member.size - header.length, where)
@@ -178,9 +178,12 @@ class NpzStore:
 
     # -- content
 
+    def _offset(self, member: Member) -> int:
+        return data_offset(self._file, member) if self.container == "npz" else 0
+
     def _head(self, name: str, member: Member) -> bytes:
         if member.method == 0:
-            offset = data_offset(self._file, member) if self.container == "npz" else 0
+            offset = self._offset(member)
             return self._file.bytes_at(offset, min(HEAD_BYTES, member.size))
         return b"".join(self._content(name, member, limit=HEAD_BYTES))[:HEAD_BYTES]
 
@@ -260,7 +263,7 @@ class NpzStore:
                 "streamed.",
                 hint="Rewrite it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
             )
-        offset = data_offset(self._file, member) if self.container == "npz" else 0
+        offset = self._offset(member)
         turned = self._file.view(offset + header.length, header.shape[::-1], header.dtype).T
         step = max(1, block_bytes // max(1, header.row_bytes))
         for start in range(0, header.shape[0], step):

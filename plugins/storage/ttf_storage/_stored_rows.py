@@ -57,9 +57,9 @@ class StoredRows(ABC):
     def _copy(self, start: int, stop: int, into: NDArray[Any]) -> None:
         """The same of rows start..stop."""
 
-    @abstractmethod
     def _view(self, start: int, stop: int) -> NDArray[Any] | None:
         """Rows start..stop where they lie, None where that cannot be."""
+        return None
 
 
 class RowBytes(Protocol):

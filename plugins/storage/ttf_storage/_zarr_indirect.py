@@ -77,9 +77,6 @@ class IndirectRows(StoredRows):
         with explained(f"{self.uri}: the array {self.name!r}"):
             into[...] = self._as_stored(self._array[start:stop])
 
-    def _view(self, start: int, stop: int) -> None:
-        return None
-
     def _sample_digest(self) -> str:
         about = json.dumps(self._array.metadata.to_dict(), sort_keys=True, default=str)
         digest = hashlib.blake2b(about.encode(), digest_size=16)

@@ -128,7 +128,8 @@ class ZarrWriter:
         try:
             shutil.rmtree(self._temp, ignore_errors=True)
             self._temp.mkdir()
-            self._write_group()
+            group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+            (self._temp / "zarr.json").write_text(json.dumps(group, indent=2))
         except OSError as error:
             raise self._failed(error) from error
 
@@ -150,7 +151,8 @@ class ZarrWriter:
             for folder in [p for p in self._temp.rglob("*") if p.is_dir()]:
                 fsync_dir(folder)
             fsync_dir(self._temp)
-            self._set_aside()
+            if self.target.exists():  # it keeps a name until the new group has taken its place
+                self.target.rename(self._old)
             self._temp.rename(self.target)
             fsync_dir(self.target.parent)
         except OSError as error:
@@ -169,15 +171,6 @@ class ZarrWriter:
         if self._array is not None:
             self._array.finish()
             self._array = None
-
-    def _write_group(self) -> None:
-        values = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-        (self._temp / "zarr.json").write_text(json.dumps(values, indent=2))
-
-    def _set_aside(self) -> None:
-        """What was at the target keeps a name until the new group has taken its place."""
-        if self.target.exists():
-            self.target.rename(self._old)
 
     def _put_back(self) -> None:
         """Where a commit was broken off between its two renames."""

@@ -168,7 +168,9 @@ def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> 
     turned = score_TN.dtype == torch.bfloat16 and not float(low_TG.amin()) > _TINY
     whole_TN, least_TG = _whole_numbers(score_TN, low_TG.to(score_TN.dtype), turned)
     if bool(found.given_up.any()):
-        least_TG[found.given_up] = _never(least_TG.dtype)
+        # what no score reaches, infinite ones neither
+        never = torch.nan if least_TG.dtype.is_floating_point else _MAGNITUDE
+        least_TG[found.given_up] = never
     place_C = _places(whole_TN, least_TG)
     query_C, column_C = place_C // width, place_C % width
     if block.count < width:
@@ -215,11 +217,6 @@ def _as_scores(taken_C: NDArray[Any], turned: bool) -> NDArray[np.float32]:
         return taken_C
     bits_C = taken_C ^ ((taken_C >> 15) & np.int16(_MAGNITUDE)) if turned else taken_C
     return (bits_C.astype(np.int32) << 16).view(np.float32)
-
-
-def _never(dtype: torch.dtype) -> float:
-    """What no score reaches, infinite ones neither."""
-    return torch.nan if dtype.is_floating_point else _MAGNITUDE
 
 
 def _thresholds(found: Found, block: Block) -> torch.Tensor:
