@@ -148,7 +148,8 @@ class MappedRows(MappedStoredRows):
         dtype: DType,
         digest: Callable[[], str],
     ) -> None:
-        super().__init__(name, str(file.path), shape, dtype, digest)
+        super().__init__(name, str(file.path), shape, dtype)
+        self._digest_of = digest
         held = numpy_dtype(dtype)
         self.aligned = offset % held.itemsize == 0
         # Gathers copy bytes and view numbers: numpy.take would copy a misaligned array whole.
@@ -156,6 +157,9 @@ class MappedRows(MappedStoredRows):
             offset, shape[0], math.prod(shape[1:], start=held.itemsize)
         )
         self._array = file.view(offset, shape, held) if self.aligned else None
+
+    def _digest(self) -> str:
+        return self._digest_of()
 
     def _copy(self, start: int, stop: int, into: NDArray[Any]) -> None:
         as_bytes(into)[...] = self._rows.matrix[start:stop]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,14 +19,12 @@ class StoredRows(ABC):
     mappable = False
     aligned = False
 
-    def __init__(
-        self, name: str, uri: str, shape: tuple[int, ...], dtype: DType, digest: Callable[[], str]
-    ) -> None:
+    def __init__(self, name: str, uri: str, shape: tuple[int, ...], dtype: DType) -> None:
         self.name = name
         self.uri = uri
         self.shape = shape
         self.dtype: DType = dtype
-        self._digest = functools.cache(digest)
+        self._fingerprint = ""
 
     def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
         rows = checked_ids(ids, self.shape[0], self.name)
@@ -47,7 +44,12 @@ class StoredRows(ABC):
         return into
 
     def fingerprint(self) -> str:
-        return self._digest()
+        self._fingerprint = self._fingerprint or self._digest()
+        return self._fingerprint
+
+    @abstractmethod
+    def _digest(self) -> str:
+        """Of the content; asked for once."""
 
     @abstractmethod
     def _take(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:

@@ -62,7 +62,8 @@ class IndirectRows(StoredRows):
     def __init__(
         self, name: str, uri: str, array: Any, dtype: DType, files_digest: Callable[[], str] | None
     ) -> None:
-        super().__init__(name, uri, tuple(array.shape), dtype, files_digest or self._sample_digest)
+        super().__init__(name, uri, tuple(array.shape), dtype)
+        self._files_digest = files_digest
         self._array = array
 
     def _take(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
@@ -77,7 +78,9 @@ class IndirectRows(StoredRows):
         with explained(f"{self.uri}: the array {self.name!r}"):
             into[...] = self._as_stored(self._array[start:stop])
 
-    def _sample_digest(self) -> str:
+    def _digest(self) -> str:
+        if self._files_digest is not None:
+            return self._files_digest()
         about = json.dumps(self._array.metadata.to_dict(), sort_keys=True, default=str)
         digest = hashlib.blake2b(about.encode(), digest_size=16)
         rows = self.shape[0]

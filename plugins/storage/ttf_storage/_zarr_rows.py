@@ -137,7 +137,7 @@ class DirectRows(MappedStoredRows):
     def __init__(
         self, name: str, uri: str, meta: ArrayMeta, dtype: DType, files: list[ChunkFile]
     ) -> None:
-        super().__init__(name, uri, meta.shape, dtype, self._content)
+        super().__init__(name, uri, meta.shape, dtype)
         self._meta = meta
         self._files = files
         self._itemsize = numpy_dtype(dtype).itemsize
@@ -157,7 +157,7 @@ class DirectRows(MappedStoredRows):
             return None
         return view.view(numpy_dtype(self.dtype)).reshape(-1, *self.shape[1:])
 
-    def _content(self) -> str:
+    def _digest(self) -> str:
         digest = hashlib.blake2b(files_digest(self._meta, self._files).encode(), digest_size=16)
         if self.shape[0]:  # the end of the last file may be padding
             digest.update(self.gather(np.array([-1])).tobytes())
