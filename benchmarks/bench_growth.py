@@ -28,7 +28,7 @@ import numpy as np
 from growth_probes import Call, Size, evaluation, make, mining, one_order, opening, order, step
 from plots import Line, log_log, save
 
-from ttf.machine.memory import tree_reader
+from ttf.machine.memory.watch import tree_reader
 
 Probe = Callable[[Path, int], AbstractContextManager[Call]]
 SUSPECT = 1.15

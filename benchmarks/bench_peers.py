@@ -13,7 +13,7 @@ import dataclasses
 
 import click
 
-from ttf.machine import ceilings
+from ttf.machine.measured import kept_ceilings
 from ttf.tools.bench.peers import INSTALL, PEERS
 from ttf.tools.bench.sizes import QUICK, REFERENCE
 from ttf.tools.bench.table import lines_of
@@ -30,7 +30,7 @@ def main() -> None:
     for name in names:
         print(f"{name} {PEERS[name].version or INSTALL}")
     here = [name for name in names if PEERS[name].installed]
-    kept = ceilings.load()
+    kept = kept_ceilings()
     figures = {} if kept is None else kept.to_json()
     for line in lines_of(measured("mean", size.length, size, here, figures)):
         click.echo(line)

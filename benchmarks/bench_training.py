@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ttf.machine import ceilings
-from ttf.machine.ceiling_figures import gemm_flops
+from ttf.machine.measured import gemm_flops, kept_ceilings
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf.tools.bench.results import Line
 from ttf.tools.bench.sizes import QUICK, REFERENCE, Size
@@ -58,7 +57,7 @@ def tower_share(pool: Pool, length: int, size: Size) -> None:
     from ttf.machine.gemm import factors, product
     from ttf.tools.bench.ours import Course, opened
 
-    kept = ceilings.load()
+    kept = kept_ceilings()
     assert kept is not None, "measured by main"
     best = kept.to_json()["best"]
     courses = [Course(pool=pool, precision=precision) for precision in PRECISIONS]
@@ -210,7 +209,7 @@ def main() -> None:
         return
     size = dataclasses.replace(QUICK if given.quick else REFERENCE, repeats=given.repeats)
     size = dataclasses.replace(size, peer_micro_batches=min(given.part, size.accumulate))
-    kept = ceilings.load()
+    kept = kept_ceilings()
     here = {} if kept is None else kept.to_json()
     if gemm_flops(here, "fp32") is None:
         raise SystemExit("The ceilings of this machine were never measured: ttf bench")

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import psutil  # type: ignore[import-untyped, unused-ignore]
 
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 
 
 @dataclass

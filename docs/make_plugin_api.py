@@ -76,7 +76,7 @@ _COMMANDS = {
 
 _HELPERS = {
     "ttf.machine.processor",
-    "ttf.machine.tuned_products",
+    "ttf.machine.measured",
     "ttf.mining.scan.bank_scan",
     "ttf.mining.scan.scan_counters",
     "ttf.rundir.durable",

@@ -84,6 +84,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         option as option,
     )
     from ttf.host.version import __version__ as __version__
+    from ttf.machine.measured import (
+        TunedRow as TunedRow,
+        tuned_row as tuned_row,
+    )
     from ttf.machine.processor import (
         Processor as Processor,
         processor as processor,
@@ -91,10 +95,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     )
     from ttf.machine.thread_variables import (
         thread_environment as thread_environment,
-    )
-    from ttf.machine.tuned_products import (
-        TunedRow as TunedRow,
-        tuned_row as tuned_row,
     )
     from ttf.mining.scan.bank_scan import (
         BankScan as BankScan,
@@ -140,7 +140,7 @@ _NAMES: Final = {
     "ttf.host.version": "__version__",
     "ttf.machine.processor": "Processor processor usable_threads",
     "ttf.machine.thread_variables": "thread_environment",
-    "ttf.machine.tuned_products": "TunedRow tuned_row",
+    "ttf.machine.measured": "TunedRow tuned_row",
     "ttf.mining.scan.float32_rows": "exact_search float32_blocks gather_float32 require_bank require_memory",
     "ttf.mining.scan.bank_scan": "BankScan",
     "ttf.mining.scan.scan_counters": "ScanTally",

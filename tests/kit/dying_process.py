@@ -14,7 +14,7 @@ from typing import Any
 from tests.conftest import wait_until
 
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death, Finding, KilledByUs, ProcessName
+from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, ProcessName
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import InputFile
 
@@ -60,15 +60,15 @@ def die(
             during(child)
             witness.look()
             _, stderr = child.communicate(b"go\n", timeout=60)
-            return witness.death(
-                child.returncode,
+            end = ProcessEnd(
+                returncode=child.returncode,
                 stderr=stderr,
-                killed_by_us=killed_by_us,
-                reason=reason,
+                killed=(killed_by_us, reason),
                 finished=finished,
                 error=error,
-                folders=folders,
+                folders=tuple(folders),
             )
+            return witness.death(end)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)

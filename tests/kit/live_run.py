@@ -30,7 +30,7 @@ from tests.kit.processes import (
     with_variable,
 )
 
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 from ttf.rundir.flight_record import Flight, read_flight
 from ttf.rundir.verified_folders import newest_step
 

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-from ttf.machine.memory import TreeMemory
+from ttf.machine.memory.tree import TreeMemory
 from ttf.tools.monitor.processes import Process
 from ttf.tools.monitor.room import Room
 from ttf.tools.monitor.run import Evaluated, Happened, Run, Saved

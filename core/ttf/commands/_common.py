@@ -207,9 +207,9 @@ def plugin_name(kind: Kind, *also: str) -> Suggesting:
     """The installed names of a kind (from metadata, nothing is imported), and `also`."""
 
     def values() -> list[str]:
-        from ttf.host import plugins
+        from ttf.host import installed
 
-        return [*also, *plugins.choices(kind)]
+        return [*also, *installed.choices(kind)]
 
     return _PluginName(kind, values)
 
@@ -220,12 +220,12 @@ class _PluginName(Suggesting):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from ttf.errors import TtfError, UnknownName
-        from ttf.host import plugins
+        from ttf.host import installed
 
         if value in self._values():
             return cast("str", value)
         try:
-            plugins.find(cast("Kind", self.name), str(value))
+            installed.find(cast("Kind", self.name), str(value))
         except UnknownName:
             return super().convert(value, param, ctx)
         except TtfError as error:

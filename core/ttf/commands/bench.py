@@ -141,7 +141,7 @@ def _list(benches: Sequence[Bench], as_json: bool) -> None:
 
 
 def _tune(progress: BenchProgress, as_json: bool) -> int:
-    from ttf.machine.tuned_products import row_file
+    from ttf.machine.measured import row_file
     from ttf.tools.bench.catalogue import TUNE
 
     row = _answer(TUNE, {}, progress)["tuned"]
@@ -161,10 +161,10 @@ def _tune(progress: BenchProgress, as_json: bool) -> int:
 
 def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
     """Of this machine, from the cache or measured now."""
-    from ttf.machine import ceilings
+    from ttf.machine.measured import kept_ceilings
     from ttf.tools.bench.catalogue import CEILINGS
 
-    kept = None if fresh else ceilings.load()
+    kept = None if fresh else kept_ceilings()
     if kept is not None:
         return kept.to_json()
     found: Mapping[str, Any] = _answer(CEILINGS, {}, progress)["ceilings"]
@@ -192,7 +192,7 @@ def _answer(
 
 
 def _show_machine(ceilings: Mapping[str, Any]) -> None:
-    from ttf.machine.ceiling_figures import words
+    from ttf.machine.measured import words
 
     show(table(list(words(ceilings))))
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ttf.incidents.case import Area, Case, signal_name
 from ttf.incidents.death import Death, Evidence, FileChange, Finding
+from ttf.incidents.facts import Area, DeathFacts, signal_name
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
@@ -38,8 +38,8 @@ class Match:
 
 def classify(death: Death) -> Finding:
     """What a death was, why we think so, and what avoids it."""
-    case = Case(death)
-    rule, match = first_match(case)
+    facts = DeathFacts(death)
+    rule, match = first_match(facts)
     ends_with = _ends_with(rule, death)
     remedies = remedies_for(
         rule.name, death.settings, process=death.process, phase=death.phase or ""
@@ -47,44 +47,44 @@ def classify(death: Death) -> Finding:
     return Finding(
         name=rule.name,
         certain=rule.certain,
-        explanation=_explanation(rule, match, case),
-        evidence=tuple(_evidence(rule, match, case)),
+        explanation=_explanation(rule, match, facts),
+        evidence=tuple(_evidence(rule, match, facts)),
         # No setting mends what a restart would meet again; advice to a stranger stays.
         remedies=remedies if ends_with is None or death.process == "command" else (),
         ends_with=ends_with,
     )
 
 
-def first_match(case: Case) -> tuple[Rule, Match]:
+def first_match(facts: DeathFacts) -> tuple[Rule, Match]:
     for rule in RULES:
-        match = matches(rule.when, case)
+        match = matches(rule.when, facts)
         if match is not None:
             return rule, match
     raise AssertionError("the last row of the table fits everything")
 
 
-def matches(when: When, case: Case) -> Match | None:
+def matches(when: When, facts: DeathFacts) -> Match | None:
     """How a row fits; None where it does not."""
-    death = case.death
+    death = facts.death
     error = str((death.error or {}).get("class", ""))
     fits = (
-        (not when.signals or case.signal in when.signals)
+        (not when.signals or facts.signal in when.signals)
         and (not when.exit_codes or death.exit_code in when.exit_codes)
         and (not when.errors or error in when.errors)
         and (not when.phases or death.phase in when.phases)
         and (not when.processes or death.process in when.processes)
         and (not when.killed_by_us or death.killed_by_us in when.killed_by_us)
-        and case.facts.issuperset(when.facts)
-        and case.facts.isdisjoint(when.without)
+        and facts.names.issuperset(when.facts)
+        and facts.names.isdisjoint(when.without)
     )
     if not fits:
         return None
-    return _find(when, case) if when.text else Match()
+    return _find(when, facts) if when.text else Match()
 
 
-def _find(when: When, case: Case) -> Match | None:
+def _find(when: When, facts: DeathFacts) -> Match | None:
     for area in when.areas:
-        text = case.areas[area]
+        text = facts.areas[area]
         found = re.search(when.text, text, re.MULTILINE)
         if found is None:
             continue
@@ -113,28 +113,28 @@ def _ends_with(rule: Rule, death: Death) -> int | None:
 # --- explanation -----------------------------------------------------------------------------------
 
 
-def _explanation(rule: Rule, match: Match, case: Case) -> str:
-    notes = [n.text for n in NOTES if rule.name in n.names and matches(n.when, case) is not None]
-    values = defaultdict(str, {**_values(case), **{k: _short(v) for k, v in match.groups.items()}})
+def _explanation(rule: Rule, match: Match, facts: DeathFacts) -> str:
+    notes = [n.text for n in NOTES if rule.name in n.names and matches(n.when, facts) is not None]
+    values = defaultdict(str, {**_values(facts), **{k: _short(v) for k, v in match.groups.items()}})
     text = " ".join([rule.explanation, *notes]).format_map(values)
     text = re.sub(r"\s+", " ", text).strip()
     return re.sub(r" +([.,:;])", r"\1", text)
 
 
-def _values(case: Case) -> dict[str, str]:
-    death = case.death
+def _values(facts: DeathFacts) -> dict[str, str]:
+    death = facts.death
     who = _NAMES[death.process]
     change = first_change(death)
-    low = [f"{folder}: {size(free)} free" for folder, free in _low(case)]
+    low = [f"{folder}: {size(free)} free" for folder, free in _low(facts)]
     return {
         "who": who[0].upper() + who[1:],
         "who_object": who,
-        "signal": case.signal or "no signal",
+        "signal": facts.signal or "no signal",
         "code": str(death.exit_code),
         "reason": death.reason.rstrip(".") or "no reason was noted",
         "at": at(death),
         "native": f" in {death.native}" if death.native else "",
-        "error": _error_line(case),
+        "error": _error_line(facts),
         "file": change.path if change else "an input",
         "was": change.was if change else "unknown",
         "now": change.now if change else "unknown",
@@ -157,48 +157,48 @@ def first_change(death: Death) -> FileChange | None:
     return min(death.changed_files, key=lambda change: not change.cut, default=None)
 
 
-def _error_line(case: Case) -> str:
-    error = case.death.error
+def _error_line(facts: DeathFacts) -> str:
+    error = facts.death.error
     if error is not None:
         text = str(error.get("message") or error.get("class") or "").strip()
     else:
         text = next(
-            (x for x in reversed(case.areas["words"].splitlines()) if x.strip()), ""
+            (x for x in reversed(facts.areas["words"].splitlines()) if x.strip()), ""
         ).strip()
     text = _short(text, _LONGEST_ERROR)
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _low(case: Case) -> Iterator[tuple[str, int]]:
-    from ttf.incidents.case import DISK_LOW
+def _low(facts: DeathFacts) -> Iterator[tuple[str, int]]:
+    from ttf.incidents.facts import DISK_LOW
 
-    yield from ((k, v) for k, v in case.death.free_disk.items() if v < DISK_LOW)
+    yield from ((k, v) for k, v in facts.death.free_disk.items() if v < DISK_LOW)
 
 
 # --- evidence --------------------------------------------------------------------------------------
 
 
-def _evidence(rule: Rule, match: Match, case: Case) -> Iterator[Evidence]:
-    death = case.death
-    yield Evidence(source="exit status", text=_status(case))
+def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]:
+    death = facts.death
+    yield Evidence(source="exit status", text=_status(facts))
     if death.killed_by_us:
         yield Evidence(
             source="supervisor", text=f"ended by ttf: {death.reason or 'no reason noted'}"
         )
     if match.area is not None:
-        yield Evidence(source=_place(match, case), text=_short(match.text))
+        yield Evidence(source=_place(match, facts), text=_short(match.text))
     elif death.error is not None:
-        yield Evidence(source="its own report", text=_short(_error_line(case)))
-    if case.stacks.strip():
-        yield from _stack_lines(case)
+        yield Evidence(source="its own report", text=_short(_error_line(facts)))
+    if facts.stacks.strip():
+        yield from _stack_lines(facts)
     if death.native:
         yield Evidence(source="crash record", text=f"the frame that crashed is in {death.native}")
-    yield from _memory_lines(case)
+    yield from _memory_lines(facts)
     if death.flight is not None:
         yield Evidence(source="flight recorder", text=_flight_line(death))
     for change in death.changed_files:
         yield Evidence(source=change.path, text=f"was {change.was}; is {change.now}")
-    for folder, free in _low(case):
+    for folder, free in _low(facts):
         yield Evidence(source=folder, text=f"{size(free)} free")
     if len(death.openmp) > 1 or (death.openmp and rule.name == "omp-duplicate"):
         yield Evidence(source="mapped libraries", text=f"OpenMP: {', '.join(death.openmp)}")
@@ -206,8 +206,8 @@ def _evidence(rule: Rule, match: Match, case: Case) -> Iterator[Evidence]:
         yield Evidence(source="kernel", text=_short(line))
 
 
-def _status(case: Case) -> str:
-    death = case.death
+def _status(facts: DeathFacts) -> str:
+    death = facts.death
     if death.signal is None:
         return f"process {death.pid} ended with exit code {death.exit_code}"
     if death.exit_code is not None:
@@ -218,23 +218,23 @@ def _status(case: Case) -> str:
     return f"process {death.pid} was ended by {signal_name(death.signal)} ({death.signal})"
 
 
-def _place(match: Match, case: Case) -> str:
+def _place(match: Match, facts: DeathFacts) -> str:
     if match.area == "words":
-        first = case.words[0]
+        first = facts.words[0]
         return f"stderr:{first + match.line - 1}" if first else "its own report"
     return f"{match.area}:{match.line}"
 
 
-def _stack_lines(case: Case) -> Iterator[Evidence]:
-    head = next((line for line in case.stacks.splitlines() if line.strip()), "")
+def _stack_lines(facts: DeathFacts) -> Iterator[Evidence]:
+    head = next((line for line in facts.stacks.splitlines() if line.strip()), "")
     if head.startswith("Fatal Python error"):
         yield Evidence(source="faulthandler:1", text=_short(head))
-    if case.top_frame:
-        yield Evidence(source="faulthandler", text=f"Python was at {_short(case.top_frame)}")
+    if facts.top_frame:
+        yield Evidence(source="faulthandler", text=f"Python was at {_short(facts.top_frame)}")
 
 
-def _memory_lines(case: Case) -> Iterator[Evidence]:
-    death = case.death
+def _memory_lines(facts: DeathFacts) -> Iterator[Evidence]:
+    death = facts.death
     if death.oom_source:
         rose = f"rose by {death.oom_kills}" if death.oom_kills else "did not rise"
         yield Evidence(source=death.oom_source, text=f"the count of memory kills {rose}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from ttf.machine.memory._types import MemoryPoint
+from ttf.machine.memory.tree import MemoryPoint
 from ttf.rundir.flight_record import Flight
 
 ProcessName = Literal["trainer", "miner", "supervisor", "command"]
@@ -23,6 +24,28 @@ class FileChange:
     now: str
     cut: bool = False
     """It is shorter than it was: a process that maps it dies of SIGBUS where it touches the end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessEnd:
+    """The end of a process as far as whoever started it knows; the rest of a `Death` is looked for."""
+
+    returncode: int
+    """As of Popen: negative where a signal ended it."""
+    killed: tuple[KilledByUs, str] = ("", "")
+    """Why we killed it, as a word and for a person."""
+    stderr: bytes = b""
+    flight: Flight | None = None
+    error: Mapping[str, Any] | None = None
+    finished: bool = False
+    """It sent its final record."""
+    memory: tuple[MemoryPoint, ...] = ()
+    limit_source: str = ""
+    folders: tuple[Path, ...] = ()
+    """It wrote to these; /dev/shm is looked at anyway."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    dump: str | None = None
+    """Its stacks, where they are not in the file named at its start."""
 
 
 @dataclass(frozen=True, kw_only=True)

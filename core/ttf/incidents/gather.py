@@ -11,18 +11,16 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from ttf.incidents import _darwin, _linux
-from ttf.incidents.death import Death, KilledByUs, ProcessName
+from ttf.incidents.death import Death, ProcessEnd, ProcessName
 from ttf.incidents.inputs import InputFile, changes
-from ttf.machine.memory import MemoryPoint
 from ttf.machine.memory._linux import descendants
-from ttf.machine.memory.oom import OomWatch
-from ttf.rundir.flight_record import Flight, read_flight
+from ttf.machine.memory.limits import OomWatch
 
 TAIL_BYTES: Final = 64 << 10
 """What is kept of stderr."""
@@ -114,28 +112,13 @@ class Witness:
                 file = InputFile.mapped(path, written=path in found.written)
                 self.inputs = (*self.inputs, file)
 
-    def death(
-        self,
-        returncode: int,
-        *,
-        killed_by_us: KilledByUs = "",
-        reason: str = "",
-        stderr: bytes = b"",
-        flight: Flight | Path | None = None,
-        error: Mapping[str, Any] | None = None,
-        finished: bool = False,
-        memory: Sequence[MemoryPoint] = (),
-        limit_source: str = "",
-        folders: Iterable[Path] = (),
-        settings: Mapping[str, Any] | None = None,
-        dump: str | None = None,
-    ) -> Death:
-        """Call it right after the process was waited for. `returncode` as of Popen: negative where
-        a signal ended it. `folders` are those it wrote to; /dev/shm is looked at anyway. `dump`:
-        its stacks, where they are not in the file named at the start."""
-        signum, exit_code = ended(returncode, finished=finished)
-        raw = stderr[-TAIL_BYTES:]
-        dump = self._dump() if dump is None else dump
+    def death(self, end: ProcessEnd) -> Death:
+        """Call it right after the process was waited for."""
+        killed_by_us, reason = end.killed
+        signum, exit_code = ended(end.returncode, finished=end.finished)
+        raw = end.stderr[-TAIL_BYTES:]
+        stderr = raw.decode(errors="replace")
+        dump = self._dump() if end.dump is None else end.dump
         report = self._report(None if killed_by_us else signum)
         kernel = self._log.lines_about(self._ids) if self._log is not None else report.words
         count, source = self._oom.rise()
@@ -149,22 +132,22 @@ class Witness:
             exit_code=exit_code,
             killed_by_us=killed_by_us,
             reason=reason,
-            stderr=raw.decode(errors="replace"),
+            stderr=stderr,
             raw_stderr=raw,
             faulthandler=dump,
-            flight=read_flight(flight) if isinstance(flight, Path) else flight,
-            error=error,
-            finished=finished,
+            flight=end.flight,
+            error=end.error,
+            finished=end.finished,
             oom_kills=count,
             oom_source=source,
-            memory=tuple(memory),
-            limit_source=limit_source,
+            memory=end.memory,
+            limit_source=end.limit_source,
             changed_files=changes(self.inputs),
-            free_disk=free_disk([*folders, *map(Path, sorted(self._written_to)), _SHM]),
+            free_disk=free_disk([*end.folders, *map(Path, sorted(self._written_to)), _SHM]),
             openmp=self.openmp or report.openmp,
-            settings=dict(settings or {}),
+            settings=dict(end.settings),
             kernel=kernel,
-            native=report.native or native_library(dump or raw.decode(errors="replace"), kernel),
+            native=report.native or native_library(dump or stderr, kernel),
         )
 
     def _dump(self) -> str:

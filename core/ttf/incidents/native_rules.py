@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ttf.errors import ExitCode
-from ttf.incidents import words
+from ttf.incidents import error_texts
 from ttf.incidents.rule import COMMAND, EXIT, Rule, When
 
 ABORTS: Final = ("SIGABRT", "SIGTRAP", EXIT)
@@ -13,7 +13,7 @@ ABORTS: Final = ("SIGABRT", "SIGTRAP", EXIT)
 NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "bus-error",
-        When(text=words.CHILD_BUS_ERROR, signals=ABORTS, facts=("failed", "cut-file")),
+        When(text=error_texts.CHILD_BUS_ERROR, signals=ABORTS, facts=("failed", "cut-file")),
         "A child of {who_object} read a mapped file {at} whose end is gone: {file} was cut ({was}; "
         "now {now}).",
         certain=True,
@@ -21,7 +21,7 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "bus-error",
-        When(text=words.SHM_SHORT, signals=(*ABORTS, "SIGBUS"), facts=("failed",)),
+        When(text=error_texts.SHM_SHORT, signals=(*ABORTS, "SIGBUS"), facts=("failed",)),
         "Shared memory ran out {at}: a process touched a page that /dev/shm had no room for{full}.",
     ),
     Rule(
@@ -53,14 +53,14 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "heap-corruption",
-        When(text=words.HEAP, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
+        When(text=error_texts.HEAP, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
         "The memory allocator found its own records overwritten{native} {at} and ended "
         "{who_object}. Native code wrote where it must not, perhaps long before: the library that "
         "is named here need not be the one to blame.",
     ),
     Rule(
         "cxx-exception",
-        When(text=words.CXX, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
+        When(text=error_texts.CXX, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
         "C++ code{native} raised an exception {at} that nothing caught, which ends a process.",
     ),
     Rule(
@@ -86,7 +86,7 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         "abort",
         When(
             signals=("SIGABRT", "SIGTRAP"),
-            text=words.FATAL_REASON,
+            text=error_texts.FATAL_REASON,
             areas=("words", "stderr", "faulthandler"),
         ),
         "{who} ended itself {at}: {why}",
@@ -99,12 +99,12 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "segfault",
-        When(text=words.CHILD_SEGFAULT, signals=(EXIT,), facts=("failed",)),
+        When(text=error_texts.CHILD_SEGFAULT, signals=(EXIT,), facts=("failed",)),
         "A child of {who_object} touched memory that is not its own {at}.",
     ),
     Rule(
         "abort",
-        When(text=words.CHILD_ABORT, signals=(EXIT,), facts=("failed",)),
+        When(text=error_texts.CHILD_ABORT, signals=(EXIT,), facts=("failed",)),
         "A child of {who_object} called abort {at}.",
     ),
     *(
@@ -120,12 +120,12 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
             "A child of {who_object} crashed in native code, and {who_object} gave up a moment "
             "later.",
         )
-        for name, text in words.FATAL_IN_CHILD.items()
+        for name, text in error_texts.FATAL_IN_CHILD.items()
     ),
     Rule(
         "segfault",
         When(
-            text=words.WORKER_SEGFAULT,
+            text=error_texts.WORKER_SEGFAULT,
             areas=("stderr",),
             signals=(EXIT,),
             facts=("failed", "traceback"),
@@ -136,7 +136,7 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(
-            text=words.WORKER_GONE,
+            text=error_texts.WORKER_GONE,
             signals=(EXIT,),
             facts=("failed", "traceback"),
             processes=(COMMAND,),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ttf.incidents.error_texts import NATIVE_CLASSES
 from ttf.incidents.rule import OURS, Note, When
-from ttf.incidents.words import NATIVE_CLASSES
 
 NOTES: Final[tuple[Note, ...]] = (
     Note(

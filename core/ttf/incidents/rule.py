@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from ttf.errors import ExitCode
-from ttf.incidents.case import Area
+from ttf.incidents.facts import Area
 
 OURS: Final = ("trainer", "miner", "supervisor")
 """Processes of ours, as against strangers' commands."""
@@ -33,7 +33,7 @@ class When:
     processes: tuple[str, ...] = ()
     killed_by_us: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
-    """All of these; see `case.Case.facts`."""
+    """All of these; see `facts.DeathFacts.names`."""
     without: tuple[str, ...] = ()
     """None of these."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from ttf.errors import ExitCode
-from ttf.incidents import words
+from ttf.incidents import error_texts
 from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
@@ -49,7 +49,7 @@ RULES: Final[tuple[Rule, ...]] = (
     # --- it said so itself -------------------------------------------------------------------------
     Rule(
         "omp-duplicate",
-        When(text=words.OMP_DUPLICATE, areas=("stderr",), signals=ABORTS, facts=("failed",)),
+        When(text=error_texts.OMP_DUPLICATE, areas=("stderr",), signals=ABORTS, facts=("failed",)),
         "Two OpenMP runtimes met in one process: {second} was about to start where {first} already "
         "ran, and aborted {who_object}. Two libraries brought a copy each, usually torch and the "
         "library that searches for neighbours. They must run in separate processes.",
@@ -57,40 +57,40 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "alloc-failure",
-        When(text=words.OPENBLAS_ALLOCATION, signals=(*ABORTS, "SIGSEGV"), facts=("failed",)),
+        When(text=error_texts.OPENBLAS_ALLOCATION, signals=(*ABORTS, "SIGSEGV"), facts=("failed",)),
         "OpenBLAS could not get memory and ended {who_object} {at}, with an exit code and no "
         "Python error.",
         certain=True,
     ),
     Rule(
         "alloc-failure",
-        When(text=words.ALLOCATION, signals=ABORTS, facts=("failed",)),
+        When(text=error_texts.ALLOCATION, signals=ABORTS, facts=("failed",)),
         "{who} asked for memory {at} and did not get it.",
         certain=True,
     ),
     Rule(
         "alloc-failure",
-        When(text=words.UNCAUGHT_BAD_ALLOC, areas=("stderr",), signals=("SIGABRT",)),
+        When(text=error_texts.UNCAUGHT_BAD_ALLOC, areas=("stderr",), signals=("SIGABRT",)),
         "C++ code{native} asked for memory {at}, did not get it, and nothing caught that.",
         certain=True,
     ),
     Rule(
         "disk-full",
-        When(text=words.DISK_FULL, signals=ABORTS, facts=("failed",)),
+        When(text=error_texts.DISK_FULL, signals=ABORTS, facts=("failed",)),
         "The disk or a quota is full{full}: {who_object} could not write {at}.",
         certain=True,
         ends_with=ExitCode.STORAGE,
     ),
     Rule(
         "disk-full",
-        When(text=words.SHORT_WRITE, signals=ABORTS, facts=("failed", "disk-low")),
+        When(text=error_texts.SHORT_WRITE, signals=ABORTS, facts=("failed", "disk-low")),
         "A write of {who_object} came out short {at}, and the disk is full{full}.",
         certain=True,
         ends_with=ExitCode.STORAGE,
     ),
     Rule(
         "device-lost",
-        When(text=words.DEVICE_LOST, signals=ABORTS, facts=("failed",)),
+        When(text=error_texts.DEVICE_LOST, signals=ABORTS, facts=("failed",)),
         "The device or its driver failed {at}; a process that met this cannot go on, a fresh one "
         "often can.",
     ),
@@ -125,7 +125,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "non-finite",
-        When(text=words.NON_FINITE, signals=(EXIT,), facts=("failed",)),
+        When(text=error_texts.NON_FINITE, signals=(EXIT,), facts=("failed",)),
         "The numbers went wrong {at}: a value that must be finite was not.",
         ends_with=ExitCode.NUMERIC,
     ),
@@ -152,7 +152,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "oom-kill",
         When(
             signals=(EXIT,),
-            text=words.CHILD_KILLED,
+            text=error_texts.CHILD_KILLED,
             facts=("failed", "oom-rose"),
             without=("oom-machine-wide",),
         ),
@@ -163,7 +163,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "killed",
         When(
             signals=(EXIT,),
-            text=words.CHILD_KILLED_FOR_SURE,
+            text=error_texts.CHILD_KILLED_FOR_SURE,
             facts=("failed",),
             processes=(COMMAND,),
         ),

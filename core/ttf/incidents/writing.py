@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import StorageError, storage_error
-from ttf.incidents.case import signal_name
 from ttf.incidents.death import Death, Finding, Remedy
+from ttf.incidents.facts import signal_name
 from ttf.incidents.scrub import Scrubber
 from ttf.rundir import durable
 from ttf.rundir.documents import AppliedRemedy, Incident

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ttf.machine.memory import cgroup
+from ttf.machine.memory.limits import group_folders, group_words
 from ttf.rundir.cache import cache_dir
 
 MOST_ERROR: Final = 2e-6
@@ -140,12 +140,12 @@ def cgroup_quota(root: Path = Path("/")) -> float | None:
     More threads than that make every parallel region wait for the throttled ones.
     """
     quotas: list[float] = []
-    for folder in cgroup.folders("cpu", root):
-        v2 = cgroup.words(folder / "cpu.max")
+    for folder in group_folders("cpu", root):
+        v2 = group_words(folder / "cpu.max")
         if len(v2) == 2 and v2[0] != "max":
             quotas.append(int(v2[0]) / int(v2[1]))
-        quota = cgroup.words(folder / "cpu.cfs_quota_us")
-        period = cgroup.words(folder / "cpu.cfs_period_us")
+        quota = group_words(folder / "cpu.cfs_quota_us")
+        period = group_words(folder / "cpu.cfs_period_us")
         if quota and period and int(quota[0]) > 0:
             quotas.append(int(quota[0]) / int(period[0]))
     return min(quotas) if quotas else None

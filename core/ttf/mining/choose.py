@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ttf.contracts import MinerContext, MinerCost, MinerFactory
 from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
 from ttf.host import plugins
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.text.numbers import size
 
 if TYPE_CHECKING:

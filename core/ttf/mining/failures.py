@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import BadAnswer, MinerDied, MinerFailed, MinerTimedOut, TtfError
-from ttf.incidents.case import signal_name
-from ttf.incidents.death import Death, KilledByUs
+from ttf.incidents.death import Death, KilledByUs, ProcessEnd
+from ttf.incidents.facts import signal_name
 from ttf.incidents.gather import free_disk
 from ttf.mining.choose import EXACT
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
@@ -105,14 +105,14 @@ def death_of(
     """Ends the worker, if it is not gone, and gathers what it left."""
     died = not worker.alive()
     code = worker.end()
-    death = worker.witness.death(
-        code,
-        killed_by_us="" if died else why,
-        reason=reason,
+    end = ProcessEnd(
+        returncode=code,
+        killed=("" if died else why, reason),
         error=error,
         folders=() if out is None else (Path(out),),
         settings=settings,
     )
+    death = worker.witness.death(end)
     worker.close()
     death = replace(death, stderr=worker.stderr.text(), raw_stderr=worker.stderr.data())
     # It raised, and we ended what was left of it: what Python itself would have ended with.

@@ -48,8 +48,8 @@ from ttf.mining.failures import (
 )
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import Journal, checked_report, num_queries
-from ttf.process import descendants, serve
-from ttf.process.child import Child
+from ttf.process import conversation
+from ttf.process.child import WORKER, Child
 from ttf.process.conversation import Conversation, NoAnswer
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class Worker:
         self._inputs: tuple[str, ...] = ()
         self._looked_at = 0.0
         self._child = Child(
-            serve.warm("ttf.mining.worker_main", stacks),
-            variable=descendants.WORKER,
+            conversation.warm("ttf.mining.worker_main", stacks),
+            variable=WORKER,
             # Fixed before a library loads: OpenMP reads them once.
             environment=thread_environment(threads),
         )
@@ -115,7 +115,7 @@ class Worker:
         wake: Callable[[], None],
     ) -> None:
         """See `Conversation.ask`."""
-        message = serve.task("mine", asdict(job))
+        message = conversation.task("mine", asdict(job))
         self._conversation.ask(message, deadline_s, hear, wake, stacks=self._stacks)
 
     def end(self) -> int:

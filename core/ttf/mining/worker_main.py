@@ -1,6 +1,6 @@
 """Mining jobs done in this process: open the bank, make the miner ready, search in chunks.
 
-Runs inside the worker (`mine` is what `ttf.process.serve` calls there, for one request after
+Runs inside the worker (`mine` is what `ttf.process.conversation` calls there, for one request after
 another), or inside the trainer with isolation = "none". Imports the miner's library and nothing
 heavier; torch only where the miner does.
 """

@@ -1,4 +1,9 @@
-"""One child process and the pipes to it: started by exec in its own session, never by fork."""
+"""One child process and the pipes to it: started by exec in its own session, never by fork; and all
+that it starts, found and ended wherever that was re-parented to.
+
+An orphan belongs to init or to the nearest subreaper, and its parent's number says nothing any more.
+What stays is the session it is in, and, where it made one of its own, a variable that it inherited.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +14,23 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ttf.process import descendants
-
+TREE: Final = "TTF_TREE"
+"""Every process of a run has this variable: who ends the run ends these, and nobody else's."""
+WORKER: Final = "TTF_WORKER"
+"""The same for a miner's worker and what it starts, which is part of the run's tree as well."""
+NO_SESSION: Final = 2**31 - 1
+"""No session has that number: members are told by the mark alone."""
+_SHARED_MEMORY: Final = Path("/dev/shm")
+_ROUNDS: Final = 100
+_PAUSE_S: Final = 0.01
+_PR_SET_CHILD_SUBREAPER: Final = 36
 _REAP_S: Final = 5.0
 
 
@@ -31,7 +45,7 @@ class Child:
         self,
         words: Sequence[str],
         *,
-        variable: str = descendants.TREE,
+        variable: str = TREE,
         environment: Mapping[str, str] | None = None,
         passed: Sequence[int] = (),
         again: bool = False,
@@ -129,14 +143,14 @@ class Child:
         self._signal_tree(signal.SIGCONT)
 
     def _signal_tree(self, signum: int) -> None:
-        for pid in descendants.members(self.pid, self.mark, self.variable):
+        for pid in tree_members(self.pid, self.mark, self.variable):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signum)
 
     def kill(self) -> None:
         """The whole tree, wherever its members were re-parented to."""
-        descendants.kill(self.pid, self.mark, self.variable)
-        descendants.remove_marks(self.pid)
+        kill_tree(self.pid, self.mark, self.variable)
+        remove_marks(self.pid)
 
     def close(self) -> None:
         """Ends it, if it still lives. May be called twice."""
@@ -146,10 +160,10 @@ class Child:
 def _end(process: subprocess.Popen[bytes], mark: str, variable: str, ours: Sequence[int]) -> None:
     """Knows nothing of the `Child`, which may be garbage by now."""
     if process.poll() is None:
-        descendants.kill(process.pid, mark, variable)
+        kill_tree(process.pid, mark, variable)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_REAP_S)
-        descendants.remove_marks(process.pid)
+        remove_marks(process.pid)
     _close(ours)
 
 
@@ -194,3 +208,70 @@ def _pidfd(pid: int) -> int | None:
         return int(opener(pid))
     except OSError:  # an old kernel, or a sandbox that forbids it
         return None
+
+
+# --- a process and whatever it started -------------------------------------------------------------
+
+
+def kill_tree(session: int, mark: str, variable: str) -> None:
+    """Ends every member of the tree but ourselves, within about a second.
+
+    Call it before the process is reaped: alive or a zombie, it keeps its number from being used
+    again, and the signal from hitting a stranger.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgrp() != session:
+            os.killpg(session, signal.SIGKILL)
+    for _ in range(_ROUNDS):  # one of them may have been starting another; a kill takes a moment
+        found = list(tree_members(session, mark, variable))
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_PAUSE_S)
+
+
+def remove_marks(pid: int) -> None:
+    """LLVM's OpenMP registers itself in shared memory, to notice a second copy of itself, and is
+    not there to take that back when it is killed."""
+    for left in _SHARED_MEMORY.glob(f"__KMP_REGISTERED_LIB_{pid}_*"):
+        with contextlib.suppress(OSError):  # somebody else's, under a number that was used before
+            left.unlink(missing_ok=True)
+
+
+def tree_members(session: int, mark: str, variable: str) -> Iterator[int]:
+    """Living processes of the session or with the mark, ourselves and zombies excepted."""
+    if sys.platform == "linux":
+        wanted = f"{variable}={mark}".encode()
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+                    if _belongs(Path(entry.path), session, wanted):
+                        yield int(entry.name)
+        return
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if os.getsid(process.pid) == session or process.environ().get(variable) == mark:
+                yield process.pid
+
+
+def _belongs(process: Path, session: int, wanted: bytes) -> bool:
+    stat = (process / "stat").read_bytes()
+    state, _, _, its_session = stat[stat.rindex(b")") + 2 :].split()[:4]
+    if state in (b"Z", b"X"):
+        return False
+    return int(its_session) == session or wanted in (process / "environ").read_bytes().split(b"\0")
+
+
+def adopt_orphans() -> None:
+    """What a dead child leaves behind becomes our child, to be found and reaped (Linux):
+    https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html"""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)

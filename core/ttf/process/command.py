@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ttf.process import descendants, lifeline
+from ttf.process import child, lifeline
 
 _STOPS: Final = (signal.SIGTERM, signal.SIGTERM)
 """The first asks it to save and leave, the second to leave at once."""
@@ -46,7 +46,7 @@ class TtfCommand:
                 stdout=stdout,
                 stderr=stderr,
                 cwd=cwd,
-                env={**given, descendants.TREE: self._mark},
+                env={**given, child.TREE: self._mark},
                 start_new_session=True,  # Ctrl-C is for us, and `end` tells it
             )
 
@@ -57,7 +57,7 @@ class TtfCommand:
                 self.process.send_signal(signum)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(grace_s)
-        descendants.kill(descendants.NO_SESSION, self._mark, descendants.TREE)
+        child.kill_tree(child.NO_SESSION, self._mark, child.TREE)
         self.process.wait()
 
 

@@ -1,18 +1,28 @@
-"""What a parent and its child say to each other: the parent's end, and the thread of the child's.
+"""What a parent and its child say to each other: the parent's end, and the child's, which is also the
+program of every child that does tasks.
 
 parent                                     child (own session)
   |-- life line: messages, held open ----->|  a thread reads: end of file -> exit at once
   |<-- results: messages ------------------|
   |<-- standard error ---------------------|  kept within bounds
   |<-- pidfd: it is gone ------------------|
+
+`python -m ttf.process.conversation MODULE KIND STACKS LIFELINE RESULTS PARENT` calls the functions of
+MODULE that its parent names in messages on the life line, and sends back what they tell and answer.
+"once": it does one task, and ends as any program ends, because a crash while libraries are torn down
+counts as well. "warm": it takes one task after another, with its imports kept, until its parent ends
+it. STACKS is a file; empty: standard error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import queue
 import select
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -21,16 +31,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from ttf.errors import ExitCode
-from ttf.process.descendants import is_stopped
-from ttf.process.messages import BrokenFrame, Reader, encode
+from ttf.process import lifeline, messages
+from ttf.process.bounded_output import BoundedOutput
+from ttf.process.child import WORKER
 
 if TYPE_CHECKING:
     from ttf.process.child import Child
 
-ORPHANED: Final = 120
-"""Exit code of a child whose parent is gone; nobody is left to read it."""
-HEAD_BYTES: Final = 64 << 10
-TAIL_BYTES: Final = 256 << 10
 _CHUNK: Final = 1 << 16
 _FLOOD: Final = 1 << 20
 """Most bytes taken from one pipe in a row."""
@@ -44,8 +51,16 @@ START_S: Final = 300.0
 """A child may take so long until it can work: it imports libraries, from a cold disk or on a busy
 machine. No deadline of a request counts before that."""
 STAGES: Final = ("handlers", "ready")
-"""What a child of `ttf.process.serve` says of its start, in this order: it writes its stacks when it
+"""What a child that does tasks says of its start, in this order: it writes its stacks when it
 is asked to; it can work."""
+
+Tell = Callable[[Mapping[str, Any]], None]
+Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any] | None]
+"""A task: takes the request and a function that sends news, and returns the answer; None where it
+has told that already."""
+WARM: Final = "warm"
+# faulthandler also for what dies before `main`: an interpreter in a broken environment.
+_SERVE: Final = ("-Xfaulthandler", "-m", "ttf.process.conversation")
 
 
 class NoAnswer(Exception):
@@ -54,34 +69,6 @@ class NoAnswer(Exception):
     def __init__(self, why: Literal["", "hang", "garbage"], reason: str) -> None:
         super().__init__(reason)
         self.why = why
-
-
-class BoundedOutput:
-    """Takes any amount of bytes and keeps a third of a megabyte of it."""
-
-    def __init__(self) -> None:
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.num_bytes = 0
-        """All that was written."""
-
-    def add(self, data: bytes) -> None:
-        self.num_bytes += len(data)
-        room = HEAD_BYTES - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:]
-        if len(self._tail) > 2 * TAIL_BYTES:  # not at every call: that would copy all of it
-            del self._tail[:-TAIL_BYTES]
-
-    def data(self) -> bytes:
-        """Beginning and end, with a line between them that says how much is left out."""
-        tail = self._tail[-TAIL_BYTES:]
-        left_out = self.num_bytes - len(self._head) - len(tail)
-        between = f"\n[{left_out:,} bytes left out]\n".encode() if left_out else b""
-        return bytes(self._head + between + tail)
-
-    def text(self) -> str:
-        return self.data().decode(errors="replace")
 
 
 class HasFileno(Protocol):
@@ -103,7 +90,7 @@ class Conversation:
         """Why its messages cannot be read any more; empty while they can."""
         self.stages: list[str] = []
         """Those of `STAGES` that it has reached."""
-        self._reader = Reader()
+        self._reader = messages.Reader()
         self._asked = 0
         self._unsent = bytearray()
         self._open = {child.results, child.stderr}
@@ -123,7 +110,7 @@ class Conversation:
     def send(self, message: Mapping[str, Any]) -> bool:
         """False where the child has not taken it: it is gone, or hangs with a full pipe. What is
         in the way of a message is sent first, and its rest while its answers are taken."""
-        self._unsent += encode(message)
+        self._unsent += messages.encode(message)
         return self._send_rest()
 
     def _send_rest(self) -> bool:
@@ -152,7 +139,7 @@ class Conversation:
                         self.stages.append(message["stage"])
                     else:
                         taken.append(message)
-            except BrokenFrame as error:
+            except messages.BrokenFrame as error:
                 self.garbage = str(error)
         return taken
 
@@ -238,7 +225,7 @@ class Conversation:
         """Has its stacks written, to this file or to standard error: also while it holds the
         interpreter lock (faulthandler's handler is C), or is stopped: then it is continued for that
         moment, and not for longer."""
-        held = is_stopped(self.child.pid)
+        held = lifeline.is_stopped(self.child.pid)
         seen = self._dumped(file)
         self.child.signal_main_thread(signal.SIGUSR1)
         if held:
@@ -302,24 +289,86 @@ def _late(deadline_s: float, *, starts: bool) -> str:
 # --- the child's end -------------------------------------------------------------------------------
 
 
-def follow(lifeline: int, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
+def follow(life: int, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
     """Starts the thread that hands over the parent's messages and ends the process at end of
     file."""
-    thread = threading.Thread(
-        target=_follow, args=(lifeline, handle), name="ttf-lifeline", daemon=True
-    )
+    thread = threading.Thread(target=_follow, args=(life, handle), name="ttf-lifeline", daemon=True)
     thread.start()
     return thread
 
 
-def _follow(lifeline: int, handle: Callable[[dict[str, Any]], None]) -> None:
-    reader = Reader()
+def _follow(life: int, handle: Callable[[dict[str, Any]], None]) -> None:
+    reader = messages.Reader()
     try:
         with contextlib.suppress(OSError):
-            while data := os.read(lifeline, 1 << 16):
+            while data := os.read(life, _CHUNK):
                 for message in reader.feed(data):
                     handle(message)
     except BaseException:  # noqa: BLE001 - deaf, it would hang: better an end that says why
         traceback.print_exc()
         os._exit(int(ExitCode.OUR_FAULT))
-    os._exit(ORPHANED)  # not sys.exit: that ends this thread alone
+    os._exit(lifeline.ORPHANED)  # not sys.exit: that ends this thread alone
+
+
+def once(module: str) -> tuple[str, ...]:
+    """The words that start a child for one task."""
+    return (*_SERVE, module, "once", "")
+
+
+def warm(module: str, stacks: Path | None) -> tuple[str, ...]:
+    """The words that start a child for many. `stacks` is a file that exists."""
+    return (*_SERVE, module, WARM, str(stacks or ""))
+
+
+def task(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The message that asks for one; all that is sent back bears its number, where it has one."""
+    return {"task": name, "request": dict(request)}
+
+
+def main(module: str, kind: str, stacks: str, life: int, results: int, parent: int) -> None:
+    lifeline.die_with_parent(parent)
+    for fd in (life, results):  # what it starts must not hold the pipes
+        os.set_inheritable(fd, False)
+    if kind == WARM:
+        lifeline.start_keeper(life, WORKER)
+    lifeline.be_killed_first()  # after the fork: the keeper must outlive this process
+    lifeline.stacks_to(Path(stacks) if stacks else None)
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    handlers, ready = ({"stage": stage} for stage in STAGES)
+    messages.write(results, handlers)
+    follow(life, requests.put)
+    _answer(module, requests.get(), results, kind, when_ready=ready)
+    while kind == WARM:
+        _answer(module, requests.get(), results, kind)
+
+
+def _answer(
+    module: str,
+    message: Mapping[str, Any],
+    results: int,
+    kind: str,
+    when_ready: Mapping[str, Any] | None = None,
+) -> None:
+    """`when_ready`: is told once the module is imported, which takes its time."""
+
+    def tell(news: Mapping[str, Any]) -> None:
+        messages.write(results, {"number": message.get("number", 0), **news})
+
+    # A plugin that calls sys.exit ends a warm child, and is an error to one that would end anyway.
+    caught = (Exception,) if kind == WARM else (Exception, SystemExit)
+    try:
+        work: Work = getattr(importlib.import_module(module), message["task"])
+        if when_ready is not None:
+            messages.write(results, when_ready)
+        answer = work(message["request"], tell)
+    except caught as error:
+        from ttf.process.error_document import to_document
+
+        tell({"error": to_document(error)})
+        return
+    if answer is not None:
+        tell({"answer": dict(answer)})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7]))

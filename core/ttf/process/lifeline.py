@@ -25,10 +25,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
-from ttf.process import descendants
-from ttf.process.conversation import ORPHANED
-from ttf.process.descendants import is_stopped
+from ttf.process.child import kill_tree, remove_marks
 
+ORPHANED: Final = 120
+"""Exit code of a child whose parent is gone; nobody is left to read it."""
 PARENT_STOPPED: Final = 121
 """Exit code of a child whose parent was stopped (SIGSTOP) and cannot watch over it."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -106,6 +106,22 @@ def _watch(parent: int) -> None:
         stopped_before = stopped
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process is held by SIGSTOP; False where it is gone."""
+    if sys.platform == "linux":
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return stat[stat.rindex(b")") + 2 :][:1] == b"T"
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False
+
+
 # --- the keeper ------------------------------------------------------------------------------------
 
 
@@ -134,8 +150,8 @@ def start_keeper(
         # what is left. It stays beyond that: a fork has not inherited the wish to die.
         parent_death_signal(signal.SIGCONT)()
         _keep_watch(child, lifeline, grace_s, watched_parent)
-        descendants.kill(child, os.environ[mark], mark)
-        descendants.remove_marks(child)
+        kill_tree(child, os.environ[mark], mark)
+        remove_marks(child)
     finally:
         os._exit(0)
 

@@ -14,7 +14,6 @@ from typing import Self, cast
 from filelock import FileLock, Timeout
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError, storage_error
-from ttf.process.descendants import is_stopped
 from ttf.rundir.documents import Summary
 from ttf.rundir.durable import read_json, remove_leftovers, write_json
 
@@ -183,6 +182,8 @@ class RunFolder:
     def _holder(self) -> str:
         """Who has the lock; it may have it for so short a time that its name is not there yet, and
         that of somebody who died is."""
+        from ttf.process.lifeline import is_stopped
+
         ends_at = time.monotonic() + _NAMED_WITHIN_S
         while time.monotonic() < ends_at:
             with contextlib.suppress(OSError, ValueError):  # it may end, and tidy up, while we look

@@ -60,7 +60,7 @@ from ttf.supervise.events import (
     Tick,
 )
 from ttf.supervise.hang_deadlines import beaten, next_deadline, suspended
-from ttf.supervise.memory_short import squeezed
+from ttf.supervise.memory_pressure import squeezed
 from ttf.supervise.restart_rules import Decision, after_death, over
 from ttf.supervise.state import Hang, State, Stopping, Trainer
 

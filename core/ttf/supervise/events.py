@@ -1,4 +1,4 @@
-"""What can happen to a supervised run, and what can be done: the vocabulary of `deciding.py`."""
+"""What can happen to a supervised run, and what can be done: the vocabulary of `decide.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the supervisor knows about a run: the state that `deciding.py` maps to actions. Only data."""
+"""What the supervisor knows about a run: the state that `decide.py` maps to actions. Only data."""
 
 from __future__ import annotations
 

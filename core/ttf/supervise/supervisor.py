@@ -1,12 +1,12 @@
-"""Carries out what `deciding.py` decides about one run.
+"""Carries out what `decide.py` decides about one run.
 
-    events  <--  Attempt: child, flight record, memory, stderr
+    events  <--  RunningTrainer: child, flight record, memory, stderr
             <--  Signals
       v
     decide(state, event)  -->  actions: spawn, ask, dump, kill, say, end
 
 One thread: the parent-death signal of a child follows the thread that spawned it, and this one lives
-as long as the run.
+as long as the run. What only a death needs is imported at one: most runs have none.
 """
 
 from __future__ import annotations
@@ -19,19 +19,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
 from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
-from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
-from ttf.incidents.writing import note_remedy, write_incident
-from ttf.process.descendants import adopt_orphans
+from ttf.process.child import adopt_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
-from ttf.rundir.summary import Ending, write_last_summary
 from ttf.rundir.supervision import Journal
-from ttf.rundir.verified_folders import newest_step
-from ttf.supervise.attempt import Attempt
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
     Action,
@@ -57,6 +52,7 @@ from ttf.supervise.events import (
     Tick,
     now,
 )
+from ttf.supervise.running_trainer import RunningTrainer
 from ttf.supervise.screen import Screen
 
 if TYPE_CHECKING:
@@ -111,7 +107,7 @@ class Supervisor:
         self._own_process = own_process
         self._screen = Screen(request.progress)
         self._journal = Journal.read(folder.supervision) if request.resume else Journal()
-        self._attempt: Attempt | None = None
+        self._running: RunningTrainer | None = None
         self._started = False
         """A trainer, at least once."""
         self._end: TrainerEnd = {}
@@ -138,8 +134,8 @@ class Supervisor:
 
     def close(self) -> None:
         """Leaves no process behind, also when we were interrupted ourselves."""
-        if self._attempt is not None:
-            self._attempt.close()
+        if self._running is not None:
+            self._running.close()
         self._screen.close()
 
     # --- what happens -----------------------------------------------------------------------
@@ -151,17 +147,17 @@ class Supervisor:
 
     def _events(self) -> Iterable[Event]:
         """Waits for the next ones. Lazy, so that each is decided before the next is looked at."""
-        if self._attempt is None:
+        if self._running is None:
             yield from self._before_a_trainer()
             return
-        attempt = self._attempt
-        yield from attempt.wait(wake_at(self._state))
+        trainer = self._running
+        yield from trainer.wait(wake_at(self._state))
         yield from self._from_signals()
-        if attempt.over:
-            yield from self._end_of(attempt)
+        if trainer.over:
+            yield from self._end_of(trainer)
             return
-        if attempt.garbage and not attempt.killed[0]:
-            attempt.kill("garbage", attempt.garbage)
+        if trainer.garbage and not trainer.killed[0]:
+            trainer.kill("garbage", trainer.garbage)
         yield Tick(now=now())
 
     def _before_a_trainer(self) -> Iterable[Event]:
@@ -182,18 +178,20 @@ class Supervisor:
     def _suspend(self) -> Suspended:
         """Ctrl-Z: the whole tree stops with us, and goes on with us."""
         began = now()
-        if self._attempt is not None:
-            self._attempt.child.stop_tree()
+        if self._running is not None:
+            self._running.child.stop_tree()
         self._screen.take_back()
         os.kill(os.getpid(), signal.SIGSTOP)
-        if self._attempt is not None:
-            self._attempt.child.continue_tree()
+        if self._running is not None:
+            self._running.child.continue_tree()
         return Suspended(now=now(), seconds=now() - began)
 
-    def _end_of(self, attempt: Attempt) -> Iterable[Event]:
+    def _end_of(self, trainer: RunningTrainer) -> Iterable[Event]:
         """A trainer that is gone: Ended, or Died, or both where it left because it was asked."""
-        code = attempt.finish()
-        self._end = attempt.end or {}
+        from ttf.incidents.classify import classify
+
+        code = trainer.finish()
+        self._end = trainer.end or {}
         error = self._end.get("error")
         try:
             if "summary" in self._end:
@@ -205,15 +203,17 @@ class Supervisor:
             else:
                 self._screen.take_back()
                 if self._end.get("left") == "memory":
-                    attempt.killed = ("memory", "it saved and left, as it was asked to")
+                    trainer.killed = ("memory", "it saved and left, as it was asked to")
                     yield Ended(now=now(), exit_code=int(ExitCode.DONE), left="memory")
-                death = attempt.death(code)
+                death = trainer.death(code)
                 yield self._died(death, _with_its_own_remedy(classify(death), error))
         finally:
-            self._attempt = None
-            attempt.close()
+            self._running = None
+            trainer.close()
 
     def _died(self, death: Death, finding: Finding) -> Died:
+        from ttf.rundir.verified_folders import newest_step
+
         checkpoint, step = newest_step(self._folder.checkpoints), death.step or 0
         self._finding = finding
         return Died(
@@ -229,6 +229,8 @@ class Supervisor:
         )
 
     def _written(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
+        from ttf.incidents.writing import write_incident
+
         try:
             return write_incident(
                 self._folder.incidents,
@@ -257,6 +259,8 @@ class Supervisor:
                 self._say(str(failure), loud=True)
 
     def _note_remedy(self, incident: str) -> None:
+        from ttf.incidents.writing import note_remedy
+
         edits = [
             f"{key}={change.value}"
             for key, change in self._state.overlay.items()
@@ -288,11 +292,11 @@ class Supervisor:
             case AskToLeave():
                 self._send({"leave": True})
             case DumpStacks():
-                if self._attempt is not None:
-                    self._attempt.dump_stacks()
+                if self._running is not None:
+                    self._running.dump_stacks()
             case Kill():
-                if self._attempt is not None:
-                    self._attempt.kill(action.why, action.text)
+                if self._running is not None:
+                    self._running.kill(action.why, action.text)
             case Say():
                 self._say(action.text, loud=action.loud)
             case EndWithError():
@@ -313,7 +317,7 @@ class Supervisor:
         request = replace(
             self._request, resume=resume, overlay=self._spawn.overlay, history=history
         )
-        self._attempt = Attempt(
+        self._running = RunningTrainer(
             request,
             self._folder,
             self._signals,
@@ -324,12 +328,12 @@ class Supervisor:
         self._started = True
 
     def _send(self, message: ToTrainer) -> None:
-        if self._attempt is not None:
-            self._attempt.send(message)
+        if self._running is not None:
+            self._running.send(message)
 
     def _say(self, text: str, *, loud: bool = False) -> None:
         """On the screen; by the trainer, while that has it."""
-        if self._attempt is None or self._attempt.over or not self._attempt.send({"say": text}):
+        if self._running is None or self._running.over or not self._running.send({"say": text}):
             self._screen.note(text, loud=loud)
 
     def _finished(self) -> Summary:
@@ -360,8 +364,10 @@ class Supervisor:
 
     def _stop(self, signum: int) -> NoReturn:
         """An end without a trainer to save anything: what was saved before counts."""
-        if self._attempt is not None:
-            self._attempt.finish()
+        from ttf.rundir.verified_folders import newest_step
+
+        if self._running is not None:
+            self._running.finish()
             self._screen.take_back()
         step = newest_step(self._folder.checkpoints)
         kept = f"The checkpoint of step {step} is kept." if step >= 0 else "Nothing was saved yet."
@@ -370,6 +376,8 @@ class Supervisor:
 
     def _fail(self, error: TtfError, *, status: str = "failed") -> NoReturn:
         """Ends the run with its summary, which no trainer is left to write."""
+        from ttf.rundir.summary import Ending, write_last_summary
+
         if self._folder.config.exists():
             ending = Ending.of(error, status)
             if not error.hint and status == "failed":

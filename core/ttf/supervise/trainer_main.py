@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
-from ttf.process import conversation, descendants, lifeline
+from ttf.process import child, conversation, lifeline
 from ttf.process.error_document import to_document
 from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.training.supervisor_link import LeaveAsked, SupervisedLink
@@ -32,7 +32,7 @@ _GRACE_S = 0.4
 
 def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.die_with_parent(parent)
-    lifeline.start_keeper(life, descendants.TREE, grace_s=_GRACE_S, watched_parent=parent)
+    lifeline.start_keeper(life, child.TREE, grace_s=_GRACE_S, watched_parent=parent)
     link = SupervisedLink(results)
     conversation.follow(life, link.obey)
     request = link.request()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from ttf.supervise.throwaway import Ended, Task, run
+from ttf.supervise.isolated_tasks import Ended, Task, run
 from ttf.tools.doctor import task_failures
 
 DEADLINE_S: Final = 120.0

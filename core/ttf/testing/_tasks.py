@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ttf.contracts import Kind, Miner, MinerContext, MinerFactory, VectorSource
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 LIGHT: Final = frozenset({"click", "filelock", "platformdirs", "pluggy", "psutil", "ttf"})
 """What ttf itself may have loaded by the time a plugin is listed."""

@@ -20,7 +20,7 @@ from ttf.data.order import Order
 from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.options import checked
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
 from ttf.training.device_auto import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size

@@ -23,7 +23,7 @@ from ttf.data.writing import check_output
 from ttf.errors import BadData
 from ttf.host import plugins
 from ttf.host.options import NoOptions
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
 from ttf.rundir.cache import cache_dir

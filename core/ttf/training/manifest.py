@@ -19,7 +19,7 @@ from ttf.data.stores import storage_for
 from ttf.host import plugins
 from ttf.host.version import __version__
 from ttf.incidents.inputs import noted
-from ttf.machine import ceiling_figures, ceilings, processor
+from ttf.machine import measured, processor
 from ttf.rundir.documents import Manifest, Numeric, Work
 from ttf.training.auto import Specs
 from ttf.training.device_auto import recorded
@@ -128,13 +128,13 @@ def _work(config: RunConfig, data: Dataset, specs: Specs) -> Work:
     """The least that training computes per sample, and what this machine can do where that was
     ever measured: for report.html, never for a decision. Noted here, because the page may be made
     again on another machine, which knows nothing of this one."""
-    kept = ceilings.load()
+    kept = measured.kept_ceilings()
     bank = config.loss.memory_bank
     return {
         "tower_flops": 2 * (specs.query.cost().forward_flops + specs.doc.cost().forward_flops),
         "loss_flops": 4 * data.bank.shape[1] * (bank if isinstance(bank, int) else 0),
         "machine": processor.fingerprint(),
-        "ceilings": None if kept is None else ceiling_figures.summary(kept.to_json()),
+        "ceilings": None if kept is None else measured.summary(kept.to_json()),
     }
 
 

@@ -21,7 +21,7 @@ from ttf.data.order import key
 from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.observers import Observers
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.run_folder import RunFolder

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.incidents.test_macos_reports import JETSAM, RECORDED, SEGFAULT  # noqa: F401
 
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death
+from ttf.incidents.death import Death, ProcessEnd
 from ttf.incidents.gather import Witness
 
 DeathOnMacos = Callable[[str, Path | None, int], Death]
@@ -37,7 +37,7 @@ def death_on_macos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
                 if report is not None:
                     text = report.read_text().replace(f'"pid": {was}', f'"pid": {child.pid}')
                     (tmp_path / report.name).write_text(text)
-                return witness.death(child.returncode)
+                return witness.death(ProcessEnd(returncode=child.returncode))
 
     yield die
     for child in children:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.kit.dying_process import finding_of, hang_and_kill, kill, told
 
-from ttf.process.conversation import ORPHANED
-from ttf.process.lifeline import PARENT_STOPPED
+from ttf.process.lifeline import ORPHANED, PARENT_STOPPED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the deaths are made for Linux")
 

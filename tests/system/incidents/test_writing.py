@@ -14,7 +14,7 @@ from ttf.errors import StorageError
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, FileChange
 from ttf.incidents.writing import note_remedy, write_incident
-from ttf.machine.memory import MemoryPoint
+from ttf.machine.memory.tree import MemoryPoint
 from ttf.rundir.flight_record import FlightRecorder, Phase, read_flight
 from ttf.rundir.incident_files import list_incidents
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.unit.machine.test_memory import MB, SLACK, lines_of, linux_only
 
-from ttf.machine.memory import tree_memory
 from ttf.machine.memory._linux import LinuxTree, descendants
 from ttf.machine.memory.sampler import MemorySampler
+from ttf.machine.memory.watch import tree_memory
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def test_a_process_that_is_gone_is_named() -> None:
 def test_an_rlimit_is_a_limit() -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30)); "
-        "from ttf.machine.memory import limit_in_force as f; print(*f())"
+        "from ttf.machine.memory.limits import limit_in_force as f; print(*f())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(3 << 30), "RLIMIT_DATA"]

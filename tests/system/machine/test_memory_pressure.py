@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from tests.kit.memory_group import memory_group
 
-from ttf.machine.memory import Gauge, MemoryCurve, Reading, limit_in_force
+from ttf.machine.memory.limits import limit_in_force
+from ttf.machine.memory.watch import Gauge, MemoryCurve, Reading
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 MB = 1 << 20
@@ -184,7 +185,7 @@ def test_a_limit_of_a_grandchild_counts_and_the_readers_own_does_not() -> None:
         assert reading.held == pytest.approx(200 * MB, abs=SLACK)
     limits_itself = (
         limited("RLIMIT_DATA", GB)
-        + "from ttf.machine.memory import Gauge\n"
+        + "from ttf.machine.memory.watch import Gauge\n"
         + "print(Gauge(int(sys.argv[1])).read().source)"
     )
     done = subprocess.run(
@@ -378,6 +379,6 @@ def test_the_curve_ends_with_its_process(tmp_path: Path) -> None:
 
 
 def test_looking_at_memory_is_light() -> None:
-    code = "import sys, ttf.machine.memory; print(*sys.modules)"
+    code = "import sys, ttf.machine.memory.watch; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy", "pydantic", "rich"} & set(done.stdout.split())

@@ -15,7 +15,7 @@ from tests.kit.sabotaged_miner import BANK, TRUTH, ask, family, is_right, sabota
 
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
 from ttf.mining.worker_client import MinerWorkers
-from ttf.process.conversation import HEAD_BYTES, TAIL_BYTES, BoundedOutput
+from ttf.process.bounded_output import HEAD_BYTES, TAIL_BYTES, BoundedOutput
 
 Round = Callable[..., MiningJob]
 

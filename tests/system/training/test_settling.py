@@ -9,15 +9,15 @@ from tests.conftest import RunTtf
 from tests.unit.training.test_settling import KEY, own_home  # noqa: F401
 
 from ttf.data.synth import SynthShape, write_synth
-from ttf.machine import devices, tuned_products
+from ttf.machine import devices, measured
 
 
 def test_a_real_run_records_the_path_it_took(tmp_path: Path, run_ttf: RunTtf) -> None:
     files = write_synth(
         tmp_path, SynthShape(pairs=64, val=8, seq_len=1, dim=8, bank=40, seed=0), container="npz"
     )
-    tuned_products.row_file().parent.mkdir(parents=True)
-    tuned_products.row_file().write_text("{}")
+    measured.row_file().parent.mkdir(parents=True)
+    measured.row_file().write_text("{}")
     argv = ["--pairs", str(files["pairs"]), "--bank", str(files["bank"]), "--steps", "2"]
     argv += ["--batch-size", "8", "--accum", "1", "--threads", "1", "--tower", "linear"]
     done = run_ttf("train", *argv, "--precision", "bf16", "--isolation", "none", "--out", "run")

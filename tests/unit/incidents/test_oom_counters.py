@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT
 
-from ttf.machine.memory.oom import OomCounters, OomWatch
+from ttf.machine.memory.limits import OomCounters, OomWatch
 
 RECORDED = ROOT / "tests/recorded/incidents/cgroup2"
 GROUP = Path("sys/fs/cgroup/job.slice/run")

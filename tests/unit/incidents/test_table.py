@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from ttf.incidents.case import Case, last_words
 from ttf.incidents.classes import CLASSES, table
 from ttf.incidents.classify import classify, first_match, matches
 from ttf.incidents.death import Death, FileChange
+from ttf.incidents.facts import DeathFacts, last_words
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
 from ttf.incidents.rules import RULES
-from ttf.machine.memory import MemoryPoint
+from ttf.machine.memory.tree import MemoryPoint
 from ttf.rundir.flight_record import Flight, Phase
 
 DOCS = Path(__file__).parents[3] / "docs/incidents.md"
@@ -136,7 +136,7 @@ def name_of(words: str, signum: int | None, code: int | None = None, **more: Any
 
 
 def test_every_row_is_reached_and_every_class_of_the_contract_has_one() -> None:
-    hit = {id(first_match(Case(death))[0]) for death in deaths()}
+    hit = {id(first_match(DeathFacts(death))[0]) for death in deaths()}
     assert not [rule for rule in RULES if id(rule) not in hit]
     assert {rule.name for rule in RULES} == set(CONTRACT)
 
@@ -157,7 +157,7 @@ def test_every_note_is_said_somewhere() -> None:
     said = {
         id(note)
         for death, more in itertools.product(list(deaths())[::7], around)
-        for case in [Case(replace(death, **more))]
+        for case in [DeathFacts(replace(death, **more))]
         for note in NOTES
         if first_match(case)[0].name in note.names and matches(note.when, case)
     }

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from ttf.errors import TtfError
-from ttf.machine.memory import TreeMemory, limit_in_force, tree_memory
 from ttf.machine.memory._darwin import DarwinTree
+from ttf.machine.memory.limits import limit_in_force
 from ttf.machine.memory.sampler import MemorySampler
+from ttf.machine.memory.tree import TreeMemory
+from ttf.machine.memory.watch import tree_memory
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 MB = 1 << 20

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from ttf.config.schema import RunConfig
 from ttf.contracts import BatchPlan, MinerCost, TowerCost
-from ttf.machine.memory import Limit
+from ttf.machine.memory.limits import Limit
 from ttf.training.plan import (
     ArrayFacts,
     Choices,

@@ -8,7 +8,7 @@ import pytest
 
 from ttf.config.resolve import Resolved, resolve
 from ttf.config.toml import dump, load_run_toml
-from ttf.machine import tuned_products
+from ttf.machine import measured
 from ttf.machine.processor import Processor
 from ttf.training.device_auto import recorded, with_device
 from ttf_devices.cpu import CpuOptions, CpuPolicy
@@ -78,8 +78,8 @@ def test_a_run_that_goes_on_keeps_its_path_and_says_where_it_would_differ(tmp_pa
 def test_tuning_changes_new_runs_and_no_begun_one(tmp_path: Path) -> None:
     fresh = resolve(None, flags={"device": "cpu"})
     begun, _, _ = on(AMX, fresh)
-    tuned_products.save_row(
-        tuned_products.TunedRow(
+    measured.save_row(
+        measured.TunedRow(
             fingerprint="this",
             date="2026-11-18",
             torch="2",
@@ -108,8 +108,8 @@ def test_another_run_like_it_asks_for_what_the_first_one_settled(tmp_path: Path)
 
 
 def test_a_damaged_tuned_row_is_heard_once_and_not_by_a_run_that_goes_on(tmp_path: Path) -> None:
-    tuned_products.row_file().parent.mkdir(parents=True)
-    tuned_products.row_file().write_text("{")
+    measured.row_file().parent.mkdir(parents=True)
+    measured.row_file().write_text("{")
     settled, (note,), _ = on(ZEN5, resolve(None, flags={"device": "cpu"}))
     assert "gemm.json" in note and "static table: medium" in note
     _, notes, _ = on(ZEN5, gone_on(settled, tmp_path))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ttf.machine.memory._types import TreeMemory
+from ttf.machine.memory.tree import TreeMemory
 
 
 def _process(pid: int) -> Any:

@@ -9,7 +9,7 @@ import time
 from io import FileIO
 from typing import Final
 
-from ttf.machine.memory._types import TreeMemory
+from ttf.machine.memory.tree import TreeMemory
 
 GONE = (FileNotFoundError, ProcessLookupError)
 _KCMP: Final = {"x86_64": 312, "aarch64": 272}

@@ -1,24 +1,84 @@
-"""How much memory a process may use, and who says so."""
+"""What the system lets a process have: its control groups (version 1 and 2), the limits on its
+memory and who sets them, and how often the kernel killed for memory.
+
+A count of kills that rose tells the OOM killer from `kill -9`: both leave the same signal, and
+nothing else. Linux only; elsewhere nothing is found and nothing is claimed.
+"""
 
 from __future__ import annotations
 
+import itertools
 import resource
 import sys
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple, Self
 
-from ttf.machine.memory import cgroup
 from ttf.text.numbers import parse_bytes
+
+RLIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA")
+MACHINE: Final = "/proc/vmstat"
+"""The source that counts every kill on the machine, whoever was the victim."""
+_FILES: Final = ("memory.events.local", "memory.events", "memory.oom_control")
+_KEYS: Final = ("oom_kill", "oom_group_kill")
+_RECENT_S: Final = 10.0
+"""A rise that was seen longer than this before a process ended was another's death."""
+
+# --- control groups --------------------------------------------------------------------------------
+
+
+def group_folders(
+    controller: str, root: Path = Path("/"), *, pid: int | Literal["self"] = "self"
+) -> Iterator[Path]:
+    """The group of a process and all its ancestors: a limit on any of them holds.
+
+    Groups that are not visible here are left out: a container may see its own path named as
+    the host sees it, while only its own group is mounted, as the top one.
+    """
+    base = root / "sys/fs/cgroup"
+    for version, path in _groups_of(pid, controller, root):
+        mounts = [base, base / "unified"] if version == 2 else [base / controller]
+        for mount in mounts:
+            parts = [part for part in path.split("/") if part]
+            for depth in range(len(parts), -1, -1):
+                folder = mount.joinpath(*parts[:depth])
+                if folder.is_dir():
+                    yield folder
+
+
+def group_words(path: Path) -> list[str]:
+    """The words of a control file, [] where there is none."""
+    try:
+        return path.read_text().split()
+    except (FileNotFoundError, PermissionError):
+        return []
+
+
+def _groups_of(pid: int | Literal["self"], controller: str, root: Path) -> list[tuple[int, str]]:
+    try:
+        text = (root / f"proc/{pid}/cgroup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    found = []
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            found.append((2, path))
+        elif controller in controllers.split(","):
+            found.append((1, path))
+    return found
+
+
+# --- limits ----------------------------------------------------------------------------------------
 
 
 class Limit(NamedTuple):
     bytes: int
     source: str
     """For a message, e.g. "cgroup /job (memory.max)" or "physical memory"."""
-
-
-RLIMITS = ("RLIMIT_AS", "RLIMIT_DATA")
 
 
 def budget_bytes(setting: int | str) -> int:
@@ -48,9 +108,9 @@ def group_limits(root: Path = Path("/"), pid: int | None = None) -> Iterator[tup
     """Every limit of the cgroups of a process, with the folder that says so. Version 1 has no
     word for "none": a limit there may be far beyond any memory."""
     mount = root / "sys/fs/cgroup"
-    for folder in cgroup.folders("memory", root, pid="self" if pid is None else pid):
+    for folder in group_folders("memory", root, pid="self" if pid is None else pid):
         for file in ("memory.max", "memory.limit_in_bytes"):
-            value = cgroup.words(folder / file)
+            value = group_words(folder / file)
             if value and value[0] != "max":
                 name = f"cgroup /{folder.relative_to(mount)} ({file})"
                 yield folder, Limit(int(value[0]), name)
@@ -71,3 +131,112 @@ def rlimits(pid: int | None = None) -> Iterator[Limit]:
             return
         if soft != resource.RLIM_INFINITY:
             yield Limit(soft, name)
+
+
+# --- kills for memory ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class OomCounters:
+    """How many processes the kernel has killed for memory, by counter."""
+
+    counts: Mapping[Path, int]
+    """By file: those of the process's own group, then the machine's."""
+    root: Path = Path("/")
+
+    @classmethod
+    def read(cls, pid: int | Literal["self"] = "self", root: Path = Path("/")) -> Self:
+        """The counters of the group that `pid` lives in; call while it lives: its group is not
+        known afterwards, and a kill counts in the victim's group only."""
+        return cls(counts=dict(_counted(_files(pid, root))), root=root)
+
+    def again(self) -> OomCounters:
+        """The same counters now; one that is gone with its group is left out."""
+        return OomCounters(counts=dict(_counted(self.counts)), root=self.root)
+
+    def rise_since(self, before: OomCounters) -> tuple[int, str]:
+        """By how much a counter rose, and which one; (0, "") where none could be read twice.
+
+        The machine's counter speaks only where the group has none: a rise there may be anybody's.
+        """
+        machine = self.root / MACHINE.lstrip("/")
+        rises = {
+            file: max(0, count - before.counts[file])
+            for file, count in self.counts.items()
+            if file in before.counts
+        }
+        own = {file: rise for file, rise in rises.items() if file != machine} or rises
+        if not own:
+            return 0, ""
+        file = max(own, key=own.__getitem__)
+        return own[file], self._source(file)
+
+    def _source(self, file: Path) -> str:
+        mount = self.root / "sys/fs/cgroup"
+        if not file.is_relative_to(mount):
+            return f"{MACHINE} (oom_kill)"
+        return f"cgroup /{file.parent.relative_to(mount)} ({file.name})"
+
+
+class OomWatch:
+    """Follows the counters of one process while it lives, so that a kill that happened to another
+    process of its group is not taken for its own."""
+
+    def __init__(self, pid: int, root: Path = Path("/")) -> None:
+        self._pid, self._root = pid, root
+        self._first: dict[Path, int] = {}
+        self._changes: deque[tuple[float, dict[Path, int]]] = deque()
+        self.look()
+
+    def look(self, now: float | None = None) -> None:
+        """Call it now and then (once a second) while the process is alive."""
+        now = time.monotonic() if now is None else now
+        # A process may be moved to another group; one that is ending may seem to be in the root.
+        files = dict.fromkeys([*_files(self._pid, self._root), *self._first])
+        counts = dict(_counted(files))
+        for file, count in counts.items():
+            self._first.setdefault(file, count)
+        if not self._changes or self._changes[-1][1] != counts:
+            self._changes.append((now, counts))
+        while len(self._changes) > 1 and self._changes[1][0] <= now - _RECENT_S:
+            self._changes.popleft()
+
+    def rise(self, now: float | None = None) -> tuple[int, str]:
+        """(count, source) of the rise that belongs to the process's end, which is now."""
+        now = time.monotonic() if now is None else now
+        last = OomCounters(counts=dict(_counted(self._first)), root=self._root)
+        settled = [counts for seen, counts in self._changes if seen <= now - _RECENT_S]
+        before = self._first | (settled[-1] if settled else {})
+        return last.rise_since(OomCounters(counts=before, root=self._root))
+
+
+def _files(pid: int | Literal["self"], root: Path) -> Iterator[Path]:
+    """Of the nearest group that counts: without the memory controller, a group's memory is its
+    parent's. `memory.events` counts the groups below as well, and is read where `.local` is not.
+    """
+    for folder in group_folders("memory", root, pid=pid):
+        counter = next((f for name in _FILES if _count(f := folder / name) is not None), None)
+        if counter is not None:
+            yield counter
+            break
+    yield root / MACHINE.lstrip("/")
+
+
+def _counted(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    for file in files:
+        count = _count(file)
+        if count is not None:
+            yield file, count
+
+
+def _count(file: Path) -> int | None:
+    """The number after `oom_kill`; old kernels count only whole groups, under the other key."""
+    try:
+        words = group_words(file)
+    except OSError:  # ENODEV: the group was removed while we looked
+        return None
+    values = dict(itertools.pairwise(words))
+    for key in _KEYS:
+        if values.get(key, "").isdigit():
+            return int(values[key])
+    return None

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ttf.machine.memory._types import TreeMemory
-from ttf.machine.memory.curve import MemoryCurve
-from ttf.machine.memory.limits import Limit
+from ttf.machine.memory.tree import TreeMemory
+from ttf.machine.memory.watch import MemoryCurve
 
 
 class MemorySampler:
@@ -32,14 +31,6 @@ class MemorySampler:
         self.sample()
         self._thread = threading.Thread(target=self._run, name="memory-sampler", daemon=True)
         self._thread.start()
-
-    @property
-    def path(self) -> Path:
-        return self._curve.path
-
-    @property
-    def limit(self) -> Limit:
-        return self._curve.limit
 
     @property
     def peak_bytes(self) -> int:

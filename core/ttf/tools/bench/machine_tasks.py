@@ -6,25 +6,26 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 
 def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Measured and kept for this machine."""
-    from ttf.machine import ceilings
+    from ttf.machine.measured import save_ceilings
+    from ttf.tools.bench import ceilings
 
     def progress(done: int, total: int) -> None:
         tell({"done": done, "total": total})
 
     _start()
     found = ceilings.measure(progress)
-    ceilings.save(found)
+    save_ceilings(found)
     return {"ceilings": found.to_json()}
 
 
 def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Measured and kept for the runs on this machine."""
-    from ttf.machine.tuned_products import save_row
+    from ttf.machine.measured import save_row
     from ttf.tools.bench import tune
 
     def progress(done: int, total: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.machine.ceiling_figures import gemm_flops
+from ttf.machine.measured import gemm_flops
 from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, scratch_folder
 from ttf.tools.bench.catalogue import Tell
 from ttf.tools.bench.sizes import SIZES, Size

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ttf.errors import ExitCode, TtfError
-from ttf.supervise import throwaway
+from ttf.supervise import isolated_tasks
 from ttf.tools.bench.catalogue import Bench
 from ttf.tools.bench.peers import INSTALL, PEERS
 from ttf.tools.bench.results import Finding, Line
@@ -86,7 +86,7 @@ def _ended(
     ceilings: Mapping[str, Any],
     peers: list[str],
     show: Show,
-) -> throwaway.Ended:
+) -> isolated_tasks.Ended:
     seen: dict[str, Any] = {"at": "starting", "done": 0, "total": 0}
 
     def heard(news: Mapping[str, Any]) -> None:
@@ -94,8 +94,8 @@ def _ended(
         show(bench.name, str(seen["at"]), int(seen["done"]), int(seen["total"]))
 
     show(bench.name, "starting", 0, 0)
-    return throwaway.run(
-        throwaway.Task(
+    return isolated_tasks.run(
+        isolated_tasks.Task(
             work=bench.work,
             request={"size": size, "peers": list(peers), "ceilings": dict(ceilings)},
             deadline_s=bench.deadline_s,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.machine.ceiling_figures import gather_bytes
+from ttf.machine.measured import gather_bytes
 from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, repeated, scratch_folder
 from ttf.tools.bench.catalogue import Tell
 from ttf.tools.bench.results import Line

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ttf.machine.ceiling_figures import gemm_flops
+from ttf.machine.measured import gemm_flops
 from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, scratch_folder
 from ttf.tools.bench.catalogue import Tell
 from ttf.tools.bench.results import Line

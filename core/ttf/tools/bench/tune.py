@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ttf.contracts import Progress
 from ttf.machine import processor
-from ttf.machine.tuned_products import PATHS, Measured, Path32, TunedRow
+from ttf.machine.measured import PATHS, Measured, Path32, TunedRow
 
 if TYPE_CHECKING:
     from ttf.tools.bench.paired import Ratio

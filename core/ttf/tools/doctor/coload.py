@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ttf.hookspecs import Verdict
 from ttf.host import plugins
-from ttf.supervise.throwaway import Ended, Task, run_all
+from ttf.supervise.isolated_tasks import Ended, Task, run_all
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ttf.machine.memory import cgroup
-from ttf.supervise.throwaway import Ended, Task, run
+from ttf.machine.memory.limits import group_folders, group_words
+from ttf.supervise.isolated_tasks import Ended, Task, run
 
 
 class Examination:
@@ -84,9 +84,9 @@ class Examination:
 
     def _quota(self) -> float | None:
         found: list[float] = []
-        for folder in cgroup.folders("cpu", self.root):
-            new = cgroup.words(folder / "cpu.max")
-            old = [cgroup.words(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+        for folder in group_folders("cpu", self.root):
+            new = group_words(folder / "cpu.max")
+            old = [group_words(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
             pairs = [new, [word for words in old for word in words[:1]]]
             found += [
                 int(pair[0]) / int(pair[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ttf.hookspecs import Verdict
-from ttf.supervise.throwaway import Task, run
+from ttf.supervise.isolated_tasks import Task, run
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok
 from ttf.tools.doctor.context import Examination

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ttf.hookspecs import Verdict
-from ttf.incidents import words
+from ttf.incidents import error_texts
 from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, warn
@@ -92,7 +92,7 @@ def _mend_torch(exam: Examination) -> str:
     name = ended.finding.name if ended.finding is not None else ""
     said = "" if ended.error is None else f"{ended.error['class']}: {ended.error['message']}"
     starved = name in ("oom-kill", "alloc-failure", "memory-limit")
-    if starved or re.search(words.ALLOCATION, said, re.MULTILINE):
+    if starved or re.search(error_texts.ALLOCATION, said, re.MULTILINE):
         return "Give it more memory: see the checks memory and cgroup."
     if name == "illegal-instruction":
         return "This build of torch is for another processor: install one for this machine."

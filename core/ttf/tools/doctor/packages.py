@@ -11,7 +11,7 @@ from typing import Any, Final
 from ttf.hookspecs import Verdict
 from ttf.host import plugin_list, plugins as host
 from ttf.host.version import __version__
-from ttf.supervise.throwaway import Ended, Task, run_all
+from ttf.supervise.isolated_tasks import Ended, Task, run_all
 from ttf.tools.doctor import known_bad, task_failures
 from ttf.tools.doctor.check import fail, ok, warn
 from ttf.tools.doctor.context import Examination

@@ -7,7 +7,7 @@ from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.host import plugins
-from ttf.supervise.throwaway import Ended, Task, run
+from ttf.supervise.isolated_tasks import Ended, Task, run
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail
 from ttf.tools.doctor.context import Examination

@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from ttf.hookspecs import Verdict
-from ttf.machine.memory import Gauge, Limit, cgroup
-from ttf.machine.memory.limits import group_limits, rlimits
-from ttf.machine.memory.oom import MACHINE, OomCounters
+from ttf.machine.memory.limits import (
+    MACHINE,
+    Limit,
+    OomCounters,
+    group_folders,
+    group_limits,
+    rlimits,
+)
+from ttf.machine.memory.watch import Gauge
 from ttf.text.numbers import size
 from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
@@ -115,7 +121,7 @@ def look_at_cgroup(exam: Examination) -> Verdict:
     """The groups that limit this process, how full they are, and whether they have killed."""
     if sys.platform != "linux":
         return skip("control groups are Linux's")
-    folders = list(cgroup.folders("memory", exam.root))
+    folders = list(group_folders("memory", exam.root))
     if not folders:
         return ok("no control group of memory is visible from here")
     limits = [limit for _, limit in group_limits(exam.root) if limit.bytes <= _physical()]

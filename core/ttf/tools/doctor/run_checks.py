@@ -11,7 +11,7 @@ from typing import Any, Final
 from ttf.errors import ExitCode
 from ttf.hookspecs import Cause, Verdict
 from ttf.rundir.cache import cache_dir
-from ttf.supervise.throwaway import Ended, run
+from ttf.supervise.isolated_tasks import Ended, run
 from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, skip, warn

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import ConfigError, TtfError
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
     from ttf.config.schema import DataConfig
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 READ_ALL_BYTES: Final = 1 << 30
 """A container up to this size is read in full (a second or two); of a larger one, a sample."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ttf.supervise.throwaway import Ended
+from ttf.supervise.isolated_tasks import Ended
 
 _MOST_LINES: Final = 4
 _LONGEST: Final = 240
@@ -21,7 +21,7 @@ def in_a_word(ended: Ended) -> str:
 
 
 def _how(ended: Ended) -> str:
-    from ttf.incidents.case import signal_name
+    from ttf.incidents.facts import signal_name
 
     assert ended.death is not None
     if ended.death.killed_by_us == "hang":

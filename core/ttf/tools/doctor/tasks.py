@@ -16,7 +16,7 @@ from ttf.host import plugins
 
 if TYPE_CHECKING:
     from ttf.contracts import MinerFactory
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 _ROWS: Final = 200
 _DIM: Final = 32

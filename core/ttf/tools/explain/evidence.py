@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ttf.incidents.error_texts import Pattern
 from ttf.incidents.rule import EXIT, OURS, Rule, When
 from ttf.incidents.rules import RULES
-from ttf.incidents.words import Pattern
 
 _AREAS: Final = {
     "words": "its last words",

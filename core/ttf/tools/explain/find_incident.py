@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from ttf.errors import DataMissing
-from ttf.incidents.case import signal_name
+from ttf.incidents.facts import signal_name
 from ttf.rundir import documents
 from ttf.rundir.durable import read_json
 from ttf.rundir.incident_files import INCIDENT, incident_folders

@@ -13,9 +13,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ttf.process import descendants
-from ttf.process.conversation import ORPHANED
-from ttf.process.lifeline import parent_death_signal
+from ttf.process.child import NO_SESSION, kill_tree
+from ttf.process.lifeline import ORPHANED, parent_death_signal
 from ttf.tools.guard.terminal import Terminal, stderr_way, take_for_oneself
 
 TREE: Final = "TTF_GUARD_TREE"
@@ -109,7 +108,7 @@ class Command:
         """Everything that this start left, wherever it was re-parented to."""
         if self._process.returncode is None:
             self.signal_group(signal.SIGKILL)
-        descendants.kill(descendants.NO_SESSION, self.tree, TREE)
+        kill_tree(NO_SESSION, self.tree, TREE)
 
 
 def _before(guard: int, terminal: Terminal) -> Callable[[], None]:

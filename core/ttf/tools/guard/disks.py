@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.case import DISK_LOW
+from ttf.incidents.facts import DISK_LOW
 
 _MOUNTS: Final = Path("/proc/self/mounts")
 _LOCAL: Final = frozenset(

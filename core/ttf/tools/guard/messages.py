@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.case import crashing_frame, signal_name
 from ttf.incidents.death import Finding
+from ttf.incidents.facts import crashing_frame, signal_name
 from ttf.text.numbers import duration
 from ttf.text.wrapping import wrapped
-from ttf.tools.guard.attempt import Ended
+from ttf.tools.guard.running_command import Ended
 
 PREFIX: Final = "ttf guard:"
 _WIDEST: Final = 100

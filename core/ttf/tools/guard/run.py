@@ -15,12 +15,12 @@ from ttf.incidents.classify import classify
 from ttf.incidents.death import Finding
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.documents import ListedIncident, Summary
-from ttf.tools.guard.attempt import Attempt, Ended
 from ttf.tools.guard.command import NotStarted
 from ttf.tools.guard.environment import surroundings
 from ttf.tools.guard.folder import GuardFolder
 from ttf.tools.guard.messages import Voice, again, code_of, told
 from ttf.tools.guard.options import GuardOptions
+from ttf.tools.guard.running_command import Ended, RunningCommand
 from ttf.tools.guard.stacks import Interpreter
 from ttf.tools.guard.terminal import Terminal, stop_ourselves
 
@@ -83,30 +83,30 @@ class _Guard:
     def run(self) -> Outcome:
         while True:
             try:
-                attempt = self._start()
+                running = self._start()
             except NotStarted as error:
                 self._voice(str(error))
                 return self._over(error.code, "failed")
-            with contextlib.closing(attempt):
-                ended = attempt.run()
-                finding = self._explain(attempt, ended)
-                self._peak = max(self._peak, attempt.curve.peak_bytes)
+            with contextlib.closing(running):
+                ended = running.run()
+                finding = self._explain(running, ended)
+                self._peak = max(self._peak, running.curve.peak_bytes)
                 if not self._try_again(ended, finding):
                     by_keyboard = ended.at_keyboard and ended.returncode == -signal.SIGINT
                     return self._over(code_of(ended), _status(ended), by_keyboard)
-                attempt.command.kill_tree()  # what it left would be in the way of the next one
+                running.command.kill_tree()  # what it left would be in the way of the next one
             self._stacks.clear()
             signum = self._pause(ended)
             if signum is not None:
                 return self._over(128 + signum, "stopped")
 
-    def _start(self) -> Attempt:
+    def _start(self) -> RunningCommand:
         environment = {
             **os.environ,
             **self._stacks.environment(os.environ),
             ATTEMPT: str(self._restarts),
         }
-        return Attempt(
+        return RunningCommand(
             self._options,
             environment=environment,
             tree=uuid.uuid4().hex,
@@ -119,13 +119,13 @@ class _Guard:
 
     # --- an end --------------------------------------------------------------------------------
 
-    def _explain(self, attempt: Attempt, ended: Ended) -> Finding | None:
+    def _explain(self, running: RunningCommand, ended: Ended) -> Finding | None:
         """Keeps and says what an end was; None where there is nothing to explain."""
-        stderr = attempt.relay.kept.data()
-        self._interpreter = attempt.interpreter
+        stderr = running.relay.kept.data()
+        self._interpreter = running.interpreter
         finding = None
         if (_failed(ended) or ended.vanished) and not ended.at_keyboard:
-            death = attempt.death(ended, self._kept_in())
+            death = running.death(ended, self._kept_in())
             finding = classify(death)
             number = self._folder.incident(death, finding, self._stacks.all())
             self._incidents.append(
@@ -134,9 +134,9 @@ class _Guard:
             page = self._folder.keep() / "incidents" / number / "incident.md"
             shown = page if number else None
             text = told(ended, finding, death.faulthandler, shown)
-            self._voice(*text, at_line_start=attempt.relay.at_line_start)
+            self._voice(*text, at_line_start=running.relay.at_line_start)
         if stderr and self._folder.path is not None:
-            self._folder.stderr(stderr, attempt.pid)
+            self._folder.stderr(stderr, running.pid)
         return finding
 
     def _kept_in(self) -> list[Path]:

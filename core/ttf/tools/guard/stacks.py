@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 
 _SITE: Final = Path(__file__).parent / "site/sitecustomize.py"
 FOLDER, GUARD = "TTF_GUARD_STACKS", "TTF_GUARD_PID"

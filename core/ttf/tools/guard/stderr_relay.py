@@ -12,7 +12,7 @@ import select
 import stat
 from typing import Final
 
-from ttf.process.conversation import BoundedOutput
+from ttf.process.bounded_output import BoundedOutput
 
 STDERR: Final = 2
 _CHUNK: Final = 1 << 16

@@ -25,7 +25,7 @@ from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
-from ttf.machine.memory import budget_bytes as memory_budget
+from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import (
     AUTO,
     Workload,

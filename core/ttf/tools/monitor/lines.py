@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ttf.machine.memory._types import TreeMemory
+from ttf.machine.memory.tree import TreeMemory
 from ttf.tools.monitor.room import Room
 from ttf.tools.monitor.run import Run
 from ttf.tools.monitor.view import View

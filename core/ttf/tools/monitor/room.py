@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ttf.machine.memory.pressure import Gauge, Reading
+from ttf.machine.memory.watch import Gauge, Reading
 from ttf.tools.monitor.trend import TOO_EARLY, WINDOW_S, Point, Trend, seconds_left, trend
 
 _MOST_POINTS: Final = 4096
@@ -19,7 +19,7 @@ class Room:
 
     limit: int
     source: str
-    """Who says so, as in `memory.pressure.Reading`."""
+    """Who says so, as in `memory.watch.Reading`."""
     held: int
     """What counts against it: of a control group, all its processes; of the machine, everybody's."""
     share: float

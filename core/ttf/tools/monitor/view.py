@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ttf.machine.memory._types import TreeMemory
+from ttf.machine.memory.tree import TreeMemory
 from ttf.text.numbers import duration, size
 from ttf.tools.monitor.processes import Process
 from ttf.tools.monitor.room import Room

@@ -6,8 +6,8 @@ import time
 from collections import deque
 from typing import Final
 
-from ttf.machine.memory import TreeMemory, tree_reader
-from ttf.machine.memory._types import TreeReader
+from ttf.machine.memory.tree import TreeMemory, TreeReader
+from ttf.machine.memory.watch import tree_reader
 from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable, platform
 from ttf.tools.monitor.reader import RunReader
 from ttf.tools.monitor.room import Room, Rooms, forget_before

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import TtfError
-from ttf.incidents.case import signal_name
+from ttf.incidents.facts import signal_name
 from ttf.process.error_document import from_document
 
 if TYPE_CHECKING:
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 TASKS: Final[Mapping[str, tuple[str, str]]] = {
     "survey": ("ttf.tools.bisect.survey", "look at the configuration and the data"),
@@ -29,7 +29,7 @@ class Died(TtfError):
 
 def ask(request: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of a child to `request["do"]`; raises what it raised, or Died where it died."""
-    from ttf.supervise.throwaway import Task, run
+    from ttf.supervise.isolated_tasks import Task, run
 
     work = f"{__name__}:{answer.__name__}"
     ended = run(Task(work=work, request=request, deadline_s=math.inf))

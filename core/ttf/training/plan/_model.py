@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ttf.contracts import BatchPlan, MinerCost, TowerCost
-from ttf.machine.memory import Limit
+from ttf.machine.memory.limits import Limit
 
 Phase = Literal["always", "training", "mining", "evaluation"]
 PHASES: tuple[Phase, ...] = ("training", "mining", "evaluation")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ttf.machine.memory import Limit, budget_bytes as memory_budget, limit_in_force
+from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget, limit_in_force
 from ttf.text.numbers import size
 from ttf.training.plan._model import Choices, DataFacts, Item, Plan
 

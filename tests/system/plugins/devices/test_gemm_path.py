@@ -7,7 +7,7 @@ import sys
 
 from tests.unit.plugins.devices.test_gemm_path import own_home, row  # noqa: F401
 
-from ttf.machine import tuned_products
+from ttf.machine import measured
 
 
 def test_two_processes_with_one_configuration_decide_alike_and_load_no_torch() -> None:
@@ -25,6 +25,6 @@ def test_two_processes_with_one_configuration_decide_alike_and_load_no_torch() -
 
     first = decided()
     assert first == decided() and "float32_matmul" in first
-    tuned_products.save_row(row(why="measured"))
+    measured.save_row(row(why="measured"))
     assert decided() != first
     assert decided() == decided()

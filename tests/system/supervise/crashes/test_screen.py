@@ -17,7 +17,7 @@ from tests.kit.processes import alive, is_trainer
 from tests.kit.struck_run import World, assert_undisturbed
 from tests.kit.terminal import GO_ON, HOLD, INTERRUPT, SUSPEND, InTerminal, Tmux
 
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 from ttf.rundir.flight_record import read_flight
 
 Resume = Callable[[], Ended]

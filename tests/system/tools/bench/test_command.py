@@ -14,8 +14,8 @@ import psutil
 import pytest
 from tests.conftest import Invoke
 
-from ttf.machine import ceilings
-from ttf.machine.ceilings import Ceilings, Figure
+from ttf.machine import measured
+from ttf.machine.measured import Ceilings, Figure
 from ttf.machine.processor import describe, fingerprint
 from ttf.tools.bench.catalogue import BENCHES, Bench
 from ttf.tools.bench.peers import INSTALL, PEERS
@@ -46,7 +46,7 @@ def kept() -> Ceilings:
         },
         copy=copies,
     )
-    ceilings.save(found)
+    measured.save_ceilings(found)
     return found
 
 

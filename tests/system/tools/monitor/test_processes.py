@@ -16,7 +16,7 @@ from tests.conftest import wait_until
 from tests.kit.fixtures.monitor import Start
 
 from ttf.errors import ConfigError, DataMissing
-from ttf.process.descendants import is_stopped
+from ttf.process.lifeline import is_stopped
 from ttf.tools.monitor._darwin import Darwin
 from ttf.tools.monitor._linux import Linux
 from ttf.tools.monitor.processes import ProcessTable, Raw, platform, role_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ttf.machine import processor, tuned_products
+from ttf.machine import measured, processor
 from ttf.machine.processor import Processor
 from ttf_devices import _gemm
 from ttf_devices.cpu import CpuOptions, CpuPolicy
@@ -49,7 +49,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TTF_HOME", str(tmp_path / "home"))
 
 
-def row(**changes: object) -> tuned_products.TunedRow:
+def row(**changes: object) -> measured.TunedRow:
     values = {
         "fingerprint": processor.fingerprint(),
         "date": "2026-11-18",
@@ -57,12 +57,10 @@ def row(**changes: object) -> tuned_products.TunedRow:
         "threads": 2,
         "float32": "medium",
         "why": "medium is 1.5 times as fast",
-        "measured": (
-            tuned_products.Measured(path="medium", shape="1x1x1", gflops=1.0, error=1e-7),
-        ),
+        "measured": (measured.Measured(path="medium", shape="1x1x1", gflops=1.0, error=1e-7),),
         "bf16_gain": 2.5,
     }
-    return tuned_products.TunedRow(**{**values, **changes})  # type: ignore[arg-type]
+    return measured.TunedRow(**{**values, **changes})  # type: ignore[arg-type]
 
 
 # --- the table -------------------------------------------------------------------------------
@@ -157,7 +155,7 @@ def test_a_missing_cpuinfo_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_a_tuned_row_goes_before_the_table() -> None:
-    tuned_products.save_row(row())
+    measured.save_row(row())
     settled = _gemm.settle(SAPPHIRE)
     assert settled.value == "medium"
     assert settled.reason == "measured here on 2026-11-18: medium is 1.5 times as fast"
@@ -165,7 +163,7 @@ def test_a_tuned_row_goes_before_the_table() -> None:
 
 
 def test_a_tuned_row_without_a_winner_leaves_it_to_the_table_and_says_so() -> None:
-    tuned_products.save_row(row(float32=None, why="no clear winner", bf16_gain=None))
+    measured.save_row(row(float32=None, why="no clear winner", bf16_gain=None))
     settled = _gemm.settle(ZEN5)
     assert settled.value == "medium" and "no clear winner" in settled.reason
     assert settled.reason.startswith("table, AMD Zen 5: ")
@@ -174,7 +172,7 @@ def test_a_tuned_row_without_a_winner_leaves_it_to_the_table_and_says_so() -> No
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"float32": "low"}', "\x00"])
 def test_a_damaged_tuned_row_is_said_and_the_table_used(text: str) -> None:
-    file = tuned_products.row_file()
+    file = measured.row_file()
     file.parent.mkdir(parents=True)
     file.write_text(text)
     settled = _gemm.settle(ZEN5)
@@ -185,7 +183,7 @@ def test_a_damaged_tuned_row_is_said_and_the_table_used(text: str) -> None:
 
 
 def test_a_row_with_a_path_nobody_knows_is_damaged() -> None:
-    file = tuned_products.save_row(row())
+    file = measured.save_row(row())
     file.write_text(json.dumps({**json.loads(file.read_text()), "float32": "fastest"}))
     assert _gemm.settle(SAPPHIRE).value == "highest"
     assert "'fastest'" in _gemm.settle(SAPPHIRE).note
@@ -205,7 +203,7 @@ def test_auto_is_settled_when_the_policy_is_made_and_an_option_given_stays() -> 
 def test_what_was_settled_once_stays_for_the_process() -> None:
     policy = CpuPolicy(CpuOptions(), 1, SAPPHIRE)
     assert policy.float32_matmul == "highest"
-    tuned_products.save_row(row())
+    measured.save_row(row())
     assert policy.float32_matmul == "highest"
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ttf.machine import ceilings, ceilings_disk, ceilings_memory, processor
-from ttf.machine.ceilings import Ceilings, best_of, figure_of
+from ttf.machine import measured, processor
+from ttf.machine.measured import Ceilings
+from ttf.tools.bench import ceilings, ceilings_disk, ceilings_memory
+from ttf.tools.bench.ceilings import best_of, figure_of
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +22,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         folder = tmp_path_factory.mktemp("home")
         patch.setenv("TTF_HOME", str(folder))
         patch.setattr(ceilings, "SHAPES", ((8, 16, 24),))
-        patch.setattr(ceilings, "BLOCKS", {"fp32": (16, 32), "bf16": (16, 64)})
-        patch.setattr(ceilings, "QUERIES", 8)
-        patch.setattr(ceilings, "DIM", 16)
+        for module in (ceilings, measured):
+            patch.setattr(module, "BLOCKS", {"fp32": (16, 32), "bf16": (16, 64)})
+            patch.setattr(module, "QUERIES", 8)
+            patch.setattr(module, "DIM", 16)
         patch.setattr(ceilings, "_FIGURE_S", 0.0)
         patch.setattr(ceilings, "_CALL_FLOPS", 0.0)
         patch.setattr(ceilings_memory, "BYTES", 2 << 20)
@@ -60,9 +63,9 @@ def test_the_ceiling_is_the_best_blocks_product(found: Ceilings) -> None:
 
 
 def test_they_come_back_from_the_cache_as_they_were(home: Path, found: Ceilings) -> None:
-    file = ceilings.save(found)
-    assert file == ceilings.path() and file.is_relative_to(home)
-    assert ceilings.load() == found and not found.stale
+    file = measured.save_ceilings(found)
+    assert file == measured.ceilings_file() and file.is_relative_to(home)
+    assert measured.kept_ceilings() == found and not found.stale
     assert json.loads(file.read_text())["best"]["bf16"]["gflops"] == found.best("bf16")[2].value
 
 
@@ -71,17 +74,17 @@ def test_those_of_another_machine_are_stale(
 ) -> None:
     monkeypatch.setattr(processor, "fingerprint", lambda: "another")
     assert found.stale
-    assert ceilings.load() is None
+    assert measured.kept_ceilings() is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"gemm": 1}', '{"gemm": [], "copy": 2}'])
 def test_what_cannot_be_read_is_measured_anew(home: Path, text: str) -> None:
-    file = ceilings.path()
+    file = measured.ceilings_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
-    assert ceilings.load() is None
+    assert measured.kept_ceilings() is None
     file.unlink()
-    assert ceilings.load() is None
+    assert measured.kept_ceilings() is None
 
 
 def test_measuring_leaves_no_file_and_no_setting(home: Path) -> None:

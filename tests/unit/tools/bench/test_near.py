@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ttf.machine import ceiling_figures
+from ttf.machine import measured
 from ttf.machine.processor import fingerprint
 from ttf.tools.bench.work import GruWork
 from ttf.tools.report.page import write_page
@@ -32,9 +32,9 @@ def test_steps_that_nobody_reads_are_not_counted() -> None:
 
 
 def test_a_ceiling_that_was_not_measured_is_none() -> None:
-    assert ceiling_figures.gemm_flops({}, "fp32") is None
-    assert ceiling_figures.gemm_flops({"best": {"fp32": {"gflops": 0}}}, "fp32") is None
-    assert ceiling_figures.gemm_flops({"best": BEST}, "bf16") == 4e11
+    assert measured.gemm_flops({}, "fp32") is None
+    assert measured.gemm_flops({"best": {"fp32": {"gflops": 0}}}, "fp32") is None
+    assert measured.gemm_flops({"best": BEST}, "bf16") == 4e11
 
 
 def page(folder: Path, work: dict[str, Any] | None) -> str:

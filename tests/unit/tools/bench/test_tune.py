@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from ttf.errors import ArtifactDamaged
-from ttf.machine import processor, tuned_products
+from ttf.machine import measured, processor
 from ttf.machine.gemm import errors, factors, product
-from ttf.machine.tuned_products import Measured, Path32
+from ttf.machine.measured import Measured, Path32
 from ttf.tools.bench import tune
 from ttf.tools.bench.tune import Shape, decide
 
@@ -65,7 +65,7 @@ def test_tuning_measures_speed_and_accuracy_of_every_path_and_changes_nothing(ho
     row = tune.tune(lambda done, total: steps.append((done, total)), shapes=TINY, repeats=3)
     assert torch.get_float32_matmul_precision() == before
     assert steps[-1][0] == steps[-1][1] and steps == sorted(steps)
-    by_path = {path: [m for m in row.measured if m.path == path] for path in tuned_products.PATHS}
+    by_path = {path: [m for m in row.measured if m.path == path] for path in measured.PATHS}
     assert all(len(found) == len(TINY) for found in by_path.values())
     assert all(0 < m.error < processor.MOST_ERROR for m in by_path["highest"])
     assert (row.bf16_gain is None) == (not processor.processor().bf16_unit)
@@ -73,11 +73,11 @@ def test_tuning_measures_speed_and_accuracy_of_every_path_and_changes_nothing(ho
 
 
 def test_a_row_comes_back_as_it_was_saved() -> None:
-    assert tuned_products.tuned_row() is None
+    assert measured.tuned_row() is None
     row = tune.tune(shapes=TINY, repeats=3)
-    file = tuned_products.save_row(row)
+    file = measured.save_row(row)
     assert file == processor.machine_dir() / "gemm.json"
-    assert tuned_products.tuned_row() == row
+    assert measured.tuned_row() == row
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_a_row_comes_back_as_it_was_saved() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_damaged_row_is_refused_with_the_way_out(change: dict[str, object]) -> None:
-    file = tuned_products.save_row(tune.tune(shapes=TINY[:1], repeats=2))
+    file = measured.save_row(tune.tune(shapes=TINY[:1], repeats=2))
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(ArtifactDamaged, match=r"gemm\.json cannot be read") as caught:
-        tuned_products.tuned_row()
+        measured.tuned_row()
     assert "ttf bench --tune" in caught.value.hint
 
 

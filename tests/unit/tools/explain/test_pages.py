@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ttf.errors import UnknownName
-from ttf.incidents import words
+from ttf.incidents import error_texts
 from ttf.incidents.classes import CLASSES
 from ttf.incidents.rule import EXIT
 from ttf.incidents.rules import RULES
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[4]
 FACTS = ROOT.parent / "shared/FACTS/reliability.md"
 OTHER_NAMES = {
     # shown by the page under another line: the pattern of one rule, the class of another
-    words.UNCAUGHT_BAD_ALLOC: "std::bad_alloc",
+    error_texts.UNCAUGHT_BAD_ALLOC: "std::bad_alloc",
 }
 
 

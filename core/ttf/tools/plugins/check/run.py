@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.installed import PluginInfo
-from ttf.supervise.throwaway import Ended, Task, run
+from ttf.supervise.isolated_tasks import Ended, Task, run
 from ttf.tools.doctor import task_failures
 
 Status = Literal["ok", "fail", "died", "skip"]

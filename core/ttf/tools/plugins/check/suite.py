@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pytest
 
-    from ttf.process.serve import Tell
+    from ttf.process.conversation import Tell
 
 _FILE: Final = """\
 from ttf.testing import {suite}

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from ttf.machine import ceiling_figures, ceilings, processor
+from ttf.machine import measured, processor
 from ttf.rundir.documents import NotedCeilings, Work
 from ttf.tools.report.page._read import RunFiles
 
@@ -20,7 +20,7 @@ def how_near(run: RunFiles) -> dict[str, Any]:
     return {
         "rows": [*_training(run, work, known), *_waiting(run), *_mining(run, known)],
         "date": known["date"] if known else None,
-        "measure": ceiling_figures.MEASURE,
+        "measure": measured.MEASURE,
     }
 
 
@@ -28,8 +28,8 @@ def _ceilings(work: Work) -> NotedCeilings | None:
     """As they were noted when the run began; else those kept here since, if it is that machine."""
     if noted := work.get("ceilings"):
         return noted
-    kept = ceilings.load() if work.get("machine") == processor.fingerprint() else None
-    return None if kept is None else ceiling_figures.summary(kept.to_json())
+    kept = measured.kept_ceilings() if work.get("machine") == processor.fingerprint() else None
+    return None if kept is None else measured.summary(kept.to_json())
 
 
 def _training(run: RunFiles, work: Work, known: NotedCeilings | None) -> Iterator[tuple[str, ...]]:
@@ -39,7 +39,7 @@ def _training(run: RunFiles, work: Work, known: NotedCeilings | None) -> Iterato
         return
     speed = statistics.median(speeds)
     precision = run.setting("device.precision")[0] or "fp32"
-    products = ceiling_figures.gemm_flops(known or {}, precision)
+    products = measured.gemm_flops(known or {}, precision)
     machine_has = share = ""
     if products and tower + loss > 0:
         best = products / (tower + loss)
@@ -68,6 +68,6 @@ def _mining(run: RunFiles, known: NotedCeilings | None) -> Iterator[tuple[str, .
     if not rates:
         return
     rate = statistics.median(rates)
-    best = max((ceiling_figures.gemm_flops(known or {}, p) or 0.0) for p in ("fp32", "bf16")) / 1e9
+    best = max((measured.gemm_flops(known or {}, p) or 0.0) for p in ("fp32", "bf16")) / 1e9
     has, share = (f"{best:,.0f} GF/s", f"{rate / best:.0%}") if best else ("", "")
     yield "exact mining", f"{rate:,.0f} GF/s", has, share

@@ -14,12 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final, cast
 
-from ttf.incidents.death import Death, KilledByUs
+from ttf.incidents.death import Death, KilledByUs, ProcessEnd
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import remedies_for
-from ttf.machine.memory.curve import MemoryCurve
-from ttf.machine.memory.pressure import Gauge
+from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals
@@ -44,7 +43,7 @@ LATE_S: Final = 2.0
 _TRAINER: Final = ("-m", "ttf.supervise.trainer_main")
 
 
-class Attempt:
+class RunningTrainer:
     """A trainer that was started."""
 
     def __init__(
@@ -194,19 +193,19 @@ class Attempt:
 
     def death(self, code: int) -> Death:
         """All that is known about its end."""
-        return self.witness.death(
-            code,
-            killed_by_us=self.killed[0],
-            reason=self.killed[1],
+        end = ProcessEnd(
+            returncode=code,
+            killed=self.killed,
             stderr=self._conversation.stderr.data(),
             flight=self.flight.read(),
             error=(self.end or {}).get("error"),
             finished=self.end is not None,
             memory=self.curve.points,
             limit_source=self.curve.limit.source,
-            folders=[self._folder.path],
+            folders=(self._folder.path,),
             settings=self.flat,
         )
+        return self.witness.death(end)
 
     def _write_stderr(self) -> None:
         """Appends what was kept to stderr.txt; a disk that takes nothing does not matter here."""

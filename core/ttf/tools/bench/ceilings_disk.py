@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from ttf.contracts import Progress
-from ttf.machine.ceilings import Figure, figure_of
+from ttf.machine.measured import Figure
 from ttf.rundir.cache import cache_dir
+from ttf.tools.bench.ceilings import figure_of
 
 BYTES: Final = 256 << 20
 LEAST_BYTES: Final = 16 << 20

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from ttf.incidents.death import Death
-from ttf.machine.memory.oom import MACHINE
+from ttf.machine.memory.limits import MACHINE
 
 Area = Literal["words", "stderr", "faulthandler", "kernel"]
 """Where a rule looks: its last words (its own error, or the end of stderr), all of the stderr that
@@ -46,7 +46,7 @@ _WAITING: Final = re.compile(
 
 
 @dataclass(frozen=True)
-class Case:
+class DeathFacts:
     """One death, looked at once."""
 
     death: Death
@@ -95,7 +95,7 @@ class Case:
         return found if found >= 0 else len(self.death.stderr)
 
     @cached_property
-    def facts(self) -> frozenset[str]:
+    def names(self) -> frozenset[str]:
         return frozenset([*self._ending(), *self._memory(), *self._surroundings(), *self._stacks()])
 
     def _ending(self) -> Iterator[str]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.death import Death, KilledByUs
+from ttf.incidents.death import Death, KilledByUs, ProcessEnd
 from ttf.incidents.gather import Witness
 from ttf.machine.memory._linux import descendants
-from ttf.machine.memory.curve import MemoryCurve
+from ttf.machine.memory.watch import MemoryCurve
 from ttf.process.signals import Signals
 from ttf.text.numbers import size
 from ttf.tools.guard.activity import Activity
@@ -72,7 +72,7 @@ class Ended:
     """A Python that was shut down in order, with no error uncaught: its exit code is its own."""
 
 
-class Attempt:
+class RunningCommand:
     """The command, once started. Use it in the main thread: the parent-death signal follows it."""
 
     def __init__(
@@ -326,17 +326,17 @@ class Attempt:
     def death(self, ended: Ended, folders: list[Path]) -> Death:
         """All that is known about it. Call it once, right after `run`."""
         finished = ended.chosen and 0 < ended.returncode <= 128
-        return self.witness.death(
-            ended.returncode,
-            killed_by_us=ended.killed,
-            reason=ended.reason,
+        end = ProcessEnd(
+            returncode=ended.returncode,
+            killed=(ended.killed, ended.reason),
             stderr=self.relay.kept.data(),
             finished=finished,
             memory=self.curve.points,
             limit_source=self.curve.limit.source,
-            folders=[*folders, *self._folders_named(), *full_disks()],
+            folders=(*folders, *self._folders_named(), *full_disks()),
             dump=self._own_dump(ended),
         )
+        return self.witness.death(end)
 
     def _own_dump(self, ended: Ended) -> str:
         """The stacks of the process that died; of one that gave up, those of its child that

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death, Finding, KilledByUs, ProcessName
+from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, ProcessName
 from ttf.incidents.gather import Witness
-from ttf.process import serve
+from ttf.process import conversation
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, start_limit_s, wait
 
@@ -29,7 +29,7 @@ class Task:
     """One thing to be done where it can do no harm."""
 
     work: str
-    """The function that does it, as "module:function"; see `ttf.process.serve.Work`."""
+    """The function that does it, as "module:function"; see `ttf.process.conversation.Work`."""
     request: Mapping[str, Any] = field(default_factory=dict)
     deadline_s: float = 60.0
     """Once its process is ready, like the next."""
@@ -109,8 +109,8 @@ class _Running:
         module, _, function = task.work.partition(":")
         self._task = task
         # Libraries leave folders where temporary files go.
-        self.child = Child(serve.once(module), environment={"TMPDIR": str(scratch)})
-        self.conversation = Conversation(self.child, serve.task(function, task.request))
+        self.child = Child(conversation.once(module), environment={"TMPDIR": str(scratch)})
+        self.conversation = Conversation(self.child, conversation.task(function, task.request))
         self._witness = Witness(task.process, self.child.pid)
         self._started = time.monotonic()
         self._ready_at = self._started
@@ -140,14 +140,13 @@ class _Running:
         raw = self.conversation.stderr.data()
         death = finding = None
         if code or self._killed[0] or (answer is None and error is None):
-            why, reason = self._killed
-            death = self._witness.death(
-                code,
-                killed_by_us=why,
-                reason=reason,
+            end = ProcessEnd(
+                returncode=code,
+                killed=self._killed,
                 stderr=raw,
                 finished=answer is not None and not code,
             )
+            death = self._witness.death(end)
             finding = classify(death)
         return Ended(
             task=self._task,

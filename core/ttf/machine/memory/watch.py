@@ -1,18 +1,31 @@
-"""How near a process is to being killed for its memory: the share of a limit that is used up by
-what cannot be dropped. Page cache never counts: it goes when others need the room."""
+"""Looks at the memory of a process tree now and then: what it holds over time (`MemoryCurve`), and how
+near it is to being killed for that (`Gauge`).
+
+A figure that mixes kinds of memory cries "leak" at every mapped file: what counts against us is
+anonymous and shared memory; file-backed pages are the page cache's and go when others need them.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ttf.machine.memory.limits import Limit, group_limits, rlimits
+from ttf.machine.memory.limits import Limit, group_limits, limit_in_force, rlimits
+from ttf.machine.memory.tree import MemoryPoint, TreeMemory, TreeReader
+from ttf.rundir.documents import MemoryLine
 from ttf.text.numbers import size
 
+LINE_EVERY_S: Final = 1.0
+KEEP_S: Final = 600.0
+_MOST_POINTS: Final = 4096
 LOOK_AGAIN_S: Final = 2.0
 """Limits and processes come and go, but seldom; finding them costs more than a reading."""
 _STAT_KEYS: Final = {
@@ -20,6 +33,111 @@ _STAT_KEYS: Final = {
     "memory.limit_in_bytes": (b"\ntotal_rss ", b"\ntotal_shmem "),
 }
 _STATUS_KEYS: Final = {"RLIMIT_AS": b"\nVmSize:", "RLIMIT_DATA": b"\nVmData:"}
+
+
+def tree_memory(pid: int) -> TreeMemory:
+    """The memory of `pid` and all its descendants now; raises ProcessLookupError if it is gone.
+
+    Shared pages (shm, shared anonymous maps, tmpfs files) count once, however many processes of
+    the tree map them. On macOS: see `ttf.machine.memory._darwin`.
+    """
+    return tree_reader(pid)()
+
+
+def tree_reader(pid: int) -> TreeReader:
+    """The same for repeated calls: expensive parts are read less often than the cheap ones."""
+    if sys.platform == "darwin":
+        from ttf.machine.memory._darwin import DarwinTree
+
+        return DarwinTree(pid)
+    from ttf.machine.memory._linux import LinuxTree
+
+    return LinuxTree(pid)
+
+
+class MemoryCurve:
+    """Looks when it is told to; appends a line to `path` at most once a second.
+
+    A disk that takes no lines does not end the run: see `failure`.
+    """
+
+    def __init__(self, pid: int, path: Path, *, step: Callable[[], int] | None = None) -> None:
+        self.path = path
+        self.peak_bytes = 0
+        """Most anonymous and shared memory seen at once; at every look, not only at lines."""
+        self.failure: OSError | None = None
+        """Why the last line could not be written; looking goes on, and so do attempts."""
+        self.limit = limit_in_force(pid=pid)
+        self._read = tree_reader(pid)
+        self._step = step
+        self._points: deque[MemoryPoint] = deque(maxlen=_MOST_POINTS)
+        self._next_line = 0.0
+
+    @property
+    def points(self) -> tuple[MemoryPoint, ...]:
+        """The last ten minutes, oldest first."""
+        return tuple(self._points)
+
+    @property
+    def held_bytes(self) -> int:
+        """Anonymous and shared memory at the last look; costs nothing."""
+        return self._points[-1].held if self._points else 0
+
+    def look(self, *, line: bool = False) -> TreeMemory:
+        """Looks now; `line`: and writes a line in any case, as the last one should be.
+
+        Raises ProcessLookupError once the process is gone.
+        """
+        memory = self._read()
+        point = MemoryPoint(
+            time=round(time.time(), 3),
+            step=self._step() if self._step is not None else 0,
+            anon=memory.anon,
+            shared=memory.shared,
+            file=memory.file,
+            limit=self.limit.bytes,
+        )
+        self.peak_bytes = max(self.peak_bytes, memory.held)
+        self._keep(point)
+        if line or time.monotonic() >= self._next_line:
+            self._write(point, memory.processes)
+        return memory
+
+    def _keep(self, point: MemoryPoint) -> None:
+        self._points.append(point)
+        while self._points[0].time < point.time - KEEP_S:
+            self._points.popleft()
+
+    def _write(self, point: MemoryPoint, processes: int) -> None:
+        self._next_line = time.monotonic() + LINE_EVERY_S
+        line: MemoryLine = {
+            "time": point.time,
+            "step": point.step,
+            "anon": point.anon,
+            "shared": point.shared,
+            "file": point.file,
+            "processes": processes,
+            "peak": self.peak_bytes,
+            "limit": point.limit,
+        }
+        try:
+            _append(self.path, json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            self.failure = error
+        else:
+            self.failure = None
+
+
+def _append(path: Path, line: bytes) -> None:
+    """All of it or nothing, also on a disk that becomes full within it."""
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
+        if file.write(line) != len(line):
+            file.truncate(size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+# --- how near to a limit ---------------------------------------------------------------------------
 
 
 class Reading(NamedTuple):

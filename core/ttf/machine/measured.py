@@ -1,0 +1,258 @@
+"""What was measured on this machine, kept in its folder and read by runs and tools: its ceilings (by
+`ttf bench`), and which way its float32 products are best taken (by `ttf bench --tune`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from ttf.errors import ArtifactDamaged
+from ttf.machine import processor
+from ttf.rundir.documents import BestProduct, NotedCeilings
+from ttf.rundir.durable import write_json
+
+Path32 = Literal["highest", "medium"]
+PATHS: Final[tuple[Path32, ...]] = get_args(Path32)
+"""torch's names for its float32 products on a CPU: through its default BLAS, through oneDNN."""
+PrecisionName = Literal["fp32", "bf16"]
+MEASURE: Final = "ttf bench"
+"""The command that measures the ceilings, for whoever misses them."""
+QUERIES: Final = 2048
+DIM: Final = 768
+BLOCKS: Final[Mapping[str, Sequence[int]]] = {
+    "fp32": (512, 2048, 8192),
+    "bf16": (512, 1024, 2048, 4096, 8192, 16_384, 32_768),
+}
+"""Rows of the bank that 2,048 queries are multiplied with at a time."""
+
+# --- the way of float32 products --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One product through one path: its best rate, and its error against float64 (relative to
+    the largest result)."""
+
+    path: str
+    shape: str
+    gflops: float
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedRow:
+    """What was measured here, and what follows from it."""
+
+    fingerprint: str
+    date: str
+    torch: str
+    threads: int
+    float32: Path32 | None
+    """The path to take; None: nothing was clearly better, the static table decides."""
+    why: str
+    measured: tuple[Measured, ...]
+    bf16_gain: float | None
+    """How many times faster the step's products are in bf16 than in the fastest float32; None
+    where the processor has no unit for them."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> TunedRow:
+        """Raises ValueError, LookupError or TypeError where it is none."""
+        values = {field.name: found[field.name] for field in fields(cls)}
+        if values["float32"] not in (*PATHS, None):
+            raise ValueError(f"float32 is {values['float32']!r}")
+        for name in ("fingerprint", "date", "why"):
+            if not isinstance(values[name], str):
+                raise TypeError(f"{name} is {values[name]!r}")
+        if values["bf16_gain"] is not None:
+            values["bf16_gain"] = float(values["bf16_gain"])
+        values["measured"] = tuple(Measured(**line) for line in values["measured"])
+        return cls(**values)
+
+
+def row_file() -> Path:
+    """Where this machine's row is, or would be."""
+    return processor.machine_dir() / "gemm.json"
+
+
+def tuned_row() -> TunedRow | None:
+    """This machine's row, None where it was never tuned. Raises ArtifactDamaged."""
+    file = row_file()
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return TunedRow.from_json(found)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ArtifactDamaged(
+            f"{file} cannot be read as what ttf bench --tune writes "
+            f"({type(error).__name__}: {error}).",
+            hint="Measure anew with ttf bench --tune, or delete the file.",
+        ) from error
+
+
+def save_row(row: TunedRow) -> Path:
+    """Raises StorageError."""
+    return _save(row_file(), row.to_json())
+
+
+# --- ceilings --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A rate: the best of `repeats`, with the median and the worst to show how noisy it was."""
+
+    value: float
+    median: float
+    worst: float
+    repeats: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.value:,.3g} {self.unit} (median {self.median:,.3g}, n = {self.repeats})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceilings:
+    """A machine's figures."""
+
+    fingerprint: str
+    date: str
+    threads: int
+    machine: Mapping[str, Any]
+    gemm: Mapping[str, Mapping[str, Figure]]
+    """By way ("highest", "medium", "numpy": float32; "bf16") and shape ("2048x768x512"), GF/s."""
+    copy: Mapping[str, Figure]
+    """Bytes copied: "1 thread", "2 threads" (both through memory), "into cache": from memory into
+    a small buffer that is used again, as a gather does. GB/s."""
+    read: Mapping[str, Figure] = field(default_factory=dict)
+    """From a file: "cold" and "hot", each "sequential" or by random pieces of so many bytes
+    ("cold 4096"), one at a time. GB/s. Empty where the disk was too full for it."""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    """What measuring took."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether they are those of another machine than this process runs on."""
+        return self.fingerprint != processor.fingerprint()
+
+    def best(self, precision: PrecisionName) -> tuple[str, str, Figure]:
+        """The ceiling of a precision: the best block's product, its way and its shape."""
+        blocks = {f"{QUERIES}x{DIM}x{block}" for block in BLOCKS[precision]}
+        ways = ("bf16",) if precision == "bf16" else tuple(w for w in self.gemm if w != "bf16")
+        found = [
+            (way, shape, figure)
+            for way in ways
+            for shape, figure in self.gemm[way].items()
+            if shape in blocks
+        ]
+        return max(found, key=lambda one: one[2].value)
+
+    def to_json(self) -> dict[str, Any]:
+        best: dict[PrecisionName, tuple[str, str, Figure]] = {
+            "fp32": self.best("fp32"),
+            "bf16": self.best("bf16"),
+        }
+        return asdict(self) | {
+            "best": {
+                name: {"way": way, "shape": shape, "gflops": figure.value}
+                for name, (way, shape, figure) in best.items()
+            }
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Ceilings:
+        """Raises ValueError, LookupError or TypeError where they are none."""
+        values = {one.name: found[one.name] for one in fields(cls)}
+        values["gemm"] = {way: _figures(shapes) for way, shapes in values["gemm"].items()}
+        values["copy"], values["read"] = _figures(values["copy"]), _figures(values["read"])
+        values["notes"] = tuple(values["notes"])
+        return cls(**values)
+
+
+def _figures(found: Mapping[str, Any]) -> dict[str, Figure]:
+    return {name: Figure(**figure) for name, figure in found.items()}
+
+
+def ceilings_file() -> Path:
+    return processor.machine_dir() / "ceilings.json"
+
+
+def kept_ceilings() -> Ceilings | None:
+    """Those kept for this machine; None where there are none, or none that can be read: they are
+    measured anew then."""
+    try:
+        return Ceilings.from_json(json.loads(ceilings_file().read_text(encoding="utf-8")))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def save_ceilings(ceilings: Ceilings) -> Path:
+    """Raises StorageError."""
+    return _save(ceilings_file(), ceilings.to_json())
+
+
+def _save(file: Path, content: Mapping[str, Any]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, content, "machine")
+    return file
+
+
+# --- single figures, from the ceilings as JSON has them; None where there are none ------------------
+
+
+def gemm_flops(ceilings: Mapping[str, Any], precision: str) -> float | None:
+    """Floating-point operations a second of the best product at that precision."""
+    return _scaled(ceilings, "best", precision, "gflops")
+
+
+def gather_bytes(ceilings: Mapping[str, Any]) -> float | None:
+    """Bytes a second from memory into a small buffer that is used again, as a gather has one."""
+    return _scaled(ceilings, "copy", "into cache", "value")
+
+
+def summary(ceilings: Mapping[str, Any]) -> NotedCeilings:
+    """The few figures that a run notes."""
+    best = {name: BestProduct(gflops=one["gflops"]) for name, one in ceilings["best"].items()}
+    return {"date": ceilings["date"], "best": best}
+
+
+def _scaled(ceilings: Mapping[str, Any], *path: str) -> float | None:
+    value: Any = ceilings
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return 1e9 * float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def words(ceilings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was measured, in rows for people."""
+    about = ceilings["machine"]
+    threads = ceilings["threads"]
+    yield "machine", f"{about['processor']}, {threads} thread{'s' * (threads != 1)}"
+    for precision, best in ceilings["best"].items():
+        yield (
+            f"products in {precision}",
+            f"{best['gflops']:,.0f} GF/s ({best['way']}, {best['shape']})",
+        )
+    copies = ", ".join(
+        f"{name} {figure['value']:.3g} {figure['unit']}"
+        for name, figure in ceilings["copy"].items()
+    )
+    yield "memory copy", copies
+    for kind, of in (("cold", "a disk"), ("hot", "the page cache")):
+        reads = ", ".join(
+            f"{name.removeprefix(kind).strip()} {figure['value']:.3g}"
+            for name, figure in ceilings["read"].items()
+            if name.startswith(kind)
+        )
+        if reads:
+            yield f"reads from {of}", f"{reads} GB/s"
+    yield "measured", f"{ceilings['date']} with torch {about['torch']}; anew: ttf bench --fresh"
