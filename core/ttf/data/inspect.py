@@ -101,10 +101,7 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
         name=name,
         shape=about.get("shape"),
         dtype=about.get("dtype"),
-        stored=about["stored"],
-        mappable=about["mappable"],
-        aligned=about["aligned"],
-        bytes=about["bytes"],
+        **{key: about[key] for key in ("stored", "mappable", "aligned", "bytes")},
     )
     try:
         source = store.source(name)

@@ -35,15 +35,9 @@ class FileIdentity:
     mtime_ns: int
 
     @classmethod
-    def of(cls, path: Path) -> Self:
-        return cls._from(path.stat())
-
-    @classmethod
-    def of_open(cls, descriptor: int) -> Self:
-        return cls._from(os.fstat(descriptor))
-
-    @classmethod
-    def _from(cls, stat: os.stat_result) -> Self:
+    def of(cls, file: Path | int) -> Self:
+        """Of a path, or of an open descriptor."""
+        stat = os.fstat(file) if isinstance(file, int) else file.stat()
         return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
@@ -76,7 +70,7 @@ class MappedFile:
         self._closed = False
         try:
             with path.open("rb") as file:
-                self.identity = FileIdentity.of_open(file.fileno())
+                self.identity = FileIdentity.of(file.fileno())
                 self._map = (
                     mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                     if self.identity.size

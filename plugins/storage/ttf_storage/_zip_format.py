@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from zipfile import ZipInfo
 
 from ttf import BadData
 from ttf_storage._mapped import MappedFile, unreadable
@@ -19,27 +20,17 @@ from ttf_storage._mapped import MappedFile, unreadable
 LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
 END_RECORD_BYTES: Final = 22
 METHODS: Final = {0: "stored", 8: "deflated", 12: "bzip2", 14: "lzma", 93: "zstd"}
-_ENCRYPTED: Final = 0x1
 
 
-@dataclass(frozen=True)
-class Member:
-    """One member as the central directory declares it."""
-
-    filename: str
-    header_offset: int
-    size: int
-    compressed_size: int
-    crc: int
-    method: int
-    encrypted: bool
-
-    @property
-    def stored(self) -> str:
-        return METHODS.get(self.method, f"method {self.method}")
+def stored_as(member: ZipInfo) -> str:
+    return METHODS.get(member.compress_type, f"method {member.compress_type}")
 
 
-def read_members(file: MappedFile) -> list[Member]:
+def encrypted(member: ZipInfo) -> bool:
+    return bool(member.flag_bits & 0x1)
+
+
+def read_members(file: MappedFile) -> list[ZipInfo]:
     """Every member, names checked; BadData says what is wrong with a file that is no zip."""
     path = file.path
     if file.size < END_RECORD_BYTES:
@@ -47,7 +38,7 @@ def read_members(file: MappedFile) -> list[Member]:
             f"{path} is truncated: it has {file.size} bytes, fewer than any .npz file.",
             hint="Write or copy the file again.",
         )
-    members = [_member(info) for info in _central_directory(file)]
+    members = _central_directory(file)
     counts = Counter(m.filename for m in members)
     for name, count in counts.items():
         if count > 1:
@@ -63,7 +54,7 @@ def read_members(file: MappedFile) -> list[Member]:
     return members
 
 
-def data_offset(file: MappedFile, member: Member) -> int:
+def data_offset(file: MappedFile, member: ZipInfo) -> int:
     """The first byte of a member's content, by its local header; checked against the file."""
     where = f"{file.path}: member {member.filename!r}"
     start = member.header_offset
@@ -78,16 +69,16 @@ def data_offset(file: MappedFile, member: Member) -> int:
     if name not in (member.filename.encode(), member.filename.encode("cp437", "replace")):
         raise BadData(f"{where} is called {name[:80]!r} in its local header: the file is damaged.")
     offset = int(start + LOCAL_HEADER.size + name_length + extra_length)
-    if offset + member.compressed_size > file.size:
+    if offset + member.compress_size > file.size:
         raise BadData(
-            f"{where} is truncated: it should end at byte {offset + member.compressed_size}, "
+            f"{where} is truncated: it should end at byte {offset + member.compress_size}, "
             f"the file at {file.size}.",
             hint="Write or copy the file again.",
         )
     return offset
 
 
-def _central_directory(file: MappedFile) -> list[zipfile.ZipInfo]:
+def _central_directory(file: MappedFile) -> list[ZipInfo]:
     path = file.path
     try:
         with path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
@@ -109,18 +100,6 @@ def _not_a_zip(file: MappedFile, path: Path, error: Exception) -> BadData:
     if head == b"\x93NUMPY":
         return BadData(f"{path} is a .npy file under another name.", hint="Rename it to .npy.")
     return BadData(f"{path} is not a .npz file: it is no zip archive.", hint="Check the path.")
-
-
-def _member(info: zipfile.ZipInfo) -> Member:
-    return Member(
-        filename=info.filename,
-        header_offset=info.header_offset,
-        size=info.file_size,
-        compressed_size=info.compress_size,
-        crc=info.CRC,
-        method=info.compress_type,
-        encrypted=bool(info.flag_bits & _ENCRYPTED),
-    )
 
 
 def _leaves_the_folder(name: str) -> bool:

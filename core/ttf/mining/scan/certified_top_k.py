@@ -14,7 +14,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -51,22 +51,15 @@ class _Round:
     """Pairs held for a query, on average, before the floors are raised."""
 
 
-@dataclass(kw_only=True)
 class _Answers:
-    queries: NDArray[np.float32]
-    k: int
-    ids: NDArray[np.int64] = field(init=False)
-    scores: NDArray[np.float32] = field(init=False)
-    floors: NDArray[np.float32] = field(init=False)
-    """What the k-th best of each query is at least, for certain."""
-    done: NDArray[np.bool_] = field(init=False)
-    crowded: NDArray[np.bool_] = field(init=False)
-
-    def __post_init__(self) -> None:
-        num = len(self.queries)
-        self.ids = np.empty((num, self.k), np.int64)
-        self.scores = np.empty((num, self.k), np.float32)
+    def __init__(self, queries: NDArray[np.float32], k: int) -> None:
+        num = len(queries)
+        self.queries = queries
+        self.k = k
+        self.ids = np.empty((num, k), np.int64)
+        self.scores = np.empty((num, k), np.float32)
         self.floors = np.full(num, -np.inf, np.float32)
+        """What the k-th best of each query is at least, for certain."""
         self.done = np.zeros(num, np.bool_)
         self.crowded = np.zeros(num, np.bool_)
 
@@ -88,7 +81,7 @@ class Scan:
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Best first, of equal scores the smaller row; `k` is cut to the number of rows."""
-        found = _Answers(queries=queries, k=min(k, self.bank.shape[0]))
+        found = _Answers(queries, min(k, self.bank.shape[0]))
         if len(queries) and found.k:
             self._answer(found, tally)
         return found.ids, found.scores
