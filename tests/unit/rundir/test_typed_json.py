@@ -16,7 +16,7 @@ from ttf.rundir.typed_json import dataclass_from
 INDEX = IndexRecord(
     key="k", origin="built", path=None, size_bytes=0, sha256={"a": "b"}, made_from={"rows": [1]}
 )
-WHOLE = [
+WHOLE: list[TrainRequest | MiningJob | MiningReport] = [
     TrainRequest(
         run_dir="runs/run-001",
         config={"train": {"steps": 3}},
