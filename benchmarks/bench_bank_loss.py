@@ -28,14 +28,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from ttf.contracts import TowerShape, VectorSource
-from ttf.data.stores import create_store, open_store
 from ttf.host import plugins
 from ttf.host.options import validate
+from ttf.host.plugins import create_store, open_store
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf.training.loss.bank_blocks import Blocks, HalfBlocks, StoredBlocks
-from ttf.training.loss.infonce import info_nce
+from ttf.training.loss.infonce import Excluded, info_nce, loss_in_one_pass
 from ttf.training.loss.rank_counts import RankCounter
-from ttf.training.loss.sweep import Excluded, swept_loss
 
 WIDTH, SAMPLES, KEPT = 768, 512, 50_000
 BATCH_512 = {
@@ -69,7 +68,7 @@ class Step:
     """Tower, loss, backward and AdamW on one batch, against this bank or that."""
 
     def __init__(self, source: VectorSource, cache: Path) -> None:
-        factory = plugins.tower("mlp")
+        factory = plugins.usable("tower", "mlp")
         shape = TowerShape(in_dim=WIDTH, length=1, sequence=False, out_dim=WIDTH)
         options, problems = validate(factory.options_type, {"hidden": 1024}, "tower")
         assert not problems, problems
@@ -115,7 +114,7 @@ class Step:
             line_S = target_logit_S - 0.05 * target_logit_S.abs()
             return RankCounter(target_logit_S, line_S, deepest=100)
 
-        return swept_loss(
+        return loss_in_one_pass(
             q_SD,
             self.scale,
             self.docs,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext
 from ttf.data.sources import UnitRows, VectorRef, open_ref
-from ttf.data.stores import create_store, open_store
+from ttf.host.plugins import create_store, open_store
 from ttf.mining.scan.scan_counters import ScanTally
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf_miners._exact_scan import ExactMiner

@@ -26,8 +26,8 @@ OPEN_ONCE = """
 import os, sys, time
 import numpy
 from ttf.host import plugins
-from ttf.data.stores import open_store
-plugins.storage("npz")
+from ttf.host.plugins import open_store
+plugins.usable("storage", "npz")
 
 def resident(kind):
     for line in open("/proc/self/status"):

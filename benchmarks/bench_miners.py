@@ -141,7 +141,7 @@ class Bench:
             build_s, _ = self.expected(arm, SMALL)
             if not self.clock.fits(build_s + reserve_s, f"{self.bank.name}, building {group}"):
                 continue
-            factory = plugins.miner(arm.miner)
+            factory = plugins.usable("miner", arm.miner)
             miner = factory.create(factory.options_type(**arm.options), self.context)
             with tempfile.TemporaryDirectory() as scratch:
                 began = time.perf_counter()
@@ -156,7 +156,7 @@ class Bench:
         """Other options of one index are other ways to look at it: it is not built again."""
         miner, _ = self.built[arm.index or arm.name]
         if arm.index:
-            miner._options = plugins.miner(arm.miner).options_type(**arm.options)
+            miner._options = plugins.usable("miner", arm.miner).options_type(**arm.options)
         return miner.search(self.bank.queries[:queries], K)
 
     def recall(self, arm: Arm) -> float:
@@ -226,7 +226,7 @@ class Bench:
 def cost_of(
     name: str, options: dict[str, Any], bank: Bank, queries: int, context: MinerContext
 ) -> Any:
-    factory = plugins.miner(name)
+    factory = plugins.usable("miner", name)
     given = factory.options_type(**options)
     return factory.estimate(bank.rows, bank.dim, queries, K, given, context)
 
@@ -249,7 +249,7 @@ def measure(given: argparse.Namespace, scratch: Path) -> tuple[list[Row], list[s
         budget_bytes=12 << 30,
         cache=str(scratch / "cache"),
     )
-    arms = [arm for arm in all_arms() if plugins.miner(arm.miner).availability().ok]
+    arms = [arm for arm in all_arms() if plugins.usable("miner", arm.miner).availability().ok]
     arms = [
         arm for arm in arms if not given.arms or any(arm.name.startswith(a) for a in given.arms)
     ]

@@ -27,8 +27,8 @@ import numpy as np
 from headspace import headspace
 from numpy.typing import NDArray
 
-from ttf.data.stores import create_store, open_store
 from ttf.data.vectors import empty_rows
+from ttf.host.plugins import create_store, open_store
 from ttf.tools.bench.paired import in_turns, ratio
 
 ROWS = 512

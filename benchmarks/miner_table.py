@@ -109,7 +109,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def predicted(row: Row) -> MinerCost:
-    factory = plugins.miner(row.miner)
+    factory = plugins.usable("miner", row.miner)
     options = factory.options_type(**row.options)
     return factory.estimate(row.rows, row.dim, row.queries, row.k, options, row.context)
 
@@ -195,7 +195,7 @@ def _measured(row: Row) -> MinerCost:
 
 
 def _is_index(row: Row) -> bool:
-    factory = plugins.miner(row.miner)
+    factory = plugins.usable("miner", row.miner)
     return factory.traits(factory.options_type(**row.options), row.context).has_index
 
 

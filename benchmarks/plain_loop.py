@@ -63,7 +63,7 @@ def load(folder: Path, kind: str) -> PlainData:
 
 
 def make_tower(data: PlainData, name: str, options: dict[str, Any]) -> torch.nn.Module:
-    factory = plugins.tower(name)
+    factory = plugins.usable("tower", name)
     sequence = data.context is not None
     width = data.bank.shape[1]
     shape = TowerShape(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from ttf.errors import GateNotMet, Stopped
 from ttf.rundir.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from ttf.config.resolve import Resolved
     from ttf.contracts import Store
     from ttf.rundir.documents import Summary
     from ttf.rundir.request import TrainRequest
@@ -101,15 +101,6 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _resolved(
-    config: Path | str | Mapping[str, Any] | None, overrides: Mapping[str, Any]
-) -> Resolved:
-    from ttf.config.resolve import resolve
-
-    file = Path(config) if isinstance(config, str) else config
-    return resolve(file, flags=overrides)
-
-
 def resume(run_dir: Path | str, *, progress: bool = False, supervised: bool = True) -> Run:
     """Continues a run from its newest intact checkpoint; a finished one is returned as it is."""
     folder = RunFolder.existing(Path(run_dir))
@@ -122,9 +113,11 @@ def plan(config: Path | str | Mapping[str, Any] | None = None, **overrides: Any)
 
     No run folder is made; without data, the demo set is made once in the cache.
     """
+    from ttf.config.resolve import resolve
     from ttf.training.launch import plan_resolved
 
-    return plan_resolved(_resolved(config, overrides))
+    file = Path(config) if isinstance(config, str) else config
+    return plan_resolved(resolve(file, flags=overrides))
 
 
 def mine(
@@ -206,16 +199,19 @@ def run(
     try:
         with folder:
             try:
-                summary = (
-                    _supervised(request, folder, own_process) if supervised else _here(request)
-                )
+                if supervised:
+                    from ttf.supervise.supervisor import supervise
+
+                    summary = supervise(request, folder, own_process=own_process)
+                else:
+                    summary = _here(request)
             finally:  # every end of a run passes here, also those without a trainer
                 _write_report(folder)
     except (Stopped, GateNotMet) as error:
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
             raise
-        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {_quoted(folder)}"
+        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {shlex.quote(str(folder.path))}"
         error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise
     except BaseException:
@@ -240,12 +236,6 @@ def _write_report(folder: RunFolder) -> None:
         notices.say(f"There is no report: {error} (ttf report makes it again)")
 
 
-def _supervised(request: TrainRequest, folder: RunFolder, own_process: bool) -> Summary:
-    from ttf.supervise.supervisor import supervise
-
-    return supervise(request, folder, own_process=own_process)
-
-
 def _here(request: TrainRequest) -> Summary:
     from ttf.text.progress import Reporter, make_reporter
     from ttf.training.launch import train_here
@@ -253,12 +243,6 @@ def _here(request: TrainRequest) -> Summary:
 
     reporter = make_reporter(json=request.json) if request.progress else Reporter()
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, Link())
-
-
-def _quoted(folder: RunFolder) -> str:
-    import shlex
-
-    return shlex.quote(str(folder.path))
 
 
 def evaluate_run(
@@ -302,6 +286,6 @@ def load(run_dir: Path | str) -> Model:
 
 def open_vectors(uri: Path | str, *, storage: str = "auto") -> Store:
     """A container of vectors by path or URL: `.names()`, `.source(name).gather(ids)`."""
-    from ttf.data.stores import open_store
+    from ttf.host.plugins import open_store
 
     return open_store(str(uri), storage)

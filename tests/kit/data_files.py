@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import DataConfig
 from ttf.contracts import DType
-from ttf.data.stores import create_store
+from ttf.host.plugins import create_store
 
 RNG = np.random.default_rng(0)
 BANK = RNG.standard_normal((40, 6)).astype(np.float32)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-TRAINER: Final = "ttf.supervise.trainer_main"
+TRAINER: Final = "ttf.training.launch"
 WORKER: Final = "ttf.mining.worker_main"
 
 

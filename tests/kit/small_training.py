@@ -74,7 +74,9 @@ class World:
 
     def __post_init__(self) -> None:
         torch.manual_seed(key(self.seed, "weights"))
-        self.policy = plugins.device("cpu").create(plugins.device("cpu").options_type(), 1)
+        self.policy = plugins.usable("device", "cpu").create(
+            plugins.usable("device", "cpu").options_type(), 1
+        )
         settings = LossConfig(memory_bank=self.memory_bank, **self.loss)
         shape = TowerShape(in_dim=DIM, length=1, sequence=False, out_dim=DIM)
         self.specs = (

@@ -1,10 +1,12 @@
-"""What can be wrong with a configuration: keys, types and bounds; plugins and their options."""
+"""A configuration while it is put together, and what can be wrong with it: keys, types and bounds;
+plugins and their options."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -15,11 +17,122 @@ from ttf.errors import TtfError, UnknownName, suggestion
 from ttf.host import options, plugins as host
 
 if TYPE_CHECKING:
-    from ttf.config.resolve import Draft, Keys
+    from ttf.config.resolve import Keys, Layer
     from ttf.contracts import Factory, Kind
 
-
 _Loaded = TypeVar("_Loaded")
+_TOWERS = {"query": "gru", "doc": "identity"}
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """What the layers say together, before anything is validated."""
+
+    tree: dict[str, Any] = field(
+        default_factory=lambda: {"tower": {s: {"name": name} for s, name in _TOWERS.items()}}
+    )
+    origins: dict[Keys, str] = field(default_factory=dict)
+    places: dict[Keys, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    renamed: bool = False
+    """Something that was written under an earlier name has its present one now."""
+
+    def apply(self, layer: Layer) -> None:
+        for side in _TOWERS:
+            self._change_tower(side, layer)
+        for path, value in layer.values.items():
+            self._put(path, value, layer.origins[path])
+        self.places.update(layer.places)
+
+    def problem(self, path: Sequence[str], text: str) -> None:
+        """`run.toml:12: section.key: text`; the place is left out for defaults."""
+        origin = self.origin(tuple(path))
+        exact = self.places.get(tuple(path), origin)
+        if exact.partition(":")[0] == origin.partition(":")[0]:
+            origin = exact
+        place = "" if origin == "default" else f"{origin}: "
+        self.problems.append(f"{place}{'.'.join(path)}: {text}" if path else f"{place}{text}")
+
+    def rename(self, path: Keys, name: str) -> None:
+        """What is written at `path` is read as its neighbour `name`."""
+        section = self.section(*path[:-1])
+        self.renamed = True
+        self._put((*path[:-1], name), section.pop(path[-1]), self.origin(path))
+
+    def origin(self, path: Keys) -> str:
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.origins:
+                return self.origins[path[:end]]
+        below = [o for keys, o in self.origins.items() if path and keys[: len(path)] == path]
+        return below[0] if below else "default"
+
+    def section(self, *path: str) -> dict[str, Any]:
+        """The table at `path`; empty where there is none or it is no table."""
+        node: Any = self.tree
+        for part in path:
+            node = node.get(part, {}) if isinstance(node, dict) else {}
+        return node if isinstance(node, dict) else {}
+
+    def _put(self, path: Keys, value: Any, origin: str) -> None:
+        node = self.tree
+        for depth, part in enumerate(path[:-1], start=1):
+            below = node.setdefault(part, {})
+            if not isinstance(below, dict):
+                text = f"is both a value ({below!r}) and a table of keys ({path[depth]})"
+                self.problem(path[:depth], text)
+                return
+            node = below
+        if isinstance(value, dict) and isinstance(node.get(path[-1]), dict):
+            return  # an empty table says nothing about one that has keys
+        node[path[-1]] = value
+        self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
+        self.origins[path] = origin
+
+    def _change_tower(self, side: str, layer: Layer) -> None:
+        """A tower chosen anew does not take over the options of the one it replaces. Options
+        given by --set beside --tower were meant for it, though: both are on one command line."""
+        name = layer.values.get(("tower", side, "name"))
+        options = self.section("tower", side)
+        before = options.get("name")
+        if name is None or name == before:
+            return
+        left_out = [
+            key for key in options if key != "name" and self.origin(("tower", side, key)) != "--set"
+        ]
+        for key in left_out:
+            del options[key]
+            self.origins = {p: o for p, o in self.origins.items() if p[:3] != ("tower", side, key)}
+        if left_out:
+            self.notes.append(
+                f"tower.{side} is now {name!r} ({layer.origins['tower', side, 'name']}): "
+                f"the options written for {before!r} are left out ({', '.join(left_out)})."
+            )
+
+
+def tidy(draft: Draft) -> None:
+    """The word none where a value may be None, and what no key can take."""
+    for path in list(draft.origins):
+        section = draft.section(*path[:-1])
+        value = section.get(path[-1])
+        if value == "none" and _may_be_switched_off(path):
+            section[path[-1]] = None
+        elif isinstance(value, float) and not math.isfinite(value):
+            draft.problem(path, f"must be a finite number (got {value})")
+            section.pop(path[-1])
+        elif isinstance(value, str) and not _encodable(value):
+            draft.problem(path, f"is not valid Unicode (got {value!r}); rename the file")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# --- keys and values ---------------------------------------------------------------------------
 
 
 def schema(draft: Draft) -> RunConfig | None:
@@ -147,7 +260,7 @@ def _keys(path: Keys) -> list[str]:
     return list(model.model_fields) if model else []
 
 
-def may_be_switched_off(path: Keys) -> bool:
+def _may_be_switched_off(path: Keys) -> bool:
     """Whether a key has a value by default and may be None: there the word none says so."""
     model = _model(path[:-1])
     info = model.model_fields.get(path[-1]) if model else None

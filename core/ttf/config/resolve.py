@@ -8,11 +8,10 @@ at.
 from __future__ import annotations
 
 import json
-import math
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from ttf.config import toml
 from ttf.errors import ConfigError, suggestion
 
 if TYPE_CHECKING:
+    from ttf.config.check import Draft
     from ttf.config.schema import RunConfig
     from ttf.rundir.request import Change
 
@@ -52,7 +52,6 @@ NEGATIONS: Mapping[str, str] = {"--no-remedies": "supervise.remedies"}
 """Flags that set a key to false; one that is not given (false itself) says nothing."""
 
 PATHS = frozenset({"data.pairs", "data.bank", "data.context", "train.init"})
-_TOWERS = {"query": "gru", "doc": "identity"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,90 +82,6 @@ class Layer:
             self.origins[leaf] = origin
 
 
-@dataclass(kw_only=True)
-class Draft:
-    """What the layers say together, before anything is validated."""
-
-    tree: dict[str, Any] = field(default_factory=dict)
-    origins: dict[Keys, str] = field(default_factory=dict)
-    places: dict[Keys, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    renamed: bool = False
-    """Something that was written under an earlier name has its present one now."""
-
-    def apply(self, layer: Layer) -> None:
-        for side in _TOWERS:
-            self._change_tower(side, layer)
-        for path, value in layer.values.items():
-            self._put(path, value, layer.origins[path])
-        self.places.update(layer.places)
-
-    def problem(self, path: Sequence[str], text: str) -> None:
-        """`run.toml:12: section.key: text`; the place is left out for defaults."""
-        origin = self.origin(tuple(path))
-        exact = self.places.get(tuple(path), origin)
-        if exact.partition(":")[0] == origin.partition(":")[0]:
-            origin = exact
-        place = "" if origin == "default" else f"{origin}: "
-        self.problems.append(f"{place}{'.'.join(path)}: {text}" if path else f"{place}{text}")
-
-    def rename(self, path: Keys, name: str) -> None:
-        """What is written at `path` is read as its neighbour `name`."""
-        section = self.section(*path[:-1])
-        self.renamed = True
-        self._put((*path[:-1], name), section.pop(path[-1]), self.origin(path))
-
-    def origin(self, path: Keys) -> str:
-        for end in range(len(path), 0, -1):
-            if path[:end] in self.origins:
-                return self.origins[path[:end]]
-        below = [o for keys, o in self.origins.items() if path and keys[: len(path)] == path]
-        return below[0] if below else "default"
-
-    def section(self, *path: str) -> dict[str, Any]:
-        """The table at `path`; empty where there is none or it is no table."""
-        node: Any = self.tree
-        for part in path:
-            node = node.get(part, {}) if isinstance(node, dict) else {}
-        return node if isinstance(node, dict) else {}
-
-    def _put(self, path: Keys, value: Any, origin: str) -> None:
-        node = self.tree
-        for depth, part in enumerate(path[:-1], start=1):
-            below = node.setdefault(part, {})
-            if not isinstance(below, dict):
-                text = f"is both a value ({below!r}) and a table of keys ({path[depth]})"
-                self.problem(path[:depth], text)
-                return
-            node = below
-        if isinstance(value, dict) and isinstance(node.get(path[-1]), dict):
-            return  # an empty table says nothing about one that has keys
-        node[path[-1]] = value
-        self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
-        self.origins[path] = origin
-
-    def _change_tower(self, side: str, layer: Layer) -> None:
-        """A tower chosen anew does not take over the options of the one it replaces. Options
-        given by --set beside --tower were meant for it, though: both are on one command line."""
-        name = layer.values.get(("tower", side, "name"))
-        options = self.section("tower", side)
-        before = options.get("name")
-        if name is None or name == before:
-            return
-        left_out = [
-            key for key in options if key != "name" and self.origin(("tower", side, key)) != "--set"
-        ]
-        for key in left_out:
-            del options[key]
-            self.origins = {p: o for p, o in self.origins.items() if p[:3] != ("tower", side, key)}
-        if left_out:
-            self.notes.append(
-                f"tower.{side} is now {name!r} ({layer.origins['tower', side, 'name']}): "
-                f"the options written for {before!r} are left out ({', '.join(left_out)})."
-            )
-
-
 def resolve(
     file: Path | Mapping[str, Any] | None = None,
     sets: Sequence[str] = (),
@@ -180,16 +95,16 @@ def resolve(
     (`--lr`, `lr`) or by key (`train.lr`); `overlay` holds remedies by key, each with its own
     origin; without `plugins`, names and options are not checked."""
     from ttf.config import check
-    from ttf.config.safe import make_safe
+    from ttf.config.safe_mode import make_safe
 
-    draft = Draft(tree={"tower": {side: {"name": name} for side, name in _TOWERS.items()}})
+    draft = check.Draft()
     draft.apply(_file_layer(file))
     draft.apply(_set_layer(sets, draft.problems))
     draft.apply(_flag_layer(flags or {}, draft.problems))
     if safe:
         make_safe(draft)
     draft.apply(_overlay_layer(overlay or {}))
-    _tidy(draft)
+    check.tidy(draft)
     config = check.schema(draft)
     if plugins:
         check.plugins(draft)
@@ -294,30 +209,6 @@ def _anchor(layer: Layer, folder: Path) -> None:
             layer.values[path] = os.path.normpath(folder / expanded)
 
 
-def _tidy(draft: Draft) -> None:
-    """The word none where a value may be None, and what no key can take."""
-    from ttf.config.check import may_be_switched_off
-
-    for path in list(draft.origins):
-        section = draft.section(*path[:-1])
-        value = section.get(path[-1])
-        if value == "none" and may_be_switched_off(path):
-            section[path[-1]] = None
-        elif isinstance(value, float) and not math.isfinite(value):
-            draft.problem(path, f"must be a finite number (got {value})")
-            section.pop(path[-1])
-        elif isinstance(value, str) and not _encodable(value):
-            draft.problem(path, f"is not valid Unicode (got {value!r}); rename the file")
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _origins(config: RunConfig, draft: Draft) -> dict[str, str]:
     leaves = _leaves((), config.model_dump())
     return {".".join(path): draft.origin(path) for path, _ in leaves}
@@ -332,3 +223,38 @@ def flat(config: RunConfig) -> dict[str, Any]:
 def as_json(tree: Mapping[str, Any]) -> str:
     """For pydantic's strict JSON mode: lists become tuples, but `true` is no number."""
     return json.dumps(tree, default=str)
+
+
+# --- run.toml, read back ----------------------------------------------------------------------
+
+
+def load_run_toml(
+    path: Path, *, overlay: Mapping[str, Change] | None = None, plugins: bool = False
+) -> Resolved:
+    """A run's configuration with the origins it was written with, and remedies over it.
+
+    Plugins are not looked at unless asked: reading a run must not need the libraries it used.
+    """
+    written = resolve(path, plugins=plugins and not overlay)
+    resolved = resolve(path, overlay=overlay, plugins=plugins) if overlay else written
+    text = path.read_text(encoding="utf-8").splitlines()
+    comments = {
+        keys: text[number - 1].rpartition(toml.COMMENT)[2]
+        for keys, number in toml.read(path).lines.items()
+        if toml.COMMENT in text[number - 1]
+    }
+    gates = next((c for keys, c in comments.items() if keys[:1] == ("gates",)), "default")
+    origins = {
+        dotted: gates if dotted == "gates" else comments.get(tuple(dotted.split(".")), "default")
+        for dotted in resolved.origins
+    }
+    remedied = {k: o for k, o in resolved.origins.items() if o != written.origins.get(k)}
+    return replace(
+        resolved, origins=origins | remedied, samples_per_step=_samples_per_step(written)
+    )
+
+
+def _samples_per_step(written: Resolved) -> int | None:
+    """None where the run never came so far that its batch size was settled."""
+    train = written.config.train
+    return None if train.batch_size == "auto" else train.batch_size * train.accumulate

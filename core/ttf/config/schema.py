@@ -204,7 +204,7 @@ class MemoryConfig(Section):
     @field_validator("budget")
     @classmethod
     def _is_a_size(cls, value: int | str) -> int | str:
-        if value != "auto":
+        if isinstance(value, str) and value != "auto":
             parse_bytes(value)
         return value
 

@@ -1,6 +1,7 @@
 """Configuration as TOML: reading it with line numbers, writing it with the origin of every value.
 
-`run.toml` in a run's folder is what `dump` writes; `load_run_toml` reads it back, origins included.
+`run.toml` in a run's folder is what `dump` writes; `resolve.load_run_toml` reads it back, origins
+included.
 """
 
 from __future__ import annotations
@@ -10,22 +11,21 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttf.errors import ConfigError
+from ttf.errors import ConfigError, suggestion
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
-    from ttf.rundir.request import Change
 
 Keys = tuple[str, ...]
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
-_COMMENT = "  # "
+COMMENT = "  # "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +81,6 @@ def _text(path: Path) -> str:
 
 
 def _nearby(path: Path) -> str:
-    from ttf.errors import suggestion
-
     if not path.parent.is_dir():
         return f" There is no folder {path.parent} either."
     return suggestion(path.name, [p.name for p in path.parent.glob("*.toml")])
@@ -141,7 +139,7 @@ def dump(resolved: Resolved) -> str:
     for gate in tree.get("gates", ()):
         origin = resolved.origins.get("gates", "default")
         lines += ["", "[[gates]]"]
-        lines += [f"{_key(k)} = {render(v)}{_COMMENT}{origin}" for k, v in gate.items()]
+        lines += [f"{_key(k)} = {render(v)}{COMMENT}{origin}" for k, v in gate.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -160,13 +158,13 @@ def _entries(path: Keys, values: Mapping[str, Any], origins: Mapping[str, str]) 
     rows = []
     for name, value in values.items():
         dotted = ".".join((*path, name))
-        origin = origins.get(dotted, "default").replace(_COMMENT, " ").replace("\n", " ")
+        origin = origins.get(dotted, "default").replace(COMMENT, " ").replace("\n", " ")
         if value is None and _default(path, name) is None:
             rows.append((f"# {_key(name)} =", origin))
         else:
             rows.append((f"{_key(name)} = {render(value)}", origin))
     width = min(max((len(text) for text, _ in rows), default=0), 48)
-    return [f"{text.ljust(width)}{_COMMENT}{origin}" for text, origin in rows]
+    return [f"{text.ljust(width)}{COMMENT}{origin}" for text, origin in rows]
 
 
 def _is_table(value: Any) -> bool:
@@ -202,37 +200,3 @@ def render(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(render, value))}]"
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def load_run_toml(
-    path: Path, *, overlay: Mapping[str, Change] | None = None, plugins: bool = False
-) -> Resolved:
-    """A run's configuration with the origins it was written with, and remedies over it.
-
-    Plugins are not looked at unless asked: reading a run must not need the libraries it used.
-    """
-    from ttf.config.resolve import resolve
-
-    written = resolve(path, plugins=plugins and not overlay)
-    resolved = resolve(path, overlay=overlay, plugins=plugins) if overlay else written
-    text = path.read_text(encoding="utf-8").splitlines()
-    comments = {
-        keys: text[number - 1].rpartition(_COMMENT)[2]
-        for keys, number in _lines("\n".join(text)).items()
-        if _COMMENT in text[number - 1]
-    }
-    gates = next((c for keys, c in comments.items() if keys[:1] == ("gates",)), "default")
-    origins = {
-        dotted: gates if dotted == "gates" else comments.get(tuple(dotted.split(".")), "default")
-        for dotted in resolved.origins
-    }
-    remedied = {k: o for k, o in resolved.origins.items() if o != written.origins.get(k)}
-    return replace(
-        resolved, origins=origins | remedied, samples_per_step=_samples_per_step(written)
-    )
-
-
-def _samples_per_step(written: Resolved) -> int | None:
-    """None where the run never came so far that its batch size was settled."""
-    train = written.config.train
-    return None if train.batch_size == "auto" else train.batch_size * train.accumulate

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, Progress, Store
-from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, from_float32, numpy_dtype, to_float32
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion
+from ttf.host.plugins import open_store
 
 _AS_STORED: Final[dict[str, DType]] = {
     "float64": "float32",

@@ -17,10 +17,10 @@ from ttf.contracts import DType, Store, VectorSource
 from ttf.data import positives
 from ttf.data.convert import Rows, stream_rows
 from ttf.data.dataset import NamedArrays, need_floats, queries_of
-from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
 from ttf.errors import ArrayMissing, BadData
+from ttf.host.plugins import open_store
 
 _SPLITS: Final = ("train", "val")
 _ANY_BANK: Final = 1 << 62

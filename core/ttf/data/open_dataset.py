@@ -28,8 +28,8 @@ from ttf.data.dataset import (
     vectors_of,
 )
 from ttf.data.sources import RowView, StackedRows, VectorRef
-from ttf.data.stores import open_store, storage_for
 from ttf.errors import ArrayMissing, BadData, ConfigError
+from ttf.host.plugins import open_store, storage_for
 
 _CHECK_AT_OPEN_BYTES = 64 << 20
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, Store, VectorSource
-from ttf.data.stores import open_store
 from ttf.data.vectors import (
     FLOATS,
     checked_ids,
@@ -26,6 +25,7 @@ from ttf.data.vectors import (
     will_need,
 )
 from ttf.errors import BadData, DataMissing
+from ttf.host.plugins import open_store
 
 
 class _View:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Store, StoreWriter, VectorSource
 from ttf.data.order import Permutation, key
-from ttf.data.stores import open_store
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
+from ttf.host.plugins import open_store
 
 _KINDS: Final = ("X", "seq", "Y", "pos", "len")
 

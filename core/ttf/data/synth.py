@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from ttf.contracts import ArrayWriter, DType, Progress, VectorSource
 from ttf.data.order import key
-from ttf.data.stores import open_store
 from ttf.data.vectors import from_float32, numpy_dtype, to_float32, unit_rows
 from ttf.data.writing import array_bytes, make_room, sigterm_raised, writing
 from ttf.errors import ConfigError
+from ttf.host.plugins import open_store
 
 NOISE: Final = 0.5
 """Length of the noise added to a document before it is scaled back to length one."""

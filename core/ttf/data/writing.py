@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Final
 
 from ttf.contracts import DType, StoreWriter
-from ttf.data.stores import create_store, is_local, storage_for
 from ttf.errors import ConfigError, Stopped, StorageError, storage_error
+from ttf.host.plugins import create_store, is_local, storage_for
 from ttf.text.numbers import size
 
 BLOCK_BYTES: Final = 16 << 20

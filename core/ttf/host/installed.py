@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import Final
@@ -50,16 +50,16 @@ class Declared:
     def switched_off(self) -> bool:
         return normal(self.distribution) in disabled_distributions()
 
+    def owned_by(self, owner: str) -> bool:
+        """Whether `owner` ("" for anybody) is its distribution, however it is spelt."""
+        return not owner or normal(owner) == normal(self.distribution)
+
 
 @dataclass(frozen=True, kw_only=True)
-class PluginInfo:
-    """One installed plugin that can be asked for."""
+class PluginInfo(Declared):
+    """One installed plugin that can be asked for: of our API, of a kind there is."""
 
     kind: Kind
-    name: str
-    distribution: str
-    version: str
-    entry_point: EntryPoint
 
     @property
     def reference(self) -> str:
@@ -74,10 +74,6 @@ class PluginInfo:
         """Installed from the folder it is written in: reinstalling it mends nothing."""
         dist = self.entry_point.dist
         return dist is not None and '"editable": true' in (dist.read_text("direct_url.json") or "")
-
-    def owned_by(self, owner: str) -> bool:
-        """Whether `owner` ("" for anybody) is its distribution, however it is spelt."""
-        return not owner or normal(owner) == normal(self.distribution)
 
 
 def normal(distribution: str) -> str:
@@ -124,13 +120,7 @@ def installed(disabled: frozenset[str] | None = None) -> tuple[PluginInfo, ...]:
     """Every plugin that can be asked for, sorted."""
     blocked = disabled_distributions() if disabled is None else disabled
     found = [
-        PluginInfo(
-            kind=_KINDS[d.kind],
-            name=d.name,
-            distribution=d.distribution,
-            version=d.version,
-            entry_point=d.entry_point,
-        )
+        PluginInfo(**{**vars(d), "kind": _KINDS[d.kind]})
         for d in declared()
         if d.api == API and d.kind in _KINDS and d.name and normal(d.distribution) not in blocked
     ]
@@ -191,7 +181,9 @@ def find(kind: Kind, name: str) -> PluginInfo:
 
 def _refuse_what_is_known(kind: Kind, owner: str, bare: str) -> None:
     """A plugin that is there and not offered: the person is told why, before it is imported."""
-    for one in _named(declared(), kind, owner, bare):
+    for one in declared():
+        if (one.kind, one.name) != (kind, bare) or not one.owned_by(owner):
+            continue
         if one.switched_off:
             raise PluginUnavailable(
                 f"The {kind} {bare!r} of the distribution {one.distribution} is switched off by "
@@ -205,10 +197,3 @@ def _refuse_what_is_known(kind: Kind, owner: str, bare: str) -> None:
                 f"{what}.",
                 hint=mend,
             )
-
-
-def _named(every: Iterable[Declared], kind: Kind, owner: str, bare: str) -> Iterator[Declared]:
-    for one in every:
-        whose = not owner or normal(owner) == normal(one.distribution)
-        if one.kind == kind and one.name == bare and whose:
-            yield one

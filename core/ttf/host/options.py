@@ -108,7 +108,7 @@ def validate(
     try:
         checked = model(**given)
     except pydantic.ValidationError as error:
-        return None, problems + [problem_text(e, where) for e in error.errors()]
+        return None, problems + [_problem_text(e, where) for e in error.errors()]
     if problems:
         return None, problems
     return options_type(**{name: getattr(checked, name) for name in fields}), []
@@ -128,13 +128,9 @@ def checked(options_type: type[Any], values: Mapping[str, Any], where: str) -> A
     return options
 
 
-def problem_text(error: Any, where: str) -> str:
+def _problem_text(error: Any, where: str) -> str:
     """One pydantic error as `section.key: what is wrong (got ...)`."""
-    path = (
-        ".".join([where, *(str(part) for part in error["loc"])])
-        if where
-        else ".".join(str(part) for part in error["loc"])
-    )
+    path = ".".join([where, *map(str, error["loc"])])
     message = str(error["msg"]).removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     given = error.get("input")

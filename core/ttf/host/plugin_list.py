@@ -29,21 +29,15 @@ class Entry:
 
 def entries() -> list[Entry]:
     """Sorted by kind and name; imports no plugin."""
-    found = {(d.kind, d.name, d.distribution, d.api): _entry(d) for d in installed.declared()}
-    return sorted(found.values(), key=lambda e: (_rank(e.kind), e.kind, e.name, e.distribution))
+    found = {(d.kind, d.name, d.distribution, d.api): d for d in installed.declared()}
+    listed = [_entry(one) for one in found.values()]
+    return sorted(listed, key=lambda e: (_rank(e.kind), e.kind, e.name, e.distribution))
 
 
 def _entry(one: Declared) -> Entry:
     available, reason = _state(one)
-    return Entry(
-        kind=one.kind,
-        name=one.name,
-        distribution=one.distribution,
-        version=one.version,
-        api=one.api,
-        available=available,
-        reason=reason,
-    )
+    told = {name: value for name, value in vars(one).items() if name != "entry_point"}
+    return Entry(**told, available=available, reason=reason)
 
 
 def _state(one: Declared) -> tuple[bool | None, str]:

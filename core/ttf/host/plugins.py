@@ -1,37 +1,41 @@
-"""The plugin host: loads the one plugin that is asked for, and explains failures.
+"""The plugin host: loads the one plugin that is asked for, by name or by address, and explains failures.
 
 Names come from metadata (`ttf.host.installed`). Loading imports the one module asked for, registers it
 with pluggy and asks its hook for the factory; a module that raises harms nobody else.
 """
 
+# ruff: noqa: PLC0414 -- `name as name` offers a name of another file here as well
+
 from __future__ import annotations
 
+import difflib
 import functools
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 
 import pluggy
 
 from ttf import hookspecs
 from ttf.contracts import Availability, Kind
-from ttf.errors import PluginBroken, PluginUnavailable, suggestion
+from ttf.errors import ConfigError, DataMissing, PluginBroken, PluginUnavailable, suggestion
 from ttf.host import hook_trace, notices
 from ttf.host.deprecation import PluginDeprecationWarning
 from ttf.host.installed import (
-    API,
-    OURS,
-    PluginInfo,
-    choice_of,
-    choices,
-    claimed_twice,
-    disabled_distributions,
-    find,
-    installed,
-    normal,
-    of_kind,
-    ours,
+    API as API,
+    OURS as OURS,
+    PluginInfo as PluginInfo,
+    choice_of as choice_of,
+    choices as choices,
+    claimed_twice as claimed_twice,
+    disabled_distributions as disabled_distributions,
+    find as find,
+    installed as installed,
+    normal as normal,
+    of_kind as of_kind,
+    ours as ours,
 )
 from ttf.host.observers import Observers
 from ttf.host.plugin_faults import Blamed, broken
@@ -42,35 +46,11 @@ if TYPE_CHECKING:
         Factory,
         MinerFactory,
         StorageFactory,
+        Store,
+        StoreWriter,
         TowerFactory,
     )
     from ttf.hookspecs import Check
-
-__all__ = [
-    "API",
-    "OURS",
-    "Observers",
-    "PluginInfo",
-    "check",
-    "choice_of",
-    "choices",
-    "claimed_twice",
-    "device",
-    "disabled_distributions",
-    "find",
-    "installed",
-    "load",
-    "miner",
-    "normal",
-    "observer",
-    "observers",
-    "of_kind",
-    "ours",
-    "require",
-    "storage",
-    "tower",
-    "usable",
-]
 
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
 """Hooks that are not named after their kind."""
@@ -126,6 +106,16 @@ def _tell_of_hooks_nobody_calls(
             )
 
 
+@overload
+def usable(kind: Literal["tower"], name: str) -> TowerFactory: ...
+@overload
+def usable(kind: Literal["miner"], name: str) -> MinerFactory: ...
+@overload
+def usable(kind: Literal["storage"], name: str) -> StorageFactory: ...
+@overload
+def usable(kind: Literal["device"], name: str) -> DeviceFactory: ...
+@overload
+def usable(kind: Kind, name: str) -> Factory: ...
 def usable(kind: Kind, name: str) -> Factory:
     """The factory, or PluginUnavailable with the reason and the fix."""
     factory = load(kind, name)
@@ -140,22 +130,6 @@ def _require_available(info: PluginInfo, state: Availability) -> None:
             f"{state.reason}",
             hint=state.fix,
         )
-
-
-def tower(name: str) -> TowerFactory:
-    return cast("TowerFactory", usable("tower", name))
-
-
-def miner(name: str) -> MinerFactory:
-    return cast("MinerFactory", usable("miner", name))
-
-
-def storage(name: str) -> StorageFactory:
-    return cast("StorageFactory", usable("storage", name))
-
-
-def device(name: str) -> DeviceFactory:
-    return cast("DeviceFactory", usable("device", name))
 
 
 def check(name: str) -> Check:
@@ -210,3 +184,79 @@ def observer(name: str) -> tuple[PluginInfo, Any]:
 def observers(wanted: Iterable[str], say: Callable[[str], None] | None = None) -> Observers:
     """The named observers, loaded one by one; `say` hears of those that fail later."""
     return Observers([observer(name) for name in wanted], say or notices.to_standard_error)
+
+
+# --- from a path or URL to an open container -----------------------------------------------------
+
+_OUTPUT_HINT: Final = (
+    "Name the output with a known ending, e.g. .npz; ttf data convert also has --to-storage NAME."
+)
+
+
+def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str:
+    """The name of the storage plugin for a uri; ConfigError where none claims it.
+
+    Ours are asked; one of somebody else is the uri's where its name is the ending (`parquet` for
+    `bank.parquet`): nothing is imported to find that out. `output`: the message is about a file to
+    write, for which `--storage` is no help.
+    """
+    if storage != "auto":
+        find("storage", storage)
+        return storage
+    factories = [_loaded(name) for name in ours("storage")]
+    for factory in factories:
+        if factory.claims(uri):
+            return factory.name
+    strangers = sorted({p.name for p in of_kind("storage") if not p.ours}, key=len)
+    file = uri.rstrip("/").lower()
+    for name in reversed(strangers):  # zarr.gz before gz
+        if file.endswith(f".{name}") and _loaded(name).claims(uri):
+            return name
+    endings = {ending for factory in factories for ending in factory.suffixes}
+    known = sorted(endings | {f".{name}" for name in strangers})
+    verb = "write" if output else "read"
+    raise ConfigError(
+        f"{uri}: no storage plugin {verb}s files with this ending; "
+        f"known endings: {', '.join(known) or 'none'}.",
+        hint=_OUTPUT_HINT if output else "Name the plugin with --storage, or rename the file.",
+    )
+
+
+def _loaded(name: str) -> StorageFactory:
+    return cast("StorageFactory", load("storage", name))
+
+
+def open_store(uri: str, storage: str = "auto") -> Store:
+    """Opens a container for reading; DataMissing, with the nearest names, if it is not there."""
+    name = storage_for(uri, storage)
+    if is_local(uri) and not Path(uri).exists():
+        raise _missing(Path(uri))
+    return usable("storage", name).open(uri)
+
+
+def create_store(uri: str, storage: str = "auto") -> StoreWriter:
+    """Starts a new container; nothing is visible at the uri before `commit`."""
+    return usable("storage", storage_for(uri, storage, output=True)).create(uri)
+
+
+def is_local(uri: str) -> bool:
+    """A path of this machine rather than a URL such as s3://bucket/bank.zarr.
+
+    >>> is_local("data/bank.npz"), is_local("s3://bucket/bank.zarr")
+    (True, False)
+    """
+    return "://" not in uri
+
+
+def _missing(path: Path) -> DataMissing:
+    folder = path.parent
+    if not folder.is_dir():
+        return DataMissing(
+            f"{path}: there is no such file, nor the folder {folder}.", hint="Check the path."
+        )
+    there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    close = difflib.get_close_matches(path.name, there, n=3, cutoff=0.5)
+    alike = [n for n in there if Path(n).suffix == path.suffix and n not in close]
+    near = [*close, *alike][:5]
+    found = f" In that folder: {', '.join(near)}." if near else ""
+    return DataMissing(f"{path}: there is no such file.{found}", hint="Check the path.")

@@ -41,7 +41,7 @@ def choose(
     wanted = options_by_name or {}
     count = threads if threads is not None else _threads_of_user()
     if name != AUTO:
-        return plugins.device(name).create(_options(name, wanted), count)
+        return plugins.usable("device", name).create(_options(name, wanted), count)
     return _best(wanted, count)
 
 
@@ -85,7 +85,7 @@ def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
     passed: list[str] = []
     for name in plugins.ours("device"):
         try:
-            factory = plugins.device(name)
+            factory = plugins.usable("device", name)
         except (PluginUnavailable, PluginBroken) as error:
             passed.append(f"{name}: {_why_not(name, error)}")
         else:

@@ -101,7 +101,7 @@ def estimate(
     name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
 ) -> MinerCost:
     """The cost of one miner with these (unvalidated) options."""
-    factory = plugins.miner(name)
+    factory = plugins.usable("miner", name)
     return factory.estimate(
         work.rows, work.dim, work.queries, work.k, checked_options(factory, options), context
     )
@@ -141,7 +141,7 @@ def above_budget(
 ) -> str:
     """What to say where a miner without an index takes more than the budget even for one pass of
     few queries; empty otherwise. One with an index refuses by itself, with its own figure."""
-    factory = plugins.miner(name)
+    factory = plugins.usable("miner", name)
     if factory.traits(checked_options(factory, options), context).has_index:
         return ""
     few = replace(work, queries=min(work.queries, _FEW_QUERIES))
@@ -160,7 +160,7 @@ def _if_approximate(
 ) -> MinerCost | None:
     """The cost of an approximate miner that can run here; None for any other."""
     try:
-        factory = plugins.miner(name)
+        factory = plugins.usable("miner", name)
     except (PluginUnavailable, PluginBroken):
         return None
     chosen = checked_options(factory, options)

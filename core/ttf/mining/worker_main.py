@@ -119,7 +119,7 @@ class Searcher:
             bank = on_failure.enter_context(open_ref(job.bank))
             started = time.monotonic()
             context = replace(job.context, cache=job.cache)
-            miner = plugins.miner(job.miner).create(_options(job), context)
+            miner = plugins.usable("miner", job.miner).create(_options(job), context)
             on_failure.callback(miner.close)
             index = _built(job, miner, bank.source, made_from, say)
             on_failure.pop_all()
@@ -207,7 +207,7 @@ def _tally(miner: Miner, say: Say) -> ScanTally | None:
 def _built(
     job: MiningJob, miner: Miner, source: VectorSource, made_from: dict[str, Any], say: Say
 ) -> IndexRecord | None:
-    traits = plugins.miner(job.miner).traits(_options(job), job.context)
+    traits = plugins.usable("miner", job.miner).traits(_options(job), job.context)
     with _scratch(Path(job.out)) as workdir:
         if job.cache is None or not traits.has_index:
             miner.build(source, workdir)
@@ -231,13 +231,13 @@ def _scratch(out: Path) -> Iterator[Path]:
 
 
 def _options(job: MiningJob) -> Any:
-    return checked_options(plugins.miner(job.miner), job.options)
+    return checked_options(plugins.usable("miner", job.miner), job.options)
 
 
 def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
     """Everything an index follows from; a bank's fingerprint says whether it is at unit length."""
     plugin = plugins.find("miner", job.miner)
-    traits = plugins.miner(job.miner).traits(_options(job), job.context)
+    traits = plugins.usable("miner", job.miner).traits(_options(job), job.context)
     rows = job.bank.rows_path
     return {
         "bank": source.fingerprint(),

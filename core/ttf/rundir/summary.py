@@ -60,7 +60,7 @@ def summarize(
     restarts: int,
     deviations: Sequence[str],
 ) -> Summary:
-    """`known`: what does not depend on the end, see `ttf.training.summary.facts`."""
+    """`known`: what does not depend on the end, see `ttf.training.recorder.summary_facts`."""
     differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations]))
     return {
         "status": ending.status,

@@ -40,7 +40,7 @@ LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
 LATE_S: Final = 2.0
 """A wait that took so much longer was a machine asleep, or we were stopped."""
-_TRAINER: Final = ("-m", "ttf.supervise.trainer_main")
+_TRAINER: Final = ("-m", "ttf.training.launch")
 
 
 class RunningTrainer:

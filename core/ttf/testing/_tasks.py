@@ -68,7 +68,7 @@ def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
     from ttf.tools.doctor import tasks
 
     if kind == "miner":
-        tasks.mine(plugins.miner(name), name, {"options": options})
+        tasks.mine(plugins.usable("miner", name), name, {"options": options})
         return
     work = {"storage": _write_and_read, "tower": _forward, "device": _start}[kind]
     work(name, options)
@@ -79,7 +79,7 @@ def _write_and_read(name: str, options: Mapping[str, Any]) -> None:
 
     from ttf.host import plugins
 
-    factory = plugins.storage(name)
+    factory = plugins.usable("storage", name)
     with tempfile.TemporaryDirectory() as folder:
         uri = str(Path(folder) / f"bank{factory.suffixes[0]}")
         rows = np.arange(60, dtype=np.float32).reshape(20, 3)
@@ -106,7 +106,7 @@ def _forward(name: str, options: Mapping[str, Any]) -> None:
     from ttf.host import plugins
     from ttf.host.options import checked
 
-    factory = plugins.tower(name)
+    factory = plugins.usable("tower", name)
     shape = TowerShape(in_dim=8, length=4, sequence=True, out_dim=8)
     module = factory.create(shape, checked(factory.options_type, options, f"tower.{name}"))
     module(torch.randn(2, 4, 8)).sum()
@@ -215,7 +215,7 @@ def made(request: Mapping[str, Any]) -> tuple[MinerFactory, Miner, MinerContext]
     from ttf.contracts import MinerContext
     from ttf.host import plugins
 
-    factory = plugins.miner(request["name"])
+    factory = plugins.usable("miner", request["name"])
     context = MinerContext(
         threads=request.get("threads", 1),
         seed=3,
@@ -249,7 +249,9 @@ def write_store(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     rows = np.load(request["rows"])
     tell({"at": "saving", "pid": os.getpid()})
     began = time.perf_counter()
-    write_array(plugins.storage(request["name"]), request["uri"], rows, step=request["step"])
+    write_array(
+        plugins.usable("storage", request["name"]), request["uri"], rows, step=request["step"]
+    )
     return {"seconds": time.perf_counter() - began}
 
 
@@ -274,7 +276,7 @@ def write_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
     from ttf.host import plugins
 
-    factory, rows = plugins.storage(request["name"]), np.load(request["rows"])
+    factory, rows = plugins.usable("storage", request["name"]), np.load(request["rows"])
     _no_larger_than(rows.nbytes // 2)
     writer = factory.create(request["uri"])
 

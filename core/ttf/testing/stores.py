@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, Kind
-from ttf.data.stores import open_store
 from ttf.data.vectors import DTYPES, from_float32, numpy_dtype
 from ttf.errors import ArrayMissing, DataChanged, DataMissing, StorageError, TtfError
+from ttf.host.plugins import open_store
 from ttf.testing import _children, _runs
 from ttf.testing.plugin import PluginTests
 

@@ -75,7 +75,7 @@ class TowerTests(PluginTests):
     def works_in_every_step(self) -> bool:
         from ttf.host.options import checked
 
-        factory = plugins.tower(self.name)
+        factory = plugins.usable("tower", self.name)
         chosen = checked(factory.options_type, self.options, f"tower.{self.name}")
         return not self.made(factory, chosen).frozen
 

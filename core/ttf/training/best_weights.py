@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from ttf.config.schema import EvaluateConfig
 from ttf.contracts import EvalRecord
 
+KEPT = ("initial", "last", "best", "best_step", "last_step", "without_gain")
+"""What a checkpoint keeps of it, beside the weights."""
+
 
 @dataclass(kw_only=True)
 class Selection:
@@ -56,14 +59,7 @@ class Selection:
         return self.best_step if self.config.keep_best else self.last_step
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "initial": self.initial,
-            "last": self.last,
-            "best": self.best,
-            "best_step": self.best_step,
-            "last_step": self.last_step,
-            "without_gain": self.without_gain,
-        }
+        return {name: getattr(self, name) for name in KEPT}
 
     def restore(self, state: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
         for name, value in state.items():

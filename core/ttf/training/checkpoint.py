@@ -103,11 +103,11 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
     path = path_of(folder, snapshot.step)
     table = _table_named(folder, snapshot.table)
     with folder_written_whole(path, CHECKPOINT_AREA) as temp:
-        files = {
-            name: save_tensors(part, temp / name, CHECKPOINT_AREA)
-            for group, tensors in snapshot.groups().items()
-            for name, part in _named_parts(group, tensors)
-        }
+        files = {}
+        for group, tensors in snapshot.groups().items():
+            for number, part in enumerate(parts_of(tensors)):
+                name = f"{group}-{number}.safetensors" if number else f"{group}.safetensors"
+                files[name] = save_tensors(part, temp / name, CHECKPOINT_AREA)
         manifest = finite(
             {
                 "format": FORMAT,
@@ -128,13 +128,6 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
         )
     remove_newer(path)
     return path
-
-
-def _named_parts(group: str, tensors: Mapping[str, Tensor]) -> list[tuple[str, dict[str, Tensor]]]:
-    return [
-        (f"{group}-{number}.safetensors" if number else f"{group}.safetensors", part)
-        for number, part in enumerate(parts_of(tensors))
-    ]
 
 
 def _table_named(folder: Path, key: str) -> dict[str, str]:

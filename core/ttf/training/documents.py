@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import OpenBank
 from ttf.data.sources import OpenRef, UnitRows, VectorRef, open_ref
-from ttf.data.stores import create_store
 from ttf.data.vectors import to_float32
 from ttf.errors import BadData, DataMissing, NumericFailure
+from ttf.host.plugins import create_store
 from ttf.training.towers import TwoTower
 
 LOT = 256

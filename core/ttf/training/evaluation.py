@@ -1,25 +1,42 @@
-"""Recall@k, MRR@10 and nDCG@10 against the full bank, exact; and the gates set on them."""
+"""Recall@k, MRR@10 and nDCG@10 against the full bank, exact, in blocks, without any top-k list.
+
+The rank of a document is the number of bank rows that score higher (equal scores: the smaller row
+first). Where the processor multiplies bfloat16, most rows are counted or ruled out by that product
+and its error bound (`ttf.mining.scan.error_bounds`); float32 decides about the others. Queries that have too many
+of those, because their document is far from the top, are counted in float32 altogether. Each
+block's scores are reduced to maxima over groups of 64 first; only groups that can hold a better row
+are looked into, because counting, not the product, would be the bottleneck.
+
+Shapes: Q queries, B of a tile, N rows of a block, P positives, G groups, M of a group, K looked into.
+"""
 
 from __future__ import annotations
 
-import operator
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.config.schema import Gate
-from ttf.contracts import DevicePolicy, EvalRecord, Precision, Progress
+from ttf.contracts import DevicePolicy, Precision, Progress
 from ttf.data.dataset import Split
-from ttf.errors import BadData, GateNotMet, NumericFailure
+from ttf.errors import BadData, NumericFailure
+from ttf.machine.processor import FirstPass, first_pass
+from ttf.mining.scan.error_bounds import SAFE, Asked, asked, rounded
+from ttf.mining.scan.first_pass import GROUPS, Block
 from ttf.training.documents import Documents
-from ttf.training.ranks import TIE, ranks_in_blocks
 from ttf.training.towers import TwoTower
 
 CUTOFF = 10
-_OPERATORS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
+_TILE_ROWS = 1024
+_ENOUGH_QUERIES = 128
+"""Fewer are bound by reading the bank, which rounding it would only add to."""
+_CROWD = 128
+"""A query goes over to float32 where bfloat16 leaves more than one row in this many open."""
+TIE = 1e-6
+"""Scores this close, relative to the lengths of the vectors, are one score: two products of the
+same vectors differ by their rounding."""
 
 
 def metrics_from_ranks(ranks_QP: NDArray[np.int64], ks: Sequence[int]) -> dict[str, float]:
@@ -157,19 +174,189 @@ def _scores_and_lengths(
     return scores_QP, lengths_QP
 
 
-def check_gates(gates: Sequence[Gate], record: EvalRecord, epoch_done: int) -> None:
-    """Raises GateNotMet for the first gate that is due now and not reached."""
-    for gate in gates:
-        unit, number = gate.at.split()
-        reached = epoch_done if unit == "epoch" else record.step
-        if reached != int(number):
-            continue
-        match = re.fullmatch(r"(\S+?) *(>=|>|<=|<) *(\S+)", gate.need)
-        assert match is not None
-        metric, comparison, bound = match.groups()
-        found = record.metrics[metric]
-        if not _OPERATORS[comparison](found, float(bound)):
-            raise GateNotMet(
-                f"The gate at {gate.at} needed {gate.need}, but {metric} is {found:.4f}.",
-                hint="The run was stopped early; its last checkpoint is kept (ttf resume).",
-            )
+# --- ranks -----------------------------------------------------------------------------------
+
+
+def ranks_in_blocks(
+    q_QD: torch.Tensor,
+    positive_scores_QP: torch.Tensor,
+    ties_QP: torch.Tensor,
+    positives_QP: NDArray[np.int64],
+    blocks: Iterable[tuple[int, torch.Tensor]],
+    *,
+    first: FirstPass | None = None,
+) -> NDArray[np.int64]:
+    """Rank (from 0) of each positive, -1 where there is none; blocks are (first row, vectors).
+
+    Scores within `ties_QP` of a positive's count as equal to it. `first` None: what the processor
+    is good at.
+    """
+    ids_QP = torch.from_numpy(positives_QP)
+    # where there is no positive nothing is better, so nothing is looked into
+    low_QP = torch.where(ids_QP >= 0, positive_scores_QP - ties_QP, torch.inf)
+    high_QP = positive_scores_QP + ties_QP
+    half = (first or first_pass()) == "bf16" and len(q_QD) >= _ENOUGH_QUERIES
+    tiles = [
+        _Tile(q_QD[at], low_QP[at], high_QP[at], ids_QP[at], half=half)
+        for at in (slice(s, s + _TILE_ROWS) for s in range(0, len(q_QD), _TILE_ROWS))
+    ]
+    for start, docs_ND in blocks:
+        block = _rounded_block(start, docs_ND) if any(len(tile.near) for tile in tiles) else None
+        padded_ND = _padded(docs_ND)
+        for tile in tiles:
+            if block is not None and len(tile.near):
+                tile.count_near(block, docs_ND)
+            if len(tile.far):
+                tile.count_far(padded_ND, len(docs_ND), start, tile.far)
+    counts = [tile.counts for tile in tiles] or [torch.zeros_like(ids_QP)]
+    ranks: NDArray[np.int64] = torch.where(ids_QP >= 0, torch.cat(counts), -1).numpy()
+    return ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Limits:
+    """What the scores of a column of positives are compared with."""
+
+    low: torch.Tensor
+    high: torch.Tensor
+    ids: torch.Tensor
+
+
+class _Tile:
+    """Some queries, and how many rows were found before each of their positives."""
+
+    def __init__(
+        self,
+        q_BD: torch.Tensor,
+        low_BP: torch.Tensor,
+        high_BP: torch.Tensor,
+        ids_BP: torch.Tensor,
+        *,
+        half: bool,
+    ) -> None:
+        self._q = q_BD
+        self._low = low_BP
+        self._high = high_BP
+        self._ids = ids_BP
+        self.counts = torch.zeros(ids_BP.shape, dtype=torch.int64)
+        everyone = torch.arange(len(q_BD))
+        self.near, self.far = (everyone, everyone[:0]) if half else (everyone[:0], everyone)
+        """Queries whose rows bfloat16 tells apart well enough, and the others."""
+        self._asked = self._asked_by_near() if half else None
+
+    def _asked_by_near(self) -> Asked:
+        return asked(self._q[self.near].contiguous().numpy(), half=True)
+
+    def _limits(self, which: torch.Tensor, column: int) -> _Limits:
+        return _Limits(
+            low=self._low[which, column],
+            high=self._high[which, column],
+            ids=self._ids[which, column],
+        )
+
+    def count_far(
+        self, padded_ND: torch.Tensor, count: int, start: int, which: torch.Tensor
+    ) -> None:
+        scores_BN = self._q[which] @ padded_ND.T
+        scores_BN[:, count:] = -torch.inf
+        for column in range(self._ids.shape[1]):
+            limits = self._limits(which, column)
+            self.counts[which, column] += _count_better(scores_BN, limits, start)
+
+    def count_near(self, block: Block, docs_ND: torch.Tensor) -> None:
+        """Queries with too much left open are counted with those that are `far`, from this block
+        on."""
+        assert self._asked is not None
+        scores_BN = self._asked.vectors @ block.rows.T
+        scores_BN[:, block.count :] = -torch.inf
+        error_BG = self._asked.error(block.norms_G, block.residuals_G)
+        crowded_B = ~(self._asked.lengths * block.longest <= SAFE)
+        found = []
+        for column in range(self._ids.shape[1]):
+            limits = self._limits(self.near, column)
+            sure_B, open_K, row_K = _sorted_out(scores_BN, error_BG, limits)
+            crowded_B |= torch.bincount(open_K, minlength=len(self.near)) * _CROWD > block.count
+            found.append((limits, sure_B, open_K, row_K))
+        for column, (limits, sure_B, open_K, row_K) in enumerate(found):
+            stay_K = ~crowded_B[open_K]
+            open_K, row_K = open_K[stay_K], row_K[stay_K]
+            scores_K = _pair_scores(self._q, self.near[open_K], docs_ND, row_K)
+            better_K = _better(scores_K, limits, open_K, row_K + block.first)
+            sure_B.index_add_(0, open_K, better_K.long())
+            self.counts[self.near, column] += torch.where(crowded_B, 0, sure_B)
+        if bool(crowded_B.any()):
+            self.far = torch.cat([self.far, self.near[crowded_B]])
+            self._go_on_with(~crowded_B)
+
+    def _go_on_with(self, stay_B: torch.Tensor) -> None:
+        self.near = self.near[stay_B]
+        self._asked = self._asked_by_near()
+
+
+def _sorted_out(
+    scores_BN: torch.Tensor, error_BG: torch.Tensor, limits: _Limits
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """How many rows of the block are certainly better than each query's positive; and the pairs
+    (query, row) of which only float32 can tell.
+
+    Rounding to bfloat16 is monotone, so that a limit is rounded like the scores; one step more,
+    because the limit itself is a rounded sum.
+    """
+    groups_BGM = scores_BN.view(len(scores_BN), -1, GROUPS).transpose(1, 2)
+    low_BG = _moved(limits.low, -(2.0**-21))[:, None] - error_BG
+    high_BG = _moved(limits.high, 2.0**-21)[:, None] + error_BG
+    low_BG, high_BG = low_BG.to(scores_BN.dtype), high_BG.to(scores_BN.dtype)
+    query_K, group_K = (groups_BGM.amax(-1) >= low_BG).nonzero(as_tuple=True)
+    found_KM = groups_BGM[query_K, group_K]
+    sure_KM = found_KM > high_BG[query_K, group_K, None]
+    open_KM = (found_KM >= low_BG[query_K, group_K, None]) & ~sure_KM
+    sure_B = torch.zeros(len(scores_BN), dtype=torch.int64)
+    sure_B.index_add_(0, query_K, sure_KM.sum(-1))
+    at_K, member_K = (torch.from_numpy(a) for a in np.nonzero(open_KM.numpy()))
+    return sure_B, query_K[at_K], member_K * GROUPS + group_K[at_K]
+
+
+def _moved(limit_B: torch.Tensor, by: float) -> torch.Tensor:
+    """By a share of itself; infinite where there is no positive."""
+    return torch.where(limit_B.isinf(), limit_B, limit_B + limit_B.abs() * by)
+
+
+def _pair_scores(
+    q_BD: torch.Tensor, query_K: torch.Tensor, docs_ND: torch.Tensor, row_K: torch.Tensor
+) -> torch.Tensor:
+    parts = [
+        (q_BD[query_K[at : at + _TILE_ROWS]] * docs_ND[row_K[at : at + _TILE_ROWS]]).sum(-1)
+        for at in range(0, len(query_K), _TILE_ROWS)
+    ]
+    return torch.cat(parts) if parts else torch.zeros(0)
+
+
+def _better(
+    scores_K: torch.Tensor, limits: _Limits, query_K: torch.Tensor, rows_K: torch.Tensor
+) -> torch.Tensor:
+    """Which of the scored pairs come before the query's positive."""
+    better_K = scores_K > limits.high[query_K]
+    tied_K = (scores_K >= limits.low[query_K]) & ~better_K
+    better_K |= tied_K & (rows_K < limits.ids[query_K])
+    return better_K & (rows_K != limits.ids[query_K])
+
+
+def _rounded_block(start: int, docs_ND: torch.Tensor) -> Block:
+    cut = rounded(docs_ND.contiguous())
+    return Block(cut.half, start, torch.from_numpy(cut.norms), torch.from_numpy(cut.residuals))
+
+
+def _padded(docs_ND: torch.Tensor) -> torch.Tensor:
+    missing = -len(docs_ND) % GROUPS
+    return torch.nn.functional.pad(docs_ND, (0, 0, 0, missing)) if missing else docs_ND
+
+
+def _count_better(scores_BN: torch.Tensor, limits: _Limits, first: int) -> torch.Tensor:
+    """For each query, the rows of this block before its positive."""
+    groups_BGM = scores_BN.view(len(scores_BN), -1, GROUPS)
+    query_K, group_K = (groups_BGM.amax(-1) >= limits.low[:, None]).nonzero(as_tuple=True)
+    found_KM = groups_BGM[query_K, group_K]
+    rows_KM = first + group_K[:, None] * GROUPS + torch.arange(GROUPS)
+    better_KM = _better(found_KM, limits, query_K[:, None].expand_as(rows_KM), rows_KM)
+    counts_B = torch.zeros(len(scores_BN), dtype=torch.int64)
+    return counts_B.index_add_(0, query_K, better_KM.sum(-1))

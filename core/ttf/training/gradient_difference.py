@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor
@@ -52,25 +52,17 @@ class ProbeReport:
 
     def to_json(self) -> ProbeLine:
         """A line of metrics.jsonl."""
-        return {
+        found: dict[str, Any] = vars(self)
+        line = {name: value for name, value in found.items() if name != "worst"} | {
             "type": "probe",
-            "step": self.step,
             "ok": self.ok,
-            "device": self.device,
-            "precision": self.precision,
-            "tolerance": self.tolerance,
-            "loss": self.loss,
-            "loss_cpu": self.loss_cpu,
-            "loss_error": self.loss_error,
             "grad_error": self.worst.error,
             "cosine": self.worst.cosine,
             "parameter": self.worst.name,
             "grad_norm": self.worst.norm,
             "grad_norm_cpu": self.worst.norm_cpu,
-            "wrong": self.wrong,
-            "parameters": self.parameters,
-            "seconds": self.seconds,
         }
+        return cast("ProbeLine", line)
 
     @property
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +18,12 @@ from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
 from ttf.data.dataset import Queries, Split
 from ttf.data.open_dataset import Opening, open_queries
-from ttf.data.sources import GivenRows, OpenRef, open_ref
-from ttf.data.stores import create_store
+from ttf.data.sources import GivenRows, open_ref
 from ttf.data.writing import check_output
 from ttf.errors import BadData
 from ttf.host import plugins
 from ttf.host.options import NoOptions
+from ttf.host.plugins import create_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
@@ -88,6 +89,8 @@ class Model:
         self.notes: list[str] = []
         """What searching had to say, e.g. what it kept in the cache."""
         self._opening = opening
+        self._to_close = contextlib.ExitStack()
+        self._to_close.callback(opening.close)
         self._shape = shape
         self._policy = policy
         self._precision = policy.precision(config.device.precision)
@@ -191,19 +194,21 @@ class Model:
             budget_bytes=memory_budget(self.config.memory.budget),
             cache=str(cache_dir()) if self.documents.fixed else None,
         )
-        miner = plugins.miner("exact").create(NoOptions(), context)
-        miner.build(self._finished_documents, self._scratch)
+        documents = self._finished_documents  # closed after the miner that reads them
+        miner = plugins.usable("miner", "exact").create(NoOptions(), context)
+        self._to_close.callback(miner.close)
+        miner.build(documents, self._scratch)
         return miner
 
     @cached_property
     def _scratch(self) -> Path:
-        self._temporary = tempfile.TemporaryDirectory(prefix="ttf-")
-        return Path(self._temporary.name)
+        return Path(self._to_close.enter_context(tempfile.TemporaryDirectory(prefix="ttf-")))
 
     @cached_property
     def _finished_documents(self) -> VectorSource:
-        self._opened: OpenRef = open_ref(self.documents.reference(self._scratch))
-        return self._opened.source
+        opened = open_ref(self.documents.reference(self._scratch))
+        self._to_close.callback(opened.close)
+        return opened.source
 
     @cached_property
     def _val(self) -> Split:
@@ -230,13 +235,7 @@ class Model:
         }
 
     def close(self) -> None:
-        if "_searcher" in self.__dict__:
-            self._searcher.close()
-        if "_finished_documents" in self.__dict__:
-            self._opened.close()
-        if "_scratch" in self.__dict__:
-            self._temporary.cleanup()
-        self._opening.close()
+        self._to_close.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,26 +1,85 @@
-"""Starts a run in this process, or predicts one: configuration, device, data, in that order.
+"""Starts a run, or predicts one: configuration, device, data, in that order.
 
-The device is chosen and its environment set before anything imports torch.
+The device is chosen and its environment set before anything imports torch. As a program this is the
+trainer's own process: `python -m ttf.training.launch DISPLAY LIFELINE RESULTS PARENT`, three
+descriptors and the parent's process id. It reads its request from the life line, tells what happens
+on the results pipe, shows progress on the display (-1: none), and ends at once when the life line
+closes. Its exit code is 0 only after its final record was sent.
+
+A SIGTERM or SIGINT that somebody sends to this process itself, not to the supervisor, is taken for
+what it asks: once there are steps to save, the run saves them and ends (143 or 130); before that,
+and the second time, it is a death like any other, and the supervisor restarts.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ttf.errors import ExitCode, TtfError
+from ttf.host import notices
+from ttf.process import child, conversation, lifeline
+from ttf.process.error_document import to_document
+from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
+from ttf.training.supervisor_link import LeaveAsked, Link, SupervisedLink
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
     from ttf.config.schema import RunConfig
     from ttf.contracts import DevicePolicy, Kind
     from ttf.rundir.documents import Summary
-    from ttf.rundir.request import Change, TrainRequest
+    from ttf.rundir.request import Change
     from ttf.text.progress import Reporter
     from ttf.training.plan import Plan
-    from ttf.training.supervisor_link import Link
+
+STACKS = "faulthandler.txt"
+_GRACE_S = 0.4
+
+
+def main(display: int, life: int, results: int, parent: int) -> int:
+    lifeline.die_with_parent(parent)
+    lifeline.start_keeper(life, child.TREE, grace_s=_GRACE_S, watched_parent=parent)
+    link = SupervisedLink(results)
+    conversation.follow(life, link.obey)
+    request = link.request()
+    lifeline.leave_when_stopped(parent)
+    lifeline.stacks_to(Path(request.run_dir) / STACKS)
+    end = _end(request, link, display)
+    link.tell({"end": end})
+    return end["error"]["exit_code"] if "error" in end else ExitCode.DONE
+
+
+def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEnd:
+    """The final record: {"summary"}, {"error"} or {"left"}."""
+    try:
+        return {"summary": _train(request, link, display)}
+    except LeaveAsked:
+        return {"left": "memory"}
+    except BaseException as error:  # noqa: BLE001 - told to the supervisor, which decides
+        if not isinstance(error, TtfError) or os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
+            sys.excepthook(type(error), error, error.__traceback__)
+        return {"error": to_document(error)}
+
+
+def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary:
+    from ttf.text.progress import Reporter, make_reporter
+
+    reporter = Reporter()
+    if display >= 0:
+        # As our own standard error would be, were it not a pipe.
+        encoding = sys.stderr.encoding
+        stream = os.fdopen(display, "w", encoding=encoding, errors="replace", closefd=False)
+        reporter = make_reporter(json=request.json, stream=stream)
+        notices.hear(reporter.note)
+    return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
+
+
+# --- in whatever process ---------------------------------------------------------------------
 
 
 def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, link: Link) -> Summary:
@@ -71,7 +130,7 @@ def read_config(
     folder: RunFolder, *, to_train: bool = False, overlay: Mapping[str, Change] | None = None
 ) -> Resolved:
     """A run's configuration; PluginUnavailable where a plugin is gone that is needed now."""
-    from ttf.config.toml import load_run_toml
+    from ttf.config.resolve import load_run_toml
     from ttf.host import plugins
     from ttf.rundir.durable import read_json
 
@@ -129,3 +188,7 @@ def plan_resolved(resolved: Resolved) -> Plan:
     from ttf.training.plan.facts import predict
 
     return predict(resolved, policy)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -15,8 +15,8 @@ from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Kind
 from ttf.data.dataset import Dataset
-from ttf.data.stores import storage_for
 from ttf.host import plugins
+from ttf.host.plugins import storage_for
 from ttf.host.version import __version__
 from ttf.incidents.inputs import noted
 from ttf.machine import measured, processor

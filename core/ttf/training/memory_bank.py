@@ -60,7 +60,8 @@ class MemoryBank:
         self._slot_of = np.full(num_documents, NOT_IN_BANK, dtype=np.int32)
         self.ids = np.full(capacity, NOT_IN_BANK, dtype=np.int64)
         self.filled = 0
-        self._next = 0
+        self.position = 0
+        """The slot that is written next."""
 
     def columns(
         self,
@@ -129,14 +130,14 @@ class MemoryBank:
                 self._room + self._tensor(slots[present]), vectors_KD[self._tensor(present)]
             )
         new = np.flatnonzero(slots < 0)[-self.capacity :]
-        into = (self._next + np.arange(len(new))) % self.capacity
+        into = (self.position + np.arange(len(new))) % self.capacity
         out = self.ids[into]
         self._slot_of[out[out >= 0]] = NOT_IN_BANK
         self.ids[into] = ids[new]
         self._slot_of[ids[new]] = into
         if len(new):
             self._write(self._room + self._tensor(into), vectors_KD[self._tensor(new)])
-        self._next = int((self._next + len(new)) % self.capacity)
+        self.position = int((self.position + len(new)) % self.capacity)
         self.filled = min(self.capacity, self.filled + len(new))
 
     def _write(self, where: slice | torch.Tensor, vectors_KD: torch.Tensor) -> None:
@@ -144,18 +145,9 @@ class MemoryBank:
         if self._half_ND is not None:
             self._half_ND[where] = vectors_KD.to(self._half_ND)
 
-    @property
-    def _bank_ND(self) -> torch.Tensor:
-        return self._buffer_ND[self._room :]
-
-    @property
-    def position(self) -> int:
-        """The slot that is written next."""
-        return self._next
-
     def vectors(self) -> torch.Tensor:
         """The filled part, for a checkpoint of a trainable document tower."""
-        return self._bank_ND[: self.filled]
+        return self._buffer_ND[self._room : self._room + self.filled]
 
     def restore(self, ids: NDArray[np.int64], position: int, vectors_ND: torch.Tensor) -> None:
         """Back to a checkpoint's state; `ids` in slot order, vectors in the same order."""
@@ -165,4 +157,4 @@ class MemoryBank:
         self._slot_of[ids] = np.arange(len(ids), dtype=np.int32)
         self._write(slice(self._room, self._room + len(ids)), vectors_ND)
         self.filled = len(ids)
-        self._next = position
+        self.position = position

@@ -76,7 +76,7 @@ class Probe:
 
     @cached_property
     def _cpu(self) -> DevicePolicy:
-        factory = plugins.device(REFERENCE)
+        factory = plugins.usable("device", REFERENCE)
         return factory.create(factory.options_type(), self._policy.threads)
 
     def due(self, step: int) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import queue
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -16,37 +15,26 @@ from ttf.contracts import EvalRecord, StepRecord
 from ttf.errors import NumericFailure, StorageError
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.sampler import MemorySampler
+from ttf.rundir.documents import Summary
 from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.verified_folders import prune_tables
+from ttf.training.auto import Decided
 from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
-from ttf.training.evaluation import check_gates
 from ttf.training.parity_probe import Probe
 from ttf.training.refresh import Refresher
+from ttf.training.schedule import check_gates
 from ttf.training.session import Session
-from ttf.training.summary import facts
 from ttf.training.supervisor_link import LeaveAsked
 
 SYNC_METRICS_EVERY_S: Final = 30.0
 
 
-@contextlib.contextmanager
-def recording(
-    session: Session, metrics: MetricsLog, state: RunState, refresher: Refresher, step: int
-) -> Iterator[Recorder]:
-    """From `step` on, which a checkpoint holds unless it is 0. At the end a checkpoint that is being
-    written comes to its end, and every file is closed."""
-    recorder = Recorder(session, metrics, state, refresher, step)
-    try:
-        yield recorder
-    finally:
-        recorder.close()
-
-
 class Recorder:
-    """The loop's `Events`; all methods belong to the main thread."""
+    """The loop's `Events`, from `step` on, which a checkpoint holds unless it is 0; all methods belong
+    to the main thread. `close` it: a checkpoint that is being written then comes to its end."""
 
     def __init__(
         self,
@@ -125,8 +113,7 @@ class Recorder:
         session.reporter.evaluated(record)
         session.observers.ttf_evaluated(record=record)
         self._state.selection.see(record, session.parts.model)
-        epochs, rest = divmod(record.step, session.decided.order.steps_per_epoch)
-        check_gates(session.config.gates, record, epochs if not rest else 0)
+        check_gates(session.config.gates, record, session.decided.order)
 
     def settled(self, step: int) -> None:
         self._saver.raise_if_failed()
@@ -211,7 +198,7 @@ class Recorder:
     def _snapshot(self, step: int) -> Snapshot:
         self._note_peak()
         snapshot = self._state.snapshot(step)
-        snapshot.progress["summary"] = facts(step, self._session.decided, self._state)
+        snapshot.progress["summary"] = summary_facts(step, self._session.decided, self._state)
         return snapshot
 
     def _tell_saved(self) -> None:
@@ -237,3 +224,30 @@ class Recorder:
         sampler = self._sampler
         peak = self._flight.peak_bytes if sampler is None else sampler.peak_bytes
         totals.peak_bytes = max(totals.peak_bytes, peak)
+
+
+def summary_facts(step: int, decided: Decided, state: RunState) -> Summary:
+    """The part of a summary that does not depend on how the run ends (the rest: `rundir.summary`);
+    totals are those of all its processes."""
+    config = decided.config
+    totals = state.totals
+    selection = state.selection
+    samples = step * decided.plan.samples
+    configured = config.miner.name if config.miner.negatives else ""
+    return {
+        "steps": step,
+        "epochs": step / decided.order.steps_per_epoch,
+        "samples": samples,
+        "metrics": selection.final,
+        "metrics_initial": selection.initial,
+        "metrics_last": selection.last,
+        "best_step": selection.best_step,
+        "kept_step": selection.final_step,
+        "chosen_by": config.evaluate.metric,
+        "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
+        "wall_s": totals.wall_s,
+        "peak_anon_mb": totals.peak_bytes / 1e6,
+        "deviations": list(totals.deviations),
+        "miner": totals.miner or configured,
+        "seed": config.train.seed,
+    }

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+import operator
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ttf.config.schema import MinerConfig, RunConfig
+from ttf.config.schema import Gate, MinerConfig, RunConfig
+from ttf.contracts import EvalRecord
 from ttf.data.order import Order
+from ttf.errors import GateNotMet
+
+_OPERATORS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
 
 def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: float) -> float:
@@ -34,6 +41,22 @@ def gate_step(at: str, order: Order) -> int:
     """The step of a gate: `at` is "step 300" or "epoch 2"."""
     unit, number = at.split()
     return int(number) * (order.steps_per_epoch if unit == "epoch" else 1)
+
+
+def check_gates(gates: Sequence[Gate], record: EvalRecord, order: Order) -> None:
+    """Raises GateNotMet for the first gate that is due now and not reached."""
+    for gate in gates:
+        if gate_step(gate.at, order) != record.step:
+            continue
+        match = re.fullmatch(r"(\S+?) *(>=|>|<=|<) *(\S+)", gate.need)
+        assert match is not None
+        metric, comparison, bound = match.groups()
+        found = record.metrics[metric]
+        if not _OPERATORS[comparison](found, float(bound)):
+            raise GateNotMet(
+                f"The gate at {gate.at} needed {gate.need}, but {metric} is {found:.4f}.",
+                hint="The run was stopped early; its last checkpoint is kept (ttf resume).",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ Everything that trains, mines, evaluates or records is given the one `Session`.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import torch
 
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
-from ttf.contracts import DevicePolicy
+from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.data.dataset import Dataset
 from ttf.data.loader import DrawNegatives, Loader, StepReader
 from ttf.data.open_dataset import open_dataset
@@ -21,13 +22,15 @@ from ttf.data.order import key
 from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.observers import Observers
+from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.flight_record import FlightRecorder
+from ttf.rundir.flight_record import FlightRecorder, Phase
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.progress import Reporter
 from ttf.training.auto import Decided, decide
 from ttf.training.documents import Documents
+from ttf.training.evaluation import evaluate
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.optimizer import make_optimizer
@@ -73,6 +76,28 @@ class Session:
             micro_batch=self.decided.plan.micro_batch,
         )
         return reader.load(start, stop, draw)
+
+    def evaluate(self, step: int) -> EvalRecord:
+        """The validation pairs against the full bank, under the present weights."""
+        began = time.perf_counter()
+        decided = self.decided
+        self.link.flight.enter(Phase.EVALUATE, step)
+        self.reporter.stage("evaluate", self.parts.documents.rows)
+        self.data.check_unchanged()
+        metrics = evaluate(
+            self.parts.model,
+            self.data.val,
+            self.parts.documents,
+            self.policy,
+            decided.precision,
+            decided.plan.micro_batch,
+            decided.config.evaluate.k,
+            progress=self.advance,
+        )
+        give_back()
+        epoch = decided.order.epoch_of(step - 1) if step else 0
+        seconds = time.perf_counter() - began
+        return EvalRecord(step=step, epoch=epoch, metrics=metrics, seconds=seconds)
 
     def advance(self, done: int, total: int) -> None:
         """The progress of what takes long between two steps; raises where an end was asked for."""

@@ -226,10 +226,6 @@ class Stepper:
         self.model = gradients.model
         self.bank = gradients.bank
         self._data = data
-        self._documents = gradients.documents
-        self._policy = gradients.policy
-        self._flight = gradients.flight
-        self._clip = gradients.settings.clip
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
 
     def __call__(
@@ -239,28 +235,32 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         computed = self.gradients(head, micro_batches)
-        self._flight.enter(Phase.OPTIMIZER)
+        self.gradients.flight.enter(Phase.OPTIMIZER)
         loss = float(computed.losses_S.mean())
-        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, self._clip or math.inf))
+        norm = float(
+            torch.nn.utils.clip_grad_norm_(
+                self._parameters, self.gradients.settings.clip or math.inf
+            )
+        )
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._explain(head, computed.losses_S, norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._commit(head, computed.docs_KD)
-        self._policy.synchronize()
+        self.gradients.policy.synchronize()
         return StepResult(loss=loss, grad_norm=norm, extra=computed.extra)
 
     def _commit(self, head: StepHead, docs_KD: torch.Tensor) -> None:
         """Only targets enter the bank: a document that is nobody's positive is no fair negative."""
         targets = np.unique(head.targets)
         place = torch.from_numpy(np.searchsorted(head.doc_ids, targets)).to(docs_KD.device)
-        self.bank.commit(targets, docs_KD[place], refresh=not self._documents.fixed)
+        self.bank.commit(targets, docs_KD[place], refresh=not self.gradients.documents.fixed)
 
     def _explain(self, head: StepHead, losses_S: torch.Tensor, norm: float) -> None:
         """Raises: bad data if an input is not finite, else a numeric failure naming the rows."""
         self.optimizer.zero_grad(set_to_none=True)
         train = self._data.train
-        self._documents.raise_if_inputs_not_finite(head.doc_ids, head.docs)
+        self.gradients.documents.raise_if_inputs_not_finite(head.doc_ids, head.docs)
         wrong = (~torch.isfinite(losses_S)).nonzero().flatten().tolist()
         for start in range(0, len(head.rows), 256):
             rows = head.rows[start : start + 256]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -17,10 +19,52 @@ from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.rundir.durable import folder_written_whole, read_json, sha256_file, write_json
 from ttf.training.checkpoint import save_tensors
-from ttf.training.loss.infonce import Temperature
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+MIN_TEMPERATURE = 0.01
+MAX_TEMPERATURE = 1.0
+
+
+class Temperature(nn.Module):
+    """The temperature of a run, fixed or learned; its state travels with the model.
+
+    Learned, it is kept within [0.01, 1].
+    """
+
+    log_scale: Tensor
+
+    def __init__(self, temperature: float, *, learned: bool = False) -> None:
+        super().__init__()
+        if learned and not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
+            raise ConfigError(
+                f"loss.temperature is {temperature}, but a learned temperature stays "
+                f"within [{MIN_TEMPERATURE}, {MAX_TEMPERATURE}].",
+                hint="Start inside that range, or set loss.learn_temperature = false.",
+            )
+        if not temperature > 0:
+            raise ConfigError(
+                f"loss.temperature is {temperature}; it divides, so it must be above 0.",
+                hint="0.05 is the default.",
+            )
+        self.learned = learned
+        start = torch.tensor(-math.log(temperature))
+        if learned:
+            self.log_scale = nn.Parameter(start)
+        else:
+            self.register_buffer("log_scale", start)
+
+    def scale(self) -> Tensor:
+        """1 / temperature (0-d), through which a learned one gets its gradient."""
+        if self.learned:
+            # The parameter itself, not only its value: a clamp in the graph would have no
+            # gradient outside its range, and a temperature that overshot could not come back.
+            with torch.no_grad():
+                self.log_scale.clamp_(-math.log(MAX_TEMPERATURE), -math.log(MIN_TEMPERATURE))
+        return self.log_scale.exp()
+
+    def temperature(self) -> float:
+        return 1.0 / float(self.scale().detach())
 
 
 class TwoTower(nn.Module):
@@ -64,7 +108,7 @@ class TowerSpec:
         self.side = side
         self.name = config.name
         self.shape = shape
-        self.factory = plugins.tower(config.name)
+        self.factory = plugins.usable("tower", config.name)
         self.options: Any = checked(self.factory.options_type, config.options(), f"tower.{side}")
 
     def create(self) -> nn.Module:

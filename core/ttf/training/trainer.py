@@ -1,4 +1,4 @@
-"""A run from its folder to its summary: begins or restores, trains, and ends it whatever happens.
+"""A run from its folder to its summary: begins or goes on, trains, and ends it whatever happens.
 
 What it records on the way: `ttf.training.recorder`.
 """
@@ -6,7 +6,7 @@ What it records on the way: `ttf.training.recorder`.
 from __future__ import annotations
 
 import contextlib
-import time
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,33 +15,42 @@ from typing import TypeVar
 from ttf import loop
 from ttf.config.resolve import Resolved
 from ttf.config.toml import dump
-from ttf.contracts import DevicePolicy, EvalRecord
-from ttf.errors import DeviceMistrusted, GateNotMet, Stopped, StorageError, TtfError
-from ttf.machine.memory.allocator import give_back
+from ttf.contracts import DevicePolicy
+from ttf.data.dataset import Dataset
+from ttf.errors import (
+    ArtifactDamaged,
+    DataChanged,
+    DeviceMistrusted,
+    GateNotMet,
+    Stopped,
+    StorageError,
+    TtfError,
+)
+from ttf.incidents.inputs import refuse_changed
 from ttf.process.signals import StopAsked
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.documents import Summary
-from ttf.rundir.durable import write_atomically, write_json
-from ttf.rundir.flight_record import Phase
+from ttf.rundir.documents import DataFacts, Manifest, Summary
+from ttf.rundir.durable import read_json, write_atomically, write_json
+from ttf.rundir.flight_record import FlightRecorder, Phase
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
+from ttf.rundir.supervision import Journal
+from ttf.rundir.verified_folders import newest_first
 from ttf.text.progress import Reporter
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
-from ttf.training.checkpoint import RunState, Snapshot, Totals
-from ttf.training.evaluation import evaluate
-from ttf.training.recorder import Recorder, recording
+from ttf.training.checkpoint import RunState, Snapshot, Totals, load_newest
+from ttf.training.recorder import Recorder, summary_facts
 from ttf.training.refresh import Refresher
-from ttf.training.resume import has_begun, incidents_of_before, load_state
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
-from ttf.training.summary import facts
 from ttf.training.supervisor_link import LeaveAsked, Link
 from ttf.training.towers import save_model, start_from
 
 T = TypeVar("T")
+Say = Callable[[str], None]
 
 
 def run(
@@ -58,7 +67,7 @@ def run(
     See `open_session` for what must have happened before.
     """
     with open_session(resolved, folder, policy, reporter, link) as session:
-        resume = resume and has_begun(folder, reporter.note)
+        resume = resume and _has_begun(folder, reporter.note)
         if not resume:
             _begin(session)
         # Anew at every start: a remedy may have changed it.
@@ -69,7 +78,7 @@ def run(
         session.link.configured(session.config, inputs)
         if session.parts.model.documents_frozen:
             session.parts.documents.freeze(folder.index, must_exist=resume)
-        snapshot, differences = load_state(session) if resume else (None, [])
+        snapshot, differences = _load_state(session) if resume else (None, [])
         step = snapshot.step if snapshot is not None else None
         retry_s = session.config.checkpoint.retry_s
         log = partial(MetricsLog, folder.metrics, step, retry_s=retry_s, say=reporter.note)
@@ -137,7 +146,7 @@ class Trainer:
             ),
             negatives_from=self._refresher,
             load=session.load,
-            evaluate=self._evaluate,
+            evaluate=session.evaluate,
             evaluation_due=self._evaluation_due,
             ended_early=lambda: self._selection.patience_used_up,
         )
@@ -184,11 +193,12 @@ class Trainer:
     def recording(self) -> Iterator[Recorder]:
         """What listens to the loop, from the step it stands at; the folder is whole afterwards."""
         session = self.session
+        step = self.loop.step
         with (
             contextlib.closing(session.parts.documents),
             contextlib.closing(self._refresher),
-            recording(
-                session, self._metrics, self._state, self._refresher, self.loop.step
+            contextlib.closing(
+                Recorder(session, self._metrics, self._state, self._refresher, step)
             ) as recorder,
         ):
             yield recorder
@@ -201,8 +211,11 @@ class Trainer:
             config=session.config.model_dump(),
             resumed_from=resumed_from,
         )
-        for incident in incidents_of_before(session.folder, session.link.history):
-            observers.ttf_incident(incident=incident)
+        history = session.link.history
+        for number in history.incidents if history is not None else ():
+            path = session.folder.incidents / number / "incident.json"
+            if path.is_file():  # of a process that died: no observer has heard of it
+                observers.ttf_incident(incident=read_json(path))
 
     def _train(self, recorder: Recorder) -> Ending:
         """The loop; what an end wants saved is saved here, so that the disk may fail it."""
@@ -268,7 +281,7 @@ class Trainer:
         self._state.tick()
         summary = summarize(
             ending,
-            facts(self.loop.step, session.decided, self._state),
+            summary_facts(self.loop.step, session.decided, self._state),
             list_incidents(folder.incidents),
             restarts=link.history.restarts if link.history is not None else 0,
             deviations=[c.deviation for c in link.overlay.values() if c.deviation],
@@ -277,33 +290,84 @@ class Trainer:
         session.observers.ttf_run_finished(run_dir=folder.path, summary=summary)
         return summary
 
-    # --- what the loop calls --------------------------------------------------------------
-
     def _evaluation_due(self, step: int) -> bool:
         if step == self._selection.last_step:
             return False
         decided = self.session.decided
         return evaluation_due(step, decided.total_steps, decided.config, decided.order)
 
-    def _evaluate(self, step: int) -> EvalRecord:
-        began = time.perf_counter()
-        session = self.session
-        decided = session.decided
-        session.link.flight.enter(Phase.EVALUATE, step)
-        session.reporter.stage("evaluate", session.parts.documents.rows)
-        session.data.check_unchanged()
-        metrics = evaluate(
-            session.parts.model,
-            session.data.val,
-            session.parts.documents,
-            session.policy,
-            decided.precision,
-            decided.plan.micro_batch,
-            decided.config.evaluate.k,
-            progress=session.advance,
+
+# --- going on with a run -----------------------------------------------------------------------
+
+
+def _has_begun(folder: RunFolder, say: Say) -> bool:
+    """Whether there is, or was, something to continue from: a run that ended before its first
+    checkpoint starts anew, one whose checkpoints are gone must not."""
+    if newest_first(folder.checkpoints):
+        return True
+    # A run that nobody supervised has no journal; its summary tells of an end that saved.
+    noted = folder.supervision.exists()
+    if Journal.read(folder.supervision).checkpointed >= 0 or (
+        not noted and folder.summary.exists()
+    ):
+        return True
+    say("No checkpoint was made before: the run starts from the beginning.")
+    return False
+
+
+def _load_state(session: Session) -> tuple[Snapshot, list[str]]:
+    """The newest intact checkpoint of this very run, and in what this process differs from the one
+    that began it. Raises NoCheckpoint, ArtifactDamaged, DataChanged."""
+    folder = session.folder
+    say = session.reporter.note
+    snapshot = load_newest(folder.checkpoints, say)
+    before = _manifest_of(folder)
+    _refuse_other_data(before["data"], session.data, folder, session.link.flight, say)
+    now = manifest.numeric_fingerprint(session.config, session.policy)
+    return snapshot, manifest.differences(before["numeric"], now)
+
+
+def _manifest_of(folder: RunFolder) -> Manifest:
+    """What the run began with. Raises ArtifactDamaged."""
+    try:
+        found: Manifest = read_json(folder.manifest)
+        found["data"]["fingerprint"], found["numeric"]["plugins"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ArtifactDamaged(
+            f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}): what the "
+            "run began with is not known any more.",
+            hint="Put it back, or start a new run from the folder's run.toml.",
+        ) from error
+    return found
+
+
+def _refuse_other_data(
+    before: DataFacts, data: Dataset, folder: RunFolder, flight: FlightRecorder, say: Say
+) -> None:
+    """Raises DataChanged. `before` is the manifest's part about the data."""
+    if before["fingerprint"] != data.fingerprint:
+        raise DataChanged(
+            f"The data is not what the run in {folder.path} was started with "
+            f"(pairs {before.get('pairs')}, bank {before.get('bank')}).",
+            hint="Put the files back as they were, or start a new run with ttf train.",
         )
-        give_back()
-        epoch = decided.order.epoch_of(step - 1) if step else 0
-        return EvalRecord(
-            step=step, epoch=epoch, metrics=metrics, seconds=time.perf_counter() - began
-        )
+    with _heartbeats(flight):
+        refuse_changed(before.get("files", {}), data.stores, say)
+
+
+@contextlib.contextmanager
+def _heartbeats(flight: FlightRecorder) -> Iterator[None]:
+    """Signs of life during what takes long and cannot give any itself."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(1.0):
+            flight.beat()
+
+    thread = threading.Thread(target=beat, name="ttf-beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

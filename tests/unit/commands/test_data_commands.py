@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ttf.commands.data import command
 from ttf.data import convert as convert_module, synth
-from ttf.data.stores import open_store
 from ttf.data.vectors import from_float32, to_float32
 from ttf.data.writing import writing
 from ttf.errors import BadData, ConfigError, DataCompressed, StorageError
+from ttf.host.plugins import open_store
 
 ROWS: NDArray[np.float32] = np.random.default_rng(5).standard_normal((40, 4)).astype(np.float32)
 

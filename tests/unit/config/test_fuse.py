@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.kit.small_training import open_small
 
-from ttf.config.resolve import resolve
-from ttf.config.toml import dump, load_run_toml
+from ttf.config.resolve import load_run_toml, resolve
+from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.incidents.remedies import remedies_for

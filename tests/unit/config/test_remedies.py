@@ -11,9 +11,9 @@ import pytest
 from tests.kit.small_training import open_small
 from tests.unit.config.test_layers import write
 
-from ttf.config.resolve import Resolved, flat, resolve
+from ttf.config.resolve import Resolved, flat, load_run_toml, resolve
 from ttf.config.schema import RunConfig
-from ttf.config.toml import dump, load_run_toml
+from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.errors import ConfigError, DeviceMistrusted

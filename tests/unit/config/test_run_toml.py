@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ttf.config.resolve import resolve
-from ttf.config.toml import dump, load_run_toml, render
+from ttf.config.resolve import load_run_toml, resolve
+from ttf.config.toml import dump, render
 
 
 def everything(folder: Path) -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.config.test_layers import write
 
-from ttf.config.resolve import resolve
-from ttf.config.toml import dump, load_run_toml
+from ttf.config.resolve import load_run_toml, resolve
+from ttf.config.toml import dump
 from ttf.errors import ConfigError
 
 KEYS = (

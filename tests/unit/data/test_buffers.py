@@ -18,8 +18,8 @@ from ttf.data.dataset import Queries
 from ttf.data.loader import Loader, MicroBatch, StepHead, head_of
 from ttf.data.open_dataset import open_dataset
 from ttf.data.order import Order
-from ttf.data.stores import open_store
 from ttf.data.vectors import Buffers, from_float32, to_float32
+from ttf.host.plugins import open_store
 
 LARGE = (64, 2048)
 

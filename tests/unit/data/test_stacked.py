@@ -13,7 +13,7 @@ from tests.kit.data_files import write
 
 from ttf.contracts import VectorSource
 from ttf.data.sources import RowView, StackedRows
-from ttf.data.stores import open_store
+from ttf.host.plugins import open_store
 
 PARTS = [
     np.arange(count * 3, dtype=np.float32).reshape(count, 3) + 1000 * index

@@ -14,9 +14,8 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ttf.training.loss.infonce import _contrast
+from ttf.training.loss.infonce import Block, Excluded, _contrast, loss_in_one_pass
 from ttf.training.loss.rank_counts import GROUP, RankCounter, RankCounts
-from ttf.training.loss.sweep import Block, Excluded, swept_loss
 
 
 def blocks_of(docs: Tensor, size: int) -> Iterator[Block]:
@@ -56,7 +55,7 @@ class Case:
     def swept(self, q: Tensor, scale: Tensor, block: int, **more: Any) -> Tensor:
         target = self.docs[torch.from_numpy(self.target)]
         blocks = more.pop("blocks", None) or blocks_of(self.docs, block)
-        return swept_loss(q, scale, target, blocks, self.excluded(), **more)
+        return loss_in_one_pass(q, scale, target, blocks, self.excluded(), **more)
 
     def dense(self, q: Tensor, scale: Tensor) -> Tensor:
         target, known = torch.from_numpy(self.target), torch.from_numpy(self.known)
@@ -158,7 +157,7 @@ def test_dead_documents_count_for_nobody() -> None:
     )
     target = case.docs[torch.from_numpy(case.target)]
     scale = torch.tensor(20.0)
-    loss = swept_loss(case.q, scale, target, blocks_of(copies, 64), excluded)
+    loss = loss_in_one_pass(case.q, scale, target, blocks_of(copies, 64), excluded)
     torch.testing.assert_close(loss, case.dense(case.q, scale))
 
 

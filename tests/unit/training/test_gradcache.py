@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ttf.training.gradcache import cached_step
-from ttf.training.loss.infonce import Temperature, info_nce
+from ttf.training.loss.infonce import info_nce
+from ttf.training.towers import Temperature
 
 SAMPLES, EXTRA, DIM = 22, 5, 12
 

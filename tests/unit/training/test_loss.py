@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ttf.errors import ConfigError
-from ttf.training.loss.infonce import Temperature, info_nce
+from ttf.training.loss.infonce import info_nce
+from ttf.training.towers import Temperature
 
 
 def naive(

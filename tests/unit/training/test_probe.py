@@ -62,7 +62,7 @@ def probe_of(
     stepper = world.stepper
     changes: dict[str, Any] = {}
     if fault is not None:
-        factory = plugins.device("standin")
+        factory = plugins.usable("device", "standin")
         changes["policy"] = factory.create(factory.options_type(fault=fault), 1)
     if bf16:
         changes["precision"] = Precision(name="bf16", reason="test")

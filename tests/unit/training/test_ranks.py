@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import Gate
 from ttf.contracts import EvalRecord
+from ttf.data.order import Order
 from ttf.errors import GateNotMet
 from ttf.machine.processor import FirstPass
-from ttf.training.evaluation import check_gates, metrics_from_ranks
-from ttf.training.ranks import TIE, ranks_in_blocks
+from ttf.training.evaluation import TIE, metrics_from_ranks, ranks_in_blocks
+from ttf.training.schedule import check_gates
 
 
 def blocks(docs: torch.Tensor, size: int) -> Iterator[tuple[int, torch.Tensor]]:
@@ -196,10 +197,12 @@ def record(step: int, value: float) -> EvalRecord:
 )
 def test_a_gate_is_looked_at_when_it_is_due(need: str, value: float, met: bool) -> None:
     gates = [Gate(at="step 20", need=need), Gate(at="epoch 2", need=need)]
-    check_gates(gates, record(10, value), 1)
-    for step, epoch in ((20, 0), (35, 2)):
+    order = Order(size=68, samples_per_step=4, seed=0, fingerprint="")  # 17 steps an epoch
+    check_gates(gates, record(10, value), order)
+    check_gates(gates, record(17, value), order)
+    for step in (20, 34):
         if met:
-            check_gates(gates, record(step, value), epoch)
+            check_gates(gates, record(step, value), order)
         else:
             with pytest.raises(GateNotMet, match=rf"recall@10 is {value:.4f}"):
-                check_gates(gates, record(step, value), epoch)
+                check_gates(gates, record(step, value), order)

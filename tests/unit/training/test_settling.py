@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ttf.config.resolve import Resolved, resolve
-from ttf.config.toml import dump, load_run_toml
+from ttf.config.resolve import Resolved, load_run_toml, resolve
+from ttf.config.toml import dump
 from ttf.machine import measured
 from ttf.machine.processor import Processor
 from ttf.training.device_auto import recorded, with_device

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ttf.text.progress._base import Reporter
-from ttf.text.progress._choose import make_reporter
 from ttf.text.progress._live import ConsoleReporter
-from ttf.text.progress._plain import PlainReporter
+from ttf.text.progress.reporter import PlainReporter, Reporter, make_reporter
 
 __all__ = ["ConsoleReporter", "PlainReporter", "Reporter", "make_reporter"]

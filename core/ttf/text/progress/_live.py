@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ttf.text import numbers as _text
-from ttf.text.progress._base import Reporter
-from ttf.text.progress._state import TRAIN, Progress
-from ttf.text.progress._stream import lasting
 from ttf.text.progress.ending import last_lines, last_notes
+from ttf.text.progress.reporter import TRAIN, Shown
 from ttf.text.wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def _columns(stream: TextIO) -> int:
     return shutil.get_terminal_size().columns
 
 
-class ConsoleReporter(Reporter):
+class ConsoleReporter(Shown):
     """For terminals. Written by hand: a library that lays out a screen takes longer than a short
     training step."""
 
@@ -50,22 +48,14 @@ class ConsoleReporter(Reporter):
         clock: Callable[[], float] = time.monotonic,
         width: Callable[[], int] | None = None,
     ) -> None:
-        self._out = lasting(stream)
+        super().__init__(stream, summary, clock)
         self._colour = colour
-        self._progress = Progress(clock)
-        self._show_summary = summary
         self._width = width or (lambda: _columns(stream))
         self._next_draw = 0.0
         self._drawn = False
         self._bar_room = LONGEST_BAR
         encoding = (getattr(stream, "encoding", None) or "ascii").lower()
         self._full, self._rest = ("\u2501", "\u2500") if "utf" in encoding else ("=", "-")
-
-    def watch_memory(self, held_bytes: Callable[[], int]) -> None:
-        self._progress.held_bytes = held_bytes
-
-    def chosen_by(self, metric: str) -> None:
-        self._progress.metric = metric
 
     def resumed(self, step: int, initial: Mapping[str, float]) -> None:
         self._progress.resumed(step, initial)
@@ -94,7 +84,8 @@ class ConsoleReporter(Reporter):
         first, *more = wrapped(text, max(20, self._width() - 1 - NOTE), fold=True) or [""]
         self._clear()
         self._out.write(f"  {self._paint('1;33', 'note')} {first}\n")
-        self._out.writelines(f"{'':{NOTE}}{line}\n" for line in more)
+        for line in more:
+            self._out.write(f"{'':{NOTE}}{line}\n")
         self._out.flush()
         if self._progress.stage:
             self._draw()

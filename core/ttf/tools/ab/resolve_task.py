@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ttf.config.resolve import flat, resolve
-from ttf.config.toml import load_run_toml
+from ttf.config.resolve import flat, load_run_toml, resolve
 from ttf.errors import ConfigError, TtfError
 
 

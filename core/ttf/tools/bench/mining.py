@@ -23,8 +23,8 @@ _BUDGET_BYTES: Final = 1 << 30
 
 def mine_exact(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.contracts import MinerContext
-    from ttf.data.stores import create_store, open_store
     from ttf.host import plugins
+    from ttf.host.plugins import create_store, open_store
     from ttf.machine import devices
 
     size = SIZES[request["size"]]
@@ -33,7 +33,7 @@ def mine_exact(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     policy.start()
     tell({"at": "making data"})
     bank_ND, queries_QD = _clustered(size)
-    factory: Any = plugins.miner("exact")
+    factory: Any = plugins.usable("miner", "exact")
     context = MinerContext(
         threads=policy.threads, seed=0, deterministic=True, budget_bytes=_BUDGET_BYTES
     )

@@ -35,7 +35,7 @@ def gather_zarr(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def open_npz(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    from ttf.data.stores import open_store
+    from ttf.host.plugins import open_store
 
     size = SIZES[request["size"]]
 
@@ -90,7 +90,7 @@ def _rows(
     request: Mapping[str, Any],
     tell: Tell,
 ) -> list[Line]:
-    from ttf.data.stores import open_store
+    from ttf.host.plugins import open_store
 
     size = SIZES[request["size"]]
     with scratch_folder() as folder:
@@ -163,7 +163,7 @@ def _drawn(
 
 def _stored(folder: Path, container: str, values: int, size: Size) -> tuple[Path, int]:
     """A file of random rows, and its megabytes."""
-    from ttf.data.stores import create_store
+    from ttf.host.plugins import create_store
 
     path = folder / f"rows.{container}"
     num_rows = max(size.gather_rows, size.files_mb * 1_000_000 // (4 * values))

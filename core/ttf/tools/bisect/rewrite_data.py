@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.data.convert import convert
-from ttf.data.stores import open_store, storage_for
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.host import plugins
+from ttf.host.plugins import open_store, storage_for
 
 if TYPE_CHECKING:
     from ttf.contracts import StorageFactory, StoreWriter, VectorSource

@@ -84,7 +84,7 @@ def _data(resolved: Resolved) -> dict[str, Any]:
 
 
 def _facts(decided: Decided, data: Dataset) -> dict[str, Any]:
-    from ttf.data.stores import is_local, storage_for
+    from ttf.host.plugins import is_local, storage_for
 
     config = decided.config
     specs = decided.specs

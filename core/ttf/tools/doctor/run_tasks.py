@@ -99,7 +99,7 @@ def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
     if not config.names:
         return set()
     from ttf.data.inspect import unfit
-    from ttf.data.stores import open_store
+    from ttf.host.plugins import open_store
 
     store = open_store(uri, config.storage)
     try:

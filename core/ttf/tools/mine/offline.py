@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from ttf.config.schema import RunConfig
 from ttf.data.order import Permutation, key
 from ttf.data.sources import UnitRows, VectorRef
-from ttf.data.stores import open_store
 from ttf.data.vectors import FLOATS, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
+from ttf.host.plugins import open_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import (
     AUTO,
@@ -128,7 +128,7 @@ def file_inputs(
 def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
     """The training queries of a finished run, as its tower encodes them; row i is row i of the
     pairs file."""
-    from ttf.config.toml import load_run_toml
+    from ttf.config.resolve import load_run_toml
     from ttf.data.open_dataset import open_dataset
     from ttf.rundir.run_folder import RunFolder
     from ttf.training.inference import open_run
@@ -381,7 +381,7 @@ def _recall(
     folder: Path,
 ) -> tuple[float, bool]:
     """Recall of the answers on a keyed sample, against the exact scan; certified for exact ones."""
-    factory = plugins.miner(report.miner)
+    factory = plugins.usable("miner", report.miner)
     options = checked_options(factory, config.miner.options_of(report.miner))
     if factory.traits(options, job.context).exact or not report.queries:
         return 1.0, True

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ttf.data.stores import create_store, is_local, storage_for
 from ttf.data.writing import array_bytes, check_output, make_room, writing
 from ttf.errors import ConfigError
+from ttf.host.plugins import create_store, is_local, storage_for
 
 if TYPE_CHECKING:
     from ttf.contracts import DType

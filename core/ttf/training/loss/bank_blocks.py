@@ -1,4 +1,4 @@
-"""The bank as blocks for a sweep: float32 rows from where they lie, or a bfloat16 copy."""
+"""The bank as blocks for the loss: float32 rows from where they lie, or a bfloat16 copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ttf.contracts import VectorSource
 from ttf.data.sources import UnitRows
 from ttf.data.vectors import row_norms, seen_as_writable, to_float32
 from ttf.mining.scan.bf16_bank import HalfBank, open_half
-from ttf.training.loss.sweep import Block
+from ttf.training.loss.infonce import Block
 
 BLOCK_ROWS = 2048
 """Logits of 512 queries and a block of 768-wide documents stay in a shared cache together."""

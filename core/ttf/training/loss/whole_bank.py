@@ -14,8 +14,8 @@ from ttf.contracts import Precision
 from ttf.data.loader import StepHead
 from ttf.training.documents import Documents
 from ttf.training.loss.bank_blocks import Blocks, HalfBlocks, StoredBlocks
+from ttf.training.loss.infonce import Block, Excluded, loss_in_one_pass
 from ttf.training.loss.rank_counts import RankCounter, RankCounts
-from ttf.training.loss.sweep import Block, Excluded, swept_loss
 
 DEEPEST = 100
 """Ranks and suspects of a training query are counted up to here, which bounds what an untrained
@@ -65,7 +65,7 @@ class FullBank:
             counters.append(RankCounter(target_logit_S, line_S, deepest=DEEPEST))
             return counters[0]
 
-        losses_S = swept_loss(
+        losses_S = loss_in_one_pass(
             q_SD,
             scale,
             docs_KD[place],

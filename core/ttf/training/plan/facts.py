@@ -6,8 +6,8 @@ from ttf.config.resolve import Resolved
 from ttf.contracts import DevicePolicy, MinerCost, MinerTraits, VectorSource
 from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset
-from ttf.data.stores import open_store
 from ttf.host import plugins
+from ttf.host.plugins import open_store
 from ttf.mining.choose import checked_options, miner_context
 from ttf.training.auto import Decided, decide
 from ttf.training.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
@@ -51,7 +51,7 @@ def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
 
 def _mining(decided: Decided, data: Dataset, policy: DevicePolicy) -> tuple[MinerCost, MinerTraits]:
     config = decided.config
-    factory = plugins.miner(config.miner.name)
+    factory = plugins.usable("miner", config.miner.name)
     options = checked_options(factory, config.miner.options_of(config.miner.name))
     context = miner_context(config, policy.threads)
     queries = min(len(data.train), decided.total_steps * decided.plan.samples)

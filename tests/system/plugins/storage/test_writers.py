@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tests.unit.plugins.storage.test_writers import ROWS, fill
 
-from ttf.data.stores import create_store
+from ttf.host.plugins import create_store
 
 
 def test_an_npz_starts_every_array_on_a_page_and_is_plain_to_others(tmp_path: Path) -> None:

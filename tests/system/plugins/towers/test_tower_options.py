@@ -28,7 +28,9 @@ WRONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_wrong_option_is_reported_at_once(name: str) -> None:
-    options, problems = validate(plugins.tower(name).options_type, WRONG[name], "tower.query")
+    options, problems = validate(
+        plugins.usable("tower", name).options_type, WRONG[name], "tower.query"
+    )
     assert options is None
     assert len(problems) == len(WRONG[name])
     for key in WRONG[name]:
@@ -37,7 +39,7 @@ def test_every_wrong_option_is_reported_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_defaults_are_valid_described_and_build_a_tower(name: str) -> None:
-    factory = plugins.tower(name)
+    factory = plugins.usable("tower", name)
     options, problems = validate(factory.options_type, {}, "tower.query")
     assert problems == []
     assert all(info.help for info in describe(factory.options_type))
@@ -60,7 +62,7 @@ def test_the_defaults_are_valid_described_and_build_a_tower(name: str) -> None:
 def test_what_cannot_be_built_says_why_before_anything_is_built(
     name: str, values: dict[str, Any], out_dim: int, message: str, hint: str
 ) -> None:
-    factory = plugins.tower(name)
+    factory = plugins.usable("tower", name)
     shape = TowerShape(in_dim=12, length=5, sequence=True, out_dim=out_dim)
     options = factory.options_type(**values)
     for action in (factory.create, factory.estimate):

@@ -123,8 +123,8 @@ def raw(*words: str, session: int = 7) -> Raw:
 @pytest.mark.parametrize(
     ("process", "role"),
     [
-        (raw("python", "-m", "ttf.supervise.trainer_main", "7", "12"), "trainer"),
-        (raw("python", "-m", "ttf.supervise.trainer_main", "7", "12", session=6), "keeper"),
+        (raw("python", "-m", "ttf.training.launch", "7", "12"), "trainer"),
+        (raw("python", "-m", "ttf.training.launch", "7", "12", session=6), "keeper"),
         (raw("python", "-P", "-m", "ttf.mining.worker_main", "3"), "miner worker"),
         (raw("python", "-P", "-m", "ttf.mining.worker_main", "3", session=6), "keeper"),
         (raw("/usr/bin/python3.11", "-m", "ttf", "train", "run.toml"), "ttf train"),

@@ -27,7 +27,7 @@ class Kind:
     deterministic: bool = True
 
     def make(self, **changes: Any) -> Miner:
-        factory = plugins.miner(self.miner)
+        factory = plugins.usable("miner", self.miner)
         granted: dict[str, Any] = {
             "threads": 2,
             "seed": 3,
@@ -38,7 +38,7 @@ class Kind:
         return factory.create(factory.options_type(**self.options), context)
 
     def traits(self) -> Any:
-        factory = plugins.miner(self.miner)
+        factory = plugins.usable("miner", self.miner)
         context = MinerContext(
             threads=2, seed=3, deterministic=self.deterministic, budget_bytes=64 << 20
         )

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from ttf.data.stores import open_store
 from ttf.errors import ArrayMissing, BadData, DataChanged, DataCompressed, DataMissing, TtfError
+from ttf.host.plugins import open_store
 
 ROWS: NDArray[np.float32] = np.arange(60, dtype=np.float32).reshape(20, 3)
 

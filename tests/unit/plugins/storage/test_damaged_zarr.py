@@ -15,8 +15,8 @@ import zarr
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from ttf.data.stores import create_store, open_store
 from ttf.errors import BadData, DataChanged, TtfError
+from ttf.host.plugins import create_store, open_store
 
 ROWS: NDArray[np.float32] = np.arange(1, 151, dtype=np.float32).reshape(50, 3)
 

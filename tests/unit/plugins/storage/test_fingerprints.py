@@ -13,7 +13,7 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
-from ttf.data.stores import create_store, open_store
+from ttf.host.plugins import create_store, open_store
 from ttf_storage import _content_sample
 
 ROWS: NDArray[np.float32] = np.random.default_rng(0).standard_normal((40_000, 8)).astype(np.float32)

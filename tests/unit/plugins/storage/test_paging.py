@@ -13,9 +13,9 @@ import zarr
 from numpy.typing import NDArray
 
 from ttf.data.sources import RowView, StackedRows, UnitRows
-from ttf.data.stores import open_store
 from ttf.data.vectors import on_disk, will_need
 from ttf.errors import DataChanged
+from ttf.host.plugins import open_store
 from ttf_storage import _zarr_region
 from ttf_storage._zarr_region import Region
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DType, Store, VectorSource
 from ttf.data.sources import RowView, UnitRows
-from ttf.data.stores import create_store, open_store
 from ttf.data.vectors import from_float32, to_float32, unit_rows
+from ttf.host.plugins import create_store, open_store
 
 ROWS = 53
 DTYPES: tuple[DType, ...] = ("float32", "float16", "bfloat16")

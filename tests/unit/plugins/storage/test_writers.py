@@ -13,8 +13,8 @@ import zarr
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, StoreWriter
-from ttf.data.stores import create_store, open_store
 from ttf.errors import ConfigError, StorageError
+from ttf.host.plugins import create_store, open_store
 from ttf_storage import _atomic_file, _zarr_writer
 
 ROWS: NDArray[np.float32] = np.arange(3000, dtype=np.float32).reshape(1000, 3)

@@ -64,7 +64,7 @@ def shape_of(*, sequence: bool = True, out_dim: int = DIM, in_dim: int = DIM) ->
 
 def make(name: str, options: dict[str, Any], shape: TowerShape | None = None) -> nn.Module:
     torch.manual_seed(1)
-    factory = plugins.tower(name)
+    factory = plugins.usable("tower", name)
     return factory.create(shape or shape_of(), factory.options_type(**options))
 
 

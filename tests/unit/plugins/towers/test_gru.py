@@ -186,7 +186,7 @@ def test_weights_made_ready_follow_every_change(change: Callable[[nn.GRU], None]
 
 @pytest.mark.usefixtures("float32_matmul")
 def test_a_tower_that_has_run_can_be_copied_and_saved() -> None:
-    factory = plugins.tower("gru")
+    factory = plugins.usable("tower", "gru")
     shape = TowerShape(in_dim=DIM, length=STEPS, sequence=True, out_dim=DIM)
     tower = factory.create(shape, factory.options_type(hidden=HIDDEN)).eval()
     expected: Tensor = tower(batch())
@@ -327,7 +327,7 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def test_a_forward_makes_the_products_of_the_estimate_and_no_other(
     pool: str, layers: int, steps: int
 ) -> None:
-    factory = plugins.tower("gru")
+    factory = plugins.usable("tower", "gru")
     options = factory.options_type(hidden=HIDDEN, pool=pool, layers=layers, residual="none")
     shape = TowerShape(in_dim=DIM, length=steps, sequence=steps > 1, out_dim=DIM)
     tower = factory.create(shape, options)

@@ -18,7 +18,7 @@ SHAPE = TowerShape(in_dim=DIM, length=STEPS, sequence=True, out_dim=DIM)
 
 def make(name: str, **options: Any) -> nn.Module:
     torch.manual_seed(1)
-    factory = plugins.tower(name)
+    factory = plugins.usable("tower", name)
     return factory.create(SHAPE, factory.options_type(**options)).eval()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ttf.data.stores import open_store
+from ttf.host.plugins import open_store
 from ttf.tools.bisect.rewrite_data import DataChange, rewrite
 
 Arrays = dict[str, Any]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ttf.config.resolve import Draft, Keys, Layer
+    from ttf.config.check import Draft
+    from ttf.config.resolve import Keys, Layer
 
 ORIGIN: Final = "--safe"
 MOST_ACCUMULATE: Final = 4
