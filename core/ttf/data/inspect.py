@@ -222,7 +222,7 @@ def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
     return problems
 
 
-# --- whether `ttf train` would take it ---------------------------------------------------------------
+# --- whether `ttf train` would take it ----------------------------------------------------------
 
 
 def looks_like_pairs(names: Sequence[str]) -> bool:

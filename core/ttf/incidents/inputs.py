@@ -1,7 +1,8 @@
 """Whether the input files of a run are what they were when it started, and what became of them.
 
 A fingerprint of headers and of a container's own checksums does not see bytes that were changed in
-place: a run that goes on reads a file that was written to since then once, and compares its checksums.
+place: a run that goes on reads a file that was written to since then once, and compares its
+checksums.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def _fingerprint(path: Path, size: int) -> str:
     return digest.hexdigest()
 
 
-# --- a run that goes on ------------------------------------------------------------------------------
+# --- a run that goes on -------------------------------------------------------------------------
 
 
 def noted(stores: Iterable[Store]) -> dict[str, InputState]:

@@ -75,9 +75,9 @@ def errors(ways: Sequence[str], a_RI: Tensor, b_CI: Tensor) -> dict[str, float]:
 
 @functools.cache
 def is_float32(way: str) -> bool:
-    """Whether a setting that allows torch less still gives full float32 products here: "medium" picks
-    another library on some machines (twice as fast on an AVX512 one, 2026-11) and reduced precision
-    on others. Measured for accuracy, never for speed."""
+    """Whether a setting that allows torch less still gives full float32 products here: "medium"
+    picks another library on some machines (twice as fast on an AVX512 one, 2026-11) and reduced
+    precision on others. Measured for accuracy, never for speed."""
     return errors([way], *factors(64, 768, 64))[way] < MOST_ERROR
 
 

@@ -255,7 +255,7 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
     }
 
 
-# --- indexes of frozen banks, built once for all runs: `<cache>/index/<key>/` --------------------------
+# --- indexes of frozen banks, built once for all runs: `<cache>/index/<key>/` ---------------------
 
 
 def ready_index(

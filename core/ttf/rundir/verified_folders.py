@@ -1,9 +1,9 @@
 """Folders that are used only after every file in them matched its SHA-256.
 
-Checkpoints, candidate tables, and in the cache indexes and bfloat16 copies of banks. Such a folder is
-written beside its place (`folder_written_whole`), gets a manifest of hashes as its last file, and is
-renamed when all of it is on the disk. Native readers die of damaged files: nothing is opened before
-it was verified. Light: the supervisor asks here, without torch or numpy.
+Checkpoints, candidate tables, and in the cache indexes and bfloat16 copies of banks. Such a folder
+is written beside its place (`folder_written_whole`), gets a manifest of hashes as its last file, and
+is renamed when all of it is on the disk. Native readers die of damaged files: nothing is opened
+before it was verified. Light: the supervisor asks here, without torch or numpy.
 """
 
 from __future__ import annotations

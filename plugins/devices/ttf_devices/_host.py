@@ -1,4 +1,4 @@
-"""What devices share: the host's threads, determinism and random generator; autocast; accelerators."""
+"""What devices share: the host's threads, determinism and random generator; what accelerators do."""
 
 from __future__ import annotations
 

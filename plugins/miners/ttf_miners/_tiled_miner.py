@@ -1,5 +1,7 @@
-"""What the miners of other libraries share: a bank, and searches cut into tiles of queries, so that what
-a library holds for one of them stays small."""
+"""What the miners of other libraries share: a bank, and searches in tiles of queries.
+
+What a library holds for one tile stays small.
+"""
 
 from __future__ import annotations
 

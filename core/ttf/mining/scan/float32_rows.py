@@ -27,8 +27,8 @@ _BLOCK_ROWS = 2048
 _SCAN_ROWS = 4096
 _SCAN_QUERIES = 256
 _ROUNDING = 4 * 2.0**-24
-"""Twice what two float32 dot products may differ by, per dimension and unit of length: each is off by
-at most D half units in the last place."""
+"""Twice what two float32 dot products may differ by, per dimension and unit of length: each is off
+by at most D half units in the last place."""
 
 
 def read_float32(
