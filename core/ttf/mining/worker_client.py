@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ttf.contracts import Progress
-from ttf.errors import (
-    BadAnswer,
-    GaveUp,
-    MinerFailed,
-    PluginUnavailable,
-    TtfError,
-)
+from ttf.errors import BadAnswer, GaveUp, MinerFailed, PluginUnavailable, TtfError
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at

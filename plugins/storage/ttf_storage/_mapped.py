@@ -13,14 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import (
-    BadData,
-    DataChanged,
-    DataMissing,
-    DType,
-    StorageError,
-    numpy_dtype,
-)
+from ttf import BadData, DataChanged, DataMissing, DType, StorageError, numpy_dtype
 from ttf_storage._page_hints import PagedRows
 from ttf_storage._stored_rows import MappedStoredRows, as_bytes
 

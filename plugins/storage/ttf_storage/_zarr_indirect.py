@@ -12,13 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import (
-    BadData,
-    DType,
-    PluginUnavailable,
-    TtfError,
-    numpy_dtype,
-)
+from ttf import BadData, DType, PluginUnavailable, TtfError, numpy_dtype
 from ttf_storage._stored_rows import StoredRows
 from ttf_storage.zarr_store import INSTALL
 

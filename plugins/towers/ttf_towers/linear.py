@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ttf import TowerCost, TowerFactory, TowerShape, hookimpl, option
-from ttf_towers._common import (
-    FLOAT_BYTES,
-    TorchTower,
-    linear_parameters,
-    pool_parameters,
-)
+from ttf_towers._common import FLOAT_BYTES, TorchTower, linear_parameters, pool_parameters
 
 if TYPE_CHECKING:
     from ttf_towers._modules.vector import LinearTower
