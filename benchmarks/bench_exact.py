@@ -26,7 +26,8 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext
-from ttf.data.sources import UnitRows, VectorRef, open_ref
+from ttf.data.sources import VectorRef, open_ref
+from ttf.data.vectors import UnitRows
 from ttf.host.plugins import create_store, open_store
 from ttf.mining.scan.scan_counters import ScanTally
 from ttf.tools.bench.paired import in_turns, ratio

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
-from ttf.data.sources import RowView, StackedRows, VectorRef
-from ttf.data.vectors import FLOATS, Buffers, on_disk, to_float32, will_need
+from ttf.data.sources import StackedRows, VectorRef
+from ttf.data.vectors import FLOATS, Buffers, RowView, on_disk, to_float32, will_need
 from ttf.errors import ArrayMissing, BadData, storage_error
 
 

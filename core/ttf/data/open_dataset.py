@@ -27,7 +27,8 @@ from ttf.data.dataset import (
     queries_of,
     vectors_of,
 )
-from ttf.data.sources import RowView, StackedRows, VectorRef
+from ttf.data.sources import StackedRows, VectorRef
+from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import open_store, storage_for
 

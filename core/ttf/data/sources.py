@@ -1,4 +1,4 @@
-"""Sources of vectors that are no stored array: some rows of one, several stacked, given in memory.
+"""Sources of vectors that are no stored array: several stacked as one, or given in memory.
 
 And `VectorRef`: a source described in JSON, so that another process can open it anew.
 """
@@ -15,106 +15,16 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DType, Store, VectorSource
 from ttf.data.vectors import (
-    FLOATS,
+    RowView,
+    UnitRows,
     checked_ids,
     checked_out,
     checked_span,
     on_disk,
-    to_float32,
-    unit_rows,
     will_need,
 )
 from ttf.errors import BadData, DataMissing
 from ttf.host.plugins import open_store
-
-
-class _View:
-    """Another source, seen otherwise."""
-
-    def __init__(self, source: VectorSource, shape: tuple[int, ...], dtype: DType) -> None:
-        self.source = source
-        self.name = source.name
-        self.uri = source.uri
-        self.shape = shape
-        self.dtype: DType = dtype
-
-    @property
-    def on_disk(self) -> bool:
-        return on_disk(self.source)
-
-
-class RowView(_View):
-    """Some rows of another source in any order; only the row numbers are held."""
-
-    def __init__(self, source: VectorSource, rows: NDArray[np.int64]) -> None:
-        self.rows = _rows_of(source, rows)
-        super().__init__(source, (len(self.rows), *source.shape[1:]), source.dtype)
-
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        return self.source.gather(self.rows[checked_ids(ids, len(self.rows), self.name)], out)
-
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        checked_span(start, stop, len(self.rows), self.name)
-        return self.source.gather(self.rows[start:stop], out)
-
-    def will_need(self, ids: NDArray[np.int64]) -> None:
-        will_need(self.source, self.rows[checked_ids(ids, len(self.rows), self.name)])
-
-    def fingerprint(self) -> str:
-        digest = _digest(self.source.fingerprint())
-        digest.update(np.ascontiguousarray(self.rows, dtype="<i8").view(np.uint8).data)
-        return digest.hexdigest()
-
-
-class UnitRows(_View):
-    """Another source as float32 rows of length one; zero rows stay zero."""
-
-    def __init__(self, source: VectorSource) -> None:
-        if source.dtype not in FLOATS:
-            raise BadData(
-                f"{source.uri}: the array {source.name!r} holds {source.dtype}, not vectors.",
-                hint="Vectors are float32, float16 or bfloat16.",
-            )
-        super().__init__(source, source.shape, "float32")
-
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        direct = out if self.source.dtype == "float32" else None
-        return self._normalised(self.source.gather(ids, direct), out, owned=True)
-
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        return self._normalised(self.source.read(start, stop), out, owned=False)
-
-    def will_need(self, ids: NDArray[np.int64]) -> None:
-        will_need(self.source, ids)
-
-    def fingerprint(self) -> str:
-        return _digest(f"unit:{self.source.fingerprint()}").hexdigest()
-
-    def _normalised(
-        self, stored: NDArray[Any], out: NDArray[Any] | None, *, owned: bool
-    ) -> NDArray[Any]:
-        wide = to_float32(stored, self.source.dtype)
-        if out is None:
-            # read() may hand out a view of the file: only what was copied is changed in place.
-            return unit_rows(wide, in_place=owned or self.source.dtype != "float32")
-        into = checked_out(out, wide.shape, "float32", self.name)
-        if into is not wide:
-            np.copyto(into, wide)
-        return unit_rows(into, in_place=True)
-
-
-def _digest(text: str) -> hashlib.blake2b:
-    return hashlib.blake2b(text.encode(), digest_size=16)
-
-
-def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    try:
-        return checked_ids(rows, source.shape[0], source.name)
-    except IndexError as error:
-        raise BadData(
-            f"{source.uri}: {error}.",
-            hint="The row numbers belong to another file: make them anew for this one.",
-        ) from None
 
 
 class StackedRows:
@@ -169,7 +79,7 @@ class StackedRows:
 
     def fingerprint(self) -> str:
         joined = "+".join(part.fingerprint() for part in self.parts)
-        return _digest(joined).hexdigest()
+        return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
 
 
 class GivenRows:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import OpenBank
-from ttf.data.sources import OpenRef, UnitRows, VectorRef, open_ref
-from ttf.data.vectors import to_float32
+from ttf.data.sources import OpenRef, VectorRef, open_ref
+from ttf.data.vectors import UnitRows, to_float32
 from ttf.errors import BadData, DataMissing, NumericFailure
 from ttf.host.plugins import create_store
 from ttf.training.towers import TwoTower

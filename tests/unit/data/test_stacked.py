@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tests.kit.data_files import write
 
 from ttf.contracts import VectorSource
-from ttf.data.sources import RowView, StackedRows
+from ttf.data.sources import StackedRows
+from ttf.data.vectors import RowView
 from ttf.host.plugins import open_store
 
 PARTS = [

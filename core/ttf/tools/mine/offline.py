@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.data.order import Permutation, key
-from ttf.data.sources import UnitRows, VectorRef
-from ttf.data.vectors import FLOATS, to_float32
+from ttf.data.sources import VectorRef
+from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
 from ttf.host.plugins import open_store

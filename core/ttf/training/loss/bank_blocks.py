@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
-from ttf.data.sources import UnitRows
-from ttf.data.vectors import row_norms, seen_as_writable, to_float32
+from ttf.data.vectors import UnitRows, row_norms, seen_as_writable, to_float32
 from ttf.mining.scan.bf16_bank import HalfBank, open_half
 from ttf.training.loss.infonce import Block
 

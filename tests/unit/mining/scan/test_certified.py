@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from ttf.data.sources import MemorySource, UnitRows
-from ttf.data.vectors import from_float32, unit_rows
+from ttf.data.sources import MemorySource
+from ttf.data.vectors import UnitRows, from_float32, unit_rows
 from ttf.errors import BadData
 from ttf.machine.processor import FirstPass, first_pass, processor
 from ttf.mining.scan.bank_scan import BankScan

@@ -13,8 +13,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ttf.data.sources import MemorySource, UnitRows
-from ttf.data.vectors import from_float32
+from ttf.data.sources import MemorySource
+from ttf.data.vectors import UnitRows, from_float32
 from ttf.errors import BadData
 from ttf.mining.scan.bf16_bank import HalfBank, open_half
 from ttf.mining.scan.error_bounds import LARGEST, rounded

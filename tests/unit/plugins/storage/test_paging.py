@@ -12,8 +12,8 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
-from ttf.data.sources import RowView, StackedRows, UnitRows
-from ttf.data.vectors import on_disk, will_need
+from ttf.data.sources import StackedRows
+from ttf.data.vectors import RowView, UnitRows, on_disk, will_need
 from ttf.errors import DataChanged
 from ttf.host.plugins import open_store
 from ttf_storage import _zarr_region

@@ -15,8 +15,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, Store, VectorSource
-from ttf.data.sources import RowView, UnitRows
-from ttf.data.vectors import from_float32, to_float32, unit_rows
+from ttf.data.vectors import RowView, UnitRows, from_float32, to_float32, unit_rows
 from ttf.host.plugins import create_store, open_store
 
 ROWS = 53

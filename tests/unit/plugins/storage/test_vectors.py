@@ -15,8 +15,16 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from ttf.contracts import DType
-from ttf.data.sources import RowView, UnitRows, VectorRef, open_ref
-from ttf.data.vectors import from_float32, numpy_dtype, row_norms, to_float32, unit_rows
+from ttf.data.sources import VectorRef, open_ref
+from ttf.data.vectors import (
+    RowView,
+    UnitRows,
+    from_float32,
+    numpy_dtype,
+    row_norms,
+    to_float32,
+    unit_rows,
+)
 from ttf.errors import BadData, ConfigError, DataMissing, UnknownName
 from ttf.host.plugins import create_store, open_store, storage_for
 from ttf.rundir.typed_json import dataclass_from
