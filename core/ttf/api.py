@@ -148,16 +148,16 @@ def mine(
     with contextlib.ExitStack() as stack:
         reporter = stack.enter_context(make_reporter(json=False) if progress else Reporter())
         policy = prepared_policy(resolved, reporter)
-        from ttf.tools.mine import offline
+        from ttf.tools.mine import inputs as vectors, offline
 
         target, other = Path(out), None if bank is None else Path(bank)
         storage, unit = resolved.config.data.storage, similarity == "cosine"
         if run_dir is not None:
-            inputs = stack.enter_context(offline.run_inputs(Path(run_dir), other, target))
+            inputs = stack.enter_context(vectors.run_inputs(Path(run_dir), other, target))
         else:
             assert queries is not None
             assert other is not None
-            opened = offline.file_inputs(
+            opened = vectors.file_inputs(
                 Path(queries), other, unit=unit, storage=storage, say=reporter.note
             )
             inputs = stack.enter_context(opened)

@@ -106,7 +106,11 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     epilog=_EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, "--version", prog_name="ttf", message="%(prog)s %(version)s")
 def cli() -> None:

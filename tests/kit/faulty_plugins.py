@@ -15,7 +15,7 @@ import ctypes, os, time
 from dataclasses import dataclass
 from pathlib import Path
 
-from native_faults import DEATHS, ExactMiner, MinerFactory, sleep_in_c
+from native_faults import ACTS, ExactMiner, MinerFactory
 from ttf import hookimpl, option
 
 HERE = Path(os.environ["FAULTS"])
@@ -109,12 +109,7 @@ def cut_before_gather(step, path):
 # --- a miner that is exact, except where it is told otherwise ---------------------------------------
 
 
-ACTS = {
-    **DEATHS,
-    "": lambda: None,
-    "allocate": lambda: hold(1 << 14),
-    "hang": lambda: [sleep_in_c() for _ in range(9)],  # signals wake it
-}
+ACTS |= {"": lambda: None, "allocate": lambda: hold(1 << 14)}
 held = []
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from ttf.machine.memory.tree import TreeMemory
+from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.processes import Process
-from ttf.tools.monitor.room import Room
-from ttf.tools.monitor.run import Evaluated, Happened, Run, Saved
-from ttf.tools.monitor.view import View
+from ttf.tools.monitor.view import Evaluated, Happened, Run, Saved, View
 
 PROCESS: Final = Process(
     pid=1234,
@@ -58,8 +57,8 @@ VIEW: Final = View(
         dataclasses.replace(PROCESS, pid=1240, role="miner worker", anon=188_000_000),
     ),
     memory=TreeMemory(anon=1_500_000_000, shared=2_000_000, file=307_000_000, processes=3),
-    room=Room(
-        limit=8_000_000_000,
+    limit=NearestLimit(
+        bytes=8_000_000_000,
         source="cgroup /job (memory.max)",
         held=4_000_000_000,
         share=0.5,

@@ -1,6 +1,8 @@
-"""What the plugins of tests share: ways to die for real, and an exact miner to die in.
+"""What the plugins of tests share: a table of real faults, and an exact miner to act in.
 
-`SOURCE` is a module that lies beside a plugin's own, in the folder that is on its path.
+`SOURCE` is a module that lies beside a plugin's own, in the folder that is on its path. A plugin
+says when something is done: `saboteur` at a place and step of a run, `sabotaged_miner` and
+`faulty_plugins` as a test tells their miner, `planted_training` by the seed of a run.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Final
 NAME: Final = "native_faults"
 SOURCE: Final = '''
 """Faults are real: native calls, signals, pages that are gone."""
-import ctypes, faulthandler, mmap, os, signal, tempfile
+import ctypes, faulthandler, mmap, os, signal, sys, tempfile, time
 from ttf.contracts import Availability, MinerCost, MinerTraits
 
 
@@ -29,19 +31,35 @@ def run_no_instruction():
     ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(pages)))()
 
 
-DEATHS = {
+def sleep_in_c():
+    """Holds the interpreter's lock; a signal ends it."""
+    ctypes.PyDLL(None).sleep(600)
+
+
+def hold():
+    """The same, whatever signals come."""
+    while True:
+        sleep_in_c()
+
+
+def fail():
+    raise RuntimeError("what a plugin says")
+
+
+ACTS = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "segv": lambda: ctypes.string_at(0),
     "abrt": os.abort,
     "bus": touch_cut_file,
     "ill": run_no_instruction,
     "fpe": lambda: faulthandler._sigfpe(),
+    "exit": lambda: os._exit(0),
+    "leave": lambda: sys.exit(0),
+    "raise": fail,
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "hang": lambda: time.sleep(600),
+    "hold": hold,
 }
-
-
-def sleep_in_c():
-    """Holds the interpreter's lock; a signal ends it."""
-    ctypes.PyDLL(None).sleep(600)
 
 
 class ExactMiner:

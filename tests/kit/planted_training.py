@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.conftest import FakeDistribution
+from tests.kit import native_faults
+
 VARIABLE: Final = "PLANTED"
 MARK: Final = "TTF_BISECT_TEST"
 STEPS: Final = 3
@@ -39,21 +42,18 @@ FAULTS: Final = (
 
 MODULE: Final = '''
 """Faults are real: native calls and signals in the process they are met in."""
-import ctypes, hashlib, json, os, signal, sys, time
+import hashlib, json, os, sys
 from pathlib import Path
 
+from native_faults import ACTS, ExactMiner, MinerFactory
 from ttf import hookimpl
-from ttf.contracts import Availability, MinerCost, MinerTraits
 from ttf.host.options import NoOptions
 from ttf_storage.npz_store import NpzStorage
 from ttf_towers.linear import LinearFactory
 
 PLANTED = json.loads(os.environ.get("PLANTED", "{}"))
-ACTS = {"segv": lambda: ctypes.string_at(0), "abrt": os.abort,
-        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-        "hang": lambda: time.sleep(3600),
-        "oom": lambda: [bytearray(b"x" * (64 << 20)) for _ in range(1000)],
-        "alloc": lambda: DUE.append("alloc")}
+ACTS |= {"oom": lambda: [bytearray(b"x" * (64 << 20)) for _ in range(1000)],
+         "alloc": lambda: DUE.append("alloc")}
 
 
 def seed_of_run():
@@ -119,45 +119,17 @@ class Tower(LinearFactory):
         return made
 
 
-class Miner:
-    def build(self, source, workdir):
-        self.source = source
-
-    def search(self, queries, k):
-        import numpy as np
-
-        perhaps("miner")
-        perhaps("isolation", "ttf.training.trainer" in sys.modules)
-        rows = np.asarray(self.source.read(0, self.source.shape[0]), np.float32)
-        scores = np.asarray(queries @ rows.T, np.float32)
-        ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return ids, np.take_along_axis(scores, ids, axis=1)
-
-    def save(self, path):
-        path.joinpath("index").touch()
-
-    def load(self, path, source):
-        self.source = source
-
-    def close(self):
-        pass
+class Miner(ExactMiner):
+    def before(self, what):
+        if what == "search":
+            perhaps("miner")
+            perhaps("isolation", "ttf.training.trainer" in sys.modules)
 
 
-class MinerFactory:
+class Factory(MinerFactory):
     name = "planted"
     options_type = NoOptions
-
-    def availability(self):
-        return Availability(ok=True)
-
-    def traits(self, options, context):
-        return MinerTraits(exact=True, deterministic=True, has_index=False)
-
-    def estimate(self, rows, dim, queries, k, options, context):
-        return MinerCost(build_s=0, search_s=0, anon_bytes=0, disk_bytes=0)
-
-    def create(self, options, context):
-        return Miner()
+    miner = Miner
 
 
 class Storage(NpzStorage):
@@ -178,7 +150,7 @@ def ttf_tower(name):
 
 @hookimpl
 def ttf_miner(name):
-    return MinerFactory() if name == "planted" else None
+    return Factory() if name == "planted" else None
 
 
 @hookimpl
@@ -309,12 +281,10 @@ def build(root: Path, home: Path, command: str = "bisect") -> Place:
         pos_val=positives[600:],
     )
     np.savez(root / "bank.npz", vectors=rng.standard_normal((100, 8), np.float32))
-    info = root / "site" / "planted-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
+    site = FakeDistribution(folder=root / "site")
     kinds = ("tower", "miner", "storage", "observer")
-    names = "\n".join(f"{kind}.planted = planted_plugin" for kind in kinds)
-    (info / "entry_points.txt").write_text(f"[ttf.v1]\n{names}\n")
-    (root / "site" / "planted_plugin.py").write_text(MODULE)
+    site.add("planted", {f"{kind}.planted": "planted_plugin" for kind in kinds})
+    site.module("planted_plugin", MODULE)
+    native_faults.write_into(site.folder)
     (root / "run.toml").write_text(TOML)
     return Place(root=root, home=home, command=command)

@@ -22,7 +22,8 @@ MODULE = '''
 import ctypes, os, signal, subprocess, sys, time
 from dataclasses import dataclass
 from pathlib import Path
-from native_faults import DEATHS, ExactMiner, MinerFactory, sleep_in_c
+import native_faults
+from native_faults import ExactMiner, MinerFactory, sleep_in_c
 from ttf import hookimpl, option
 
 
@@ -108,13 +109,9 @@ def half_a_chunk():
 
 
 ACTS = {
-    **{name: lambda arg, die=die: die() for name, die in DEATHS.items()},
+    **{name: lambda arg, act=act: act() for name, act in native_faults.ACTS.items()},
     "exit": lambda arg: os._exit(int(arg or 0)),
-    "leave": lambda arg: sys.exit(0),
-    "hang": lambda arg: time.sleep(600),
     "hang-in-c": lambda arg: sleep_in_c(),
-    "stop": lambda arg: os.kill(os.getpid(), signal.SIGSTOP),
-    "raise": lambda arg: (_ for _ in ()).throw(RuntimeError("what libraries say")),
     "flood": lambda arg: [os.write(2, b"x" * 999 + b"\\n") for _ in range(int(arg))],
     "flood-and-segv": lambda arg: (ACTS["flood"](arg), ctypes.string_at(0)),
     "talk-and-segv": lambda arg: (print(arg, file=sys.stderr, flush=True), ctypes.string_at(0)),

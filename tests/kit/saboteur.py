@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from tests.conftest import FakeDistribution
 from tests.kit import native_faults
 
 VARIABLE: Final = "TTF_SABOTAGE"
@@ -17,7 +18,7 @@ MODULE: Final = '''
 """Faults are real: native calls, signals, bytes on descriptors."""
 import json, os, subprocess, sys, threading, time
 from pathlib import Path
-from native_faults import DEATHS, sleep_in_c
+import native_faults
 from ttf import hookimpl
 from ttf_miners.hnswlib_miner import HnswlibFactory
 from ttf_towers.linear import LinearFactory
@@ -50,8 +51,7 @@ def never_get_the_lock(notes):
 
 def hold_the_interpreter(notes):
     (notes / "reached").touch()
-    while True:
-        sleep_in_c()
+    native_faults.hold()
 
 
 def wait(notes):
@@ -78,11 +78,8 @@ def children(notes):
 
 
 ACTS = {
-    **{name: lambda notes, die=die: die() for name, die in DEATHS.items()},
-    "exit": lambda notes: os._exit(0),
-    "leave": lambda notes: sys.exit(0),
+    **{name: lambda notes, act=act: act() for name, act in native_faults.ACTS.items()},
     "cut-line": cut_line,
-    "raise": lambda notes: (_ for _ in ()).throw(RuntimeError("what a plugin says")),
     "hold": hold_the_interpreter,
     "deadlock": never_get_the_lock,
     "wait": wait,
@@ -169,12 +166,9 @@ KINDS: Final = ("tower", "miner", "observer")
 
 def install(folder: Path) -> None:
     """A distribution of its own: it is found where `folder` is on the path."""
-    info = folder / "sabotage-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sabotage\nVersion: 1.0\n")
-    names = [f"{kind}.sabotaged = sabotage_plugin" for kind in KINDS]
-    (info / "entry_points.txt").write_text("\n".join(["[ttf.v1]", *names]) + "\n")
-    (folder / "sabotage_plugin.py").write_text(MODULE)
+    site = FakeDistribution(folder=folder)
+    site.add("sabotage", {f"{kind}.sabotaged": "sabotage_plugin" for kind in KINDS})
+    site.module("sabotage_plugin", MODULE)
     native_faults.write_into(folder)
 
 

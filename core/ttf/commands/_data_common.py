@@ -1,38 +1,18 @@
-"""What the `ttf data` commands share: their options, progress and the check of outputs."""
+"""What the `ttf data` commands share: progress, and the check of outputs."""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._common import choice, plugin_name, say
+from ttf.commands._output import say
 
 if TYPE_CHECKING:
     from ttf.contracts import Progress
-
-DTYPE = choice("dtype", "f32", "f16", "bf16", "float32", "float16", "bfloat16")
-
-
-def storage_option(command: Any) -> Any:
-    """`--storage`, as everywhere."""
-    return click.option(
-        "--storage",
-        type=plugin_name("storage", "auto"),
-        default="auto",
-        show_default=True,
-        metavar="NAME",
-        help="Reads the file; auto: by its ending.",
-    )(command)
-
-
-def overwrite_option(command: Any) -> Any:
-    return click.option(
-        "--overwrite", is_flag=True, help="Replace an output that is already there."
-    )(command)
 
 
 def check_outputs(paths: list[str], overwrite: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -9,55 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
+from ttf.commands._options import (
+    DURATION,
     NATURAL,
     PATH,
-    POSITIVE,
-    emit_json,
-    json_option,
-    next_command,
-    say,
-    set_option,
-    show,
-)
-from ttf.commands._studies import (
-    Duration,
+    Parsed,
+    count_option,
     hang_timeout_option,
-    resume_option,
-    signals_raise,
-    stopped,
+    json_option,
+    set_option,
 )
-from ttf.errors import ConfigError, Stopped
+from ttf.commands._output import emit_json, next_command, say, show
+from ttf.commands._studies import resume_option, stopped_in_order
+from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
     from ttf.tools.ab.finish import Places
     from ttf.tools.ab.study import ABLimits, ABStudy
 
 
-class Margin(click.ParamType[tuple[str, float]]):
+def _margin(text: str) -> tuple[str, float]:
     """A measure and how much of a difference does not matter, as in samples_per_s=0.05."""
+    from ttf.errors import suggestion
+    from ttf.tools.ab.measures import CRASH_RATE, PAIRED
 
-    name = "METRIC=VALUE"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, float]:
-        if isinstance(value, tuple):
-            return value
-        from ttf.errors import suggestion
-        from ttf.tools.ab.measures import CRASH_RATE, PAIRED
-
-        name, _, text = str(value).rpartition("=")
-        known = [measure.name for measure in (CRASH_RATE, *PAIRED)]
-        if name not in known:
-            self.fail(f"no measure named {name!r}.{suggestion(name, known)}", param, ctx)
-        try:
-            margin = float(text)
-        except ValueError:
-            margin = -1.0
-        if not 0 <= margin < float("inf"):
-            self.fail(f"{text!r} is no margin; write it like {name}=0.02.", param, ctx)
-        return name, margin
+    name, _, number = text.rpartition("=")
+    known = [measure.name for measure in (CRASH_RATE, *PAIRED)]
+    if name not in known:
+        raise ValueError(f"no measure named {name!r}.{suggestion(name, known)}")
+    with contextlib.suppress(ValueError):
+        if 0 <= float(number) < float("inf"):
+            return name, float(number)
+    raise ValueError(f"{number!r} is no margin; write it like {name}=0.02.")
 
 
 @click.command(
@@ -82,22 +66,17 @@ the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
     help="An arm for every value (read as TOML); with several, for every combination.",
 )
 @set_option
-@click.option("--repeats", type=POSITIVE, metavar="N", help="Of every arm. [default: 10]")
-@click.option(
-    "--steps", type=POSITIVE, metavar="N", help="Optimizer steps. [default: as the arms say]"
-)
+@count_option("--repeats", help="Of every arm. [default: 10]")
+@count_option("--steps", help="Optimizer steps. [default: as the arms say]")
 @click.option("--seed", type=NATURAL, help="Block k has seed N + k. [default: 0]")
-@click.option(
+@count_option(
     "--parallel",
-    type=POSITIVE,
     default=1,
-    show_default=True,
-    metavar="N",
     help="Repeats at a time, whole blocks where they fit; speed is then measured under load.",
 )
 @click.option(
     "--budget",
-    type=Duration(),
+    type=DURATION,
     help="Begin no block that would end after this time, e.g. 30m; one that began is finished.",
 )
 @click.option(
@@ -118,7 +97,7 @@ the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
 @click.option(
     "--margin",
     "margins",
-    type=Margin(),
+    type=Parsed("METRIC=VALUE", _margin),
     multiple=True,
     callback=lambda context, option, pairs: dict(pairs),
     help="Arms closer than this are the same; relative for speed and memory, e.g. "
@@ -186,7 +165,7 @@ def _flag(name: str) -> str:
 
 def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
     """A new study, or the one that this very command began."""
-    from ttf.tools.ab.start import begin
+    from ttf.tools.ab.study import begin
 
     if not files:
         raise ConfigError(
@@ -201,22 +180,20 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
     from ttf.tools.ab.progress import RepeatLines
     from ttf.tools.ab.study import carry_on
 
+    def partial() -> tuple[str, dict[str, Any]]:
+        done = f"{len(study.done)} of {len(study.setup.cells)}"
+        result = finish.result(study, finish.judge_study(study), "stopped")
+        return f"Stopped after {done} repeats; those are kept.", result
+
     try:
         _introduce(study, limits)
-        try:
-            with signals_raise():
-                reason = carry_on(
-                    study, limits, RepeatLines(study, limits.parallel), finish.is_settled
-                )
-        except (Stopped, KeyboardInterrupt) as stop:
-            say()
-            done = f"{len(study.done)} of {len(study.setup.cells)}"
-            partial = finish.result(study, finish.judge_study(study), "stopped")
-            text = f"Stopped after {done} repeats; those are kept."
-            raise stopped(study, stop, text, partial) from None
-        except BaseException:
-            say()  # the line of the repeat that was running
-            raise
+        with stopped_in_order(study, partial):
+            try:
+                progress = RepeatLines(study, limits.parallel)
+                reason = carry_on(study, limits, progress, finish.is_settled)
+            except BaseException:
+                say()  # the line of the repeat that was running
+                raise
         analysis = finish.conclude(study, reason, places)
     finally:
         study.close()

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
-    Suggesting,
-    emit_json,
-    json_option,
-    next_command,
-    quoted,
-    say,
-    show,
-)
+from ttf.commands._options import Suggesting, json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.tables import table
 
@@ -83,6 +77,7 @@ def command(
     if list_only:
         _list(chosen, as_json)
         return int(ExitCode.DONE)
+    from ttf.machine.measured import words
     from ttf.tools.bench.table import BenchProgress
 
     progress = BenchProgress()
@@ -94,21 +89,15 @@ def command(
         return _tune(progress, as_json)
     ceilings = _ceilings(fresh, progress)
     if not as_json:
-        _show_machine(ceilings)
+        show(table(list(words(ceilings))))
     outcomes = [
         _measured(bench, size or ("quick" if quick else "reference"), ceilings, progress, as_json)
         for bench in chosen
     ]
     if as_json:
-        emit_json(
-            {
-                "machine": ceilings,
-                "results": [line.to_json() for outcome in outcomes for line in outcome.lines],
-                "findings": [
-                    finding.to_json() for outcome in outcomes for finding in outcome.findings
-                ],
-            }
-        )
+        lines = [asdict(line) for outcome in outcomes for line in outcome.lines]
+        findings = [asdict(finding) for outcome in outcomes for finding in outcome.findings]
+        emit_json({"machine": ceilings, "results": lines, "findings": findings})
     else:
         _what_next(outcomes, quick)
     return _exit_code(outcomes)
@@ -118,24 +107,18 @@ def _list(benches: Sequence[Bench], as_json: bool) -> None:
     from ttf.tools.bench.peers import INSTALL, PEERS
 
     if as_json:
+        peers = {name: {"name": name, "version": PEERS[name].version or None} for name in PEERS}
         emit_json(
             [
-                {
-                    "name": bench.name,
-                    "title": bench.title,
-                    "peers": [
-                        {"name": name, "version": PEERS[name].version or None}
-                        for name in bench.peers
-                    ],
-                }
-                for bench in benches
+                {"name": b.name, "title": b.title, "peers": [peers[name] for name in b.peers]}
+                for b in benches
             ]
         )
         return
     show(table([[b.name, b.title] for b in benches], ["bench", "what it measures"]))
     show()
-    peers = dict.fromkeys(name for bench in benches for name in bench.peers)
-    rows = [[name, PEERS[name].version or INSTALL, PEERS[name].title] for name in peers]
+    names = dict.fromkeys(name for bench in benches for name in bench.peers)
+    rows = [[name, PEERS[name].version or INSTALL, PEERS[name].title] for name in names]
     show(table(rows, ["peer", "version", "what it is"]))
     next_command(f"ttf bench {benches[0].name if len(benches) == 1 else ''}".rstrip())
 
@@ -144,7 +127,7 @@ def _tune(progress: BenchProgress, as_json: bool) -> int:
     from ttf.machine.measured import row_file
     from ttf.tools.bench.catalogue import TUNE
 
-    row = _answer(TUNE, {}, progress)["tuned"]
+    row = _answer(TUNE, "tuned", progress)
     if as_json:
         emit_json({"machine": row, "results": [], "findings": []})
     else:
@@ -165,23 +148,19 @@ def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
     from ttf.tools.bench.catalogue import CEILINGS
 
     kept = None if fresh else kept_ceilings()
-    if kept is not None:
-        return kept.to_json()
-    found: Mapping[str, Any] = _answer(CEILINGS, {}, progress)["ceilings"]
-    return found
+    return kept.to_json() if kept is not None else _answer(CEILINGS, "ceilings", progress)
 
 
-def _answer(
-    bench: Bench, ceilings: Mapping[str, Any], progress: BenchProgress
-) -> Mapping[str, Any]:
+def _answer(bench: Bench, key: str, progress: BenchProgress) -> Mapping[str, Any]:
     """Of a process that measures the machine itself. Raises what it raised."""
     from ttf.process.error_document import from_document
     from ttf.tools.bench.runner import MeasurerDied, outcome_of
 
-    outcome = outcome_of(bench, "reference", ceilings, progress)
+    outcome = outcome_of(bench, "reference", {}, progress)
     progress.clear()
     if outcome.well:
-        return outcome.answer
+        found: Mapping[str, Any] = outcome.answer[key]
+        return found
     if outcome.error is not None:
         raise from_document(dict(outcome.error))
     (finding,) = outcome.findings
@@ -189,12 +168,6 @@ def _answer(
         f"The process that measures {bench.title} died: {finding.what}.",
         hint="See what of this environment is at fault: ttf doctor",
     )
-
-
-def _show_machine(ceilings: Mapping[str, Any]) -> None:
-    from ttf.machine.measured import words
-
-    show(table(list(words(ceilings))))
 
 
 def _measured(

@@ -7,28 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
+from ttf.commands._options import (
+    DURATION,
     NATURAL,
     PATH,
-    POSITIVE,
+    Parsed,
     Suggesting,
-    emit_json,
-    json_option,
-    next_command,
-    quoted,
-    say,
-    set_option,
-    show,
-)
-from ttf.commands._studies import (
-    Bytes,
-    Duration,
+    count_option,
     hang_timeout_option,
-    resume_option,
-    signals_raise,
-    stopped,
+    json_option,
+    parsed_size,
+    set_option,
 )
-from ttf.errors import ConfigError, Stopped
+from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._studies import resume_option, stopped_in_order
+from ttf.errors import ConfigError
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
@@ -55,26 +48,22 @@ Exit code 0: the study ended, also where it is not sure; --json says which ("ver
 culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the data is wrong.""",
 )
 @click.argument("run_toml", type=PATH, required=False, metavar="[RUN.toml]")
-@click.option("--steps", type=POSITIVE, metavar="N", help="Optimizer steps of a run. [default: 40]")
-@click.option("--budget", type=Duration(), help="Begin no run after this time, e.g. 10m.")
-@click.option(
+@count_option("--steps", help="Optimizer steps of a run. [default: 40]")
+@click.option("--budget", type=DURATION, help="Begin no run after this time, e.g. 10m.")
+@count_option(
     "--max-runs",
-    type=POSITIVE,
-    metavar="N",
     help="At most so many. [default: 40% of what trying everything by itself would take]",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0.5, 0.9999),
     default=0.95,
-    show_default=True,
     help="Probability at which the culprit is named.",
 )
 @click.option(
     "--rarest",
     type=click.FloatRange(0.01, 0.9),
     default=0.2,
-    show_default=True,
     help="The lowest crash rate to look for; a lower one takes more runs to call it healthy.",
 )
 @click.option(
@@ -85,13 +74,12 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
     metavar="NAME",
     help="Never take this ingredient out; repeatable.",
 )
-@click.option("--seed", type=NATURAL, default=0, show_default=True, help="Run k has seed N + k.")
+@click.option("--seed", type=NATURAL, default=0, help="Run k has seed N + k.")
 @hang_timeout_option
 @click.option(
     "--copy-most",
     "most_copied",
-    type=Bytes(),
-    metavar="SIZE",
+    type=Parsed("SIZE", lambda text: parsed_size(text, "it like 500MB or 12GB")),
     help="Data that may be copied to change it. [default: 4.3GB]",
 )
 @set_option
@@ -157,11 +145,8 @@ def _carry_out(study: BisectStudy, limits: BisectLimits, as_json: bool) -> None:
 
     try:
         _introduce(study)
-        try:
-            with signals_raise():
-                verdict = carry_on(study, limits, RunLines(study))
-        except (Stopped, KeyboardInterrupt) as stop:
-            raise _stopped(study, stop) from None
+        with stopped_in_order(study, lambda: _partial(study)):
+            verdict = carry_on(study, limits, RunLines(study))
         findings = Findings(study=study, verdict=verdict)
         document = findings.document()
         if verdict.kind != "unsure":
@@ -194,9 +179,7 @@ def _show(findings: Findings) -> None:
     show()
     show(findings.sentence())
     for title, line in findings.commands():
-        show()
-        show(f"{title}:")
-        show(f"  {line}")
+        show(f"\n{title}:\n  {line}")
     counted, grid = len(findings.study.counted), findings.study.grid
     say(f"{counted} runs; trying everything by itself would take {grid}.")
     crashed = [o for o in findings.study.runs if o.result == "crash"]
@@ -205,7 +188,7 @@ def _show(findings: Findings) -> None:
         next_command(f"cat {quoted(folder)}/*/incident.md")
 
 
-def _stopped(study: BisectStudy, stop: BaseException) -> Stopped:
+def _partial(study: BisectStudy) -> tuple[str, dict[str, Any]]:
     """The partial result is a table too, where a person looks."""
     from ttf.tools.bisect.output import HEADER, Findings
     from ttf.tools.bisect.planner import believed
@@ -214,4 +197,4 @@ def _stopped(study: BisectStudy, stop: BaseException) -> Stopped:
     say()
     say(table(list(findings.rows()), HEADER))
     text = f"Stopped after {len(study.counted)} runs. {findings.sentence()}"
-    return stopped(study, stop, text, findings.document())
+    return text, findings.document()

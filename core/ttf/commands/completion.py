@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ttf.commands._common import choice, say, show
+from ttf.commands._options import choice
+from ttf.commands._output import say, show
 from ttf.errors import TtfError
 
 _HOW = {

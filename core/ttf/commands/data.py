@@ -17,16 +17,9 @@ Examples:
   ttf data verify bank.zarr                       reads everything once"""
 
 
-@click.group(epilog=_EPILOG)
+@click.group(
+    epilog=_EPILOG,
+    commands=[inspect_command, verify_command, convert_command, synth_command, subset_command],
+)
 def command() -> None:
     """Look at, convert, make, cut and check vector files (.npz, .npy, .zarr)."""
-
-
-for _command in (
-    inspect_command,
-    verify_command,
-    convert_command,
-    synth_command,
-    subset_command,
-):
-    command.add_command(_command)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show
-from ttf.commands._data_common import storage_option
+from ttf.commands._options import json_option, storage_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.text.numbers import size
 from ttf.text.tables import table
 
@@ -90,21 +90,17 @@ def verify_command(path: str, storage: str, as_json: bool) -> int:
 
 def _show(seen: Inspection) -> None:
     show(f"{seen.path} ({seen.container})")
-    show(
-        table(
-            [_cells(a) for a in seen.arrays],
-            (
-                "array",
-                "shape",
-                "dtype",
-                "stored",
-                "mapped",
-                "size",
-                "finite",
-                "norms (min/mean/max)",
-            ),
-        )
-    )
+    header = [
+        "array",
+        "shape",
+        "dtype",
+        "stored",
+        "mapped",
+        "size",
+        "finite",
+        "norms (min/mean/max)",
+    ]
+    show(table([_cells(a) for a in seen.arrays], header))
     for problem in seen.problems:
         show(f"problem: {problem}")
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import click
 
-from ttf.commands._common import (
+from ttf.commands._data_common import check_outputs, progress_lines
+from ttf.commands._options import (
     NATURAL,
     PATH,
     POSITIVE,
-    choice,
-    emit_json,
+    choice_option,
+    dtype_option,
     json_option,
-    next_command,
-    quoted,
-    show,
-)
-from ttf.commands._data_common import (
-    DTYPE,
-    check_outputs,
     overwrite_option,
-    progress_lines,
 )
+from ttf.commands._output import next_command, quoted, show_result
 from ttf.text.numbers import size
 
 
@@ -36,47 +31,25 @@ Examples:
   ttf data synth --out data/half --dtype bf16 --format zarr --json""",
 )
 @click.option("--out", type=PATH, required=True, metavar="DIR", help="Folder of both files.")
-@click.option("--pairs", type=POSITIVE, default=8192, show_default=True, help="Training pairs.")
-@click.option("--val", type=NATURAL, default=1024, show_default=True, help="Validation pairs.")
-@click.option("--seq-len", type=POSITIVE, default=16, show_default=True, help="Vectors per query.")
-@click.option("--dim", type=click.IntRange(min=2), default=64, show_default=True, help="Width.")
-@click.option(
-    "--bank", type=click.IntRange(min=2), default=16384, show_default=True, help="Documents."
-)
-@click.option("--seed", type=NATURAL, default=0, show_default=True, help="Equal seed, equal set.")
-@click.option(
-    "--format",
-    "container",
-    type=choice("format", "npz", "zarr"),
-    default="npz",
-    show_default=True,
-    metavar="npz|zarr",
-    help="Of the files.",
-)
-@click.option(
-    "--dtype",
-    type=DTYPE,
-    default="f32",
-    show_default=True,
-    metavar="f32|f16|bf16",
-    help="Of the vectors.",
-)
+@click.option("--pairs", type=POSITIVE, default=8192, help="Training pairs.")
+@click.option("--val", type=NATURAL, default=1024, help="Validation pairs.")
+@click.option("--seq-len", type=POSITIVE, default=16, help="Vectors per query.")
+@click.option("--dim", type=click.IntRange(min=2), default=64, help="Width.")
+@click.option("--bank", type=click.IntRange(min=2), default=16384, help="Documents.")
+@click.option("--seed", type=NATURAL, default=0, help="Equal seed, equal set.")
+@choice_option("--format", "npz", "zarr", default="npz", help="Of the files.")
+@dtype_option(default="f32", help="Of the vectors.")
 @click.option("--targets", is_flag=True, help="Write Y_train and Y_val besides pos_train, pos_val.")
 @overwrite_option
 @json_option
 def synth_command(
     out: Path,
-    pairs: int,
-    val: int,
-    seq_len: int,
-    dim: int,
-    bank: int,
-    seed: int,
-    container: str,
+    format: Literal["npz", "zarr"],
     dtype: str,
     targets: bool,
     overwrite: bool,
     as_json: bool,
+    **shape: Any,
 ) -> None:
     """Make a set that a sequence tower can learn and no average of the sequence can.
 
@@ -87,25 +60,23 @@ def synth_command(
     from ttf.data.synth import SynthShape, write_synth
     from ttf.data.vectors import parse_dtype
 
-    ending = "zarr" if container == "zarr" else "npz"
-    check_outputs([str(out / f"{name}.{ending}") for name in ("pairs", "bank")], overwrite)
+    check_outputs([str(out / f"{name}.{format}") for name in ("pairs", "bank")], overwrite)
     made = write_synth(
         out,
-        SynthShape(pairs=pairs, val=val, seq_len=seq_len, dim=dim, bank=bank, seed=seed),
-        container="zarr" if container == "zarr" else "npz",
+        SynthShape(**shape),
+        container=format,
         dtype=parse_dtype(dtype),
         targets=targets,
         progress=progress_lines("writing"),
     )
     num_bytes = sum(_bytes(path) for path in made.values())
-    if as_json:
-        emit_json({**made, "bytes": num_bytes, "seed": seed})
-    else:
-        show(f"{made['pairs']} and {made['bank']}, {size(num_bytes)}")
-    if val:
-        next_command(f"ttf train --pairs {quoted(made['pairs'])} --bank {quoted(made['bank'])}")
+    document = {**made, "bytes": num_bytes, "seed": shape["seed"]}
+    show_result(document, f"{made['pairs']} and {made['bank']}, {size(num_bytes)}", as_json)
+    pairs = quoted(made["pairs"])
+    if shape["val"]:
+        next_command(f"ttf train --pairs {pairs} --bank {quoted(made['bank'])}")
     else:  # training needs validation pairs
-        next_command(f"ttf data inspect {quoted(made['pairs'])}")
+        next_command(f"ttf data inspect {pairs}")
 
 
 def _bytes(path: Path) -> int:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from ttf.commands._common import (
+from ttf.commands._data_common import check_outputs, progress_lines
+from ttf.commands._options import (
     NATURAL,
-    POSITIVE,
-    emit_json,
+    count_option,
+    dtype_option,
     json_option,
-    next_command,
-    plugin_name,
-    quoted,
-    say,
-    show,
-)
-from ttf.commands._data_common import (
-    DTYPE,
-    check_outputs,
     overwrite_option,
-    progress_lines,
+    plugin_option,
     storage_option,
 )
+from ttf.commands._output import next_command, quoted, say, show_result
 
 
 @click.command(
@@ -36,21 +31,13 @@ Examples:
 )
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
-@click.option(
-    "--dtype",
-    type=DTYPE,
-    metavar="f32|f16|bf16",
-    help="Of the vectors (vectors, X_*, Y_*, whatever is floating point). [default: as it is]",
+@dtype_option(
+    help="Of the vectors (vectors, X_*, Y_*, whatever is floating point). [default: as it is]"
 )
 @click.option("--array", "arrays", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 @storage_option
-@click.option(
-    "--to-storage",
-    type=plugin_name("storage", "auto"),
-    default="auto",
-    show_default=True,
-    metavar="NAME",
-    help="Writes OUT; auto: by its ending.",
+@plugin_option(
+    "--to-storage", "storage", "auto", default="auto", help="Writes OUT; auto: by its ending."
 )
 @overwrite_option
 @json_option
@@ -58,11 +45,9 @@ def convert_command(
     source: str,
     target: str,
     dtype: str | None,
-    arrays: tuple[str, ...],
-    storage: str,
-    to_storage: str,
     overwrite: bool,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Rewrite a container: uncompressed, page-aligned, in another format or type.
 
@@ -77,19 +62,14 @@ def convert_command(
         source,
         target,
         dtype=parse_dtype(dtype) if dtype else None,
-        arrays=arrays,
-        storage=storage,
-        to_storage=to_storage,
         progress=progress_lines("converting"),
+        **how,
     )
-    if as_json:
-        emit_json(done)
-    else:
-        for array in done.arrays:
-            show(f"{array['name']}  {'x'.join(map(str, array['shape']))}  {array['dtype']}")
+    lines = [f"{a['name']}  {'x'.join(map(str, a['shape']))}  {a['dtype']}" for a in done.arrays]
+    show_result(done, "\n".join(lines), as_json)
     for name in done.left_out:
         say(f"Left out {name!r}: a single value, not rows.")
-    named = "" if to_storage == "auto" else f" --storage {to_storage}"
+    named = "" if how["to_storage"] == "auto" else f" --storage {how['to_storage']}"
     next_command(f"ttf data inspect {quoted(target)}{named}")
 
 
@@ -109,8 +89,8 @@ their numbers, or --context-is-bank.""",
 )
 @click.argument("pairs", metavar="PAIRS")
 @click.argument("out", metavar="OUT")
-@click.option("--train", type=POSITIVE, metavar="N", help="Training pairs. [default: all]")
-@click.option("--val", type=POSITIVE, metavar="N", help="Validation pairs. [default: all]")
+@count_option("--train", help="Training pairs. [default: all]")
+@count_option("--val", help="Validation pairs. [default: all]")
 @click.option("--seed", type=NATURAL, metavar="N", help="Random pairs. [default: the first ones]")
 @click.option("--bank", metavar="FILE", help="Cut this bank as well, to the rows that are needed.")
 @click.option("--bank-out", metavar="FILE", help="Where to write the cut bank.")
@@ -118,7 +98,6 @@ their numbers, or --context-is-bank.""",
     "--distractors",
     type=NATURAL,
     default=0,
-    show_default=True,
     metavar="N",
     help="Random further rows that the cut bank keeps.",
 )
@@ -131,16 +110,11 @@ their numbers, or --context-is-bank.""",
 def subset_command(
     pairs: str,
     out: str,
-    train: int | None,
-    val: int | None,
-    seed: int | None,
     bank: str | None,
     bank_out: str | None,
-    distractors: int,
-    context: str | None,
-    context_is_bank: bool,
     overwrite: bool,
     as_json: bool,
+    **keep: Any,
 ) -> None:
     """Cut a set down to fewer pairs, and the bank with it if you like.
 
@@ -149,21 +123,11 @@ def subset_command(
     from ttf.data.subset import Subset, subset
 
     check_outputs([p for p in (out, bank_out) if p], overwrite)
-    keep = Subset(
-        train=train,
-        val=val,
-        seed=seed,
-        distractors=distractors,
-        context=context,
-        context_is_bank=context_is_bank,
-    )
-    done = subset(pairs, out, keep, bank=bank, bank_out=bank_out)
-    if as_json:
-        emit_json(done)
-    else:
-        rows = ", ".join(f"{count} {split}" for split, count in done["rows"].items())
-        show(f"{out}: {rows}" + (f"; {bank_out}: {done['bank_rows']} rows" if bank_out else ""))
-    apart = f" --context {quoted(context)}" if context else ""
+    done = subset(pairs, out, Subset(**keep), bank=bank, bank_out=bank_out)
+    rows = ", ".join(f"{count} {split}" for split, count in done["rows"].items())
+    cut = f"; {bank_out}: {done['bank_rows']} rows" if bank_out else ""
+    show_result(done, f"{out}: {rows}{cut}", as_json)
+    apart = f" --context {quoted(keep['context'])}" if keep["context"] else ""
     next_command(
         f"ttf train --pairs {quoted(out)} --bank {quoted(bank_out or 'bank.npz')}{apart} --plan"
     )

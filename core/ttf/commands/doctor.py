@@ -8,22 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._common import (
-    PATH,
-    Suggesting,
-    emit_json,
-    ended_as_asked,
-    json_option,
-    next_command,
-    quoted,
-    say,
-    show,
-)
+from ttf.commands._options import PATH, Suggesting, json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show, show_result
+from ttf.commands._signals import ended_as_asked
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
-    from ttf.tools.doctor.registry import AnyCheck
+    from ttf.tools.doctor.check import Check
     from ttf.tools.doctor.report import Result
 
 
@@ -89,17 +81,19 @@ def command(
     return int(report.exit_code(results))
 
 
-def _list(checks: list[AnyCheck], as_json: bool) -> None:
-    if as_json:
-        fields = ("id", "title", "of_run", "distribution")
-        emit_json([{name: getattr(check, name) for name in fields} for check in checks])
-        return
+def _list(checks: list[Check], as_json: bool) -> None:
+    fields = ("id", "title", "of_run", "distribution")
     rows = [[c.id, "RUN.toml" if c.of_run else "", c.title] for c in checks]
-    show(table(rows, ["check", "needs", "what it looks at"]))
-    next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
+    show_result(
+        [{name: getattr(check, name) for name in fields} for check in checks],
+        table(rows, ["check", "needs", "what it looks at"]),
+        as_json,
+    )
+    if not as_json:
+        next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
 
 
-def _needs_a_run(checks: list[AnyCheck], wanted: tuple[str, ...], run_toml: Path | None) -> None:
+def _needs_a_run(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | None) -> None:
     """Raises ConfigError where a file cannot even be parsed, or a check needs one that is not
     there: nobody should wait for the other checks to hear that."""
     if run_toml is not None:
@@ -117,7 +111,7 @@ def _needs_a_run(checks: list[AnyCheck], wanted: tuple[str, ...], run_toml: Path
 
 
 def _results(
-    checks: list[AnyCheck], run_toml: Path | None, *, verbose: bool, as_json: bool
+    checks: list[Check], run_toml: Path | None, *, verbose: bool, as_json: bool
 ) -> Iterator[Result]:
     """Each is shown as soon as it is made."""
     from ttf.tools.doctor import report

@@ -6,16 +6,8 @@ from pathlib import Path
 
 import click
 
-from ttf.commands._common import (
-    INT_LIST,
-    PATH,
-    emit_json,
-    json_option,
-    next_command,
-    number,
-    quoted,
-    show,
-)
+from ttf.commands._options import INT_LIST, PATH, json_option
+from ttf.commands._output import next_command, number, quoted, show_result
 from ttf.text.tables import table
 
 
@@ -32,12 +24,7 @@ Examples:
 )
 @click.option("--bank", type=PATH, help="Another bank of documents. [default: the run's]")
 @click.option(
-    "--k",
-    "ks",
-    type=INT_LIST,
-    default="1,10,100,500",
-    show_default=True,
-    help="Cut-offs of recall, in documents.",
+    "--k", "ks", type=INT_LIST, default="1,10,100,500", help="Cut-offs of recall, in documents."
 )
 @json_option
 def command(
@@ -47,9 +34,6 @@ def command(
     from ttf import api
 
     found = api.evaluate_run(run_dir, pairs=pairs, bank=bank, k=ks)
-    if as_json:
-        emit_json(found)
-    else:
-        metrics = found.get("metrics", found)
-        show(table([(name, number(value)) for name, value in metrics.items()]))
+    metrics = found.get("metrics", found)
+    show_result(found, table([(name, number(value)) for name, value in metrics.items()]), as_json)
     next_command(f"ttf search {quoted(run_dir)} --queries FILE -k {max(ks[0], 10)}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show
+from ttf.commands._options import json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
@@ -19,20 +20,14 @@ if TYPE_CHECKING:
     from ttf.tools.explain.pages import Page
 
 
-class What(click.ParamType[str]):
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """A class, an ending or a path: which of them is found out when it is looked up."""
+    from click.shell_completion import CompletionItem
 
-    name = "class"
+    from ttf.tools.explain import pages
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        from ttf.tools.explain import pages
-
-        find_incident = [CompletionItem(n) for n in pages.names() if n.startswith(incomplete)]
-        return find_incident or [CompletionItem(incomplete, type="file")]
+    found = [CompletionItem(name) for name in pages.names() if name.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
 
 
 _EPILOG = """\b
@@ -48,7 +43,9 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("what", type=What(), required=False, metavar="[CLASS|EXIT CODE|SIGNAL|INCIDENT]")
+@click.argument(
+    "what", shell_complete=_complete, required=False, metavar="[CLASS|EXIT CODE|SIGNAL|INCIDENT]"
+)
 @json_option
 def command(what: str | None, as_json: bool) -> None:
     """Why did it die? The page of an incident class; without CLASS, all of them.
@@ -119,26 +116,15 @@ def _show_incident(path: Path, as_json: bool) -> None:
 
 
 def _show_page(page: Page, incident: Incident | None, as_json: bool) -> None:
-    if as_json:
-        emit_json({**({} if incident is None else _told(incident)), **_document(page)})
-        return
     from ttf.tools.explain import find_incident
 
+    if as_json:
+        told = {"incident": incident.document, "folder": incident.folder} if incident else {}
+        of_page = {"summary": page.summary, "sections": page.sections, "markdown": page.markdown}
+        emit_json({**told, "class": page.name, **of_page})
+        return
     text = "" if incident is None else f"{find_incident.markdown(incident)}\n"
     _print(text + page.markdown)
-
-
-def _told(incident: Incident) -> dict[str, Any]:
-    return {"incident": dict(incident.document), "folder": incident.folder}
-
-
-def _document(page: Page) -> dict[str, Any]:
-    return {
-        "class": page.name,
-        "summary": page.summary,
-        "sections": page.sections,
-        "markdown": page.markdown,
-    }
 
 
 def _print(markdown: str) -> None:

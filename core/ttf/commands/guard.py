@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import re
+import os
 import signal
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from ttf.commands._common import NATURAL, PATH
-
-_UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY: Final = {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?", re.IGNORECASE)
+from ttf.commands._options import NATURAL, PATH, Parsed, parsed_size
 
 
-class Size(click.ParamType[int]):
-    """Bytes, also as 500M, 8G or 8GiB."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = _SIZE.fullmatch(str(value).strip())
-        if found is None:
-            self.fail(f"{value!r} is no size; write bytes, or 500M, 8G, 8GiB.", param, ctx)
-        size = int(float(found[1]) * (_UNITS | _BINARY)[(found[2] or "").upper()])
-        if size < 1:
-            self.fail("the limit must be at least one byte.", param, ctx)
-        return size
+def _limit(text: str) -> int:
+    size = parsed_size(text, "bytes, or 500M, 8G, 8GiB")
+    if size < 1:
+        raise ValueError("the limit must be at least one byte.")
+    return size
 
 
 _EPILOG = """\b
@@ -81,27 +68,20 @@ Exit code: the command's own; 128 + signal when it died of one; 127 not found; 1
 )
 @click.option(
     "--memory-limit",
-    type=Size(),
-    metavar="BYTES",
+    type=Parsed("BYTES", _limit),
     help="End the command (SIGTERM, SIGKILL 5 s later) when it and all it started hold that much "
     "anonymous and shared memory: 500M, 8G. Page cache does not count. [default: none]",
 )
 @click.option(
     "--hang-timeout",
+    "hang_timeout_s",
     type=click.FloatRange(min=1),
     metavar="S",
     help="End it, stacks first, when nothing it started has read or written a byte for S seconds; "
     "choose more than its longest silent computation. [default: never]",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def command(
-    out: Path | None,
-    restarts: int | None,
-    until_success: bool,
-    memory_limit: int | None,
-    hang_timeout: float | None,
-    words: tuple[str, ...],
-) -> int:
+def command(**options: Any) -> int:
     """Watch over any training command, yours or anybody's: when it dies, say why.
 
     The signal, the kernel's counters and log, the last words, Python's stacks, memory over time,
@@ -111,16 +91,7 @@ def command(
     from ttf.tools.guard.options import GuardOptions
     from ttf.tools.guard.run import guard
 
-    outcome = guard(
-        GuardOptions(
-            words=words,
-            out=out,
-            restarts=restarts,
-            until_success=until_success,
-            memory_limit=memory_limit,
-            hang_timeout_s=hang_timeout,
-        )
-    )
+    outcome = guard(GuardOptions(**options))
     if outcome.by_keyboard:
         _die_of_ctrl_c()
     return outcome.code
@@ -128,7 +99,5 @@ def command(
 
 def _die_of_ctrl_c() -> None:
     """Ctrl-C reached the command alone; shells and make, which wait for us, go by how we end."""
-    import os
-
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.killpg(os.getpgrp(), signal.SIGINT)

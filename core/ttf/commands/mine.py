@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
+from ttf.commands._options import (
     PATH,
-    POSITIVE,
-    choice,
-    emit_json,
+    choice_option,
+    count_option,
+    isolation_option,
     json_option,
-    next_command,
-    number,
-    plugin_name,
-    quoted,
+    overwrite_option,
+    plugin_option,
     set_option,
-    show,
 )
-from ttf.commands._data_common import overwrite_option
+from ttf.commands._output import next_command, number, quoted, show_result
 from ttf.errors import ConfigError
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
-    from ttf.text.progress import Reporter
-    from ttf.tools.mine.offline import Inputs, Mined
+    from ttf.tools.mine.offline import Mined
+
+
+_KEYS = {
+    "k": "miner.k",
+    "memory_budget": "memory.budget",
+    "threads": "device.threads",
+    "miner": "miner.name",
+    "isolation": "miner.isolation",
+}
+"""What the flags are called in a configuration."""
 
 
 class _Local(click.Path):
@@ -54,13 +60,10 @@ it is given again."""
 @click.argument("run_dir", type=PATH, required=False, metavar="[RUN_DIR]")
 @click.option("--queries", metavar="FILE", help="Query vectors, instead of RUN_DIR.")
 @click.option("--bank", metavar="FILE", help="The documents. [default: the run's]")
-@click.option(
-    "--miner",
-    type=plugin_name("miner", "auto"),
-    metavar="NAME",
-    help="Who searches; auto: by a cost model. [default: auto]",
+@plugin_option(
+    "--miner", "miner", "auto", help="Who searches; auto: by a cost model. [default: auto]"
 )
-@click.option("-k", "k", type=POSITIVE, metavar="K", help="Candidates per query. [default: 200]")
+@count_option("-k", "k", metavar="K", help="Candidates per query. [default: 200]")
 @click.option(
     "--out", type=_Local(path_type=Path), required=True, metavar="FILE", help="The table to write."
 )
@@ -69,18 +72,10 @@ it is given again."""
     metavar="SIZE",
     help="Working memory, in bytes or like 512MiB. [default: a quarter of the limit in force]",
 )
-@click.option("--threads", type=POSITIVE, metavar="N", help="CPU threads. [default: all cores]")
-@click.option(
-    "--isolation",
-    type=choice("isolation", "process", "none"),
-    metavar="process|none",
-    help="Where the miner runs. [default: process]",
-)
-@click.option(
-    "--similarity",
-    type=choice("similarity", "cosine", "dot"),
-    metavar="cosine|dot",
-    help="With --queries; a run has its own. [default: cosine]",
+@count_option("--threads", help="CPU threads. [default: all cores]")
+@isolation_option
+@choice_option(
+    "--similarity", "cosine", "dot", help="With --queries; a run has its own. [default: cosine]"
 )
 @overwrite_option
 @set_option
@@ -98,32 +93,34 @@ def command(
 ) -> None:
     """The K best bank rows of every query, as a table of hard-negative candidates."""
     _check(run_dir, queries, bank, similarity)
-    from ttf.config.resolve import resolve
+    from ttf.config.resolve import Resolved, resolve
 
-    names = {"k": "miner.k", "memory_budget": "memory.budget", "threads": "device.threads"}
-    names |= {"miner": "miner.name", "isolation": "miner.isolation"}
-    given = {names[name]: value for name, value in flags.items() if value is not None}
+    given = {_KEYS[name]: value for name, value in flags.items() if value is not None}
     config = resolve(None, sets, given).config
-    from ttf.config.resolve import Resolved
     from ttf.data.writing import sigterm_raised
     from ttf.text.progress import make_reporter
+    from ttf.tools.mine.inputs import file_inputs, run_inputs
     from ttf.tools.mine.offline import mine
     from ttf.tools.mine.table_file import check_table
 
     check_table(out, [path for path in (queries, bank) if path], overwrite=overwrite)
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         stack.enter_context(sigterm_raised("Stopped by SIGTERM; the same command continues."))
         reporter = stack.enter_context(make_reporter(json=as_json))
         from ttf.training.launch import prepared_policy
 
         policy = prepared_policy(Resolved(config=config, origins={}), reporter)
         unit = (similarity or config.loss.similarity) == "cosine"
-        inputs = _inputs(stack, run_dir, queries, bank, unit, config.data.storage, out, reporter)
-        mined = mine(inputs, out, config, policy.threads, reporter, overwrite=overwrite)
-    if as_json:
-        emit_json(mined)
-    else:
-        show(table(_rows(mined)))
+        if run_dir is not None:
+            found = run_inputs(run_dir, bank, out)
+        else:
+            assert queries is not None and bank is not None
+            storage = config.data.storage
+            found = file_inputs(queries, bank, unit=unit, storage=storage, say=reporter.note)
+        mined = mine(
+            stack.enter_context(found), out, config, policy.threads, reporter, overwrite=overwrite
+        )
+    show_result(mined, table(_rows(mined)), as_json)
     next_command(f"ttf data inspect {quoted(out)}")
 
 
@@ -141,27 +138,6 @@ def _check(
         raise ConfigError(
             "It is not clear what to mine:", problems=problems, hint="See ttf mine --help."
         )
-
-
-def _inputs(
-    stack: contextlib.ExitStack,
-    run_dir: Path | None,
-    queries: str | None,
-    bank: str | None,
-    unit: bool,
-    storage: str,
-    out: Path,
-    reporter: Reporter,
-) -> Inputs:
-    from ttf.tools.mine.offline import file_inputs, run_inputs
-
-    if run_dir is not None:
-        return stack.enter_context(run_inputs(run_dir, bank, out))
-    assert queries is not None
-    assert bank is not None
-    return stack.enter_context(
-        file_inputs(queries, bank, unit=unit, storage=storage, say=reporter.note)
-    )
 
 
 def _rows(mined: Mined) -> list[tuple[str, str]]:

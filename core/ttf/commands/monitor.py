@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._common import emit_json, json_option, next_command, quoted, say, show
+from ttf.commands._options import json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ tried on a Mac) shared memory counts as file-backed.
     "--interval",
     type=click.FloatRange(min=0.1),
     default=1.0,
-    show_default=True,
     metavar="SECONDS",
     help="Between two looks.",
 )
@@ -50,24 +50,20 @@ def command(target: str, interval: float, once: bool, as_json: bool) -> int:
     On a terminal a view that stays in place; in a pipe one line an interval. It ends when nobody is
     at work any more, and shows how a finished run ended. --json looks once.
     """
-    from ttf.tools.monitor.target import find
     from ttf.tools.monitor.watch import Monitor
+    from ttf.tools.monitor.what_to_watch import find
 
     monitor = Monitor(find(target))
     try:
         if once or as_json:
             _show_once(monitor, as_json)
-        elif _live():
+        elif sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
             _show_live(monitor, interval)
         else:
             _show_lines(monitor, interval)
     except KeyboardInterrupt:  # the way to leave it: no error
         return int(ExitCode.INTERRUPTED)
     return int(ExitCode.DONE)
-
-
-def _live() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def _show_once(monitor: Monitor, as_json: bool) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
-    choice,
-    emit_json,
-    json_option,
-    next_command,
-    say,
-    show,
-)
-from ttf.commands.plugins_check import Reference, command as check, find, references
+from ttf.commands._options import choice, json_option
+from ttf.commands._output import emit_json, next_command, say, show
+from ttf.commands.plugins_check import command as check, complete, find
 from ttf.commands.plugins_new import command as new
 from ttf.text.tables import table
 
@@ -25,13 +20,9 @@ if TYPE_CHECKING:
 _KINDS = ("tower", "miner", "storage", "device", "observer", "check")
 
 
-@click.group(short_help="What is installed, and one plugin's options.")
+@click.group(short_help="What is installed, and one plugin's options.", commands=[new, check])
 def command() -> None:
     """What is installed, and one plugin's options."""
-
-
-command.add_command(new)
-command.add_command(check)
 
 
 @command.command(
@@ -72,7 +63,7 @@ Examples:
   ttf plugins show tower.gru
   ttf plugins show miner.faiss --json""",
 )
-@click.argument("reference", type=Reference("plugin", references), metavar="KIND.NAME")
+@click.argument("reference", shell_complete=complete, metavar="KIND.NAME")
 @json_option
 def show_(reference: str, as_json: bool) -> None:
     """One plugin's options with type, default and bounds, and whether it can run here."""
@@ -106,12 +97,12 @@ class Description:
     name: str
     distribution: str
     version: str
-    summary: str
-    available: bool
-    reason: str
-    fix: str
-    options: list[dict[str, Any]]
-    section: str
+    summary: str = ""
+    available: bool = True
+    reason: str = ""
+    fix: str = ""
+    options: Sequence[dict[str, Any]] = ()
+    section: str = ""
     """Where the options go in a configuration."""
     example: str
 
@@ -120,38 +111,31 @@ def _describe(info: PluginInfo) -> Description:
     from ttf.host import options, plugins
 
     common: dict[str, Any] = {
-        "kind": info.kind,
-        "name": info.name,
-        "distribution": info.distribution,
-        "version": info.version,
+        key: getattr(info, key) for key in ("kind", "name", "distribution", "version")
     }
     name = plugins.choice_of(info)
     if info.kind == "observer":
         ok, reason, fix = _observer_state(name)
+        example = f"ttf train --set observers='[\"{name}\"]'" if ok else ""
         return Description(
-            **common, summary="", available=ok, reason=reason, fix=fix, options=[],
-            section="observers", example=f"ttf train --set observers='[\"{name}\"]'" if ok else "",
-        )  # fmt: skip
+            **common, available=ok, reason=reason, fix=fix, section="observers", example=example
+        )
     if info.kind == "check":
         title = str(getattr(plugins.check(name), "title", ""))
-        return Description(
-            **common, summary=title, available=True, reason="", fix="", options=[],
-            section="", example=f"ttf doctor --check {name}",
-        )  # fmt: skip
+        return Description(**common, summary=title, example=f"ttf doctor --check {name}")
     factory = plugins.load(info.kind, name)
     state = factory.availability()
     described = [
         vars(o) | {"bounds": dict(o.bounds)} for o in options.describe(factory.options_type)
     ]
+    doc = vars(type(getattr(factory, "wrapped", factory))).get("__doc__") or ""
     section = "tower.query" if info.kind == "tower" else f"{info.kind}.{name}"
     chosen = f"ttf train --{info.kind} {name}"
     first = described[0] if described else None
     setting = f" --set {section}.{first['name']}={_shown(first['default'])}" if first else ""
     return Description(
         **common,
-        summary=(vars(type(getattr(factory, "wrapped", factory))).get("__doc__") or "").partition(
-            "\n"
-        )[0],
+        summary=doc.partition("\n")[0],
         available=state.ok,
         reason=state.reason,
         fix=state.fix,
@@ -174,9 +158,7 @@ def _observer_state(name: str) -> tuple[bool, str, str]:
 
 
 def _shown(value: Any) -> str:
-    return (
-        str(value).lower() if isinstance(value, bool) else "none" if value is None else str(value)
-    )
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 def _bounds(option: dict[str, Any]) -> str:

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import (
-    Suggesting,
-    emit_json,
-    ended_as_asked,
-    json_option,
-    next_command,
-    quoted,
-    say,
-    show,
-)
+from ttf.commands._options import json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._signals import ended_as_asked
 from ttf.errors import ConfigError, ExitCode, UnknownName
 
 if TYPE_CHECKING:
@@ -28,18 +21,15 @@ _MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "died": ("DIED", "re
           "skip": ("skip", "yellow")}  # fmt: skip
 
 
-def references() -> list[str]:
+def _references() -> list[str]:
     """What can be typed for one plugin."""
     from ttf.host import plugins as host
 
     return [f"{p.kind}.{host.choice_of(p)}" for p in host.installed()]
 
 
-class Reference(Suggesting):
-    """`kind.name`; checked when it is looked up, so that a bare name does as well."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return str(value)
+def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [reference for reference in _references() if reference.startswith(incomplete)]
 
 
 def find(reference: str) -> PluginInfo:
@@ -54,7 +44,7 @@ def find(reference: str) -> PluginInfo:
     bare = [p for p in host.installed() if reference in (p.name, host.choice_of(p))]
     if len(bare) == 1:
         return bare[0]
-    raise UnknownName("plugin", reference, references())
+    raise UnknownName("plugin", reference, _references())
 
 
 @click.command(
@@ -66,14 +56,13 @@ Examples:
   ttf plugins check ttf-miner-usearch                 every plugin of a distribution
   ttf plugins check miner.usearch --set connectivity=8 --only saved -v""",
 )
-@click.argument("name", type=Reference("plugin", references), metavar="NAME")
+@click.argument("name", shell_complete=complete, metavar="NAME")
 @click.option(
     "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the plugin."
 )
 @click.option(
     "--only",
     metavar="WORD",
-    default="",
     help="Only checks whose name has this word; an expression of pytest -k.",
 )
 @click.option(
@@ -81,13 +70,14 @@ Examples:
     "quiet_s",
     type=click.FloatRange(min=1),
     default=120.0,
+    show_default=False,
     metavar="SECONDS",
     help="A check that takes longer is a hang. [default: 120]",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show what each finding rests on.")
 @json_option
 def command(
-    name: str, sets: tuple[str, ...], only: str, quiet_s: float, verbose: bool, as_json: bool
+    name: str, sets: tuple[str, ...], only: str | None, quiet_s: float, verbose: bool, as_json: bool
 ) -> int:
     """Loads a plugin, runs the conformance suite of its kind on it, and trains a few steps with it.
 
@@ -109,7 +99,7 @@ def command(
     options = _options(sets)
     every = []
     for info in plugins:
-        wanted = Wanted(info=info, options=options, only=only, quiet_s=quiet_s)
+        wanted = Wanted(info=info, options=options, only=only or "", quiet_s=quiet_s)
         every.append((wanted, _checked(wanted, verbose=verbose, as_json=as_json)))
     ok = all(_passed(findings) for _, findings in every)
     if as_json:
@@ -194,12 +184,9 @@ def _what_next(every: Sequence[tuple[Wanted, Sequence[Finding]]], verbose: bool)
 
 
 def _document(wanted: Wanted, findings: Sequence[Finding]) -> dict[str, Any]:
-    info = wanted.info
+    named = ("kind", "name", "distribution", "version")
     return {
-        "kind": info.kind,
-        "name": info.name,
-        "distribution": info.distribution,
-        "version": info.version,
+        **{key: getattr(wanted.info, key) for key in named},
         "ok": _passed(findings),
         "checks": findings,
     }

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from ttf.commands._common import (
-    PATH,
-    Suggesting,
-    emit_json,
-    json_option,
-    next_command,
-    quoted,
-    say,
-    show,
-)
+from ttf.commands._options import PATH, Suggesting, json_option
+from ttf.commands._output import next_command, quoted, say, show_result
 
 if TYPE_CHECKING:
     from ttf.contracts import Kind
@@ -59,13 +51,20 @@ def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
     folder = Path(naming.distribution) if out is None else out
     files = package.rendered(naming)
     package.write(files, folder)
-    if as_json:
-        emit_json(_document(naming, folder, list(files)))
-    else:
-        show(f"{folder}: the distribution {naming.distribution}, {len(files)} files")
-        for file in files:
-            show(f"  {file}")
-        show("README.md says what to change where.")
+    document = {
+        "kind": kind,
+        "name": name,
+        "distribution": naming.distribution,
+        "module": naming.module,
+        "path": folder,
+        "files": list(files),
+    }
+    lines = [
+        f"{folder}: the distribution {naming.distribution}, {len(files)} files",
+        *(f"  {file}" for file in files),
+        "README.md says what to change where.",
+    ]
+    show_result(document, "\n".join(lines), as_json)
     if library := naming.library():
         say(
             f"note: {library} is also a library here: call no module of the package {library}.py, "
@@ -73,17 +72,6 @@ def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
         )
     for line in _next_lines(naming, folder):
         next_command(line)
-
-
-def _document(naming: Naming, folder: Path, files: list[str]) -> dict[str, Any]:
-    return {
-        "kind": naming.kind,
-        "name": naming.name,
-        "distribution": naming.distribution,
-        "module": naming.module,
-        "path": str(folder),
-        "files": files,
-    }
 
 
 def _next_lines(naming: Naming, folder: Path) -> list[str]:

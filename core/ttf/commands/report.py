@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._common import PATH, emit_json, json_option, next_command, quoted, say, show
+from ttf.commands._options import PATH, json_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ConfigError, DataMissing, StorageError
 from ttf.text.numbers import size
 
@@ -41,9 +42,13 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
     _check(run_dir, out, bundle)
     _say_if_large(run_dir)
     page = _write_page(run_dir, out)
-    if bundle is not None and not as_json:
-        say(f"Packing {bundle} ...")
-    packed = _write_bundle(run_dir, bundle) if bundle is not None else None
+    packed = None
+    if bundle is not None:
+        if not as_json:
+            say(f"Packing {bundle} ...")
+        from ttf.tools.report.bundle import write_bundle
+
+        packed = write_bundle(run_dir, bundle)
     page_bytes = page.stat().st_size
     if as_json:
         emit_json(_document(page, page_bytes, packed))
@@ -76,11 +81,11 @@ def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
             "summary.json and no incidents.",
             hint=hint,
         )
-    for option, path in (("--out", out), ("--bundle", bundle)):
+    for option, path, name in (("--out", out, "report.html"), ("--bundle", bundle, "bundle.zip")):
         if path is not None and path.is_dir():
             raise ConfigError(
                 f"{option} {path} is a folder.",
-                hint=f"Name a file, e.g. {option} {_in(path, option)}.",
+                hint=f"Name a file, e.g. {option} {quoted(path / name)}.",
             )
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(
@@ -89,10 +94,6 @@ def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
             )
     if out is not None and bundle is not None and out.absolute() == bundle.absolute():
         raise ConfigError("--out and --bundle name the same file.", hint="Give each its own.")
-
-
-def _in(folder: Path, option: str) -> str:
-    return quoted(folder / ("report.html" if option == "--out" else "bundle.zip"))
 
 
 def _say_if_large(run_dir: Path) -> None:
@@ -116,12 +117,6 @@ def _write_page(run_dir: Path, out: Path | None) -> Path:
         if out is None:
             error.hint = f"Write it somewhere else: ttf report {quoted(run_dir)} --out report.html. {error.hint}"
         raise
-
-
-def _write_bundle(run_dir: Path, out: Path) -> Bundle:
-    from ttf.tools.report.bundle import write_bundle
-
-    return write_bundle(run_dir, out)
 
 
 def _document(page: Path, size: int, packed: Bundle | None) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from ttf.commands._common import PATH, json_option, resume_here
+from ttf.commands._finished_run import resume_here
+from ttf.commands._options import PATH, in_process_option, json_option
 
 
 @click.command(
@@ -20,11 +21,7 @@ The run keeps its configuration. To change something, start a new one from it:
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @json_option
-@click.option(
-    "--in-process",
-    is_flag=True,
-    help="Train in this process, for debuggers: a crash ends the run.",
-)
+@in_process_option
 def command(run_dir: Path, as_json: bool, in_process: bool) -> None:
     """Continue a run where it stopped, from its newest intact checkpoint.
 

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._common import (
-    PATH,
-    POSITIVE,
-    emit_json,
-    json_option,
-    next_command,
-    quoted,
-    say,
-    show,
-)
-from ttf.commands._data_common import overwrite_option
+from ttf.commands._options import PATH, count_option, json_option, overwrite_option
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 
 if TYPE_CHECKING:
     from ttf.training.inference import Found
@@ -33,15 +24,7 @@ The file of queries has an array `vectors`, or any X_* (or seq_* of the run's co
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @click.option("--queries", type=PATH, required=True, help="The file of queries.")
-@click.option(
-    "-k",
-    "k",
-    type=POSITIVE,
-    default=10,
-    show_default=True,
-    metavar="K",
-    help="Documents per query.",
-)
+@count_option("-k", "k", default=10, metavar="K", help="Documents per query.")
 @click.option(
     "--out",
     type=PATH,

@@ -7,37 +7,30 @@ from typing import Any
 
 import click
 
-from ttf.commands._common import (
+from ttf.commands._finished_run import report_run, resume_here
+from ttf.commands._options import (
     PATH,
-    choice,
-    emit_json,
+    Parsed,
+    choice_option,
+    count_option,
+    in_process_option,
+    isolation_option,
     json_option,
-    next_command,
-    plugin_name,
-    quoted,
-    report_run,
-    resume_here,
+    plugin_option,
     set_option,
-    show,
 )
+from ttf.commands._output import next_command, quoted, show_result
 from ttf.errors import ConfigError
 
 
-class NumberOrAuto(click.ParamType[Any]):
-    """A whole number, or the word auto."""
+def _number_or_auto(text: str) -> int | str:
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither a whole number nor 'auto'.") from None
 
-    name = "N|auto"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        if value == "auto" or isinstance(value, int):
-            return value  # type: ignore[no-any-return]
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a whole number nor 'auto'.", param, ctx)
-
+NUMBER_OR_AUTO = Parsed("N|auto", _number_or_auto)
 
 _EPILOG = """\b
 Examples:
@@ -59,76 +52,35 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 @click.option("--bank", type=PATH, help="The documents. [default: the distinct rows of Y]")
 @click.option("--context", type=PATH, help="Vectors that seq_* refers to. [default: the bank]")
 @click.option("--out", type=PATH, help="The run's folder. [default: runs/run-001, ...]")
-@click.option(
-    "--tower", type=plugin_name("tower"), metavar="NAME", help="Query tower. [default: gru]"
+@plugin_option("--tower", "tower", help="Query tower. [default: gru]")
+@plugin_option("--doc-tower", "tower", help="Document tower. [default: identity]")
+@plugin_option(
+    "--miner", "miner", "auto", help="Finds hard negatives; auto: by a cost model. [default: auto]"
 )
-@click.option(
-    "--doc-tower",
-    type=plugin_name("tower"),
-    metavar="NAME",
-    help="Document tower. [default: identity]",
+@plugin_option(
+    "--storage", "storage", "auto", help="Reads the files; auto: by their ending. [default: auto]"
 )
-@click.option(
-    "--miner",
-    type=plugin_name("miner", "auto"),
-    metavar="NAME",
-    help="Finds hard negatives; auto: by a cost model. [default: auto]",
+@plugin_option(
+    "--device", "device", "auto", help="Trains; auto says what it chose and why. [default: auto]"
 )
-@click.option(
-    "--storage",
-    type=plugin_name("storage", "auto"),
-    metavar="NAME",
-    help="Reads the files; auto: by their ending. [default: auto]",
-)
-@click.option(
-    "--device",
-    type=plugin_name("device", "auto"),
-    metavar="NAME",
-    help="Trains; auto says what it chose and why. [default: auto]",
-)
-@click.option(
-    "--epochs", type=int, metavar="N", help="Passes over the training pairs. [default: 8]"
-)
-@click.option(
-    "--steps", type=int, metavar="N", help="Stop after N optimizer steps. [default: all epochs]"
-)
-@click.option(
-    "--batch-size",
-    type=NumberOrAuto(),
-    metavar="N|auto",
-    help="Samples per micro-batch. [default: auto]",
-)
-@click.option(
-    "--accum", type=int, metavar="N", help="Micro-batches per optimizer step. [default: 1]"
-)
+@count_option("--epochs", type=int, help="Passes over the training pairs. [default: 8]")
+@count_option("--steps", type=int, help="Stop after N optimizer steps. [default: all epochs]")
+@click.option("--batch-size", type=NUMBER_OR_AUTO, help="Samples per micro-batch. [default: auto]")
+@count_option("--accum", type=int, help="Micro-batches per optimizer step. [default: 1]")
 @click.option(
     "--lr", type=float, metavar="X", help="Learning rate after the warm-up. [default: 0.001]"
 )
-@click.option("--seed", type=int, metavar="N", help="Of weights, order and negatives. [default: 0]")
+@count_option("--seed", type=int, help="Of weights, order and negatives. [default: 0]")
 @click.option(
-    "--threads",
-    type=NumberOrAuto(),
-    metavar="N|auto",
-    help="CPU threads; auto: the physical cores. [default: auto]",
+    "--threads", type=NUMBER_OR_AUTO, help="CPU threads; auto: the physical cores. [default: auto]"
 )
 @click.option(
     "--memory-bank",
-    type=NumberOrAuto(),
-    metavar="N|auto",
+    type=NUMBER_OR_AUTO,
     help="Earlier documents kept as negatives; 0: none. [default: auto]",
 )
-@click.option(
-    "--precision",
-    type=choice("precision", "fp32", "bf16", "auto"),
-    metavar="fp32|bf16|auto",
-    help="Of the towers. [default: auto]",
-)
-@click.option(
-    "--isolation",
-    type=choice("isolation", "process", "none"),
-    metavar="process|none",
-    help="Where the miner runs. [default: process]",
-)
+@choice_option("--precision", "fp32", "bf16", "auto", help="Of the towers. [default: auto]")
+@isolation_option
 @click.option(
     "--init",
     type=PATH,
@@ -155,11 +107,7 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
     is_flag=True,
     help="After a crash, go on unchanged or not at all; never with another configuration.",
 )
-@click.option(
-    "--in-process",
-    is_flag=True,
-    help="Train in this process, for debuggers: a crash ends the run.",
-)
+@in_process_option
 def command(
     run_toml: Path | None,
     out: Path | None,
@@ -167,8 +115,6 @@ def command(
     resume: Path | None,
     plan: bool,
     as_json: bool,
-    safe: bool,
-    no_remedies: bool,
     in_process: bool,
     **flags: Any,
 ) -> None:
@@ -177,12 +123,13 @@ def command(
     Prints the summary on standard output and writes everything to the run's folder. The training
     runs in a process of its own: if it dies, it is classified and goes on from its last checkpoint.
     """
+    safe, no_remedies = flags.pop("safe"), flags.pop("no_remedies")
     given = {f"--{name.replace('_', '-')}": v for name, v in flags.items() if v is not None}
     if no_remedies:
         given["--no-remedies"] = True
     if resume is not None:
-        others = {**given, **({"--safe": True} if safe else {})}
-        _refuse_beside_resume(run_toml, out, sets, plan, others)
+        others = {str(run_toml): run_toml, "--out": out, "--set": sets, "--plan": plan}
+        _refuse([name for name, value in others.items() if value] + [*given] + ["--safe"] * safe)
         resume_here(resume, as_json, in_process)
         return
     from ttf import api
@@ -192,10 +139,7 @@ def command(
         from ttf.training.launch import plan_resolved
 
         predicted = plan_resolved(resolve(run_toml, sets, given, safe=safe))
-        if as_json:
-            emit_json(predicted.to_json())
-        else:
-            show(predicted.text())
+        show_result(predicted.to_json(), predicted.text(), as_json)
         if predicted.fits:
             next_command(_again(run_toml, out, sets, given, safe=safe))
         return
@@ -215,19 +159,12 @@ def command(
     report_run(api.run(request, folder, supervised=not in_process, own_process=True), as_json)
 
 
-def _refuse_beside_resume(
-    run_toml: Path | None,
-    out: Path | None,
-    sets: tuple[str, ...],
-    plan: bool,
-    given: dict[str, Any],
-) -> None:
+def _refuse(beside_resume: list[str]) -> None:
     """A run goes on with the configuration it was started with."""
-    others = [*map(str, [run_toml] if run_toml else []), *(["--out"] if out else [])]
-    others += [*(["--set"] if sets else []), *(["--plan"] if plan else []), *given]
-    if others:
+    if beside_resume:
         raise ConfigError(
-            f"--resume continues a run as it was configured; it goes with no {', '.join(others)}.",
+            "--resume continues a run as it was configured; it goes with no "
+            f"{', '.join(beside_resume)}.",
             hint="To change something, start a new run from the folder's run.toml: "
             "ttf train RUN_DIR/run.toml --out NEW_DIR, with your flags.",
         )

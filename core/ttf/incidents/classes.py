@@ -89,7 +89,8 @@ CLASSES: Final[Mapping[str, About]] = {
         remedy="none for a signal from outside; raise the limit (`ulimit`) if a limit was reached",
     ),
     "vanished": About(
-        signature="exit code 0, but the process did not report that it had finished",
+        signature="exit code 0, but the process did not report that it had finished; under "
+        "`ttf guard`: Python did not shut down normally",
         does="restarts unchanged",
         remedy="none",
     ),

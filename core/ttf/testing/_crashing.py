@@ -11,7 +11,6 @@ import ctypes
 import itertools
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +28,8 @@ _TOWER_CALL, _MINER_CALL, _STORE_CALL, _DEVICE_CALL = 3, 1, 4, 3
 @contextlib.contextmanager
 def crashing(kind: Kind, name: str, folder: Path) -> Iterator[str]:
     """The name to choose instead of `name`; `folder` is empty."""
+    import pytest  # here: every process of the run imports this module as well
+
     info = folder / "ttf_testing_crashing-0.dist-info"
     info.mkdir()
     info.joinpath("METADATA").write_text(
@@ -38,18 +39,13 @@ def crashing(kind: Kind, name: str, folder: Path) -> Iterator[str]:
         f"[{installed.GROUP}]\n{kind}.{NAME} = {__name__}\n"
     )
     told = {"kind": kind, "name": name, "mark": str(folder / "died")}
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = json.dumps(told)
-    sys.path.insert(0, str(folder))
-    _forget()
     try:
-        yield NAME
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, json.dumps(told))
+            patch.syspath_prepend(folder)
+            _forget()
+            yield NAME
     finally:
-        sys.path.remove(str(folder))
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before
         _forget()
 
 

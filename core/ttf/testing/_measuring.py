@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
@@ -14,11 +13,10 @@ _EVERY_S: Final = 0.002
 _TASKS: Final = Path("/proc/self/task")
 
 
-class _Sampling:
-    """Looks every few milliseconds, in a thread of its own, while the block runs."""
+class _Sampled:
+    """`_look` is called every few milliseconds, in a thread of its own, while the block runs."""
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        self._look = look
+    def __init__(self) -> None:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -32,32 +30,26 @@ class _Sampling:
         self._thread.join()
         self._look()
 
-    @property
-    def thread(self) -> int | None:
-        return self._thread.native_id
-
     def _run(self) -> None:
         while not self._over.wait(_EVERY_S):
             self._look()
 
+    def _look(self) -> None:
+        raise NotImplementedError
 
-class ThreadTimes:
+
+class ThreadTimes(_Sampled):
     """Processor time of every thread that ran meanwhile, those that have ended included."""
 
     def __init__(self) -> None:
-        self._began: dict[int, int] = {}
+        super().__init__()
         self._last: dict[int, int] = {}
-        self._sampling = _Sampling(self._look)
-        self._process = 0.0
 
     def __enter__(self) -> Self:
-        self._sampling.__enter__()
+        super().__enter__()
         self._began = dict(self._last)
         self._process = time.process_time()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sampling.__exit__()
 
     def process_s(self) -> float:
         return time.process_time() - self._process
@@ -67,7 +59,7 @@ class ThreadTimes:
         took = (
             (ns - self._began.get(thread, 0)) / 1e9
             for thread, ns in self._last.items()
-            if thread != self._sampling.thread
+            if thread != self._thread.native_id
         )
         return sorted(took, reverse=True)
 
@@ -78,20 +70,13 @@ class ThreadTimes:
                 self._last[int(folder.name)] = int(ran)
 
 
-class PeakMemory:
+class PeakMemory(_Sampled):
     """How far anonymous memory rose above what it was."""
 
     def __init__(self) -> None:
-        self._before = self._highest = 0
-        self._sampling = _Sampling(self._look)
-
-    def __enter__(self) -> Self:
+        super().__init__()
         self._before = _anonymous()
-        self._sampling.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sampling.__exit__()
+        self._highest = self._before
 
     @property
     def grown(self) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ttf.contracts import Kind, Miner, MinerContext, MinerFactory, VectorSource
+    from ttf.contracts import Kind, Miner, MinerContext, MinerFactory, StoreWriter, VectorSource
     from ttf.process.conversation import Tell
 
 LIGHT: Final = frozenset({"click", "filelock", "platformdirs", "pluggy", "psutil", "ttf"})
@@ -83,16 +83,15 @@ def _write_and_read(name: str, options: Mapping[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         uri = str(Path(folder) / f"bank{factory.suffixes[0]}")
         rows = np.arange(60, dtype=np.float32).reshape(20, 3)
-        write_array(factory, uri, rows)
+        write_array(factory.create(uri), rows)
         store = factory.open(uri)
         if not np.array_equal(store.source("vectors").read(0, 20), rows):
             raise RuntimeError(f"{uri} does not hold what was written")
         store.close()
 
 
-def write_array(factory: Any, uri: str, rows: NDArray[Any], step: int = 8) -> None:
+def write_array(writer: StoreWriter, rows: NDArray[Any], step: int = 8) -> None:
     """One array `vectors` of float32, in small blocks."""
-    writer = factory.create(uri)
     array = writer.array("vectors", rows.shape, "float32")
     for start in range(0, len(rows), step):
         array.append(rows[start : start + step])
@@ -249,9 +248,8 @@ def write_store(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     rows = np.load(request["rows"])
     tell({"at": "saving", "pid": os.getpid()})
     began = time.perf_counter()
-    write_array(
-        plugins.usable("storage", request["name"]), request["uri"], rows, step=request["step"]
-    )
+    writer = plugins.usable("storage", request["name"]).create(request["uri"])
+    write_array(writer, rows, request["step"])
     return {"seconds": time.perf_counter() - began}
 
 
@@ -279,14 +277,7 @@ def write_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     factory, rows = plugins.usable("storage", request["name"]), np.load(request["rows"])
     _no_larger_than(rows.nbytes // 2)
     writer = factory.create(request["uri"])
-
-    def write() -> None:
-        array = writer.array("vectors", rows.shape, "float32")
-        for start in range(0, len(rows), request["step"]):
-            array.append(rows[start : start + request["step"]])
-        writer.commit()
-
-    outcome = _outcome(write)
+    outcome = _outcome(lambda: write_array(writer, rows, request["step"]))
     writer.abort()
     return outcome | {"left": [path.name for path in Path(request["uri"]).parent.iterdir()]}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -32,6 +35,8 @@ _SMALL: Final = 64 << 10
 _IDLE: Final = 0.1
 """A thread that took less than this share of the time did not take part."""
 
+_ON_LINUX: Final = pytest.mark.skipif(sys.platform != "linux", reason="measured through /proc")
+
 Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
@@ -49,8 +54,6 @@ class MinerTests(PluginTests):
         return MinerContext(**(granted | changes))
 
     def built(self, factory: Any, chosen: Any, rows: NDArray[Any], **changes: Any) -> Miner:
-        import tempfile
-
         miner = self.made(factory, chosen, **changes)
         miner.build(MemorySource(rows), Path(tempfile.mkdtemp(dir=self._scratch)))
         return miner
@@ -158,8 +161,7 @@ class MinerTests(PluginTests):
     def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
         self, factory: Any, chosen: Any, traits: MinerTraits
     ) -> None:
-        if not traits.has_index:
-            pytest.skip("it has no index")
+        _needs_index(traits)
         with pytest.raises(ConfigError, match=r"needs about .* of memory, but the budget is"):
             self.built(factory, chosen, BANK, budget_bytes=200_000)
 
@@ -174,16 +176,16 @@ class MinerTests(PluginTests):
         assert large.disk_bytes >= small.disk_bytes
         assert 0 <= large.recall <= 1
 
+    @_ON_LINUX
     def test_one_thread_is_one_thread(self, factory: Any, tmp_path: Path) -> None:
-        _only_linux()
         took = _children.answer("threads_used", **self._request(tmp_path))["seconds"]
         busy = [seconds for seconds in took if seconds > _IDLE * sum(took)]
         assert len(busy) == 1, f"context.threads was 1, but threads took {took} s of processor"
 
+    @_ON_LINUX
     def test_memory_stays_within_the_budget_and_what_was_estimated(
         self, factory: Any, tmp_path: Path
     ) -> None:
-        _only_linux()
         bank, queries = clustered_rows(1, 12_000, 64), clustered_rows(2, 4000, 64)
         request = self._request(tmp_path, bank, queries) | {"budget_bytes": 32 << 20}
         took = _children.answer("memory_used", **request)
@@ -202,8 +204,7 @@ class MinerTests(PluginTests):
     def test_a_saved_index_answers_like_the_one_it_was(
         self, factory: Any, chosen: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:
-        if not traits.has_index:
-            pytest.skip("it has no index")
+        _needs_index(traits)
         miner = self.built(factory, chosen, BANK)
         expected = miner.search(QUERIES, 30)
         folder = tmp_path / "index"
@@ -218,8 +219,7 @@ class MinerTests(PluginTests):
     def test_the_estimate_of_the_disk_is_what_it_saves(
         self, factory: Any, chosen: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:
-        if not traits.has_index:
-            pytest.skip("it has no index")
+        _needs_index(traits)
         miner = self.built(factory, chosen, BANK)
         miner.save(tmp_path)
         saved = sum(path.stat().st_size for path in tmp_path.iterdir() if path.is_file())
@@ -234,8 +234,7 @@ class MinerTests(PluginTests):
     def test_a_disk_that_takes_only_half_of_the_index_is_noticed(
         self, factory: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:
-        if not traits.has_index:
-            pytest.skip("it has no index")
+        _needs_index(traits)
         found = _children.answer("save_half", **self._request(tmp_path))
         assert found["raised"], "save returned as if all had been written: compare the sizes"
         assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
@@ -243,8 +242,7 @@ class MinerTests(PluginTests):
     def test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index(
         self, factory: Any, traits: MinerTraits, tmp_path: Path
     ) -> None:
-        if not traits.has_index:
-            pytest.skip("it has no index")
+        _needs_index(traits)
         request = self._request(tmp_path) | {"cache": str(tmp_path / "first")}
         whole = _children.ended("keep_index", **request)
         assert whole.answer is not None and whole.answer["kept"], _children.told(whole)
@@ -259,9 +257,9 @@ class MinerTests(PluginTests):
                 found = _answers(request)
                 assert np.array_equal(found[0], expected[0])
                 assert np.array_equal(found[1], expected[1])
-            cached = _folders(Path(request["cache"]) / "index")
+            cached = [p for p in Path(request["cache"], "index").iterdir() if p.is_dir()]
             assert len(cached) == 1, f"left over beside the index: {cached}"
-            _remove(Path(request["cache"]))
+            shutil.rmtree(request["cache"])
 
     def _request(
         self,
@@ -281,23 +279,11 @@ class MinerTests(PluginTests):
         }
 
 
-def _only_linux() -> None:
-    import sys
-
-    if sys.platform != "linux":
-        pytest.skip("measured through /proc")
+def _needs_index(traits: MinerTraits) -> None:
+    if not traits.has_index:
+        pytest.skip("it has no index")
 
 
 def _answers(request: Mapping[str, Any]) -> Answers:
     with np.load(request["out"]) as found:
         return found["ids"], found["scores"]
-
-
-def _folders(cache: Path) -> list[str]:
-    return sorted(p.name for p in cache.iterdir() if p.is_dir())
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder)

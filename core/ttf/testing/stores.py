@@ -240,17 +240,8 @@ class StoreTests(PluginTests):
     def test_a_disk_that_takes_only_half_is_a_storage_error_and_keeps_nothing(
         self, factory: Any, tmp_path: Path
     ) -> None:
-        rows = np.arange(_LARGE[0] * _LARGE[1], dtype=np.float32).reshape(_LARGE)
-        np.save(tmp_path / "rows.npy", rows)
-        folder = tmp_path / "out"
-        folder.mkdir()
-        found = _children.answer(
-            "write_half",
-            name=self.name,
-            rows=str(tmp_path / "rows.npy"),
-            uri=self.uri(folder),
-            step=1000,
-        )
+        request = _many_rows(self.name, tmp_path)
+        found = _children.answer("write_half", uri=self.uri(tmp_path / "out"), **request)
         assert found["raised"], "commit returned as if all had been written"
         assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
         assert found["left"] == []
@@ -259,12 +250,9 @@ class StoreTests(PluginTests):
         self, factory: Any, tmp_path: Path
     ) -> None:
         """A writer is killed three times on its way; then one comes to its end."""
-        rows = np.arange(_LARGE[0] * _LARGE[1], dtype=np.float32).reshape(_LARGE)
-        np.save(tmp_path / "rows.npy", rows)
-        folder = tmp_path / "out"
-        folder.mkdir()
-        uri = self.uri(folder)
-        request = {"name": self.name, "rows": str(tmp_path / "rows.npy"), "step": 1000}
+        request = _many_rows(self.name, tmp_path)
+        rows = np.load(request["rows"])
+        uri = self.uri(tmp_path / "out")
         timed = _children.answer("write_store", uri=self.uri(tmp_path, "timed"), **request)
         self.written(factory, uri, numbers((6,), "float32")).close()
         for share in _KILLS:
@@ -302,6 +290,14 @@ def numbers(tail: tuple[int, ...], dtype: DType) -> NDArray[Any]:
     if dtype in ("int32", "int64", "uint8"):
         return (np.abs(values) * 20).astype(numpy_dtype(dtype))
     return from_float32(values, dtype)
+
+
+def _many_rows(name: str, folder: Path) -> dict[str, Any]:
+    """A request to write them into the folder `out`."""
+    rows = np.arange(_LARGE[0] * _LARGE[1], dtype=np.float32).reshape(_LARGE)
+    np.save(folder / "rows.npy", rows)
+    folder.joinpath("out").mkdir()
+    return {"name": name, "rows": str(folder / "rows.npy"), "step": 1000}
 
 
 def _files(path: Path) -> list[Path]:

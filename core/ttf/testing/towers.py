@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
 
 from ttf.contracts import Kind, Tower, TowerShape
 from ttf.errors import ConfigError
@@ -17,9 +20,6 @@ from ttf.testing import _runs
 from ttf.testing.plugin import PluginTests
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
     from ttf.api import Run
 
 DIM: Final = 12
@@ -36,8 +36,6 @@ def shape_of(
 
 
 def batch(sequence: bool = True, seed: int = 2) -> Tensor:
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     size = (BATCH, STEPS, DIM) if sequence else (BATCH, DIM)
     return torch.randn(*size, generator=generator)
@@ -50,16 +48,12 @@ class TowerTests(PluginTests):
 
     def made(self, factory: Any, chosen: Any, shape: TowerShape | None = None) -> nn.Module:
         """Seeded as a run seeds it."""
-        import torch
-
         torch.manual_seed(1)
         module: nn.Module = factory.create(shape or shape_of(), chosen)
         return module
 
     def stirred(self, factory: Any, chosen: Any, shape: TowerShape | None = None) -> nn.Module:
         """With random weights everywhere, as after some training; in eval mode."""
-        import torch
-
         module = self.made(factory, chosen, shape)
         generator = torch.Generator().manual_seed(5)
         with torch.no_grad():
@@ -88,10 +82,8 @@ class TowerTests(PluginTests):
 
     @pytest.mark.parametrize("sequence", [True, False], ids=["sequences", "vectors"])
     def test_it_meets_the_contract(self, factory: Any, chosen: Any, sequence: bool) -> None:
-        import torch
-
         module = self.made(factory, chosen, shape_of(sequence=sequence))
-        assert isinstance(module, torch.nn.Module)
+        assert isinstance(module, nn.Module)
         assert isinstance(module, Tower)
         assert (module.in_dim, module.out_dim) == (DIM, DIM)
         assert module.frozen == (not any(p.requires_grad for p in module.parameters()))
@@ -115,15 +107,11 @@ class TowerTests(PluginTests):
         assert module(batch()).shape == (BATCH, 7)
 
     def test_a_vector_counts_as_a_sequence_of_one_step(self, factory: Any, chosen: Any) -> None:
-        import torch
-
         module = self.stirred(factory, chosen)
         x = batch(sequence=False)
         torch.testing.assert_close(module(x), module(x[:, None, :]))
 
     def test_one_row_and_equal_rows(self, factory: Any, chosen: Any) -> None:
-        import torch
-
         module = self.stirred(factory, chosen)
         one = batch()[:1]
         same = module(one.repeat(4, 1, 1))
@@ -133,8 +121,6 @@ class TowerTests(PluginTests):
     def test_in_eval_mode_a_row_does_not_depend_on_its_batch(
         self, factory: Any, chosen: Any
     ) -> None:
-        import torch
-
         module = self.stirred(factory, chosen)
         order = torch.tensor([3, 0, 5, 1])
         together = module(batch())[order]
@@ -147,8 +133,6 @@ class TowerTests(PluginTests):
     def test_what_lies_in_the_padding_does_not_matter(
         self, factory: Any, chosen: Any, lengths: Sequence[int], filler: float
     ) -> None:
-        import torch
-
         module = self.stirred(factory, chosen)
         x = batch()
         for row, length in enumerate(lengths):
@@ -159,8 +143,6 @@ class TowerTests(PluginTests):
         torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-5)
 
     def test_full_lengths_equal_no_lengths(self, factory: Any, chosen: Any) -> None:
-        import torch
-
         module = self.stirred(factory, chosen)
         full = torch.full((BATCH,), STEPS)
         torch.testing.assert_close(module(batch(), full), module(batch()), rtol=1e-6, atol=2e-6)
@@ -168,9 +150,6 @@ class TowerTests(PluginTests):
     # --- numbers ---------------------------------------------------------------------------------
 
     def test_autocast_and_double_precision_work(self, factory: Any, chosen: Any) -> None:
-        import torch
-        from torch.nn.functional import cosine_similarity
-
         module = self.stirred(factory, chosen)
         exact = module(batch())
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -184,9 +163,7 @@ class TowerTests(PluginTests):
     def test_the_seed_decides_weights_outputs_and_gradients_bit_for_bit(
         self, factory: Any, chosen: Any
     ) -> None:
-        import torch
-
-        def run() -> list[torch.Tensor]:
+        def run() -> list[Tensor]:
             module = self.made(factory, chosen).train()
             out = module(batch())
             if not out.requires_grad:
@@ -201,8 +178,6 @@ class TowerTests(PluginTests):
     def test_its_state_can_be_saved_and_loaded(
         self, trainable: None, factory: Any, chosen: Any
     ) -> None:
-        import torch
-
         trained, fresh = self.stirred(factory, chosen), self.made(factory, chosen).eval()
         assert not torch.equal(trained(batch()), fresh(batch()))
         fresh.load_state_dict(trained.state_dict())
@@ -211,8 +186,6 @@ class TowerTests(PluginTests):
     def test_gradients_reach_the_weights_are_finite_and_ignore_padding(
         self, trainable: None, factory: Any, chosen: Any
     ) -> None:
-        import torch
-
         module = self.stirred(factory, chosen)
         x, lengths = batch(), torch.tensor(LENGTHS)
         for row, length in enumerate(LENGTHS):
@@ -227,8 +200,6 @@ class TowerTests(PluginTests):
     def test_one_optimizer_step_from_the_start_moves_the_output(
         self, trainable: None, factory: Any, chosen: Any
     ) -> None:
-        import torch
-
         module = self.made(factory, chosen).eval()
         start = module(batch()).detach()
         goal = torch.randn(BATCH, DIM, generator=torch.Generator().manual_seed(9))
@@ -259,15 +230,13 @@ class TowerTests(PluginTests):
 
 def kept_bytes(module: nn.Module, shape: TowerShape) -> float:
     """Bytes per sample that autograd holds on to, weights apart."""
-    import torch
-
     rows = 64
     x = torch.randn(rows, shape.length, shape.in_dim)
     own = itertools.chain(module.parameters(), module.buffers())
     weights = {p.untyped_storage().data_ptr() for p in own}
-    held: dict[int, torch.Tensor] = {}
+    held: dict[int, Tensor] = {}
 
-    def note(tensor: torch.Tensor) -> torch.Tensor:
+    def note(tensor: Tensor) -> Tensor:
         held[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 

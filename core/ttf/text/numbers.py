@@ -79,6 +79,8 @@ _UNITS: Final = {
     "ki": 2**10,
     "mi": 2**20,
     "gi": 2**30,
+    "t": 10**12,
+    "ti": 2**40,
 }
 
 
@@ -90,7 +92,7 @@ def parse_bytes(value: int | str) -> int:
     """
     if isinstance(value, int):
         return value
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]?i?)b?\s*", value.lower())
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?i?)b?\s*", value.lower())
     try:
         return int(float(match[1]) * _UNITS[match[2]]) if match else _bad_size(value)
     except (KeyError, ValueError):

@@ -65,7 +65,7 @@ def test_a_segmentation_fault_is_named_with_its_last_words(job: MiningJob) -> No
         ("exit", MinerDied, "ended with exit code 7 without an answer"),
         ("flood-and-segv", MinerDied, "SIGSEGV"),
         ("scribble", BadAnswer, "was announced|checksum"),
-        ("raise", MinerFailed, "raised RuntimeError: what libraries say"),
+        ("raise", MinerFailed, "raised RuntimeError: what a plugin says"),
     ],
 )
 def test_every_way_to_fail_is_told_apart(

@@ -275,7 +275,7 @@ def test_what_a_miner_raises_becomes_an_incident_with_its_traceback(
     job: MiningJob, isolation: Any
 ) -> None:
     deaths = Deaths()
-    with pytest.raises(MinerFailed, match="raised RuntimeError: what libraries say"):
+    with pytest.raises(MinerFailed, match="raised RuntimeError: what a plugin says"):
         run(sabotaged(job, "raise"), isolation=isolation, on_death=deaths)
     (death,) = deaths.all
     assert death.error is not None

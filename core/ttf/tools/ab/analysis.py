@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from ttf.tools.ab.measures import MEASURES, Measure, Scale
 
@@ -181,6 +180,3 @@ class Analysis:
     """Those taken, this one last; () unless sequential."""
     settled: bool = False
     """A sequential study need not go on."""
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ttf.errors import ConfigError
 from ttf.tools.ab.setup import Arm
 from ttf.tools.studies.child import ask
-from ttf.tools.studies.folder import sha256_of
+from ttf.tools.studies.study import sha256_of
 
 EVALUATIONS: Final = 6
 """Of a repeat on its way, where its configuration does not say: enough for recall against time."""
@@ -25,6 +25,7 @@ _SET_BY_STUDY: Final = {
     "gates": "arms are compared after equally many steps",
 }
 """Keys that the study sets itself."""
+_RESOLVE: Final = "ttf.tools.ab.resolve_task:resolve_arms"
 _CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
 
 
@@ -137,7 +138,7 @@ def check_arms(
     """
     _refuse_study_keys(sets, steps, arms)
     request = [{"toml": arm.toml, "sets": [*sets, *arm.sets]} for arm in arms]
-    resolved = ask({"do": "resolve", "arms": request})["arms"]
+    resolved = ask(_RESOLVE, {"arms": request}, to="read the configurations")["arms"]
     problems = list(_problems(arms, resolved))
     if problems:
         raise ConfigError(f"{_count(len(problems), 'problem')} in the arms:", problems=problems)

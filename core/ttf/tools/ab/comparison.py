@@ -12,7 +12,7 @@ from ttf.errors import ConfigError
 if TYPE_CHECKING:
     from ttf.tools.ab.analysis import Analysis
     from ttf.tools.ab.sample import Sample
-    from ttf.tools.ab.schedule import Cell
+    from ttf.tools.ab.setup import Cell
     from ttf.tools.ab.study import ABLimits, ABStudy
 
 __all__ = ["Compared", "compare"]
@@ -57,8 +57,7 @@ def compare(
     combination, with several keys), `sets` holds for all arms. `resume` continues a study as it is,
     with more `repeats` where given (10 where it is new). Outputs are written into its folder.
     """
-    from ttf.tools.ab.start import begin
-    from ttf.tools.ab.study import ABLimits, ABStudy
+    from ttf.tools.ab.study import ABLimits, ABStudy, begin
 
     if (resume is None) == (not configs):
         raise ConfigError("It is not clear what to compare: give configurations, or resume.")

@@ -105,10 +105,10 @@ def _short_path(path: str) -> str:
     return str(full.relative_to(Path.cwd())) if full.is_relative_to(Path.cwd()) else full.name
 
 
-def facts(study: ABStudy) -> dict[str, Any]:
+def facts(study: ABStudy) -> dict[str, str]:
     """What a reader of the report wants to know of the study, in words."""
     setup, record = study.setup, study.record
-    out: dict[str, Any] = {"command": record.command, "machine": record.machine}
+    out = {"command": record.command, "machine": record.machine}
     for arm in setup.arms:
         sets = ", ".join((*setup.sets, *arm.sets))
         out[arm.name] = f"{_short_path(arm.toml)}{f' with {sets}' if sets else ''}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ttf.tools.ab.sample import Curve, Sample
+from ttf.tools.ab.sample import Sample
 
 Scale = Literal["rate", "ratio", "difference"]
 """rate: a share of repeats; ratio: compared as b / a - 1; difference: as b - a."""
@@ -193,7 +194,7 @@ def last_quarter(sample: Sample) -> float | None:
         return None
     last = sample.loss[-1][0]
     tail = [y for x, y in sample.loss if x > 0.75 * last]
-    return sum(tail) / len(tail) if tail else None
+    return statistics.fmean(tail) if tail else None
 
 
 def loss_distance(a: Sample, b: Sample) -> float | None:
@@ -204,11 +205,11 @@ def loss_distance(a: Sample, b: Sample) -> float | None:
     shared = [(x, y) for x, y in a.loss if b.loss[0][0] <= x <= last]
     gaps = [abs(y - _between(b.loss, x)) for x, y in shared]
     known = [gap for gap in gaps if math.isfinite(gap)]
-    return sum(known) / len(known) if known else None
+    return statistics.fmean(known) if known else None
 
 
-def _between(curve: Curve, x: float) -> float:
-    """The curve at a place between its ends."""
+def _between(curve: Sequence[tuple[float, float]], x: float) -> float:
+    """The curve at a place; behind its end, what it ended at."""
     for (s, a), (t, b) in itertools.pairwise(curve):
         if s <= x <= t:
             return a + (b - a) * (x - s) / (t - s) if t > s else b
@@ -220,7 +221,4 @@ def at_time(sample: Sample, seconds: float, metric: str) -> float | None:
     points = [(e.seconds, e.metrics[metric]) for e in sample.evaluated if metric in e.metrics]
     if not points or seconds < points[0][0]:
         return None
-    for (s, a), (t, b) in itertools.pairwise(points):
-        if s <= seconds <= t:
-            return a + (b - a) * (seconds - s) / (t - s) if t > s else b
-    return points[-1][1]
+    return _between(points, seconds)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import click
 
 from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.schedule import Cell
+from ttf.tools.ab.setup import Cell
 from ttf.tools.ab.study import ABStudy
 from ttf.tools.studies.carry_out import Watcher
 from ttf.tools.studies.one_run import FinishedRun
@@ -16,34 +17,34 @@ _COSTLY: Final = 0.4
 """Evaluations against a large bank may take longer than the training."""
 
 
+@dataclass
 class RepeatLines(Watcher[Cell, Sample]):
     """The first half of a line comes when a repeat begins, where one runs at a time."""
 
-    def __init__(self, study: ABStudy, parallel: int) -> None:
-        self._study = study
-        self._parallel = parallel
-        self._cost_was_shown = False
+    study: ABStudy
+    parallel: int
+    cost_was_shown: bool = False
 
     def starts(self, task: Cell) -> None:
-        if self._parallel == 1:
-            _say(f"{self._head(task.arm, len(self._study.done) + 1)} ... ", end="")
+        if self.parallel == 1:
+            _say(f"{self._head(task.arm, len(self.study.done) + 1)} ... ", end="")
 
     def ended(self, finished: FinishedRun[Sample], budget_left_s: float | None) -> None:
-        study, sample = self._study, finished.run
-        head = "" if self._parallel == 1 else f"{self._head(sample.arm, len(study.done))}: "
-        left_s = study.expected_s(len(study.setup.cells) - len(study.done), self._parallel)
+        study, sample = self.study, finished.run
+        head = "" if self.parallel == 1 else f"{self._head(sample.arm, len(study.done))}: "
+        left_s = study.expected_s(len(study.setup.cells) - len(study.done), self.parallel)
         left = f"; about {rough_duration(left_s)} left" if left_s else ""
         _say(f"{head}{ending(sample)}{left}")
         wall_s = sample.wall_s or 0.0
-        if not self._cost_was_shown and finished.evaluating_s > _COSTLY * wall_s > 0:
-            self._cost_was_shown = True
+        if not self.cost_was_shown and finished.evaluating_s > _COSTLY * wall_s > 0:
+            self.cost_was_shown = True
             _say(
                 f"Evaluations took {finished.evaluating_s / wall_s:.0%} of that repeat. A study "
                 "with --set evaluate.every=end is shorter, and has no recall after equal time."
             )
 
     def _head(self, arm: str, number: int) -> str:
-        setup = self._study.setup
+        setup = self.study.setup
         return f"repeat {number} of {len(setup.cells)}  {arm.ljust(max(map(len, setup.names)))}"
 
 

@@ -1,4 +1,5 @@
-"""One repeat: a supervised `ttf train` in a process tree of its own, and what is kept of it.
+"""One repeat: a supervised `ttf train` in a process tree of its own, what is kept of it, and what
+is read of that; also of one that was cut short anywhere.
 
 study/runs/007-faiss/     block 7 of the arm faiss: incidents, run.toml, summary.json, stderr.txt
 """
@@ -6,16 +7,18 @@ study/runs/007-faiss/     block 7 of the arm faiss: incidents, run.toml, summary
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from ttf.tools.ab.read_repeat import evaluating_seconds, read_sample
-from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.schedule import Cell
-from ttf.tools.ab.setup import ABSetup
-from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.training import result_of, tidy
+from ttf.rundir.documents import Summary
+from ttf.rundir.run_record import RunRecord
+from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
+from ttf.tools.ab.setup import ABSetup, Cell
+from ttf.tools.monitor.trend import theil_sen
+from ttf.tools.studies.one_run import FinishedRun, StartedRun, result_of, tidy
 
 
 def train_words(setup: ABSetup, cell: Cell) -> list[str]:
@@ -70,3 +73,124 @@ def finished_repeat(
         error_details={"repeat": {"arm": sample.arm, "block": sample.block}},
         evaluating_s=evaluating_s,
     )
+
+
+MOST_POINTS: Final = 100
+WARM_UP: Final = 0.25
+"""Of the steps between two starts: caches fill, the first mining round comes and goes."""
+_MB: Final = 1e6
+
+
+def read_sample(
+    cell: Cell, run: Path, code: int, error: Mapping[str, Any] | None, began: float, wall_s: float
+) -> Sample:
+    """`began`: seconds since 1970, when its process was started; `error`: of its --json."""
+    record = RunRecord(run)
+    incidents, lost_steps = _incidents(record)
+    outcome = _outcome(code, [incident.name for incident in incidents])
+    summary = record.summary()
+    whole = summary if outcome in ("clean", "survived") else Summary()
+    steps, evaluated, loss = _metrics(record, began)
+    if outcome == "lost" and not incidents:  # nobody was left to write one
+        incidents = (RepeatIncident(name="unknown", process="supervisor", step=steps),)
+    memory = list(_memory(record))
+    return Sample(
+        arm=cell.arm,
+        block=cell.block,
+        position=cell.position,
+        seed=cell.seed,
+        outcome=outcome,
+        exit_code=code,
+        reason=str((error or {}).get("message", "")).strip() if code else "",
+        incidents=incidents,
+        steps=max(summary.get("steps", 0) + lost_steps, steps),
+        wall_s=round(wall_s, 3),
+        samples_per_s=_positive(whole.get("samples_per_s")),
+        peak_anon_mb=_positive(whole.get("peak_anon_mb")),
+        memory_slope_mb_per_1k_steps=slope(memory) if whole else None,
+        metrics=whole.get("metrics_last", {}),
+        evaluated=evaluated,
+        loss=loss,
+        memory=thinned([(t - began, mb) for t, _, mb in memory], max),
+        weights_sha256=whole.get("weights_sha256") or "",
+        exact=whole.get("exact"),
+    )
+
+
+def _outcome(code: int, classes: Sequence[str]) -> RepeatOutcome:
+    result = result_of(code, classes)
+    if result == "crash":
+        return "survived" if code == 0 else "lost"
+    return result
+
+
+def _incidents(record: RunRecord) -> tuple[tuple[RepeatIncident, ...], int]:
+    """And the steps that were done in vain, because they were done again or never saved."""
+    filed = record.incidents()
+    lost = sum(found.get("lost_steps") or 0 for found in filed)
+    incidents = (
+        RepeatIncident(name=found["class"], process=found["process"], step=found.get("step") or 0)
+        for found in filed
+    )
+    return tuple(incidents), lost
+
+
+def _metrics(record: RunRecord, began: float) -> tuple[int, tuple[EvalPoint, ...], Curve]:
+    """The last step, the evaluations, the curve of the loss."""
+    loss: list[tuple[float, float]] = []
+    evaluated = []
+    for line in record.metrics():
+        if "step" not in line:
+            continue
+        step = line["step"]
+        if line["type"] == "step" and "loss" in line:
+            loss.append((float(step), float(line["loss"])))
+        elif line["type"] == "eval":
+            seconds = round(line.get("time", began) - began, 3)
+            metrics = line.get("metrics", {})
+            evaluated.append(EvalPoint(step=step, seconds=seconds, metrics=metrics))
+    last = int(loss[-1][0]) if loss else 0
+    return last, tuple(evaluated), thinned(loss, statistics.fmean)
+
+
+def evaluating_seconds(run: Path) -> float:
+    """What its evaluations on the way took; those before and after the training come in any case."""
+    lines = RunRecord(run).metrics()
+    seconds = [line["seconds"] for line in lines if line["type"] == "eval" and "seconds" in line]
+    return sum(seconds[1:-1])
+
+
+def _memory(record: RunRecord) -> Iterator[tuple[float, int, float]]:
+    """(time of day, steps done, anonymous and shared megabytes)"""
+    for line in record.memory():
+        if {"time", "step", "anon", "shared"} <= line.keys():
+            yield line["time"], line["step"], (line["anon"] + line["shared"]) / _MB
+
+
+def slope(memory: Sequence[tuple[float, int, float]]) -> float | None:
+    """Megabytes per 1,000 steps: Theil and Sen's, over the longest stretch without a restart, its
+    first quarter of steps left out; None where that is too short to say."""
+    stretches: list[list[tuple[float, float]]] = [[]]
+    for _, step, megabytes in memory:
+        if stretches[-1] and step < stretches[-1][-1][0]:
+            stretches.append([])
+        stretches[-1].append((float(step), megabytes))
+    longest = max(stretches, key=lambda s: s[-1][0] - s[0][0] if s else 0.0)
+    if not longest:
+        return None
+    first, last = longest[0][0], longest[-1][0]
+    settled = [point for point in longest if point[0] > first + WARM_UP * (last - first)]
+    found = theil_sen(settled)
+    return None if found is None else round(1000 * found, 6)
+
+
+def thinned(points: Sequence[tuple[float, float]], of: Callable[[Sequence[float]], float]) -> Curve:
+    """At most `MOST_POINTS`, each standing for equally many neighbours: at the last one's place,
+    with what `of` makes of their values."""
+    size = max(1, math.ceil(len(points) / MOST_POINTS))
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    return tuple((round(g[-1][0], 3), round(of([y for _, y in g]), 6)) for g in groups)
+
+
+def _positive(value: float | None) -> float | None:
+    return float(value) if value is not None and value > 0 else None

@@ -1,18 +1,20 @@
-"""The configurations of all arms, resolved as a run would; in a child process (`ttf.tools.studies.child`),
-because it loads pydantic and the user's plugins."""
+"""The configurations of all arms, resolved as a run would; in a child process, because it loads
+pydantic and the user's plugins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ttf.config.resolve import flat, load_run_toml, resolve
 from ttf.errors import ConfigError, TtfError
 
+if TYPE_CHECKING:
+    from ttf.process.conversation import Tell
 
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The task "resolve" of `ttf.tools.studies.child`."""
+
+def resolve_arms(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     return {"arms": [_resolved(Path(arm["toml"]), arm["sets"]) for arm in request["arms"]]}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, Self
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 RepeatOutcome = Literal["clean", "survived", "lost", "void", "invalid"]
 """clean: no incident; survived: incidents, and it finished all the same; lost: it did not finish;
@@ -80,18 +80,3 @@ class Sample:
     def first_crash(self) -> int | None:
         """Steps done before the first incident; None where there was none: censored at `steps`."""
         return min((i.step for i in self.incidents), default=None) if self.crashed else None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(
-            **{
-                **values,
-                "incidents": tuple(RepeatIncident(**i) for i in values["incidents"]),
-                "evaluated": tuple(EvalPoint(**e) for e in values["evaluated"]),
-                "loss": tuple((x, y) for x, y in values["loss"]),
-                "memory": tuple((x, y) for x, y in values["memory"]),
-            }
-        )

@@ -1,4 +1,4 @@
-"""The studies of `ttf ab`: every arm repeated in a fixed schedule of blocks.
+"""The studies of `ttf ab`: begun or found again, every arm repeated in a fixed schedule of blocks.
 
 samples.jsonl  a line per finished repeat
 runs/BLOCK-ARM what is kept of each repeat
@@ -16,10 +16,11 @@ from typing import Any, Literal, Self
 
 from ttf.errors import ConfigError
 from ttf.host.version import __version__
+from ttf.rundir.dataclass_json import from_json
+from ttf.tools.ab.arms import arms_from, check_arms
 from ttf.tools.ab.repeat import finish_repeat, run_folder_name, start_repeat
 from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.schedule import Cell, next_wave
-from ttf.tools.ab.setup import ABSetup
+from ttf.tools.ab.setup import ABSetup, Cell, next_wave
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
 from ttf.tools.studies.study import RESULT, Study
@@ -51,7 +52,7 @@ class ABStudy(Study[ABSetup, Sample]):
     record: StudyRecord = field(default_factory=StudyRecord)
 
     def settings(self) -> dict[str, Any]:
-        return {"setup": self.setup.to_json(), "record": asdict(self.record)}
+        return {"setup": asdict(self.setup), "record": asdict(self.record)}
 
     @classmethod
     def restored(
@@ -59,8 +60,8 @@ class ABStudy(Study[ABSetup, Sample]):
     ) -> Self:
         return cls(
             folder=folder,
-            setup=ABSetup.from_json(settings["setup"]),
-            runs=[Sample.from_json(line) for line in lines],
+            setup=from_json(ABSetup, settings["setup"]),
+            runs=[from_json(Sample, line) for line in lines],
             record=StudyRecord(**settings.get("record", {})),
         )
 
@@ -151,16 +152,14 @@ def carry_on(
     return planner.reason
 
 
+@dataclass
 class _BlockPlanner(Planner[Cell, Sample]):
     """Whole blocks: half a pair tells nothing."""
 
-    def __init__(
-        self, study: ABStudy, limits: ABLimits, settled: Callable[[ABStudy], bool]
-    ) -> None:
-        self.study = study
-        self.limits = limits
-        self.settled = settled
-        self.reason: Reason = "all"
+    study: ABStudy
+    limits: ABLimits
+    settled: Callable[[ABStudy], bool]
+    reason: Reason = "all"
 
     def next_tasks(self, budget_left_s: float | None) -> Sequence[Cell]:
         study, parallel = self.study, self.limits.parallel
@@ -181,3 +180,27 @@ class _BlockPlanner(Planner[Cell, Sample]):
 
     def finish(self, task: Cell, run: StartedRun) -> FinishedRun[Sample]:
         return finish_repeat(task, run, keep=self.limits.keep_runs)
+
+
+def begin(
+    files: Sequence[Path],
+    *,
+    vary: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    steps: int | None = None,
+    out: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    command: str = "",
+    **setup_fields: Any,
+) -> ABStudy:
+    """Claimed, its arms checked; `setup_fields` are those of ABSetup. Raises ConfigError with all
+    problems before there is a folder."""
+    arms, notes = check_arms(arms_from(files, vary), sets, steps)
+    for note in notes:
+        say(note)
+    setup = ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)
+    folder = ABStudy.find(setup.identity, out)
+    if folder is not None:
+        return ABStudy.open(folder)
+    record = new_record(command)
+    return ABStudy(folder=ABStudy.new_folder(out), setup=setup, record=record).begin()

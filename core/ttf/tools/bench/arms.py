@@ -6,13 +6,15 @@ import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ttf.tools.bench.catalogue import Tell
+from ttf.tools.bench.catalogue import Tell, Work
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf.tools.bench.results import Line
+from ttf.tools.bench.sizes import SIZES, Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +43,57 @@ class OwnArm(BenchArm):
         return 1e3 * seconds if self.invert else 1.0 / seconds
 
 
-def measured_lines(
-    own_arms: Sequence[OwnArm], peers: Sequence[BenchArm], repeats: int, tell: Tell
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """One bench being done."""
+
+    size: Size
+    peers: Collection[str]
+    """Those that are to be measured as well."""
+    ceilings: Mapping[str, Any]
+    tell: Tell
+    folder: Path
+    """For its files; gone in the end."""
+
+
+Turns = tuple[Sequence[OwnArm], Sequence[BenchArm]]
+"""Arms of ours and of peers that are measured in the same rounds."""
+
+
+def bench(arms: Callable[[Visit], Generator[Turns]]) -> Work:
+    """The task that measures what a generator yields; that goes on when it was measured."""
+
+    def work(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+        size = SIZES[request["size"]]
+        lines = lines_of(arms, size, request["peers"], request["ceilings"], tell)
+        return {"lines": [asdict(line) for line in lines]}
+
+    return work
+
+
+def lines_of(
+    arms: Callable[[Visit], Generator[Turns]],
+    size: Size,
+    peers: Collection[str],
+    ceilings: Mapping[str, Any],
+    tell: Tell,
 ) -> list[Line]:
-    """One line for each of ours and each peer, all of them measured in the same rounds."""
+    with scratch_folder() as folder:
+        visit = Visit(size=size, peers=peers, ceilings=ceilings, tell=tell, folder=folder)
+        tell({"at": "making data"})
+        with contextlib.closing(arms(visit)) as turns:
+            return [line for own, other in turns for line in _measured(own, other, visit)]
+
+
+def _measured(own_arms: Sequence[OwnArm], peers: Sequence[BenchArm], visit: Visit) -> list[Line]:
+    """One line for each of ours and each peer."""
     arms = {arm.name: arm for arm in (*own_arms, *peers)}
-    turns = {name: _announced(arm, tell) for name, arm in arms.items()}
+    turns = {name: _announced(arm, visit.tell) for name, arm in arms.items()}
 
     def progress(done: int, total: int) -> None:
-        tell({"done": done, "total": total})
+        visit.tell({"done": done, "total": total})
 
-    seconds = in_turns(turns, repeats, progress=progress)
+    seconds = in_turns(turns, visit.size.repeats, progress=progress)
     unit_s = {name: [s / arm.work for s in seconds[name]] for name, arm in arms.items()}
     lines = {own.name: _line(own, unit_s[own.name]) for own in own_arms}
     if not peers:

@@ -10,7 +10,7 @@ Tell = Callable[[Mapping[str, Any]], None]
 Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Bench:
     """One bench, done in a process of its own."""
 
@@ -18,74 +18,56 @@ class Bench:
     title: str
     work: str
     """Where its code is, as "module:function"."""
-    peers: tuple[str, ...]
+    peers: tuple[str, ...] = ()
     deadline_s: float = 300.0
 
 
 _TRAINING: Final = "ttf.tools.bench.training"
 _STORAGE: Final = "ttf.tools.bench.storage"
-BENCHES: Final[dict[str, Bench]] = {
-    bench.name: bench
-    for bench in (
-        Bench(
-            name="train-mean",
-            title="training, BiGRU over sequences, mean of all steps; fp32 and bf16",
-            work=f"{_TRAINING}:train_mean",
-            peers=("plain-torch", "pytorch-metric-learning", "lightning"),
-        ),
-        Bench(
-            name="train-last",
-            title="the same, the last step's output",
-            work=f"{_TRAINING}:train_last",
-            peers=("plain-torch",),
-        ),
-        Bench(
-            name="train-l1",
-            title="the same on single vectors",
-            work=f"{_TRAINING}:train_l1",
-            peers=("plain-torch",),
-        ),
-        Bench(
-            name="loader",
-            title="training from files against batches that are in memory already",
-            work="ttf.tools.bench.training:loader",
-            peers=("cached-batches",),
-        ),
-        Bench(
-            name="mine-exact",
-            title="exact top-k of every query in the whole bank",
-            work="ttf.tools.bench.mining:mine_exact",
-            peers=("faiss-flat", "faiss-hnsw", "hnswlib"),
-        ),
-        Bench(
-            name="gather-npz",
-            title="random rows of an NPZ, short and long ones",
-            work=f"{_STORAGE}:gather_npz",
-            peers=("numpy",),
-        ),
-        Bench(
-            name="gather-zarr",
-            title="random rows of an uncompressed Zarr, short and long ones",
-            work=f"{_STORAGE}:gather_zarr",
-            peers=("zarr-python",),
-        ),
-        Bench(
-            name="open-npz",
-            title="opening an NPZ and reading one row",
-            work=f"{_STORAGE}:open_npz",
-            peers=("numpy",),
-        ),
-    )
-}
-CEILINGS: Final = Bench(
-    name="ceilings",
-    title="what this machine can do",
-    work="ttf.tools.bench.machine_tasks:measure_ceilings",
-    peers=(),
+_MINING: Final = "ttf.tools.bench.mining"
+_MACHINE: Final = "ttf.tools.bench.machine_tasks"
+_BENCHES: Final = (
+    Bench(
+        "train-mean",
+        "training, BiGRU over sequences, mean of all steps; fp32 and bf16",
+        f"{_TRAINING}:train_mean",
+        ("plain-torch", "pytorch-metric-learning", "lightning"),
+    ),
+    Bench(
+        "train-last",
+        "the same, the last step's output",
+        f"{_TRAINING}:train_last",
+        ("plain-torch",),
+    ),
+    Bench("train-l1", "the same on single vectors", f"{_TRAINING}:train_l1", ("plain-torch",)),
+    Bench(
+        "loader",
+        "training from files against batches that are in memory already",
+        f"{_TRAINING}:loader",
+        ("cached-batches",),
+    ),
+    Bench(
+        "mine-exact",
+        "exact top-k of every query in the whole bank",
+        f"{_MINING}:mine_exact",
+        ("faiss-flat", "faiss-hnsw", "hnswlib"),
+    ),
+    Bench(
+        "gather-npz",
+        "random rows of an NPZ, short and long ones",
+        f"{_STORAGE}:gather_npz",
+        ("numpy",),
+    ),
+    Bench(
+        "gather-zarr",
+        "random rows of an uncompressed Zarr, short and long ones",
+        f"{_STORAGE}:gather_zarr",
+        ("zarr-python",),
+    ),
+    Bench("open-npz", "opening an NPZ and reading one row", f"{_STORAGE}:open_npz", ("numpy",)),
 )
+BENCHES: Final = {bench.name: bench for bench in _BENCHES}
+CEILINGS: Final = Bench("ceilings", "what this machine can do", f"{_MACHINE}:measure_ceilings")
 TUNE: Final = Bench(
-    name="tune",
-    title="the fastest float32 product that is exact enough here",
-    work="ttf.tools.bench.machine_tasks:tune_machine",
-    peers=(),
+    "tune", "the fastest float32 product that is exact enough here", f"{_MACHINE}:tune_machine"
 )

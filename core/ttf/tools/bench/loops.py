@@ -93,36 +93,33 @@ def adamw(tower: nn.Module, lr: float) -> torch.optim.Optimizer:
     return torch.optim.AdamW(tower.parameters(), lr=lr, weight_decay=0.01, fused=True)
 
 
+@dataclass
 class HandLoop:
     """Micro-batches in a row, an optimizer step after every `accumulate` of them."""
 
-    def __init__(
-        self,
-        tower: PlainTower,
-        contrast: nn.Module,
-        rows: Rows,
-        *,
-        micro_batch: int,
-        accumulate: int,
-        lr: float = 1e-3,
-    ) -> None:
-        self.tower, self._contrast, self._rows = tower, contrast, rows
-        self._micro_batch, self._accumulate = micro_batch, accumulate
-        self._optimizer = adamw(tower, lr)
-        self._done = 0
+    tower: PlainTower
+    contrast: nn.Module
+    rows: Rows
+    micro_batch: int
+    accumulate: int
+    lr: float = 1e-3
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        self.optimizer = adamw(self.tower, self.lr)
 
     def turn(self, micro_batches: int) -> float:
         """The loss of the last one."""
         value = 0.0
         for _ in range(micro_batches):
-            x, doc_BD = batch_of(self._rows, self._done, self._micro_batch)
-            loss = self._contrast(self.tower(x), doc_BD)
-            (loss / self._accumulate).backward()
+            x, doc_BD = batch_of(self.rows, self.done, self.micro_batch)
+            loss = self.contrast(self.tower(x), doc_BD)
+            (loss / self.accumulate).backward()
             value = loss.item()
-            self._done += 1
-            if self._done % self._accumulate == 0:
-                self._optimizer.step()
-                self._optimizer.zero_grad(set_to_none=True)
+            self.done += 1
+            if self.done % self.accumulate == 0:
+                self.optimizer.step()
+                self.optimizer.zero_grad(set_to_none=True)
         return value
 
 
@@ -132,24 +129,23 @@ def batch_of(rows: Rows, number: int, size: int) -> tuple[Tensor, Tensor]:
     return rows.x[start : start + size], rows.y_ND[start : start + size]
 
 
+@dataclass
 class LightningLoop:
     """A Lightning Trainer in a thread of its own, which may do as many micro-batches as it is told:
     its `fit` runs through, and what starting one costs is in no turn."""
 
-    def __init__(
-        self,
-        tower: PlainTower,
-        contrast: nn.Module,
-        rows: Rows,
-        *,
-        micro_batch: int,
-        accumulate: int,
-        threads: int,
-    ) -> None:
-        self._granted, self._asked = threading.Semaphore(0), threading.Semaphore(0)
+    tower: PlainTower
+    contrast: nn.Module
+    rows: Rows
+    micro_batch: int
+    accumulate: int
+    threads: int
+
+    def __post_init__(self) -> None:
+        self._granted = threading.Semaphore(0)
+        self._asked = threading.Semaphore(0)
         self._over = False
         self._error: BaseException | None = None
-        self._args = (tower, contrast, rows, micro_batch, accumulate, threads)
         self._thread = threading.Thread(target=self._run, name="lightning", daemon=True)
         self._thread.start()
         self._asked.acquire()  # it is ready for its first micro-batch
@@ -180,8 +176,8 @@ class LightningLoop:
         from lightning.pytorch.utilities import disable_possible_user_warnings
 
         disable_possible_user_warnings()
-        tower, contrast, rows, micro_batch, accumulate, threads = self._args
-        torch.set_num_threads(threads)
+        tower, contrast = self.tower, self.contrast
+        torch.set_num_threads(self.threads)
 
         class Module(lightning.LightningModule):  # type: ignore[misc, unused-ignore]
             def __init__(self) -> None:
@@ -202,22 +198,22 @@ class LightningLoop:
             devices=1,
             max_steps=-1,
             max_epochs=1,
-            accumulate_grad_batches=accumulate,
+            accumulate_grad_batches=self.accumulate,
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.fit(Module(), _Gate(self._batches(rows, micro_batch)))
+        trainer.fit(Module(), _Gate(self._batches()))
 
-    def _batches(self, rows: Rows, micro_batch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         number = 0
         while True:
             self._asked.release()
             self._granted.acquire()
             if self._over:
                 return
-            yield batch_of(rows, number, micro_batch)
+            yield batch_of(self.rows, number, self.micro_batch)
             number += 1
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ttf.contracts import Progress
     from ttf.process.conversation import Tell
 
 
@@ -14,11 +15,7 @@ def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.machine.measured import save_ceilings
     from ttf.tools.bench import ceilings
 
-    def progress(done: int, total: int) -> None:
-        tell({"done": done, "total": total})
-
-    _start()
-    found = ceilings.measure(progress)
+    found = ceilings.measure(_started(tell))
     save_ceilings(found)
     return {"ceilings": found.to_json()}
 
@@ -28,19 +25,16 @@ def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.machine.measured import save_row
     from ttf.tools.bench import tune
 
-    def progress(done: int, total: int) -> None:
-        tell({"done": done, "total": total})
-
-    _start()
-    row = tune.tune(progress)
+    row = tune.tune(_started(tell))
     save_row(row)
     return {"tuned": row.to_json()}
 
 
-def _start() -> None:
-    """With as many threads as a run has."""
+def _started(tell: Tell) -> Progress:
+    """With as many threads as a run has; what tells how far it is."""
     from ttf.machine import devices
 
     policy = devices.choose("cpu")
     devices.prepare(policy)
     policy.start()
+    return lambda done, total: tell({"done": done, "total": total})

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.machine.measured import gemm_flops
-from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, scratch_folder
-from ttf.tools.bench.catalogue import Tell
-from ttf.tools.bench.sizes import SIZES, Size
+from ttf.tools.bench.arms import BenchArm, OwnArm, Turns, Visit, bench
+from ttf.tools.bench.sizes import Size
 
 Vectors = NDArray[np.float32]
 _CENTRES: Final = 256
@@ -21,66 +20,58 @@ _EF_BUILD: Final = 80
 _BUDGET_BYTES: Final = 1 << 30
 
 
-def mine_exact(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+@bench
+def mine_exact(visit: Visit) -> Generator[Turns]:
     from ttf.contracts import MinerContext
     from ttf.host import plugins
     from ttf.host.plugins import create_store, open_store
     from ttf.machine import devices
 
-    size = SIZES[request["size"]]
+    size, folder, ceilings = visit.size, visit.folder, visit.ceilings
     policy = devices.choose("cpu")
     devices.prepare(policy)
     policy.start()
-    tell({"at": "making data"})
     bank_ND, queries_QD = _clustered(size)
     factory: Any = plugins.usable("miner", "exact")
     context = MinerContext(
         threads=policy.threads, seed=0, deterministic=True, budget_bytes=_BUDGET_BYTES
     )
     miner = factory.create(factory.options_type(), context)
-    with scratch_folder() as folder:
-        writer = create_store(str(folder / "bank.npz"))
-        writer.array("vectors", bank_ND.shape, "float32").append(bank_ND)
-        writer.commit()
-        store = open_store(str(folder / "bank.npz"))
-        (folder / "work").mkdir()
-        tell({"at": "mine-exact"})
-        began = time.perf_counter()
-        miner.build(store.source("vectors"), folder / "work")
-        built_s = time.perf_counter() - began
-        exact, _ = miner.search(queries_QD, size.scan_k)
-        best = gemm_flops(request["ceilings"], "bf16") or gemm_flops(request["ceilings"], "fp32")
-        own = OwnArm(
-            name="mine-exact",
-            turn=lambda: miner.search(queries_QD, size.scan_k),
-            work=size.scan_queries,
-            unit="queries/s",
-            shape=f"{size.scan_queries:,} x {size.scan_rows:,} x {size.scan_dim}, k={size.scan_k}",
-            ideal_s=None if best is None else 2.0 * size.scan_rows * size.scan_dim / best,
-            ceiling="the fastest product",
-            note=f"ours was prepared in {built_s:.1f} s",
-        )
-        peers = list(_peers(bank_ND, queries_QD, exact, size, policy.threads, request, tell))
-        lines = measured_lines([own], peers, size.repeats, tell)
-        miner.close()
-        store.close()
-    return {"lines": [line.to_json() for line in lines]}
+    writer = create_store(str(folder / "bank.npz"))
+    writer.array("vectors", bank_ND.shape, "float32").append(bank_ND)
+    writer.commit()
+    store = open_store(str(folder / "bank.npz"))
+    (folder / "work").mkdir()
+    visit.tell({"at": "mine-exact"})
+    began = time.perf_counter()
+    miner.build(store.source("vectors"), folder / "work")
+    built_s = time.perf_counter() - began
+    exact, _ = miner.search(queries_QD, size.scan_k)
+    best = gemm_flops(ceilings, "bf16") or gemm_flops(ceilings, "fp32")
+    own = OwnArm(
+        name="mine-exact",
+        turn=lambda: miner.search(queries_QD, size.scan_k),
+        work=size.scan_queries,
+        unit="queries/s",
+        shape=f"{size.scan_queries:,} x {size.scan_rows:,} x {size.scan_dim}, k={size.scan_k}",
+        ideal_s=None if best is None else 2.0 * size.scan_rows * size.scan_dim / best,
+        ceiling="the fastest product",
+        note=f"ours was prepared in {built_s:.1f} s",
+    )
+    yield [own], list(_peers(visit, bank_ND, queries_QD, exact, policy.threads))
+    miner.close()
+    store.close()
 
 
 def _peers(
-    bank_ND: Vectors,
-    queries_QD: Vectors,
-    exact: NDArray[np.int64],
-    size: Size,
-    threads: int,
-    request: Mapping[str, Any],
-    tell: Tell,
+    visit: Visit, bank_ND: Vectors, queries_QD: Vectors, exact: NDArray[np.int64], threads: int
 ) -> Iterator[BenchArm]:
+    size = visit.size
     makers = {"faiss-flat": _faiss_flat, "faiss-hnsw": _faiss_hnsw, "hnswlib": _hnswlib}
     for name, make in makers.items():
-        if name not in request["peers"]:
+        if name not in visit.peers:
             continue
-        tell({"at": name})
+        visit.tell({"at": name})
         began = time.perf_counter()
         search = make(bank_ND, size, threads)
         built_s = time.perf_counter() - began

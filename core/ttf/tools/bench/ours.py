@@ -139,8 +139,8 @@ def opened(
 def policy_of(config: Any) -> Any:
     """The device of a configuration, as a run chooses it."""
     threads = None if config.device.threads == "auto" else config.device.threads
-    tables = {name: config.device.options_of(name) for name in (config.device.name,)}
-    policy = devices.choose(config.device.name, tables, threads)
+    name = config.device.name
+    policy = devices.choose(name, {name: config.device.options_of(name)}, threads)
     devices.prepare(policy)
     return policy
 

@@ -13,14 +13,15 @@ from typing import Final
 INSTALL: Final = "not installed: pip install 'twotower[peers]'"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Peer:
     """A peer by the name that results give it."""
 
     name: str
     title: str
     module: str
-    distribution: str
+    distribution: str = ""
+    """"": it is called as its module is."""
 
     @property
     def installed(self) -> bool:
@@ -28,45 +29,22 @@ class Peer:
 
     @property
     def version(self) -> str:
-        return metadata.version(self.distribution) if self.installed else ""
+        return metadata.version(self.distribution or self.module) if self.installed else ""
 
 
-PEERS: Final[dict[str, Peer]] = {
-    peer.name: peer
-    for peer in (
-        Peer(
-            name="plain-torch",
-            title="a loop by hand: nn.GRU, AdamW, the memory bank concatenated",
-            module="torch",
-            distribution="torch",
-        ),
-        Peer(
-            name="pytorch-metric-learning",
-            title="the same tower under CrossBatchMemory and NTXentLoss",
-            module="pytorch_metric_learning",
-            distribution="pytorch-metric-learning",
-        ),
-        Peer(
-            name="lightning",
-            title="the loop by hand under a Lightning Trainer",
-            module="lightning",
-            distribution="lightning",
-        ),
-        Peer(name="faiss-flat", title="IndexFlatIP", module="faiss", distribution="faiss-cpu"),
-        Peer(name="faiss-hnsw", title="IndexHNSWFlat", module="faiss", distribution="faiss-cpu"),
-        Peer(name="hnswlib", title="hnswlib.Index", module="hnswlib", distribution="hnswlib"),
-        Peer(
-            name="numpy",
-            title="numpy.load, and rows taken from what it loaded",
-            module="numpy",
-            distribution="numpy",
-        ),
-        Peer(name="zarr-python", title="rows by zarr's oindex", module="zarr", distribution="zarr"),
-        Peer(
-            name="cached-batches",
-            title="the same steps on batches that are in memory already",
-            module="torch",
-            distribution="torch",
-        ),
-    )
-}
+_PEERS: Final = (
+    Peer("plain-torch", "a loop by hand: nn.GRU, AdamW, the memory bank concatenated", "torch"),
+    Peer(
+        "pytorch-metric-learning",
+        "the same tower under CrossBatchMemory and NTXentLoss",
+        "pytorch_metric_learning",
+    ),
+    Peer("lightning", "the loop by hand under a Lightning Trainer", "lightning"),
+    Peer("faiss-flat", "IndexFlatIP", "faiss", distribution="faiss-cpu"),
+    Peer("faiss-hnsw", "IndexHNSWFlat", "faiss", distribution="faiss-cpu"),
+    Peer("hnswlib", "hnswlib.Index", "hnswlib"),
+    Peer("numpy", "numpy.load, and rows taken from what it loaded", "numpy"),
+    Peer("zarr-python", "rows by zarr's oindex", "zarr"),
+    Peer("cached-batches", "the same steps on batches that are in memory already", "torch"),
+)
+PEERS: Final = {peer.name: peer for peer in _PEERS}

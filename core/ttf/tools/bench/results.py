@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +28,6 @@ class Line:
     shape: str = ""
     note: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Line:
-        spread = value.get("spread")
-        return cls(**{**value, "spread": None if spread is None else tuple(spread)})
-
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -48,6 +38,3 @@ class Finding:
     what: str
     """In a word, e.g. "segfault (SIGSEGV)"."""
     evidence: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +30,6 @@ class Size:
     turn_s: float
     """Short operations are repeated until a turn takes about so long."""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 REFERENCE: Final = Size(
     repeats=5,
@@ -52,18 +49,15 @@ REFERENCE: Final = Size(
     gather_rows=512,
     turn_s=0.1,
 )
-QUICK: Final = Size(
+QUICK: Final = replace(
+    REFERENCE,
     repeats=3,
-    micro_batch=32,
     accumulate=4,
     peer_micro_batches=1,
     pairs=256,
     length=50,
-    dim=768,
-    hidden=512,
     memory_bank=20_000,
     scan_rows=20_000,
-    scan_dim=384,
     scan_queries=2048,
     scan_k=100,
     files_mb=60,

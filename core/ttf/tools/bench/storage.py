@@ -3,7 +3,7 @@ is software, not disks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,10 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.machine.measured import gather_bytes
-from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, repeated, scratch_folder
-from ttf.tools.bench.catalogue import Tell
-from ttf.tools.bench.results import Line
-from ttf.tools.bench.sizes import SIZES, Size
+from ttf.tools.bench.arms import (
+    BenchArm,
+    OwnArm,
+    Turns,
+    Visit,
+    bench,
+    repeated,
+    scratch_folder,
+)
+from ttf.tools.bench.sizes import Size
 
 if TYPE_CHECKING:
     from ttf.contracts import VectorSource
@@ -26,18 +32,24 @@ _SETS: Final = 8
 """Draws of rows that take turns."""
 
 
-def gather_npz(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    return _gathered("gather-npz", "npz", "numpy", _numpy_rows, request, tell)
+Rows = Callable[[NDArray[np.int64]], NDArray[Any]]
 
 
-def gather_zarr(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    return _gathered("gather-zarr", "zarr", "zarr-python", _zarr_rows, request, tell)
+@bench
+def gather_npz(visit: Visit) -> Generator[Turns]:
+    return _gathered(visit, "npz", "numpy", _numpy_rows)
 
 
-def open_npz(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+@bench
+def gather_zarr(visit: Visit) -> Generator[Turns]:
+    return _gathered(visit, "zarr", "zarr-python", _zarr_rows)
+
+
+@bench
+def open_npz(visit: Visit) -> Generator[Turns]:
     from ttf.host.plugins import open_store
 
-    size = SIZES[request["size"]]
+    path, stored_mb = _stored(visit.folder, "npz", _SHORT, visit.size)
 
     def open_ours() -> None:
         store = open_store(str(path))
@@ -48,106 +60,76 @@ def open_npz(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         with np.load(path) as file:
             file["vectors"][:1]
 
-    with scratch_folder() as folder:
-        tell({"at": "making data"})
-        path, stored_mb = _stored(folder, "npz", _SHORT, size)
-        turn, count = repeated(open_ours, size.turn_s)
-        peers = []
-        if "numpy" in request["peers"]:
-            peers = [
-                BenchArm(name="numpy", turn=open_numpy, work=1, note="numpy.load reads all of it")
-            ]
-        own = OwnArm(
-            name="open-npz",
-            turn=turn,
-            work=count,
-            unit="ms",
-            shape=f"{stored_mb} MB",
-            invert=True,
-        )
-        lines = measured_lines([own], peers, size.repeats, tell)
-    return {"lines": [line.to_json() for line in lines]}
-
-
-Rows = Callable[[Path], Callable[[NDArray[np.int64]], NDArray[Any]]]
+    turn, count = repeated(open_ours, visit.size.turn_s)
+    own = OwnArm(
+        name="open-npz",
+        turn=turn,
+        work=count,
+        unit="ms",
+        shape=f"{stored_mb} MB",
+        invert=True,
+    )
+    peer = BenchArm(name="numpy", turn=open_numpy, work=1, note="numpy.load reads all of it")
+    yield [own], [peer] if peer.name in visit.peers else []
 
 
 def _gathered(
-    name: str, container: str, peer: str, open_peer: Rows, request: Mapping[str, Any], tell: Tell
-) -> dict[str, Any]:
-    lines: list[Line] = []
-    for suffix, values in (("", _SHORT), ("-300k", _LONG)):
-        lines += _rows(name + suffix, container, peer, open_peer, values, request, tell)
-    return {"lines": [line.to_json() for line in lines]}
-
-
-def _rows(
-    name: str,
-    container: str,
-    peer: str,
-    open_peer: Rows,
-    values: int,
-    request: Mapping[str, Any],
-    tell: Tell,
-) -> list[Line]:
+    visit: Visit, container: str, peer: str, open_peer: Callable[[Path], Rows]
+) -> Generator[Turns]:
     from ttf.host.plugins import open_store
 
-    size = SIZES[request["size"]]
-    with scratch_folder() as folder:
-        tell({"at": "making data"})
-        path, _ = _stored(folder, container, values, size)
-        store = open_store(str(path))
-        source = store.source("vectors")
-        tell({"at": name})
-        gigabytes = size.gather_rows * values * 4 / 1e9
-        copied = gather_bytes(request["ceilings"])
-        turn, count = repeated(
-            _drawn(_gather_into(source, values, size), source, size), size.turn_s
-        )
-        own = OwnArm(
-            name=name,
-            turn=turn,
-            work=count * gigabytes,
-            unit="GB/s",
-            shape=f"{size.gather_rows} rows of {4 * values / 1000:.0f} KB",
-            ideal_s=None if copied is None else 1e9 / copied,
-            ceiling="memory copy",
-        )
-        peers = []
-        if peer in request["peers"]:
-            tell({"at": peer})
-            call = _drawn(open_peer(path), source, size)
-            their_turn, their_count = repeated(call, size.turn_s)
-            peers = [BenchArm(name=peer, turn=their_turn, work=their_count * gigabytes)]
-        lines = measured_lines([own], peers, size.repeats, tell)
-        store.close()
-    return lines
+    size = visit.size
+    for suffix, values in (("", _SHORT), ("-300k", _LONG)):
+        name = f"gather-{container}{suffix}"
+        with scratch_folder() as folder:
+            visit.tell({"at": "making data"})
+            path, _ = _stored(folder, container, values, size)
+            store = open_store(str(path))
+            source = store.source("vectors")
+            visit.tell({"at": name})
+            gigabytes = size.gather_rows * values * 4 / 1e9
+            copied = gather_bytes(visit.ceilings)
+            call = _drawn(_gather_into(source, values, size), source, size)
+            turn, count = repeated(call, size.turn_s)
+            own = OwnArm(
+                name=name,
+                turn=turn,
+                work=count * gigabytes,
+                unit="GB/s",
+                shape=f"{size.gather_rows} rows of {4 * values / 1000:.0f} KB",
+                ideal_s=None if copied is None else 1e9 / copied,
+                ceiling="memory copy",
+            )
+            peers = []
+            if peer in visit.peers:
+                visit.tell({"at": peer})
+                call = _drawn(open_peer(path), source, size)
+                their_turn, their_count = repeated(call, size.turn_s)
+                peers = [BenchArm(name=peer, turn=their_turn, work=their_count * gigabytes)]
+            yield [own], peers
+            store.close()
 
 
-def _gather_into(
-    source: VectorSource, values: int, size: Size
-) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
+def _gather_into(source: VectorSource, values: int, size: Size) -> Rows:
     out = np.empty((size.gather_rows, values), np.float32)
     return lambda ids: source.gather(ids, out)
 
 
-def _numpy_rows(path: Path) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
+def _numpy_rows(path: Path) -> Rows:
     """Of the whole array in memory, which is what numpy makes of an NPZ."""
     with np.load(path) as file:
         array = file["vectors"]
     return lambda ids: array[ids]
 
 
-def _zarr_rows(path: Path) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
+def _zarr_rows(path: Path) -> Rows:
     import zarr
 
     array: Any = zarr.open_group(path, mode="r")["vectors"]
     return lambda ids: np.asarray(array.oindex[ids])
 
 
-def _drawn(
-    gather: Callable[[NDArray[np.int64]], object], source: VectorSource, size: Size
-) -> Callable[[], None]:
+def _drawn(gather: Rows, source: VectorSource, size: Size) -> Callable[[], None]:
     """The next of some random draws of rows, the same ones for everybody."""
     rng = np.random.default_rng(0)
     draws = [

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from ttf.text.tables import table
 from ttf.tools.bench.results import Finding, Line
 
 _AHEAD: Final = 1.05
@@ -18,15 +19,12 @@ _HEADER: Final = ("", "ours", "peer", "its", "ratio (95%)", "of the ceiling")
 def lines_of(lines: Sequence[Line]) -> Iterator[str]:
     """The table of one bench, and below it what its shape was."""
     measured = [line for line in lines if line.value is not None]
-    rows = [_HEADER, *(_row(line, lines) for line in measured)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
-    for number, row in enumerate(rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        if number == 0:
-            yield click.style("  ".join(cells).rstrip(), dim=True)
-            continue
-        cells[4] = _coloured(cells[4], measured[number - 1].ratio)
-        yield "  ".join(cells).rstrip()
+    rows = [_row(line, lines) for line in measured]
+    head, *texts = table(rows, _HEADER).splitlines()
+    yield click.style(head, dim=True)
+    for text, line in zip(texts, measured, strict=True):
+        cell = _ratio(line)
+        yield text.replace(cell, _coloured(cell, line.ratio)) if cell else text
     yield from _below(lines)
 
 

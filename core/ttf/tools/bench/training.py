@@ -3,70 +3,61 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from ttf.machine.measured import gemm_flops
-from ttf.tools.bench.arms import BenchArm, OwnArm, measured_lines, scratch_folder
-from ttf.tools.bench.catalogue import Tell
+from ttf.tools.bench.arms import BenchArm, OwnArm, Turns, Visit, bench, lines_of
 from ttf.tools.bench.results import Line
-from ttf.tools.bench.sizes import SIZES, Size
+from ttf.tools.bench.sizes import Size
 from ttf.tools.bench.work import GruWork, contrast_flops
 
 Pool = Literal["mean", "last"]
+Turning = Generator[Turns]
 PRECISIONS: Final = ("fp32", "bf16")
 
 
-def train_mean(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    return _trained("train-mean", "mean", request, tell)
+@bench
+def train_mean(visit: Visit) -> Turning:
+    return _steps(visit, "train-mean", "mean", visit.size.length)
 
 
-def train_last(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    return _trained("train-last", "last", request, tell)
+@bench
+def train_last(visit: Visit) -> Turning:
+    return _steps(visit, "train-last", "last", visit.size.length)
 
 
-def train_l1(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    return _trained("train-l1", "mean", request, tell, length=1)
+@bench
+def train_l1(visit: Visit) -> Turning:
+    return _steps(visit, "train-l1", "mean", 1)
 
 
-def loader(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+@bench
+def loader(visit: Visit) -> Turning:
     """The fastest step there is waits for data most."""
     prepare()
     from ttf.tools.bench.ours import Course, opened
 
-    size = SIZES[request["size"]]
+    size = visit.size
     course = Course(pool="last", precision="bf16")
-    with scratch_folder() as folder:
-        tell({"at": "making data"})
-        paths = make_data(folder, size, size.length)
-        with opened(folder, size, [course], paths) as (loop,):
-            loop.keep(2)
-            shape = f"{_shape(size, size.length)}, bf16"
-            own = OwnArm(
-                name="loader",
-                turn=loop.step,
-                work=loop.samples,
-                unit="samples/s",
-                shape=shape,
-            )
-            peers = []
-            if "cached-batches" in request["peers"]:
-                note = "1 is a loader that is never waited for"
-                peers = [
-                    BenchArm(name="cached-batches", turn=loop.replay, work=loop.samples, note=note)
-                ]
-            lines = measured_lines([own], peers, size.repeats, tell)
-    return {"lines": [line.to_json() for line in lines]}
-
-
-def _trained(
-    name: str, pool: Pool, request: Mapping[str, Any], tell: Tell, length: int | None = None
-) -> dict[str, Any]:
-    size = SIZES[request["size"]]
-    steps = size.length if length is None else length
-    lines = measured(pool, steps, size, request["peers"], request["ceilings"], name=name, tell=tell)
-    return {"lines": [line.to_json() for line in lines]}
+    paths = make_data(visit.folder, size, size.length)
+    with opened(visit.folder, size, [course], paths) as (loop,):
+        loop.keep(2)
+        own = OwnArm(
+            name="loader",
+            turn=loop.step,
+            work=loop.samples,
+            unit="samples/s",
+            shape=f"{_shape(size, size.length)}, bf16",
+        )
+        cached = BenchArm(
+            name="cached-batches",
+            turn=loop.replay,
+            work=loop.samples,
+            note="1 is a loader that is never waited for",
+        )
+        yield [own], [cached] if cached.name in visit.peers else []
 
 
 def measured(
@@ -77,19 +68,23 @@ def measured(
     ceilings: Mapping[str, Any],
     *,
     name: str = "train",
-    tell: Tell = lambda news: None,
 ) -> list[Line]:
     """Ours in fp32 and bf16 beside those peers, all in this process, which loads torch only now."""
-    prepare()
-    from ttf.tools.bench.ours import Course, OurLoop, TorchSettings, opened
+    return lines_of(
+        lambda visit: _steps(visit, name, pool, length), size, wanted, ceilings, lambda news: None
+    )
 
+
+def _steps(visit: Visit, name: str, pool: Pool, length: int) -> Turning:
+    prepare()
+    from ttf.tools.bench.ours import Course, TorchSettings, opened
+
+    size = visit.size
     courses = [Course(pool=pool, precision=precision) for precision in PRECISIONS]
-    with scratch_folder() as folder, contextlib.ExitStack() as stack:
-        tell({"at": "making data"})
-        paths = make_data(folder, size, length)
-        by_hand = TorchSettings()  # as torch comes
-        tell({"at": name})
-        loops: list[OurLoop] = stack.enter_context(opened(folder, size, courses, paths))
+    paths = make_data(visit.folder, size, length)
+    by_hand = TorchSettings()  # as torch comes
+    visit.tell({"at": name})
+    with opened(visit.folder, size, courses, paths) as loops, contextlib.ExitStack() as stack:
         own_arms = [
             OwnArm(
                 name=name if course.precision == "fp32" else f"{name}-{course.precision}",
@@ -97,13 +92,12 @@ def measured(
                 work=loop.samples,
                 unit="samples/s",
                 shape=f"{_shape(size, length)}, {course.precision}",
-                ideal_s=_ideal_s(size, length, pool, course.precision, ceilings),
+                ideal_s=_ideal_s(size, length, pool, course.precision, visit.ceilings),
                 ceiling=f"products at {course.precision}",
             )
             for course, loop in zip(courses, loops, strict=True)
         ]
-        peers = list(_peers(stack, size, pool, paths, by_hand, wanted, tell))
-        return measured_lines(own_arms, peers, size.repeats, tell)
+        yield own_arms, list(_peers(visit, stack, pool, paths, by_hand))
 
 
 def prepare() -> None:
@@ -114,18 +108,13 @@ def prepare() -> None:
 
 
 def _peers(
-    stack: contextlib.ExitStack,
-    size: Size,
-    pool: Pool,
-    paths: Mapping[str, Path],
-    by_hand: Any,
-    wanted: Collection[str],
-    tell: Tell,
+    visit: Visit, stack: contextlib.ExitStack, pool: Pool, paths: Mapping[str, Path], by_hand: Any
 ) -> Iterator[BenchArm]:
     import torch
 
     from ttf.tools.bench import loops
 
+    size, wanted, tell = visit.size, visit.peers, visit.tell
     threads = torch.get_num_threads()
     rows = rows_in_memory(paths, size)
     work = size.micro_batch * size.peer_micro_batches

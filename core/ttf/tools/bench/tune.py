@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ttf.contracts import Progress
 from ttf.machine import processor
 from ttf.machine.measured import PATHS, Measured, Path32, TunedRow
-
-if TYPE_CHECKING:
-    from ttf.tools.bench.paired import Ratio
+from ttf.tools.bench.paired import in_turns, ratio
 
 LEAST_GAIN: Final = 1.05
 REPEATS: Final = 9
@@ -85,7 +83,7 @@ def tune(
         float32=choice,
         why=why,
         measured=tuple(measured),
-        bf16_gain=_ratio(totals[fastest], totals["bf16"]).median if "bf16" in totals else None,
+        bf16_gain=ratio(totals[fastest], totals["bf16"]).median if "bf16" in totals else None,
     )
 
 
@@ -94,7 +92,6 @@ def _measure(
 ) -> list[tuple[Measured, list[float]]]:
     """Each way with the seconds a step spends in this product, round by round."""
     from ttf.machine.gemm import errors, factors, product, repeated
-    from ttf.tools.bench.paired import in_turns
 
     a_RI, b_CI = factors(shape.rows, shape.inner, shape.columns)
     calls = min(_MOST_CALLS, max(1, round(_CALL_FLOPS / shape.flops)))
@@ -130,7 +127,7 @@ def decide(
     others = [name for name in accurate if name != best]
     if not others:
         return best, "the only path as accurate as float32 here: " + _errors(worst)
-    gains = {name: _ratio(totals[name], totals[best]) for name in others}
+    gains = {name: ratio(totals[name], totals[best]) for name in others}
     least = min(gains.values(), key=lambda gain: gain.low)
     shown = f"{best} computes a step's products {least} times as fast as {'/'.join(others)}"
     if least.low <= LEAST_GAIN:
@@ -140,9 +137,3 @@ def decide(
 
 def _errors(worst: Mapping[Path32, float]) -> str:
     return "relative error " + ", ".join(f"{name} {error:.1e}" for name, error in worst.items())
-
-
-def _ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
-    from ttf.tools.bench.paired import ratio
-
-    return ratio(above, below)

@@ -20,36 +20,23 @@ class GruWork:
     """Only the last step's output is used: the reverse direction makes one step."""
 
     @property
-    def _gates(self) -> int:
-        return 3 * self.hidden
-
-    @property
-    def _steps(self) -> int:
-        """Of both directions together."""
-        return self.length + (1 if self.last_only else self.length)
-
-    @property
-    def _input(self) -> int:
-        return 2 * self._steps * self.in_dim * self._gates
-
-    @property
-    def _recurrent(self) -> int:
-        """The first step of a direction starts from zeros."""
-        steps = self.length - 1 if self.last_only else 2 * (self.length - 1)
-        return 2 * steps * self.hidden * self._gates
-
-    @property
-    def _head(self) -> int:
-        return 2 * 2 * self.hidden * self.out_dim
-
-    @property
     def forward(self) -> int:
-        return self._input + self._recurrent + self._head
+        return sum(self._products)
 
     @property
     def training(self) -> int:
         """Forward, gradients of weights, gradients of states; inputs need none."""
-        return 2 * self._input + 3 * self._recurrent + 3 * self._head
+        inputs, recurrent, head = self._products
+        return 2 * inputs + 3 * recurrent + 3 * head
+
+    @property
+    def _products(self) -> tuple[int, int, int]:
+        """Of inputs, of states, of the projection; a direction's first state is zero."""
+        gates = 3 * self.hidden
+        steps = self.length + (1 if self.last_only else self.length)  # of both directions
+        inputs = 2 * steps * self.in_dim * gates
+        recurrent = 2 * (steps - 2) * self.hidden * gates
+        return inputs, recurrent, 2 * 2 * self.hidden * self.out_dim
 
 
 def contrast_flops(candidates: int, dim: int) -> int:

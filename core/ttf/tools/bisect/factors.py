@@ -7,8 +7,8 @@ configuration with every "auto" settled, and a few facts about data and installe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from ttf.tools.bisect.hypotheses import Ingredient
 
@@ -29,13 +29,8 @@ class DataFacts:
     """Of pairs, bank and context."""
     local: bool = True
     storage: str = ""
-    trainable_doc: bool = False
     other: Mapping[str, str] = field(default_factory=dict)
     """The replacement of a component, by factor: "tower", "doc-tower", "miner", "storage"."""
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +55,6 @@ class Factor:
             implies=frozenset(self.implies),
             component=self.component,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "implies": tuple(values["implies"])})
 
 
 @dataclass(frozen=True)
@@ -115,6 +103,11 @@ def edits_of(factors: Iterable[Factor]) -> dict[str, Any]:
     return merged
 
 
+def _changed(what: str, key: str, now: object, then: object, **more: Any) -> Factor:
+    """Another value of one key."""
+    return Factor(what=f"{what} {now} -> {then}", edits={key: then}, **more)
+
+
 # --- settings: from those that change no number to those that change the training -----------------
 
 
@@ -134,7 +127,7 @@ def _accumulation(survey: Survey) -> Factor | str:
     now = survey.number("train.accumulate")
     if now < 2:
         return "one micro-batch a step already"
-    return Factor(what=f"accumulation {now} -> 1", edits={"train.accumulate": 1})
+    return _changed("accumulation", "train.accumulate", now, 1)
 
 
 def _batch_size(survey: Survey) -> Factor | str:
@@ -160,14 +153,14 @@ def _precision(survey: Survey) -> Factor | str:
     now = survey.flat.get("device.precision")
     if now == "fp32":
         return "fp32 already"
-    return Factor(what=f"precision {now} -> fp32", edits={"device.precision": "fp32"})
+    return _changed("precision", "device.precision", now, "fp32")
 
 
 def _memory_bank(survey: Survey) -> Factor | str:
     now = survey.number("loss.memory_bank")
     if not now:
         return "there is none"
-    return Factor(what=f"memory bank {now} -> 0", edits={"loss.memory_bank": 0})
+    return _changed("memory bank", "loss.memory_bank", now, 0)
 
 
 def _dropout(survey: Survey) -> Factor | str:
@@ -211,10 +204,8 @@ def _data_subset(survey: Survey) -> Factor | str:
         return problem
     if pairs // 2 < survey.samples:
         return f"half of {pairs} pairs make no step of {survey.samples}"
-    return Factor(
-        what=f"the first {pairs // 2} of {pairs} training pairs",
-        rewrite={"rows": pairs // 2},
-    )
+    what = f"the first {pairs // 2} of {pairs} training pairs"
+    return Factor(what=what, rewrite={"rows": pairs // 2})
 
 
 # --- components -----------------------------------------------------------------------------------
@@ -226,12 +217,8 @@ def _miner(survey: Survey) -> Factor | str:
     other = survey.facts.other.get("miner")
     if other is None:
         return "no other miner can run here"
-    return Factor(
-        what=f"miner {survey.flat.get('miner.name')} -> {other}",
-        edits={"miner.name": other},
-        implies=("mining",),
-        component=True,
-    )
+    now = survey.flat.get("miner.name")
+    return _changed("miner", "miner.name", now, other, implies=("mining",), component=True)
 
 
 def _mining(survey: Survey) -> Factor | str:
@@ -245,51 +232,37 @@ def _storage(survey: Survey) -> Factor | str:
     problem = _copied(survey, survey.facts.data_bytes)
     if problem or other is None:
         return problem or "no other storage can run here"
-    return Factor(
-        what=f"storage {survey.facts.storage} -> {other}",
-        rewrite={"storage": other},
-        component=True,
-    )
+    what = f"storage {survey.facts.storage} -> {other}"
+    return Factor(what=what, rewrite={"storage": other}, component=True)
 
 
 def _observers(survey: Survey) -> Factor | str:
     now = survey.flat.get("observers")
     if not now:
         return "there are none"
-    return Factor(
-        what=f"without the observers {', '.join(now)}",
-        edits={"observers": []},
-        component=True,
-    )
+    what = f"without the observers {', '.join(now)}"
+    return Factor(what=what, edits={"observers": []}, component=True)
 
 
 def _doc_tower(survey: Survey) -> Factor | str:
     other, now = survey.facts.other.get("doc-tower"), survey.flat.get("tower.doc.name")
     if other is None:
         return f"it is {now}, or no other fits"
-    return Factor(
-        what=f"document tower {now} -> {other}",
-        edits={"tower.doc.name": other},
-        component=True,
-    )
+    return _changed("document tower", "tower.doc.name", now, other, component=True)
 
 
 def _tower(survey: Survey) -> Factor | str:
     other, now = survey.facts.other.get("tower"), survey.flat.get("tower.query.name")
     if other is None:
         return "no other tower fits"
-    return Factor(
-        what=f"query tower {now} -> {other}",
-        edits={"tower.query.name": other},
-        component=True,
-    )
+    return _changed("query tower", "tower.query.name", now, other, component=True)
 
 
 def _device(survey: Survey) -> Factor | str:
     now = survey.flat.get("device.name")
     if now == "cpu":
         return "the cpu already"
-    return Factor(what=f"device {now} -> cpu", edits={"device.name": "cpu"}, component=True)
+    return _changed("device", "device.name", now, "cpu", component=True)
 
 
 RULES: Final[Mapping[str, Rule]] = {

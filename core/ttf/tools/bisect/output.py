@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -10,8 +11,7 @@ from typing import Any, Final
 
 from ttf.errors import TtfError
 from ttf.tools.bisect.factors import Factor
-from ttf.tools.bisect.fisher import p_value
-from ttf.tools.bisect.planner import BisectVerdict
+from ttf.tools.bisect.planner import BisectVerdict, Tally, sums
 from ttf.tools.bisect.runs import BisectRun, command_line, edits_for
 from ttf.tools.bisect.study import BisectStudy
 
@@ -73,8 +73,7 @@ class Findings:
 
     def counts(self, name: str) -> tuple[int, int]:
         """Of all runs without it, alone or with others."""
-        counts = [c for k, c in self.study.tally.items() if name in k]
-        return sum(r for r, _ in counts), sum(c for _, c in counts)
+        return sums({k: counts for k, counts in self.study.tally.items() if name in k})
 
     # --- JSON -----------------------------------------------------------------------------------
 
@@ -258,3 +257,23 @@ def _percent(share: float) -> str:
     if 0.995 <= share < 1:
         return "over 99%"
     return f"{100 * share:.0f}%"
+
+
+def p_value(tally: Tally, name: str) -> float:
+    """One-sided, Fisher's exact test: do runs without the ingredient crash less often?"""
+    without = sums({k: v for k, v in tally.items() if name in k})
+    rest = sums({k: v for k, v in tally.items() if name not in k})
+    return fisher(without[1], without[0] - without[1], rest[1], rest[0] - rest[1])
+
+
+def fisher(a: int, b: int, c: int, d: int) -> float:
+    """The chance of `a` or fewer in the table [[a, b], [c, d]], were rows and columns independent.
+
+    >>> round(fisher(0, 4, 4, 0), 4)
+    0.0143
+    """
+    row, column, total = a + b, a + c, a + b + c + d
+    low = max(0, row + column - total)
+    ways = math.comb(total, row)
+    return sum(math.comb(column, k) * math.comb(total - column, row - k)
+               for k in range(low, a + 1)) / ways  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import click
 
@@ -14,19 +15,19 @@ from ttf.tools.studies.carry_out import Watcher
 from ttf.tools.studies.one_run import FinishedRun
 
 
+@dataclass
 class RunLines(Watcher[Trial, BisectRun]):
     """The first half of a line comes when a run begins."""
 
-    def __init__(self, study: BisectStudy) -> None:
-        self._study = study
+    study: BisectStudy
 
     def starts(self, task: Trial) -> None:
-        what = _without(task.ablated, [f.name for f in self._study.setup.factors])
+        what = _without(task.ablated, [f.name for f in self.study.setup.factors])
         click.echo(f"{task.run:4d}  {what} ... ", err=True, nl=False)
         sys.stderr.flush()
 
     def ended(self, finished: FinishedRun[BisectRun], budget_left_s: float | None) -> None:
-        study, run = self._study, finished.run
+        study, run = self.study, finished.run
         left = ""
         if budget_left_s is not None:
             left = f"; {budget_left_s:.0f} s of the budget left"

@@ -21,6 +21,7 @@ from ttf.host.plugins import open_store, storage_for
 
 if TYPE_CHECKING:
     from ttf.contracts import StorageFactory, StoreWriter, VectorSource
+    from ttf.process.conversation import Tell
 
 _SPLITS: Final = ("train", "val")
 
@@ -36,10 +37,9 @@ class DataChange:
     storage: str | None = None
 
 
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The task "rewrite" of `ttf.tools.studies.child`."""
+def rewrite_task(request: Mapping[str, Any], tell: Tell) -> dict[str, str]:
     change, folder = DataChange(**request["change"]), Path(request["folder"])
-    return dict(rewrite(request["data"], change, folder))
+    return rewrite(request["data"], change, folder)
 
 
 def rewrite(data: Mapping[str, Any], change: DataChange, folder: Path) -> dict[str, str]:

@@ -10,18 +10,18 @@ import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from ttf.errors import Stopped, TtfError
 from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
-from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.training import Result, result_of, tidy
+from ttf.tools.studies.one_run import FinishedRun, Result, StartedRun, result_of, tidy
 
+_REWRITE: Final = "ttf.tools.bisect.rewrite_data:rewrite_task"
 _MATTERS: Final = frozenset(
     {
         "train.batch_size",
@@ -56,14 +56,6 @@ class BisectSetup:
     """Ingredients that do not apply, and why."""
     confidence: float
     rarest: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        factors = tuple(Factor.from_json(f) for f in values["factors"])
-        return cls(**{**values, "sets": tuple(values["sets"]), "factors": factors})
 
     @property
     def identity(self) -> object:
@@ -102,14 +94,6 @@ class BisectRun:
     seconds: float = 0.0
     error: Mapping[str, Any] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        lists = {k: tuple(values[k]) for k in ("ablated", "classes")}
-        return cls(**{**values, **lists})
-
 
 def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[str, Any]:
     """Of these ingredients together; data is written anew where one of them asks for it."""
@@ -122,14 +106,14 @@ def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[st
         return edits
     label = "+".join(factor.name for factor in chosen if factor.rewrite)
     place = str((folder / "data" / label).absolute())
-    request = {"do": "rewrite", "data": setup.data, "change": change, "folder": place}
+    request = {"data": setup.data, "change": change, "folder": place}
     return edits | _rewritten(json.dumps(request))
 
 
 @cache
 def _rewritten(request: str) -> dict[str, Any]:
     """A child costs half a second, and files that are there need none."""
-    return ask(json.loads(request))
+    return dict(ask(_REWRITE, json.loads(request), to="copy the data"))
 
 
 def train_words(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> list[str]:

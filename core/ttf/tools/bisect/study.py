@@ -10,20 +10,21 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from ttf.rundir.dataclass_json import from_json
 from ttf.tools.bisect.factors import MOST_COPIED, DataFacts, Survey, factors_of
 from ttf.tools.bisect.planner import BisectPlan, BisectVerdict, believed, full_grid, judge
 from ttf.tools.bisect.runs import BisectRun, BisectSetup, Trial, finish_trial, start_trial
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.child import Died, ask
-from ttf.tools.studies.folder import sha256_of
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.study import Study
+from ttf.tools.studies.study import Study, sha256_of
 
 STEPS: Final = 40
+_SURVEY: Final = "ttf.tools.bisect.survey:survey"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +51,15 @@ class BisectRequest:
 def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
     """Looks at configuration and data in a child process, and makes the list of ingredients."""
     toml = str(request.toml.absolute())
-    task = {"do": "survey", "toml": toml, "sets": list(request.sets)}
+    task = {"toml": toml, "sets": list(request.sets)}
+    what = "look at the configuration and the data"
     try:
-        survey = ask({**task, "look": True})
+        survey = ask(_SURVEY, {**task, "look": True}, to=what)
     except Died as error:
         say(f"{error} Only what the configuration itself says can be taken out.")
-        survey = ask({**task, "look": False})
+        survey = ask(_SURVEY, {**task, "look": False}, to=what)
     flat = survey["flat"]
-    factors, passed = factors_of(
-        Survey(flat, DataFacts.from_json(survey["facts"]), request.most_copied)
-    )
+    factors, passed = factors_of(Survey(flat, DataFacts(**survey["facts"]), request.most_copied))
     passed |= {f.name: "--keep" for f in factors if f.name in request.leave_out}
     steps = min(request.steps or STEPS, survey["total_steps"] or STEPS)
     return BisectSetup(
@@ -92,15 +92,11 @@ def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) ->
     if hang_timeout_s is not None:
         out["supervise.hang_timeout_s"] = hang_timeout_s
     soon, half = max(1, steps // 4), max(1, steps // 2)
-    start = flat.get("miner.start")
-    if start == "epoch" or (isinstance(start, int) and start > soon):
-        out["miner.start"] = soon
-    refresh = flat.get("miner.refresh")
-    if refresh == "epoch" or (isinstance(refresh, int) and refresh > half):
-        out["miner.refresh"] = half
-    bank_start = flat.get("loss.memory_bank_start")
-    if isinstance(bank_start, int) and bank_start > soon:
-        out["loss.memory_bank_start"] = soon
+    latest = {"miner.start": soon, "miner.refresh": half, "loss.memory_bank_start": soon}
+    for key, most in latest.items():
+        begins = flat.get(key)
+        if begins == "epoch" or (isinstance(begins, int) and begins > most):
+            out[key] = most
     return out
 
 
@@ -115,7 +111,7 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
     RUN_NOUN = "run"
 
     def settings(self) -> dict[str, Any]:
-        return {"setup": self.setup.to_json()}
+        return {"setup": asdict(self.setup)}
 
     @classmethod
     def restored(
@@ -123,8 +119,8 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
     ) -> Self:
         return cls(
             folder=folder,
-            setup=BisectSetup.from_json(settings["setup"]),
-            runs=[BisectRun.from_json(line) for line in lines],
+            setup=from_json(BisectSetup, settings["setup"]),
+            runs=[from_json(BisectRun, line) for line in lines],
         )
 
     def kept_runs(self) -> set[str]:

@@ -17,6 +17,7 @@ from ttf.host import plugins
 if TYPE_CHECKING:
     from ttf.contracts import Kind, StorageFactory
     from ttf.data.dataset import Dataset
+    from ttf.process.conversation import Tell
     from ttf.training.auto import Decided, Specs
 
 _TOWERS: Final = ("linear", "mlp", "gru", "lstm", "transformer")
@@ -25,12 +26,7 @@ _NOT_PINNED: Final = ("train.grad_cache",)
 """Settled anew where other settings change."""
 
 
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The task "survey" of `ttf.tools.studies.child`."""
-    return survey(request["toml"], request["sets"], look=request["look"])
-
-
-def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, Any]:
+def survey(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """`flat`, `pins` (what must be said so that no "auto" is settled otherwise), `facts`, `data`.
 
     Without `look` the data stays closed and nothing is settled: for a configuration that kills the
@@ -40,10 +36,10 @@ def survey(toml: str, sets: Sequence[str], *, look: bool = True) -> dict[str, An
     from ttf.text.progress import Reporter
     from ttf.training.launch import prepared_policy
 
-    given = resolve(Path(toml), sets)
+    given = resolve(Path(request["toml"]), request["sets"])
     policy = prepared_policy(given, Reporter())
     resolved = with_demo(given, Reporter())
-    if not look:
+    if not request["look"]:
         return _without_data(resolved)
     from ttf.data.open_dataset import open_dataset
     from ttf.training.auto import decide
@@ -109,7 +105,6 @@ def _facts(decided: Decided, data: Dataset) -> dict[str, Any]:
         "data_bytes": sum(map(_size, uris)) if local else 0,
         "local": local,
         "storage": storage,
-        "trainable_doc": trainable_doc,
         "other": {kind: name for kind, name in other.items() if name is not None},
     }
 

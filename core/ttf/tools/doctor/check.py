@@ -1,12 +1,26 @@
-"""The four verdicts of a check, as short as they are written in the checks."""
+"""What a check is, and its four verdicts, as short as they are written in the checks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from ttf.hookspecs import Cause, Verdict
+from ttf.host.plugins import OURS
+from ttf.tools.doctor.context import Examination
 
 DOCS: Final = "docs/doctor.md"
+
+
+@dataclass(frozen=True)
+class Check:
+    id: str
+    title: str
+    run: Callable[[Examination], Verdict]
+    of_run: bool = False
+    """It looks at a configuration, and needs one."""
+    distribution: str = OURS
 
 
 def ok(detail: str, *evidence: str) -> Verdict:

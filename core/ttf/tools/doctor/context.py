@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ttf.machine.memory.limits import group_folders, group_words
+from ttf.machine.processor import cgroup_quota, usable_processors
 from ttf.supervise.isolated_tasks import Ended, Task, run
 
 
+@dataclass(eq=False)
 class Examination:
     """Where checks look: this machine and this environment, and a configuration if there is one."""
 
-    def __init__(
-        self,
-        run_toml: Path | None = None,
-        *,
-        say: Callable[[str], None] = lambda _: None,
-        root: Path = Path("/"),
-    ) -> None:
-        """`say` hears what slow checks are at; `root` stands for / in tests."""
-        self.run_toml, self.say, self.root = run_toml, say, root
-        self.no_trial = ""
-        """Why the run should not even be tried, once a check has found that out."""
+    run_toml: Path | None = None
+    say: Callable[[str], None] = lambda _: None
+    """Hears what slow checks are at."""
+    root: Path = Path("/")
+    """Another folder in tests."""
+    no_trial: str = ""
+    """Why the run should not even be tried, once a check has found that out."""
 
     @cached_property
     def torch(self) -> Ended:
@@ -73,24 +70,8 @@ class Examination:
     @cached_property
     def processors(self) -> tuple[int, str]:
         """How many may be used, and who says so."""
-        if sys.platform == "linux":
-            count, source = len(os.sched_getaffinity(0)), "processors this process may run on"
-        else:
-            count, source = os.cpu_count() or 1, "processors"
-        quota = self._quota()
+        count, quota = usable_processors(), cgroup_quota(self.root)
         if quota is not None and quota < count:
             return max(1, int(quota)), f"of processor time its control group may use ({quota:g})"
-        return count, source
-
-    def _quota(self) -> float | None:
-        found: list[float] = []
-        for folder in group_folders("cpu", self.root):
-            new = group_words(folder / "cpu.max")
-            old = [group_words(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
-            pairs = [new, [word for words in old for word in words[:1]]]
-            found += [
-                int(pair[0]) / int(pair[1])
-                for pair in pairs
-                if len(pair) == 2 and pair[0] != "max" and int(pair[0]) > 0
-            ]
-        return min(found, default=None)
+        on_linux = sys.platform == "linux"
+        return count, "processors this process may run on" if on_linux else "processors"

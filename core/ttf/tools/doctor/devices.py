@@ -6,9 +6,9 @@ from typing import Any
 
 from ttf.hookspecs import Verdict
 from ttf.supervise.isolated_tasks import Task, run
-from ttf.tools.doctor import task_failures
-from ttf.tools.doctor.check import fail, ok
+from ttf.tools.doctor.check import ok
 from ttf.tools.doctor.context import Examination
+from ttf.tools.doctor.task_failures import failed, one_line
 
 
 def look_at_device(exam: Examination) -> Verdict:
@@ -22,12 +22,8 @@ def look_at_device(exam: Examination) -> Verdict:
     ended = run(Task(work="ttf.tools.doctor.tasks:device", request=request, deadline_s=120))
     listed = [_listed(note) for note in ended.notes if "device" in note]
     if ended.answer is None or not ended.well:
-        return fail(
-            f"The device {name!r} does not work: {task_failures.in_a_word(ended)}.",
-            *task_failures.evidence(ended),
-            *listed,
-            remedy="Use --device cpu; if that fails as well, see the check torch.",
-        )
+        remedy = "Use --device cpu; if that fails as well, see the check torch."
+        return failed(f"The device {name!r} does not work", ended, *listed, remedy=remedy)
     told = ended.answer
     count = told["threads"]
     reason = f": {told['reason']}" if told["reason"] else ""
@@ -40,7 +36,7 @@ def look_at_device(exam: Examination) -> Verdict:
 
 def _listed(note: Any) -> str:
     if "broken" in note:
-        return f"{note['device']}: broken: {task_failures.one_line(str(note['broken']))}"
+        return f"{note['device']}: broken: {one_line(str(note['broken']))}"
     if note["ok"]:
         return f"{note['device']}: usable{', but ' if note['reason'] else ''}{note['reason']}"
     return f"{note['device']}: not usable here, {note['reason']}"

@@ -13,6 +13,7 @@ from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.incidents import error_texts
+from ttf.machine.thread_variables import THREAD_VARIABLES
 from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, warn
@@ -20,13 +21,6 @@ from ttf.tools.doctor.context import Examination
 
 LEAST: Final = (3, 11)
 TRIED_BELOW: Final = (3, 14)
-THREAD_VARIABLES: Final = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 _NO: Final = ("", "0", "false", "no", "off", "disabled", "f", "n")
 _SHOWN: Final = re.compile(
     r"^(?:KMP|OMP|MKL|OPENBLAS|VECLIB|PYTORCH|MALLOC|GOMP)_|^TTF_(?!TREE|PREP)"
@@ -72,11 +66,8 @@ def look_at_torch(exam: Examination) -> Verdict:
     """torch by itself: if that fails, nothing else needs to be blamed."""
     ended = exam.torch
     if ended.answer is None or not ended.well:
-        return fail(
-            f"torch does not run, even alone in a process: {task_failures.in_a_word(ended)}.",
-            *task_failures.evidence(ended),
-            remedy=_mend_torch(exam),
-        )
+        what = "torch does not run, even alone in a process"
+        return task_failures.failed(what, ended, remedy=_mend_torch(exam))
     told = ended.answer
     libraries = [f"OpenMP runtime: {path}" for path in told["openmp"]]
     return ok(
@@ -125,7 +116,7 @@ def look_at_environment(exam: Examination, variables: Mapping[str, str] | None =
 
 def _threads(exam: Examination, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     count, source = exam.processors
-    for name in THREAD_VARIABLES:
+    for name in (*THREAD_VARIABLES, "NUMEXPR_NUM_THREADS"):
         text = env.get(name, "").split(",")[0].strip()
         if not text:
             continue

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt
 from typing import Final, Literal
 
 Severity = Literal["fail", "warn", "guarded"]
+_COMPARED: Final = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq}
 _PART: Final = re.compile(r"(<=|>=|==|<|>)\s*(\d+(?:\.\d+)*)$")
 
 
@@ -178,13 +180,6 @@ def fits(version: str, spec: str) -> bool:
         if found is None:
             continue
         bound = release(found[2])
-        inside = {
-            "<": here < bound,
-            "<=": here <= bound,
-            ">": here > bound,
-            ">=": here >= bound,
-            "==": here == bound,
-        }
-        if not inside[found[1]]:
+        if not _COMPARED[found[1]](here, bound):
             return False
     return True

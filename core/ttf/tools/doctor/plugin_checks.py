@@ -3,58 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.host import plugins
-from ttf.supervise.isolated_tasks import Ended, Task, run
-from ttf.tools.doctor import task_failures
-from ttf.tools.doctor.check import fail
+from ttf.supervise.isolated_tasks import Task, run
+from ttf.tools.doctor.check import Check
 from ttf.tools.doctor.context import Examination
+from ttf.tools.doctor.task_failures import failed
 
 DEADLINE_S: Final = 60.0
 
 
-class ForeignCheck:
-    """A stranger's check, as one of ours: whatever it does, the doctor goes on."""
-
-    def __init__(self, id: str, info: plugins.PluginInfo) -> None:
-        self.id, self._info = id, info
-        self.title = f"a check of the distribution {info.distribution} {info.version}"
-        self.of_run = False
-        self.distribution = info.distribution
-
-    def run(self, exam: Examination) -> Verdict:
-        exam.say(f"{self.id}: {self.title}")
-        request = {
-            "name": self._name(),
-            "run_toml": None if exam.run_toml is None else str(exam.run_toml.absolute()),
-            "settings": dict(exam.settings),
-        }
-        task = Task(work="ttf.tools.doctor.tasks:check", request=request, deadline_s=DEADLINE_S)
-        ended = run(task)
-        if ended.answer is not None and ended.well:
-            return Verdict.from_json(ended.answer)
-        return self._failed(ended)
-
-    def _failed(self, ended: Ended) -> Verdict:
-        owner = self._info.distribution
-        what = "raised" if ended.error is not None else "ended its process"
-        return fail(
-            f"The check itself, of the distribution {owner}, {what}: {task_failures.in_a_word(ended)}.",
-            *task_failures.evidence(ended),
-            remedy=f"Uninstall or upgrade {owner}, or leave it out: TTF_DISABLE_PLUGINS={owner}.",
-        )
-
-    def _name(self) -> str:
-        twice = self._info.name in plugins.claimed_twice("check")
-        return f"{self._info.distribution}:{self._info.name}" if twice else self._info.name
-
-
-def foreign_checks(taken: set[str]) -> Iterator[ForeignCheck]:
+def foreign_checks(taken: set[str]) -> Iterator[Check]:
     """From metadata alone; a name that is taken is told apart by its distribution."""
     twice = plugins.claimed_twice("check")
     for info in plugins.installed():
         if info.kind == "check":
-            clash = info.name in taken or info.name in twice
-            yield ForeignCheck(f"{info.distribution}:{info.name}" if clash else info.name, info)
+            whole = f"{info.distribution}:{info.name}"
+            id_ = whole if info.name in taken or info.name in twice else info.name
+            title = f"a check of the distribution {info.distribution} {info.version}"
+            name = whole if info.name in twice else info.name
+            run_it = partial(_run, name, info.distribution, f"{id_}: {title}")
+            yield Check(id_, title, run_it, distribution=info.distribution)
+
+
+def _run(name: str, owner: str, about: str, exam: Examination) -> Verdict:
+    """Whatever it does, the doctor goes on."""
+    exam.say(about)
+    request = {
+        "name": name,
+        "run_toml": None if exam.run_toml is None else str(exam.run_toml.absolute()),
+        "settings": dict(exam.settings),
+    }
+    work = "ttf.tools.doctor.tasks:check"
+    ended = run(Task(work=work, request=request, deadline_s=DEADLINE_S))
+    if ended.answer is not None and ended.well:
+        return Verdict.from_json(ended.answer)
+    what = "raised" if ended.error is not None else "ended its process"
+    remedy = f"Uninstall or upgrade {owner}, or leave it out: TTF_DISABLE_PLUGINS={owner}."
+    return failed(f"The check itself, of the distribution {owner}, {what}", ended, remedy=remedy)

@@ -15,9 +15,8 @@ from ttf.errors import ExitCode, TtfError
 from ttf.hookspecs import Status, Verdict
 from ttf.host.plugins import OURS
 from ttf.text.wrapping import wrapped
-from ttf.tools.doctor.check import DOCS, skip, warn
+from ttf.tools.doctor.check import DOCS, Check, skip, warn
 from ttf.tools.doctor.context import Examination
-from ttf.tools.doctor.registry import AnyCheck
 from ttf.tools.doctor.task_failures import one_line
 
 MARKS: Final[dict[Status, str]] = {"ok": "[ok]", "warn": "[!]", "fail": "[x]", "skip": "[-]"}
@@ -33,7 +32,7 @@ _NO_RUN: Final = "needs a configuration: ttf doctor RUN.toml"
 class Result:
     """One check and what came of it."""
 
-    check: AnyCheck
+    check: Check
     verdict: Verdict
     seconds: float
 
@@ -53,7 +52,7 @@ class Result:
         }
 
 
-def examined(check: AnyCheck, exam: Examination) -> Result:
+def examined(check: Check, exam: Examination) -> Result:
     """Runs a check; one that cannot look says so, and the others go on."""
     began = time.monotonic()
     if check.of_run and exam.run_toml is None:

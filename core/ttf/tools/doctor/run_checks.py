@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
+from ttf.tools.doctor.disk_and_limits import existing, room
 
 DATA_DEADLINE_S: Final = 900.0
 PLAN_DEADLINE_S: Final = 300.0
@@ -144,12 +144,7 @@ def _smaller(told: Mapping[str, Any]) -> str:
 
 def _free_disk() -> int:
     """Where runs and the cache go, whichever has less."""
-    found = []
-    for path in (Path.cwd(), cache_dir().absolute()):
-        there = next(p for p in (path, *path.parents) if p.exists())
-        stat = os.statvfs(there)
-        found.append(stat.f_bavail * stat.f_frsize)
-    return min(found)
+    return min(room(existing(path)) for path in (Path.cwd(), cache_dir()))
 
 
 def _unread() -> Verdict:
@@ -160,9 +155,5 @@ def _died(what: str, ended: Ended, cause: Cause | None = None) -> Verdict:
     if cause is None:
         bad = ended.error is not None and ended.error["exit_code"] == ExitCode.BAD_DATA
         cause = "data" if bad else "environment"
-    return fail(
-        f"{what}: {task_failures.in_a_word(ended)}.",
-        *task_failures.evidence(ended),
-        remedy="See the evidence, and the checks above this one.",
-        cause=cause,
-    )
+    remedy = "See the evidence, and the checks above this one."
+    return task_failures.failed(what, ended, remedy=remedy, cause=cause)

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ttf.hookspecs import Cause, Verdict
 from ttf.supervise.isolated_tasks import Ended
+from ttf.tools.doctor.check import fail
 
 _MOST_LINES: Final = 4
 _LONGEST: Final = 240
+
+
+def failed(
+    what: str, ended: Ended, *more: str, remedy: str, cause: Cause = "environment"
+) -> Verdict:
+    """The verdict on one that did not answer; `more` evidence stands behind its own."""
+    text = f"{what}: {in_a_word(ended)}."
+    return fail(text, *evidence(ended), *more, remedy=remedy, cause=cause)
 
 
 def in_a_word(ended: Ended) -> str:

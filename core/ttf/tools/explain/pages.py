@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ttf.errors import UnknownName
 from ttf.incidents.classes import CLASSES
+from ttf.text.wrapping import wrapped
 from ttf.tools.explain import evidence
 
 SECTIONS: Final = (
@@ -64,18 +64,13 @@ def page(name: str) -> Page:
 
 
 def _items(rows: list[str]) -> str:
-    return "\n".join(
-        textwrap.fill(
-            row, _WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
-        )
-        for row in rows
-    )
+    return "\n".join(line for row in rows for line in wrapped(row, _WIDTH, hang=2))
 
 
 def _what_ttf_does(name: str) -> str:
     about = CLASSES[name]
     text = f"`ttf train` and `ttf resume`: {about.does}. What avoids it: {about.remedy}."
-    return textwrap.fill(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
+    return "\n".join(wrapped(text, _WIDTH))
 
 
 def classes_of_ending(text: str) -> list[str] | None:

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.data.order import Permutation, key
-from ttf.data.sources import VectorRef
-from ttf.data.vectors import FLOATS, UnitRows, to_float32
-from ttf.errors import ArrayMissing, BadData, ConfigError, FolderInUse, storage_error
+from ttf.errors import BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
-from ttf.host.plugins import open_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import (
     AUTO,
@@ -40,16 +35,15 @@ from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import PROGRESS
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.durable import TEMP_PREFIX, read_json, sha256_file, write_json
-from ttf.tools.mine.table_file import check_table, refuse_inputs, storage_of, write_table
+from ttf.rundir.durable import read_json, sha256_file, write_json
+from ttf.tools.mine.inputs import Inputs
+from ttf.tools.mine.table_file import check_table, write_table
 
 if TYPE_CHECKING:
-    from ttf.contracts import Store, VectorSource
     from ttf.text.progress import Reporter
 
-_SAMPLE = 256
-_BLOCK_ROWS = 4096
-_FOUND = "found"
+_SAMPLE: Final = 256
+_FOUND: Final = "found"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,87 +71,6 @@ class Mined:
     deaths: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """Where vectors come from: a bank that another process can open, and queries in blocks."""
-
-    bank: VectorRef
-    rows: int
-    dim: int
-    num_queries: int
-    identity: str
-    """Of the query vectors: equal for equal vectors."""
-    blocks: Callable[[], Iterator[NDArray[np.float32]]]
-
-
-def _open(uri: str, storage: str) -> Store:
-    hint = "Rename the file, or name its storage plugin: --set data.storage=NAME."
-    return open_store(uri, storage_of(uri, storage, hint))
-
-
-@contextlib.contextmanager
-def file_inputs(
-    queries: Path | str, bank: Path | str, *, unit: bool, storage: str, say: Callable[[str], None]
-) -> Iterator[Inputs]:
-    """Ready-made query vectors: `vectors`, or an X_* of two dimensions."""
-    with (
-        contextlib.closing(_open(str(queries), storage)) as query_store,
-        contextlib.closing(_open(str(bank), storage)) as bank_store,
-    ):
-        source = _query_source(query_store.source, list(query_store.names()), str(queries), say)
-        documents = bank_store.source("vectors")
-        _need_vectors(documents)
-        if source.shape[1] != documents.shape[1]:
-            raise BadData(
-                f"{source.name} in {queries} has width {source.shape[1]}, vectors in {bank} "
-                f"{documents.shape[1]}.",
-                hint="Raw queries of another width need a trained tower: ttf mine RUN_DIR.",
-            )
-        seen = UnitRows(source) if unit else source
-        yield Inputs(
-            bank=VectorRef(uri=str(bank), array="vectors", storage=storage, unit=unit),
-            rows=documents.shape[0],
-            dim=documents.shape[1],
-            num_queries=source.shape[0],
-            identity=seen.fingerprint(),
-            blocks=lambda: _blocks(seen),
-        )
-
-
-@contextlib.contextmanager
-def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
-    """The training queries of a finished run, as its tower encodes them; row i is row i of the
-    pairs file."""
-    from ttf.config.resolve import load_run_toml
-    from ttf.data.open_dataset import open_dataset
-    from ttf.rundir.run_folder import RunFolder
-    from ttf.training.inference import open_run
-
-    folder = RunFolder.existing(run_dir)
-    config = load_run_toml(folder.config).config.data
-    if bank is not None:
-        config = config.model_copy(update={"bank": str(bank)})
-    refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
-    with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
-        queries = data.train.queries
-
-        def blocks() -> Iterator[NDArray[np.float32]]:
-            for start in range(0, len(queries), _BLOCK_ROWS):
-                rows = np.arange(start, min(start + _BLOCK_ROWS, len(queries)), dtype=np.int64)
-                batch = queries.batch(rows)
-                yield model.encode_queries(batch.x, batch.lengths)
-
-        weights = sha256_file(folder.model / "model.safetensors")
-        yield Inputs(
-            bank=model.documents.reference(temp),
-            rows=data.bank.shape[0],
-            dim=model.documents.dim,
-            num_queries=len(queries),
-            identity=f"{weights}|{data.fingerprint}",
-            blocks=blocks,
-        )
-
-
 def mine(
     inputs: Inputs,
     out: Path,
@@ -171,11 +84,11 @@ def mine(
     started = time.monotonic()
     check_table(out, [], overwrite=overwrite)
     with _partial(out) as folder:
-        queries = _queries_file(folder, inputs, reporter)
-        job = _job(inputs, queries, folder, config, threads, reporter)
+        attempt = _Attempt(inputs, folder, config, threads, reporter)
+        job = attempt.job(attempt.queries_file())
         with MinerWorkers(isolation=config.miner.isolation, say=reporter.note) as workers:
-            report = _run(workers, job, inputs, config, reporter)
-            recall, exact = _recall(workers, report, job, inputs, config, reporter, folder)
+            report = attempt.run(workers, job)
+            recall, exact = attempt.recall(workers, report, job)
         write_table(out, report)
         shutil.rmtree(folder, ignore_errors=True)
     return Mined(
@@ -236,166 +149,105 @@ def _has_answers(folder: Path) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def _beside(out: Path) -> Iterator[Path]:
-    """A scratch folder on the disk of `out`: encoded documents may be large."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temp = tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, dir=out.parent)
-    except OSError as error:
-        raise storage_error(error, str(out)) from error
-    with temp as folder:
-        yield Path(folder)
+@dataclass(frozen=True)
+class _Attempt:
+    """At one table, in its partial folder."""
 
+    inputs: Inputs
+    folder: Path
+    config: RunConfig
+    threads: int
+    reporter: Reporter
 
-def _query_source(
-    source: Callable[[str], VectorSource], names: list[str], path: str, say: Callable[[str], None]
-) -> VectorSource:
-    found = [n for n in ("vectors", *sorted(names)) if n in names]
-    found = [n for n in dict.fromkeys(found) if n == "vectors" or n.startswith("X_")]
-    if not found:
-        raise ArrayMissing(
-            f"{path} has neither `vectors` nor any X_*; it has: {', '.join(names) or 'nothing'}.",
-            hint="Sequences of rows (seq_*) need a trained tower: ttf mine RUN_DIR.",
+    def queries_file(self) -> Path:
+        """The query vectors as one mapped file; kept from an interrupted attempt if they are equal."""
+        inputs = self.inputs
+        path, note = self.folder / "queries.npy", self.folder / "queries.json"
+        with contextlib.suppress(OSError, ValueError):
+            if read_json(note) == {"identity": inputs.identity, "sha256": sha256_file(path)}:
+                return path
+        self.reporter.stage("encode", inputs.num_queries)
+        shape = (inputs.num_queries, inputs.dim)
+        done = 0
+        try:
+            with path.open("wb") as file:
+                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for block in inputs.blocks():
+                    file.write(np.ascontiguousarray(block, dtype="<f4").data)
+                    done += len(block)
+                    self.reporter.advance(done, inputs.num_queries)
+        except OSError as error:
+            raise storage_error(error, str(path)) from error
+        write_json(note, {"identity": inputs.identity, "sha256": sha256_file(path)})
+        return path
+
+    def job(self, queries: Path) -> MiningJob:
+        config, miner = self.config, self.config.miner
+        rows, dim, num_queries = self.inputs.rows, self.inputs.dim, self.inputs.num_queries
+        name, reason = choose_miner(
+            miner,
+            rows=rows,
+            dim=dim,
+            queries=num_queries,
+            refreshes=1,
+            threads=miner_threads(miner, self.threads),
+            seed=config.train.seed,
+            budget_bytes=memory_budget(config.memory.budget),
         )
-    if len(found) > 1:
-        say(
-            f"{path} has several arrays of queries; taking {found[0]} (not {', '.join(found[1:])})."
+        if miner.name == AUTO:
+            self.reporter.note(f"Miner: {name} ({reason})")
+        if miner.k > rows:
+            self.reporter.note(
+                f"The bank has only {rows:,} rows: the table holds as many per query, "
+                f"not {miner.k:,}."
+            )
+        context = miner_context(config, self.threads)
+        k = min(miner.k, rows)
+        work = Workload(rows=rows, dim=dim, queries=num_queries, k=k, refreshes=1)
+        warning = above_budget(name, miner.options_of(name), work, context)
+        if warning:
+            self.reporter.note(warning)
+        return MiningJob(
+            bank=self.inputs.bank,
+            queries=str(queries),
+            k=k,
+            miner=name,
+            options=miner.options_of(name),
+            context=context,
+            out=str(self.folder / _FOUND),
+            cache=str(cache_dir()),
         )
-    chosen = source(found[0])
-    _need_vectors(chosen)
-    return chosen
 
-
-def _need_vectors(source: VectorSource) -> None:
-    if source.dtype in FLOATS and len(source.shape) == 2:
-        return
-    sequences = len(source.shape) == 3
-    raise BadData(
-        f"{source.name} in {source.uri} is {source.dtype} {source.shape}; it must be vectors, "
-        "(rows, dim), float32, float16 or bfloat16.",
-        hint="Sequences need a trained tower: ttf mine RUN_DIR." if sequences else "",
-    )
-
-
-def _blocks(source: VectorSource) -> Iterator[NDArray[np.float32]]:
-    for start in range(0, source.shape[0], _BLOCK_ROWS):
-        stop = min(start + _BLOCK_ROWS, source.shape[0])
-        yield to_float32(source.read(start, stop), source.dtype)
-
-
-def _queries_file(folder: Path, inputs: Inputs, reporter: Reporter) -> Path:
-    """The query vectors as one mapped file; kept from an interrupted attempt if they are equal."""
-    path, note = folder / "queries.npy", folder / "queries.json"
-    with contextlib.suppress(OSError, ValueError):
-        if read_json(note) == {"identity": inputs.identity, "sha256": sha256_file(path)}:
-            return path
-    reporter.stage("encode", inputs.num_queries)
-    done = 0
-    try:
-        with path.open("wb") as file:
-            header = {
-                "descr": "<f4",
-                "fortran_order": False,
-                "shape": (inputs.num_queries, inputs.dim),
-            }
-            np.lib.format.write_array_header_1_0(file, header)
-            for block in inputs.blocks():
-                file.write(np.ascontiguousarray(block, dtype="<f4").data)
-                done += len(block)
-                reporter.advance(done, inputs.num_queries)
-    except OSError as error:
-        raise storage_error(error, str(path)) from error
-    write_json(note, {"identity": inputs.identity, "sha256": sha256_file(path)})
-    return path
-
-
-def _job(
-    inputs: Inputs,
-    queries: Path,
-    folder: Path,
-    config: RunConfig,
-    threads: int,
-    reporter: Reporter,
-) -> MiningJob:
-    miner = config.miner
-    name, reason = choose_miner(
-        miner,
-        rows=inputs.rows,
-        dim=inputs.dim,
-        queries=inputs.num_queries,
-        refreshes=1,
-        threads=miner_threads(miner, threads),
-        seed=config.train.seed,
-        budget_bytes=memory_budget(config.memory.budget),
-    )
-    if miner.name == AUTO:
-        reporter.note(f"Miner: {name} ({reason})")
-    if miner.k > inputs.rows:
-        reporter.note(
-            f"The bank has only {inputs.rows:,} rows: the table holds as many per query, "
-            f"not {miner.k:,}."
+    def run(self, workers: MinerWorkers, job: MiningJob, stage: str = "mine") -> MiningReport:
+        inputs, miner = self.inputs, self.config.miner
+        self.reporter.stage(stage, inputs.num_queries)
+        return workers.mine(
+            job,
+            [MinerChoice(name=name, options=miner.options_of(name)) for name in miner.fallback],
+            deadline_s=deadlines(inputs.rows, inputs.dim, inputs.num_queries, miner.deadline_s),
+            progress=self.reporter.advance,
         )
-    context = miner_context(config, threads)
-    k = min(miner.k, inputs.rows)
-    work = Workload(rows=inputs.rows, dim=inputs.dim, queries=inputs.num_queries, k=k, refreshes=1)
-    warning = above_budget(name, miner.options_of(name), work, context)
-    if warning:
-        reporter.note(warning)
-    return MiningJob(
-        bank=inputs.bank,
-        queries=str(queries),
-        k=k,
-        miner=name,
-        options=miner.options_of(name),
-        context=context,
-        out=str(folder / _FOUND),
-        cache=str(cache_dir()),
-    )
 
-
-def _run(
-    workers: MinerWorkers,
-    job: MiningJob,
-    inputs: Inputs,
-    config: RunConfig,
-    reporter: Reporter,
-    stage: str = "mine",
-) -> MiningReport:
-    reporter.stage(stage, inputs.num_queries)
-    return workers.mine(
-        job,
-        [MinerChoice(name=n, options=config.miner.options_of(n)) for n in config.miner.fallback],
-        deadline_s=deadlines(inputs.rows, inputs.dim, inputs.num_queries, config.miner.deadline_s),
-        progress=reporter.advance,
-    )
-
-
-def _recall(
-    workers: MinerWorkers,
-    report: MiningReport,
-    job: MiningJob,
-    inputs: Inputs,
-    config: RunConfig,
-    reporter: Reporter,
-    folder: Path,
-) -> tuple[float, bool]:
-    """Recall of the answers on a keyed sample, against the exact scan; certified for exact ones."""
-    factory = plugins.usable("miner", report.miner)
-    options = checked_options(factory, config.miner.options_of(report.miner))
-    if factory.traits(options, job.context).exact or not report.queries:
-        return 1.0, True
-    count = min(_SAMPLE, report.queries)
-    rows = np.sort(Permutation(report.queries, key("recall"))(np.arange(count)))
-    sample = folder / "sample.npy"
-    np.save(sample, np.load(job.queries, mmap_mode="r")[rows])
-    exact = replace(
-        job.with_miner(MinerChoice(name="exact")),
-        queries=str(sample),
-        out=str(folder / "exact"),
-        cache=None,
-    )
-    truth = np.load(_run(workers, exact, inputs, config, reporter, stage="check").ids_path)
-    found = np.load(report.ids_path, mmap_mode="r")[rows]
-    hits = sum(len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True))
-    return hits / truth.size, False
+    def recall(
+        self, workers: MinerWorkers, report: MiningReport, job: MiningJob
+    ) -> tuple[float, bool]:
+        """Of the answers on a keyed sample, against the exact scan; certified for exact ones."""
+        factory = plugins.usable("miner", report.miner)
+        options = checked_options(factory, self.config.miner.options_of(report.miner))
+        if factory.traits(options, job.context).exact or not report.queries:
+            return 1.0, True
+        count = min(_SAMPLE, report.queries)
+        rows = np.sort(Permutation(report.queries, key("recall"))(np.arange(count)))
+        sample = self.folder / "sample.npy"
+        np.save(sample, np.load(job.queries, mmap_mode="r")[rows])
+        exact = replace(
+            job.with_miner(MinerChoice(name="exact")),
+            queries=str(sample),
+            out=str(self.folder / "exact"),
+            cache=None,
+        )
+        truth = np.load(self.run(workers, exact, stage="check").ids_path)
+        found = np.load(report.ids_path, mmap_mode="r")[rows]
+        hits = sum(len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True))
+        return hits / truth.size, False

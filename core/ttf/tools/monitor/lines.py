@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ttf.machine.memory.tree import TreeMemory
-from ttf.tools.monitor.room import Room
-from ttf.tools.monitor.run import Run
-from ttf.tools.monitor.view import View
+from ttf.tools.monitor.nearest_limit import NearestLimit
+from ttf.tools.monitor.view import Run, View
 
 Cell = Callable[[View], str]
 
@@ -18,8 +17,8 @@ def _of_run(digits: int, of: Callable[[Run], float | None]) -> Cell:
     return lambda view: _number(digits, None if view.run is None else of(view.run))
 
 
-def _of_room(of: Callable[[Room], float | None]) -> Cell:
-    return lambda view: _number(0, None if view.room is None else of(view.room))
+def _of_limit(of: Callable[[NearestLimit], float | None]) -> Cell:
+    return lambda view: _number(0, None if view.limit is None else of(view.limit))
 
 
 def _megabytes(of: Callable[[TreeMemory], int]) -> Cell:
@@ -44,8 +43,8 @@ COLUMNS: Final[tuple[tuple[str, int, Cell], ...]] = (
     ("processes", 9, lambda v: str(len(v.processes))),
     ("threads", 7, lambda v: str(v.threads)),
     ("cpu_%", 6, lambda v: _number(0, v.cpu_percent)),
-    ("limit_%", 7, _of_room(lambda room: 100 * room.share)),
-    ("full_in_s", 9, _of_room(lambda room: room.seconds_left)),
+    ("limit_%", 7, _of_limit(lambda limit: 100 * limit.share)),
+    ("full_in_s", 9, _of_limit(lambda limit: limit.seconds_left)),
     ("silent_s", 8, _of_run(0, lambda run: run.silent_s)),
     ("restarts", 8, _of_run(0, lambda run: run.restarts)),
     ("incidents", 9, _of_run(0, lambda run: len(run.incidents))),

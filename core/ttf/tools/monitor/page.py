@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ttf.text.numbers import clock, duration, metric, rate, size
+from ttf.text.wrapping import wrapped
 from ttf.tools.monitor.cells import Line, Paint, Part, cut, flow
-from ttf.tools.monitor.room import Room
-from ttf.tools.monitor.run import Ended, Evaluated, Happened, Run
+from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.table import process_lines
 from ttf.tools.monitor.trend import WINDOW_S
-from ttf.tools.monitor.view import View, warnings
+from ttf.tools.monitor.view import Ended, Evaluated, Happened, Run, View, warnings
 
 _LABEL: Final = 9
 _LEAST_PROCESSES: Final = 3
@@ -214,33 +214,33 @@ def _memory_blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
         (Part(f"{size(memory.file)} file-backed", "dim"),),
     ]
     yield from _ranked(1, flow(items, width, indent=" " * _LABEL), rest=2)
-    if view.room is not None:
-        yield from _ranked(1, flow(_room(view.room), width, indent=" " * _LABEL))
+    if view.limit is not None:
+        yield from _ranked(1, flow(_limit(view.limit), width, indent=" " * _LABEL))
     if len(view.history) >= _LEAST_CURVE and (room := _curve_room(width)):
         curve = paint.curve([held for _, held in view.history], room, _LEAST_SPAN)
         span = min(WINDOW_S, view.history[-1][0] - view.history[0][0])
         yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {duration(span)}"))])
 
 
-def _room(room: Room) -> Iterator[Line]:
-    full = room.share >= 0.9
-    text = f"{room.share:.0%} of {size(room.limit)}"
+def _limit(limit: NearestLimit) -> Iterator[Line]:
+    full = limit.share >= 0.9
+    text = f"{limit.share:.0%} of {size(limit.bytes)}"
     yield _labelled("limit", text, "red" if full else "")
-    yield from _slope(room)
-    whose = " (of all processes)" if room.source.startswith("physical memory") else ""
-    yield (Part(f"{room.source}{whose}", "dim"),)
+    yield from _slope(limit)
+    whose = " (of all processes)" if limit.source.startswith("physical memory") else ""
+    yield (Part(f"{limit.source}{whose}", "dim"),)
 
 
-def _slope(room: Room) -> Iterator[Line]:
-    if room.rising is None:
+def _slope(limit: NearestLimit) -> Iterator[Line]:
+    if limit.rising is None:
         yield (Part("slope: too early to say", "dim"),)
-    elif not room.rising:
+    elif not limit.rising:
         yield (Part("not rising"),)
     else:
-        left = room.seconds_left
+        left = limit.seconds_left
         soon = "in more than a day" if left is None else f"in {duration(left)}"
         yield (Part(f"full {soon}", "" if left is None else "yellow"),)
-        yield (Part(f"rising by {size(60 * room.slope_per_s)}/min"),)
+        yield (Part(f"rising by {size(60 * limit.slope_per_s)}/min"),)
 
 
 # --- pieces ----------------------------------------------------------------------------------------
@@ -272,7 +272,4 @@ def _age(seconds: float) -> str:
 
 
 def _wrapped(text: str, style: str, width: int) -> list[Line]:
-    import textwrap
-
-    lines: Sequence[str] = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
-    return [(Part(line, style),) for line in lines]
+    return [(Part(line, style),) for line in wrapped(text, max(20, width), fold=True)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final
+
+from ttf.tools.monitor.system import Raw, read
 
 TRAINER: Final = "trainer"
 MINER: Final = "miner worker"
@@ -20,26 +21,6 @@ _HELPERS: Final = {
     "--multiprocessing-fork": "spawned worker",
 }
 _LONGEST: Final = 200
-
-
-class Raw(NamedTuple):
-    """What a platform tells of one process."""
-
-    pid: int
-    parent: int
-    session: int
-    """0 where it is not known."""
-    started: float
-    """Tells a process from a later one with its number."""
-    words: tuple[str, ...]
-    """Of its command line; its short name where it has none (a zombie, the kernel's own)."""
-    state: str
-    threads: int
-    cpu_s: float
-    anon: int | None
-    """None: may not be seen."""
-    shared: int | None
-    file: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +50,7 @@ class ProcessTable:
 
     def look(self, pid: int) -> tuple[Process, ...]:
         """`pid` first, then its descendants; () where it is gone."""
-        found, now = platform().read(pid), time.monotonic()
+        found, now = read(pid), time.monotonic()
         passed = now - self._looked_at
         words = {raw.pid: raw.words for raw in found}
         table = tuple(
@@ -142,33 +123,3 @@ def _named(words: Sequence[str]) -> str:
 
 def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST]
-
-
-class Platform(Protocol):
-    """What differs between systems; see `_linux.py` and `_darwin.py`."""
-
-    def read(self, pid: int) -> list[Raw]:
-        """The process and its descendants; [] where it is gone."""
-        ...
-
-    def started(self, pid: int) -> float | None:
-        """Unix time of its start; None where it is gone, or only its exit code is left."""
-        ...
-
-    def owner(self, pid: int) -> str | None:
-        """The name of another user whose process it is, unless we may see everything."""
-        ...
-
-    def open_files(self, pid: int) -> list[str]:
-        """Paths it has open; [] where that may not be seen."""
-        ...
-
-
-def platform() -> Platform:
-    if sys.platform == "linux":
-        from ttf.tools.monitor._linux import Linux
-
-        return Linux()
-    from ttf.tools.monitor._darwin import Darwin
-
-    return Darwin()

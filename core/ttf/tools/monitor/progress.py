@@ -9,8 +9,9 @@ from typing import Final
 from ttf.rundir.documents import EvalLine, MetricsLine, StepLine
 from ttf.rundir.json_lines import Tail, last_with, parsed
 from ttf.rundir.run_record import memory_of, metrics_of
-from ttf.tools.monitor.run import Evaluated
+from ttf.tools.monitor.nearest_limit import forget_before
 from ttf.tools.monitor.trend import WINDOW_S, Point
+from ttf.tools.monitor.view import Evaluated
 
 SMOOTHED: Final = 20
 """Steps that speed and smoothed loss are means of."""
@@ -34,7 +35,7 @@ class Progress:
         self._metrics = Tail(metrics, _METRICS_BYTES)
         self._memory = Tail(memory, _MEMORY_BYTES)
         self._steps: deque[StepLine] = deque(maxlen=SMOOTHED)
-        self._paces: deque[tuple[float, int]] = deque()
+        self._paces: deque[Point] = deque()
         self._looked_back = False
 
     def look(self, now: float) -> None:
@@ -81,9 +82,8 @@ class Progress:
                 self._paces.clear()
             self.memory.append((at, line["anon"] + line["shared"]))
             self._paces.append((at, step))
-        for points in (self.memory, self._paces):
-            while points and points[0][0] < now - WINDOW_S:
-                points.popleft()
+        forget_before(self.memory, now - WINDOW_S)
+        forget_before(self._paces, now - WINDOW_S)
 
     def samples_per_s(self) -> float | None:
         """Of the steps alone."""

@@ -14,7 +14,7 @@ from ttf.rundir.run_record import RunRecord
 from ttf.rundir.supervision import Journal
 from ttf.rundir.verified_folders import CHECKPOINT, newest_first, step_of
 from ttf.tools.monitor.progress import Progress
-from ttf.tools.monitor.run import Ended, Happened, Run, Saved
+from ttf.tools.monitor.view import Ended, Happened, Run, Saved
 
 T = TypeVar("T")
 

@@ -1,18 +1,96 @@
-"""What is seen at one look; and the same as one JSON document."""
+"""What is seen at one look, at a run and at processes; and the same as one JSON document."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from ttf.machine.memory.tree import TreeMemory
 from ttf.text.numbers import duration, size
+from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.processes import Process
-from ttf.tools.monitor.room import Room
-from ttf.tools.monitor.run import Run
 from ttf.tools.monitor.trend import Point
+
+STALE_S: Final = 10.0
+"""A silence that is worth a word; what counts as a hang is the supervisor's to decide."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    step: int
+    age_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happened:
+    """An incident."""
+
+    id: str
+    name: str
+    process: str
+    remedy: str | None
+    age_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a run that is over ended; see summary.json."""
+
+    status: str
+    exit_code: int | None
+    problem: str
+    hint: str
+    metrics: Mapping[str, float]
+    peak_mb: float | None
+    wall_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run as its files show it; None for what they do not say (yet)."""
+
+    folder: Path
+    step: int
+    total_steps: int | None
+    epoch: int | None
+    phase: str | None
+    phase_s: float | None
+    """For how long it has been at it; at least, where `since_before`."""
+    since_before: bool
+    """It was at it already when we began to look."""
+    silent_s: float | None
+    """Since its last sign of life."""
+    last_sign_s: float | None
+    """The same of a run that nobody is seen to work on."""
+    saving_s: float | None
+    """For how long a checkpoint has been written beside the training."""
+    samples_per_s: float | None
+    loss: float | None
+    loss_smoothed: float | None
+    losses: tuple[float, ...]
+    """The newest last; what a small curve is made of."""
+    seconds_left: float | None
+    """At the pace of the last minutes, mining and evaluations included."""
+    evaluated: Evaluated | None
+    checkpoint: Saved | None
+    restarts: int
+    incidents: tuple[Happened, ...]
+    free_disk: int | None
+    ended: Ended | None
+
+    @property
+    def stale(self) -> bool:
+        return self.silent_s is not None and self.silent_s >= STALE_S
+
 
 _NEARLY_FULL: Final = 0.9
 _SOON_S: Final = 300.0
@@ -29,7 +107,7 @@ class View:
     processes: tuple[Process, ...]
     memory: TreeMemory | None
     """Of all of them together; shared pages once."""
-    room: Room | None
+    limit: NearestLimit | None
     history: tuple[Point, ...]
     """Anonymous and shared memory of the last minutes."""
     run: Run | None
@@ -63,7 +141,7 @@ class View:
 
 def warnings(view: View) -> Iterator[str]:
     """What should not be overlooked, the worst first."""
-    run, room = view.run, view.room
+    run, limit = view.run, view.limit
     for process in view.processes:
         if process.state == "stopped":
             yield (
@@ -71,10 +149,10 @@ def warnings(view: View) -> Iterator[str]:
             )
     if run is not None and run.stale and run.silent_s is not None:
         yield f"no sign of life for {duration(run.silent_s)} in {run.phase}"
-    if room is not None and room.seconds_left is not None and room.seconds_left < _SOON_S:
-        yield f"memory is full in {duration(room.seconds_left)} at this slope"
-    elif room is not None and room.share >= _NEARLY_FULL:
-        yield f"memory is nearly full: {room.share:.0%} of {size(room.limit)}"
+    if limit is not None and limit.seconds_left is not None and limit.seconds_left < _SOON_S:
+        yield f"memory is full in {duration(limit.seconds_left)} at this slope"
+    elif limit is not None and limit.share >= _NEARLY_FULL:
+        yield f"memory is nearly full: {limit.share:.0%} of {size(limit.bytes)}"
     if run is not None and run.free_disk is not None and run.free_disk < _LITTLE_DISK:
         yield f"only {size(run.free_disk)} free where the run is"
 
@@ -88,18 +166,13 @@ def document(view: View) -> dict[str, Any]:
         "status": view.status,
         "pid": view.pid,
         "memory": None if memory is None else {**memory._asdict(), "held": memory.held},
-        "limit": None if view.room is None else _limit(view.room),
+        "limit": None if view.limit is None else dataclasses.asdict(view.limit),
         "cpu_percent": view.cpu_percent,
         "processes": [dataclasses.asdict(process) for process in view.processes],
         "run": None if view.run is None else _run(view.run),
         "warnings": list(warnings(view)),
         "remarks": list(view.remarks),
     }
-
-
-def _limit(room: Room) -> dict[str, Any]:
-    found = dataclasses.asdict(room)
-    return {"bytes": found.pop("limit"), **found}
 
 
 def _run(run: Run) -> dict[str, Any]:

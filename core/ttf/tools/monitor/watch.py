@@ -8,25 +8,25 @@ from typing import Final
 
 from ttf.machine.memory.tree import TreeMemory, TreeReader
 from ttf.machine.memory.watch import tree_reader
-from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable, platform
+from ttf.tools.monitor import system
+from ttf.tools.monitor.nearest_limit import LimitWatch, NearestLimit, forget_before
+from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable
 from ttf.tools.monitor.reader import RunReader
-from ttf.tools.monitor.room import Room, Rooms, forget_before
-from ttf.tools.monitor.run import Run
-from ttf.tools.monitor.target import Target, owner_of
 from ttf.tools.monitor.trend import WINDOW_S, Point
-from ttf.tools.monitor.view import View
+from ttf.tools.monitor.view import Run, View
+from ttf.tools.monitor.what_to_watch import Target, owner_of
 
 _MOST_POINTS: Final = 4096
 _SAME_S: Final = 1.0
 
 
 class Monitor:
-    """Costs some hundred microseconds a look, and one more for each process that is seen."""
+    """Costs about half a millisecond a look, and as much again for each process that is seen."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._reader = None if target.folder is None else RunReader(target.folder)
-        self._started = None if target.pid is None else platform().started(target.pid)
+        self._started = None if target.pid is None else system.started(target.pid)
         self._history: deque[Point] = deque(maxlen=_MOST_POINTS)
         self._attached: _Attached | None = None
 
@@ -52,7 +52,7 @@ class Monitor:
         target = self._target
         if target.pid is None:
             return None if target.folder is None else owner_of(target.folder)
-        started = platform().started(target.pid)
+        started = system.started(target.pid)
         if started is None or self._started is None or abs(started - self._started) > _SAME_S:
             return None
         return target.pid
@@ -71,21 +71,21 @@ class Monitor:
     def _view(self, now: float, attached: _Attached | None, run: Run | None) -> View:
         processes = () if attached is None else attached.table.look(attached.pid)
         memory: TreeMemory | None = None
-        room: Room | None = None
+        limit: NearestLimit | None = None
         if attached is not None:
             try:
                 memory = attached.tree()
                 self._note(now, memory)
-                room = attached.rooms.look(now, self._history)
+                limit = attached.limits.look(now, self._history)
             except ProcessLookupError:  # it ended while we looked: the next look says so
-                memory = room = None
+                memory = limit = None
         return View(
             time=now,
             name=self.name,
             pid=None if attached is None else attached.pid,
             processes=processes,
             memory=memory,
-            room=room,
+            limit=limit,
             history=tuple(self._history),
             run=run,
             remarks=() if attached is None else attached.remarks,
@@ -102,13 +102,13 @@ class _Attached:
     def __init__(self, pid: int, role: str) -> None:
         self.pid = pid
         self.table = ProcessTable(role)
-        self.rooms = Rooms(pid)
+        self.limits = LimitWatch(pid)
         self.tree: TreeReader = tree_reader(pid)
         self.remarks = tuple(_unseen(pid))
 
 
 def _unseen(pid: int) -> list[str]:
-    owner = platform().owner(pid)
+    owner = system.owner(pid)
     if owner is None:
         return []
     text = (

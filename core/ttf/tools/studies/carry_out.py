@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from ttf.errors import GaveUp
-from ttf.tools.studies.one_run import FinishedRun, StartedRun
+from ttf.tools.studies.one_run import MOST_VOID, FinishedRun, StartedRun, by_chance, error_of
 from ttf.tools.studies.study import RunT, Study
-from ttf.tools.studies.training import MOST_VOID, by_chance, end_all, error_of
 
 _LOOK_EVERY_S: Final = 0.05
 TaskT = TypeVar("TaskT")
@@ -101,9 +102,7 @@ class _Sitting(Generic[TaskT, RunT]):
                 if running and not over:
                     time.sleep(_LOOK_EVERY_S)
         finally:
-            end_all([run.training for _, run in running])
-            for _, run in running:
-                shutil.rmtree(run.folder, ignore_errors=True)
+            _end_all([run for _, run in running])
 
     def _finished(self, finished: FinishedRun[RunT]) -> None:
         is_void = finished.result == "void"
@@ -121,3 +120,14 @@ class _Sitting(Generic[TaskT, RunT]):
                 hint=f"The evidence is in {self.study.folder / 'runs'}. When the cause is gone: "
                 f"{self.study.resume_command(self.study.folder)}",
             )
+
+
+def _end_all(runs: Sequence[StartedRun]) -> None:
+    """All at once: each may take its time to leave."""
+    with contextlib.ExitStack() as stack:
+        for run in runs:
+            stack.callback(shutil.rmtree, run.folder, ignore_errors=True)
+            stack.callback(run.close)
+        for run in runs:
+            if not run.is_over:
+                run.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,5 @@
-"""A study's folder: what is asked, a journal of finished runs, and how to go on after any death.
+"""A study's folder: what is asked, a journal of finished runs, whose it is, and how to go on after any
+death.
 
 study.json   what is asked, and where a command keeps one, a record of how it was carried out
 *.jsonl      a line per finished run, durable before the next one begins
@@ -9,32 +10,33 @@ result.json  there once nothing is left to do
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import json
+import os
 import shlex
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from ttf.errors import ConfigError, DataMissing, TtfError
+from ttf.errors import ConfigError, DataMissing, FolderInUse, TtfError, storage_error
 from ttf.rundir import durable
-from ttf.tools.studies.folder import claim, next_folder, release, sha256_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SETTINGS: Final = "study.json"
 RESULT: Final = "result.json"
 _RUNS: Final = Path("runs")
 
 
-class JsonDocument(Protocol):
-    def to_json(self) -> dict[str, Any]: ...
-
-
-class StudySetup(JsonDocument, Protocol):
-    """What is asked of a study."""
+class StudySetup(Protocol):
+    """What is asked of a study: a dataclass."""
 
     @property
     def identity(self) -> object:
@@ -46,7 +48,7 @@ class StudySetup(JsonDocument, Protocol):
 
 
 SetupT = TypeVar("SetupT", bound=StudySetup)
-RunT = TypeVar("RunT", bound=JsonDocument)
+RunT = TypeVar("RunT", bound="DataclassInstance")
 
 
 @dataclass(kw_only=True)
@@ -163,7 +165,7 @@ class Study(ABC, Generic[SetupT, RunT]):
     def remember(self, run: RunT) -> None:
         """Durable when this returns."""
         self.runs.append(run)
-        lines = [json.dumps(durable.finite(r.to_json()), allow_nan=False) for r in self.runs]
+        lines = [json.dumps(durable.finite(asdict(r)), allow_nan=False) for r in self.runs]
         data = "".join(f"{line}\n" for line in lines).encode()
         # Written anew and put in the old one's place: an appended line could be torn by kill -9.
         durable.write_atomically(self.folder / self.JOURNAL, data, self.COMMAND)
@@ -189,3 +191,61 @@ class Study(ABC, Generic[SetupT, RunT]):
         for path in (self.folder / "runs").glob("*"):
             if path.name not in kept:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+_OWNER: Final = ".owner"
+
+
+def claim(folder: Path) -> FileLock:
+    """Makes the folder where it is not there; FolderInUse names who has it."""
+    lock = FileLock(folder / ".lock")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+        (folder / _OWNER).write_text(str(os.getpid()))
+    except Timeout:
+        raise FolderInUse(
+            f"{folder} is in use by another live process{_holder(folder)}.",
+            hint="Wait for it, stop it, or choose another --out.",
+        ) from None
+    except OSError as error:
+        lock.release()
+        raise storage_error(error, str(folder)) from error
+    return lock
+
+
+def release(folder: Path, lock: FileLock) -> None:
+    with contextlib.suppress(OSError):
+        (folder / _OWNER).unlink(missing_ok=True)
+    lock.release()
+
+
+def _holder(folder: Path) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return f" (process {int((folder / _OWNER).read_text())})"
+    return ""
+
+
+def next_folder(runs: Path, prefix: str) -> Path:
+    """Makes `prefix-NNN`, the next one that is free."""
+    for number in itertools.count(1):
+        path = runs / f"{prefix}-{number:03d}"
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise storage_error(error, str(path)) from error
+        return path
+    raise AssertionError
+
+
+def sha256_of(path: Path) -> str:
+    """Of a configuration; ConfigError where it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(
+            f"{path} could not be read: {error.strerror}.",
+            hint="Name a run.toml, or the folder of a run.",
+        ) from error

@@ -34,7 +34,7 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"miner.faulty.acts": ["hang"] * 2, "miner.deadline_s": 5}, "hang"),
+        ({"miner.faulty.acts": ["hold"] * 2, "miner.deadline_s": 5}, "hang"),
         ({"miner.faulty.lies": True}, "unknown"),
     ],
     ids=["hanging", "lying"],

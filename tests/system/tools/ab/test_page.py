@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.kit import chromium
 from tests.kit.chromium import Browser
-from tests.unit.tools.ab.test_page import page_of
+from tests.kit.studies_by_hand import page_of
 
 needs_a_browser = pytest.mark.skipif(
     chromium.find() is None, reason="chromium is not installed: nothing to look at the page with"

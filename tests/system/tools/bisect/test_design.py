@@ -12,7 +12,7 @@ from tests.kit.fixtures.bisect import wide
 from tests.kit.simulated_bisect import drawn, ingredients, study
 
 from ttf.tools.bisect.factors import RULES
-from ttf.tools.bisect.fisher import fisher, p_value
+from ttf.tools.bisect.output import fisher, p_value
 from ttf.tools.bisect.planner import (
     BisectPlan,
     BisectVerdict,

@@ -20,8 +20,7 @@ from ttf.tools.bisect.runs import (
     start_trial,
     train_words,
 )
-from ttf.tools.studies.one_run import FinishedRun, StartedRun
-from ttf.tools.studies.training import error_of
+from ttf.tools.studies.one_run import FinishedRun, StartedRun, error_of
 
 Run = Callable[..., FinishedRun[BisectRun]]
 

@@ -14,8 +14,8 @@ from tests.kit.fixtures.doctor import Ask, WriteToml, shell, wide
 
 from ttf.tools.doctor import run_checks
 from ttf.tools.doctor.context import Examination
-from ttf.tools.doctor.places import look_at_disk, look_at_shm
-from ttf.tools.doctor.resources import look_at_cgroup, look_at_memory
+from ttf.tools.doctor.disk_and_limits import look_at_disk, look_at_shm
+from ttf.tools.doctor.memory import look_at_cgroup, look_at_memory
 
 
 def _checks(text: str) -> dict[str, Any]:

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from tests.kit.fixtures.monitor import GROWS, Start, wide
 
-from ttf.tools.monitor.room import Room
-from ttf.tools.monitor.target import find
+from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.watch import Monitor
+from ttf.tools.monitor.what_to_watch import find
 
 MIB = 1 << 20
 _LIMIT_DATA = f"import resource; resource.setrlimit(resource.RLIMIT_DATA, ({180 * MIB},) * 2)\n"
 
 
-def _predictions(process: subprocess.Popen[bytes]) -> list[tuple[float, Room]]:
+def _predictions(process: subprocess.Popen[bytes]) -> list[tuple[float, NearestLimit]]:
     """(time, what was seen) until it is dead."""
     monitor = Monitor(find(str(process.pid)))
     found = []
     while (view := monitor.look()).alive:
-        if view.room is not None:
-            found.append((view.time, view.room))
+        if view.limit is not None:
+            found.append((view.time, view.limit))
         time.sleep(0.2)
     return found
 
@@ -64,5 +64,5 @@ def test_a_process_that_does_not_grow_has_no_time_to_any_limit(
     monitor = Monitor(find(str(waiting.pid)))
     for _ in range(5):
         view = monitor.look()
-        assert view.room is not None and view.room.rising is None, "too early to say"
+        assert view.limit is not None and view.limit.rising is None, "too early to say"
         time.sleep(0.05)

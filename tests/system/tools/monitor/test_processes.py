@@ -11,20 +11,22 @@ import threading
 import time
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 from tests.conftest import wait_until
 from tests.kit.fixtures.monitor import Start
 
 from ttf.errors import ConfigError, DataMissing
 from ttf.process.lifeline import is_stopped
-from ttf.tools.monitor._darwin import Darwin
-from ttf.tools.monitor._linux import Linux
-from ttf.tools.monitor.processes import ProcessTable, Raw, platform, role_of
-from ttf.tools.monitor.target import Target, find, owner_of
+from ttf.tools.monitor import system
+from ttf.tools.monitor.processes import ProcessTable, role_of
+from ttf.tools.monitor.system import Raw
 from ttf.tools.monitor.view import View, warnings
 from ttf.tools.monitor.watch import Monitor
+from ttf.tools.monitor.what_to_watch import Target, find, owner_of
 
 MIB = 1 << 20
+TICKS = os.sysconf("SC_CLK_TCK")
 HOLDS = """
 import mmap, subprocess, sys, threading, time
 anon = bytearray(b"x" * (48 << 20))
@@ -56,7 +58,7 @@ def test_kinds_of_memory_processor_and_threads_are_told_apart(start: Start) -> N
     assert child.role == "python -c" and (child.anon or 0) < 20 * MIB and child.state == "sleeping"
     assert view.memory is not None and view.memory.processes == 2
     assert view.memory.held >= (first.anon or 0) + (first.shared or 0)
-    assert view.room is not None and view.room.limit > view.room.held > 0
+    assert view.limit is not None and view.limit.bytes > view.limit.held > 0
     assert view.run is None and view.status == "running" and view.remarks == ()
 
 
@@ -81,7 +83,7 @@ def test_the_end_of_a_process_is_seen_also_while_it_is_a_zombie(
     monitor = Monitor(find(str(waiting.pid)))
     assert monitor.look().alive
     waiting.kill()
-    wait_until(lambda: platform().started(waiting.pid) is None)
+    wait_until(lambda: system.started(waiting.pid) is None)
     view = monitor.look()
     assert (view.alive, view.status, view.processes) == (False, "ended", ())
     with pytest.raises(ConfigError, match="has ended; only its exit code is still there"):
@@ -98,19 +100,25 @@ def test_numbers_that_are_no_process_are_refused(number: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="compares with /proc")
-def test_the_way_of_macos_gives_the_same_tree(waiting: subprocess.Popen[bytes]) -> None:
-    """psutil runs on both; figures of memory differ by what it cannot tell apart."""
-    wait_until(lambda: Linux().read(waiting.pid)[0].state == "sleeping")
-    (ours,), (theirs,) = Linux().read(waiting.pid), Darwin().read(waiting.pid)
-    assert (ours.pid, ours.parent, ours.session) == (theirs.pid, theirs.parent, theirs.session)
-    assert (ours.words, ours.threads, ours.state) == (theirs.words, theirs.threads, theirs.state)
-    assert ours.cpu_s == pytest.approx(theirs.cpu_s, abs=0.1)
-    assert theirs.anon is not None and 0 < theirs.anon < 100 * MIB
-    started = [system.started(waiting.pid) or 0.0 for system in (Linux(), Darwin())]
-    assert started[0] == pytest.approx(started[1], abs=1.5)
-    assert Linux().read(4194305) == Darwin().read(4194305) == []
-    assert Linux().started(4194305) is Darwin().started(4194305) is None
-    assert Linux().owner(os.getpid()) is Darwin().owner(os.getpid()) is None
+def test_what_is_said_of_a_process_is_what_proc_says(waiting: subprocess.Popen[bytes]) -> None:
+    wait_until(lambda: system.read(waiting.pid)[0].state == "sleeping")
+    (found,) = system.read(waiting.pid)
+    proc = Path(f"/proc/{waiting.pid}")
+    fields = (proc / "stat").read_text().rpartition(")")[2].split()
+    parent, session, threads = (int(fields[i]) for i in (1, 3, 17))
+    assert (found.parent, found.session, found.threads) == (parent, session, threads)
+    assert found.words == tuple((proc / "cmdline").read_text().rstrip("\0").split("\0"))
+    assert found.cpu_s == pytest.approx((int(fields[11]) + int(fields[12])) / TICKS, abs=0.1)
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert system.started(waiting.pid) == pytest.approx(booted + int(fields[19]) / TICKS, abs=1.5)
+    assert system.read(4194305) == [] and system.started(4194305) is None
+    assert system.owner(os.getpid()) is None
+
+
+def test_memory_as_macos_tells_it_is_told_here_as_well(waiting: subprocess.Popen[bytes]) -> None:
+    anon, shared, file = system.memory_by_psutil(psutil.Process(waiting.pid))
+    assert anon is not None and 0 < anon < 100 * MIB
+    assert (shared, file is not None and file >= 0) == (0, True)
 
 
 def raw(*words: str, session: int = 7) -> Raw:
@@ -166,12 +174,12 @@ def test_of_another_users_process_what_can_be_seen_is_shown_and_the_rest_is_said
     """nobody looks at a process of root."""
     code = (
         "import os, sys\n"
-        "from ttf.tools.monitor.target import find\n"
+        "from ttf.tools.monitor.what_to_watch import find\n"
         "from ttf.tools.monitor.watch import Monitor\n"
         "import pwd; Monitor(find(str(os.getpid()))).look()  # nobody may not read this checkout\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "view = Monitor(find(sys.argv[1])).look()\n"
-        "print(view.processes[0].anon > 1 << 20, view.room is not None, view.remarks)\n"
+        "print(view.processes[0].anon > 1 << 20, view.limit is not None, view.remarks)\n"
     )
     done = start(code, waiting.pid, stderr=subprocess.PIPE)
     out, err = done.communicate(timeout=60)

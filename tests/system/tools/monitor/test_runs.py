@@ -18,9 +18,9 @@ from tests.kit.live_run import LiveRun, in_phase
 from tests.kit.struck_run import EVERY, World
 
 from ttf.tools.monitor.lines import heading
-from ttf.tools.monitor.target import find
 from ttf.tools.monitor.view import View
 from ttf.tools.monitor.watch import Monitor
+from ttf.tools.monitor.what_to_watch import find
 
 STEPS = 70
 Ttf = Callable[..., subprocess.Popen[str]]
@@ -43,7 +43,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(
     training.trains(since=EVERY + 5)
     training.until(lambda: any((run / "checkpoints").glob("step-*")), "a checkpoint is whole")
     trainer, flight = training.hold(in_phase("forward", since=EVERY + 5))
-    monkeypatch.setattr("ttf.tools.monitor.run.STALE_S", 0.5)
+    monkeypatch.setattr("ttf.tools.monitor.view.STALE_S", 0.5)
     monitor = Monitor(find(str(run)))
     time.sleep(0.6)
     _assert_training(monitor.look(), training, trainer, flight.step)
@@ -99,7 +99,7 @@ def _assert_training(view: View, live: LiveRun, trainer: int, step: int) -> None
     assert roles["trainer"].anon is not None and roles["supervisor"].anon is not None
     assert roles["trainer"].anon > 5 * roles["supervisor"].anon
     run = view.run
-    assert run is not None and view.memory is not None and view.room is not None
+    assert run is not None and view.memory is not None and view.limit is not None
     assert (run.step, run.total_steps, run.phase) == (step, STEPS, "forward")
     assert run.stale and run.silent_s is not None and run.silent_s >= 0.5
     assert run.loss is not None and run.loss_smoothed is not None and run.samples_per_s is not None

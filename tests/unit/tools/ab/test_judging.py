@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -258,7 +258,7 @@ def test_a_look_with_next_to_nothing_to_spend_finds_nothing_and_is_no_error(
     analysis = judge(samples, ("a", "b", "c"), JudgeSettings(planned=planned, looks=looks))
     spent = looks == (14,)  # the first look has all of it, however late it is
     assert (of(analysis, "samples_per_s").verdict == "b") == spent
-    json.dumps(analysis.to_json(), allow_nan=False)
+    json.dumps(asdict(analysis), allow_nan=False)
 
 
 def test_nothing_is_settled_before_there_is_something_to_compare() -> None:
@@ -294,7 +294,7 @@ def test_a_large_study_is_judged_within_a_second() -> None:
     began = time.process_time()
     analysis = judge(samples, ("a", "b", "c"))
     assert time.process_time() - began < 5  # 0.2 s; the machine may be busy
-    assert len(json.dumps(analysis.to_json(), allow_nan=False)) > 1_000
+    assert len(json.dumps(asdict(analysis), allow_nan=False)) > 1_000
 
 
 def test_nothing_to_judge_is_no_error() -> None:
@@ -302,7 +302,7 @@ def test_nothing_to_judge_is_no_error() -> None:
     assert empty.comparisons == () and empty.blocks == 0
     assert [a.crash_rate for a in empty.arms] == [None, None]
     assert empty.verdict == "Nothing was measured that could be compared."
-    assert json.loads(json.dumps(empty.to_json(), allow_nan=False))["arms"][0]["runs"] == 0
+    assert json.loads(json.dumps(asdict(empty), allow_nan=False))["arms"][0]["runs"] == 0
 
 
 def test_an_arm_that_always_dies_is_compared_by_that() -> None:

@@ -8,31 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.tools.ab.test_telling import HOSTILE, LONG, TWO, analysis, sample, study
+from tests.kit.studies_by_hand import (
+    CASES,
+    FACTS,
+    page_of,
+    study,
+)
 from tests.unit.tools.report.test_page import Checked
 
 from ttf.tools.ab.analysis import Comparison
-from ttf.tools.ab.page import _arms, _bars, _means, _render, write_page
-
-FACTS = {"command": "ttf ab base.toml --vary a=1,2", "machine": "two cores", "in-process": "a.toml"}
-CASES = {
-    "2 x 20": study(TWO, 20),
-    "4 x 10": study(["accumulate 1", "accumulate 4", "accumulate 16", "accumulate 32"], 10),
-    "long and hostile names": study([LONG, LONG + " x", HOSTILE], 6),
-    "every repeat lost": study(["base", "doomed"], 12, lost=("doomed",)),
-    "all lost": study(TWO, 4, lost=tuple(TWO)),
-    "no crash": (
-        analysis(TWO, calm := [sample(name, block) for block in range(9) for name in TWO]),
-        calm,
-    ),
-    "one repeat": study(TWO, 1),
-    "no repeat": study(TWO, 0),
-}
-
-
-def page_of(folder: Path, case: str) -> str:
-    made, found = CASES[case]
-    return write_page(folder, made, found, FACTS).read_text()
+from ttf.tools.ab.page import _arms, _bars, _plots, _render, write_page
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -154,5 +139,5 @@ def test_a_bar_lies_on_the_side_of_the_better_arm() -> None:
 
 
 def test_the_examples_hold() -> None:
-    for module in (_arms, _bars, _means, _render):
+    for module in (_arms, _bars, _plots, _render):
         assert doctest.testmod(module).failed == 0

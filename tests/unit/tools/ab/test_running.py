@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ttf.tools.ab.read_repeat import read_sample, slope, thinned
-from ttf.tools.ab.repeat import train_words
+from ttf.rundir.dataclass_json import from_json
+from ttf.tools.ab.repeat import read_sample, slope, thinned, train_words
 from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.schedule import Cell
-from ttf.tools.ab.setup import ABSetup, Arm
+from ttf.tools.ab.setup import ABSetup, Arm, Cell
 
 BEGAN = 1_700_000_000.0
 CELL = Cell(block=3, position=1, arm="b", seed=7)
@@ -69,7 +69,7 @@ def test_a_clean_repeat_is_read_whole(run: Path) -> None:
     assert sample.loss[0] == (1, 9) and sample.loss[-1] == (8, 2)
     assert sample.memory[-1] == (8, 208)
     assert sample.memory_slope_mb_per_1k_steps == pytest.approx(1000)
-    assert Sample.from_json(json.loads(json.dumps(sample.to_json()))) == sample
+    assert from_json(Sample, json.loads(json.dumps(asdict(sample)))) == sample
 
 
 def test_a_survivor_carried_out_more_steps_than_it_has(run: Path) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import given, strategies as st
 
-from ttf.tools.ab.schedule import Cell, next_wave, schedule
+from ttf.tools.ab.setup import Cell, next_wave, schedule
 
 ARMS = st.integers(2, 6).map(lambda count: [f"arm {number}" for number in range(count)])
 REPEATS, SEEDS = st.integers(1, 12), st.integers(0, 1000)

@@ -16,9 +16,8 @@ from ttf.tools.ab import finish, study
 from ttf.tools.ab.progress import RepeatLines
 from ttf.tools.ab.repeat import finished_repeat
 from ttf.tools.ab.sample import RepeatIncident, RepeatOutcome, Sample
-from ttf.tools.ab.schedule import Cell, next_wave
-from ttf.tools.ab.start import begin
-from ttf.tools.ab.study import ABLimits, ABStudy, carry_on
+from ttf.tools.ab.setup import Cell, next_wave
+from ttf.tools.ab.study import ABLimits, ABStudy, begin, carry_on
 from ttf.tools.studies.carry_out import Watcher
 from ttf.tools.studies.one_run import FinishedRun
 
@@ -78,7 +77,7 @@ def repeats(monkeypatch: pytest.MonkeyPatch) -> Repeats:
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ABStudy]]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ttf.tools.ab.start.check_arms", lambda arms, sets, steps: (arms, []))
+    monkeypatch.setattr("ttf.tools.ab.study.check_arms", lambda arms, sets, steps: (arms, []))
     for name in ("a", "b"):
         Path(f"{name}.toml").touch()
     opened: list[ABStudy] = []

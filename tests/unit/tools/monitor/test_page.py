@@ -11,8 +11,7 @@ from tests.kit.monitor_views import PROCESS, RUN, VIEW
 from ttf.tools.monitor.cells import Paint, columns, cut
 from ttf.tools.monitor.lines import COLUMNS, heading, line
 from ttf.tools.monitor.page import page
-from ttf.tools.monitor.run import Ended
-from ttf.tools.monitor.view import View, document, warnings
+from ttf.tools.monitor.view import Ended, View, document, warnings
 
 PLAIN = Paint()
 VIEWS = {
@@ -20,9 +19,9 @@ VIEWS = {
     "process": dataclasses.replace(VIEW, run=None, name="process 4242"),
     "many": dataclasses.replace(VIEW, processes=VIEW.processes * 30),
     "starting": dataclasses.replace(
-        VIEW, run=dataclasses.replace(RUN, step=0, phase="start", loss=None, losses=()), room=None
+        VIEW, run=dataclasses.replace(RUN, step=0, phase="start", loss=None, losses=()), limit=None
     ),
-    "gone": dataclasses.replace(VIEW, pid=None, processes=(), memory=None, room=None),
+    "gone": dataclasses.replace(VIEW, pid=None, processes=(), memory=None, limit=None),
     "wide name": dataclasses.replace(VIEW, name="/data/\u6a21\u578b/" + "x" * 200),
     "unseen": dataclasses.replace(
         VIEW,
@@ -94,12 +93,12 @@ def test_a_silence_is_said_first() -> None:
 
 
 def test_memory_that_is_soon_full_is_said_first() -> None:
-    assert VIEW.room is not None
-    soon = dataclasses.replace(VIEW.room, seconds_left=75.0)
-    full = dataclasses.replace(VIEW.room, seconds_left=None, share=0.95)
-    (said,) = warnings(dataclasses.replace(VIEW, room=soon))
+    assert VIEW.limit is not None
+    soon = dataclasses.replace(VIEW.limit, seconds_left=75.0)
+    full = dataclasses.replace(VIEW.limit, seconds_left=None, share=0.95)
+    (said,) = warnings(dataclasses.replace(VIEW, limit=soon))
     assert said == "memory is full in 1:15 at this slope"
-    (said,) = warnings(dataclasses.replace(VIEW, room=full))
+    (said,) = warnings(dataclasses.replace(VIEW, limit=full))
     assert said == "memory is nearly full: 95% of 8.0 GB"
     disk = dataclasses.replace(RUN, free_disk=5_000_000)
     assert list(warnings(dataclasses.replace(VIEW, run=disk))) == [
@@ -126,14 +125,14 @@ def test_how_it_ended_is_shown_with_its_reason() -> None:
 
 
 def test_slopes_are_never_more_than_is_known() -> None:
-    assert VIEW.room is not None
+    assert VIEW.limit is not None
     for change, words in (
         ({"rising": None, "seconds_left": None}, "too early to say"),
         ({"rising": False, "slope_per_s": 0.0, "seconds_left": None}, "not rising"),
         ({"seconds_left": None}, "full in more than a day"),
     ):
-        room = dataclasses.replace(VIEW.room, **change)
-        text = "\n".join(page(dataclasses.replace(VIEW, room=room), PLAIN, 100))
+        limit = dataclasses.replace(VIEW.limit, **change)
+        text = "\n".join(page(dataclasses.replace(VIEW, limit=limit), PLAIN, 100))
         assert words in text
 
 
@@ -187,7 +186,7 @@ def test_the_document_is_the_whole_view_without_the_curves() -> None:
         pid=None,
         processes=(),
         memory=None,
-        room=None,
+        limit=None,
         history=(),
         run=None,
         remarks=(),

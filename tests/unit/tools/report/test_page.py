@@ -16,7 +16,7 @@ from ttf.config.resolve import resolve
 from ttf.config.toml import dump
 from ttf.tools.report.charts import axes, curves
 from ttf.tools.report.charts.figure import HEIGHT
-from ttf.tools.report.page import _read, _spread, _story, write_page
+from ttf.tools.report.page import _read, _story, write_page
 
 VOID = {"meta", "br", "hr", "img", "line", "circle", "polyline"}
 
@@ -302,6 +302,6 @@ def test_the_limit_is_drawn_where_it_is_near(run_dir: Path) -> None:
 
 
 def test_the_chart_helpers_do_as_documented() -> None:
-    for module in (axes, curves, _spread, _story):
+    for module in (axes, curves, _read, _story):
         result = doctest.testmod(module)
         assert result.attempted >= 1 and result.failed == 0

@@ -17,7 +17,7 @@ _LEFT_OUT: Final = ("classes", "weights_sha256", "exact", "crashed", "position",
 
 
 def markdown(
-    analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any] | None = None
+    analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, str] | None = None
 ) -> str:
     """Verdict, arms, comparisons, incidents, how it was measured, and every sample folded away.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.output import words
@@ -38,12 +38,9 @@ _MEANING: Final[Mapping[str, str]] = {
 }
 
 
-def how(analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]) -> list[Row]:
+def how(analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, str]) -> list[Row]:
     """What was run, then what the caller knows of it: its command, its machine, its arms."""
-    return [
-        *_from_samples(analysis, samples),
-        *((name, _as_text(value)) for name, value in facts.items()),
-    ]
+    return [*_from_samples(analysis, samples), *facts.items()]
 
 
 def meaning(analysis: Analysis) -> Iterator[Row]:
@@ -95,17 +92,3 @@ def _fewest(analysis: Analysis) -> str:
 
 def _num_tests(analysis: Analysis) -> int:
     return sum(c.p_value is not None for c in analysis.comparisons)
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "; ".join(f"{k} {_as_text(v)}" for k, v in value.items())
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(_as_text(item) for item in value)
-    return str(value)

@@ -1,17 +1,21 @@
-"""Repeats and incidents as rows of tables."""
+"""Repeats and incidents as rows of tables; the study for scripts: a CSV of one row a repeat, and the
+contract's JSON document."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.measures import last_quarter
 from ttf.tools.ab.sample import Sample
 
-FIRST: Final = (
+FIRST: Final = [
     "arm",
     "block",
     "position",
@@ -31,7 +35,7 @@ FIRST: Final = (
     "exact",
     "weights_sha256",
     "reason",
-)
+]
 """Columns that are always there, in this order; behind them a column for each metric there is."""
 
 
@@ -75,3 +79,19 @@ def incident_rows(analysis: Analysis, samples: Sequence[Sample]) -> list[Sequenc
         (*kind, *(str(counted[(*kind, arm.name)] or "-") for arm in analysis.arms))
         for kind, _ in kinds.most_common()
     ]
+
+
+def document(analysis: Analysis, samples: Sequence[Sample]) -> dict[str, Any]:
+    """CONTRACT: `arms`, `comparisons`, `verdict`; more of the analysis, and every sample."""
+    return {**asdict(analysis), "samples": [asdict(sample) for sample in in_order(samples)]}
+
+
+def csv_text(samples: Sequence[Sample]) -> str:
+    """Curves are not in it: they are in samples.jsonl and in the JSON document."""
+    metrics = metric_names(samples)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*FIRST, *metrics], lineterminator="\n")
+    writer.writeheader()
+    for row in (scalars(sample, metrics) for sample in in_order(samples)):
+        writer.writerow({k: int(v) if isinstance(v, bool) else v for k, v in row.items()})
+    return out.getvalue()

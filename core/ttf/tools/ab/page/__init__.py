@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ttf.rundir.durable import write_atomically
 from ttf.tools.ab.analysis import Analysis
@@ -16,7 +15,7 @@ __all__ = ["write_page"]
 
 
 def write_page(
-    folder: Path, analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]
+    folder: Path, analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, str]
 ) -> Path:
     """Writes `folder/report.html` and returns its path. Raises StorageError.
 

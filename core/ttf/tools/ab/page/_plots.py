@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.output import words
 from ttf.tools.ab.page._arms import arms_of
 from ttf.tools.ab.page._dots import Dot, dot_chart
-from ttf.tools.ab.page._means import mean_curve
 from ttf.tools.ab.sample import EvalPoint, Sample
 from ttf.tools.report.charts.axes import count
 from ttf.tools.report.charts.curves import highest, stepped, thin
@@ -203,3 +204,33 @@ def _family(
         which = f"the first {study.lines} repeats of an arm" if left_out else "a repeat each"
         under = f"Faint: {which}. Strong: the mean of all, while most of them last."
     return line_chart(title, lines, axes, alt="; ".join(alt), under=under)
+
+
+_GRID: Final = 80
+
+
+def mean_curve(curves: Sequence[Sequence[Point]]) -> list[Point]:
+    """At each x the mean of the curves that are there; only where more than half of them are.
+
+    Curves that ended early would bend the mean by their leaving, not by what they measured.
+
+    >>> mean_curve([[(0, 1.0), (2, 3.0)], [(0, 3.0), (2, 5.0)]])[-1]
+    (2.0, 4.0)
+    >>> mean_curve([])
+    []
+    """
+    drawn = [curve for curve in curves if curve]
+    if len(drawn) < 2:
+        return []
+    starts, ends = sorted(c[0][0] for c in drawn), sorted(c[-1][0] for c in drawn)
+    grid = np.linspace(starts[len(drawn) // 2], ends[(len(drawn) - 1) // 2], _GRID)
+    total, count = np.zeros(_GRID), np.zeros(_GRID)
+    for curve in drawn:
+        xs, ys = np.array([x for x, _ in curve]), np.array([y for _, y in curve])
+        inside = (grid >= xs[0]) & (grid <= xs[-1])
+        total[inside] += np.interp(grid[inside], xs, ys)
+        count[inside] += 1
+    there = count * 2 > len(drawn)
+    return [
+        (float(x), float(y)) for x, y in zip(grid[there], total[there] / count[there], strict=False)
+    ]

@@ -32,7 +32,7 @@ _WORDS: Final = ("arm", "outcome", "classes", "weights_sha256", "reason")
 
 
 def page_of(
-    title: str, analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, Any]
+    title: str, analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, str]
 ) -> bytes:
     first = analysis.arms[0].name if analysis.arms else ""
     few = len(analysis.arms) <= _FEW

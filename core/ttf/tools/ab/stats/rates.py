@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 
-from ttf.tools.ab.stats import beta
+from ttf.tools.ab.stats.boschloo import chances
 
 
 def clopper_pearson(events: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -15,9 +16,18 @@ def clopper_pearson(events: int, n: int, confidence: float = 0.95) -> tuple[floa
     [0.0013, 0.2487]
     """
     tail = (1 - confidence) / 2
-    low = beta.quantile(events, n - events + 1, tail) if events else 0.0
-    high = beta.quantile(events + 1, n - events, 1 - tail) if events < n else 1.0
-    return low, high
+    low = _rate_with(lambda rate: chances(rate, n)[events:].sum(), tail) if events else 0.0
+    if events == n:
+        return low, 1.0
+    return low, _rate_with(lambda rate: chances(rate, n)[events + 1 :].sum(), 1 - tail)
+
+
+def _rate_with(chance: Callable[[float], float], wanted: float) -> float:
+    """The rate at which a chance that rises with it is `wanted`."""
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if chance(middle) < wanted else (low, middle)
+    return low
 
 
 def wilson(events: int, n: int, confidence: float = 0.95) -> tuple[float, float]:

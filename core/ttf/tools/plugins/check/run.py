@@ -101,7 +101,21 @@ def _suite(wanted: Wanted) -> Iterator[Finding]:
     while True:
         findings: list[Finding] = []
         heard = _Hearing(findings.append)
-        ended = run(_task(wanted, done, heard))
+        ended = run(
+            Task(
+                work="ttf.tools.plugins.check.suite:suite",
+                request={
+                    "suite": SUITES[wanted.info.kind],
+                    "name": wanted.name,
+                    "options": dict(wanted.options),
+                    "only": wanted.only,
+                    "done": done,
+                },
+                deadline_s=_WHOLE_S,
+                quiet_s=wanted.quiet_s,
+                heard=heard,
+            )
+        )
         yield from findings
         done += heard.done
         if ended.well:
@@ -115,22 +129,6 @@ def _suite(wanted: Wanted) -> Iterator[Finding]:
         if not heard.at:
             return
         done.append(heard.at)
-
-
-def _task(wanted: Wanted, done: list[str], heard: Callable[[Mapping[str, Any]], None]) -> Task:
-    return Task(
-        work="ttf.tools.plugins.check.suite:suite",
-        request={
-            "suite": SUITES[wanted.info.kind],
-            "name": wanted.name,
-            "options": dict(wanted.options),
-            "only": wanted.only,
-            "done": done,
-        },
-        deadline_s=_WHOLE_S,
-        quiet_s=wanted.quiet_s,
-        heard=heard,
-    )
 
 
 class _Hearing:

@@ -13,24 +13,25 @@ if TYPE_CHECKING:
     from ttf.tools.plugins.scaffold.naming import Naming
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
+_EVERY_KIND: Final = "_every_kind"
+"""What a package has whatever its plugin is."""
 _LEFT_BY_TOOLS: Final = ("__pycache__", ".*_cache", ".hypothesis", ".venv", "dist", "*.egg-info")
 """What lies in a template whose own tests were run; pip leaves bytecode in an installed one."""
 
 
 def kinds() -> list[str]:
     """The kinds of plugins there is a template for."""
-    return sorted(folder.name for folder in TEMPLATES.iterdir() if folder.is_dir())
+    return sorted(f.name for f in TEMPLATES.iterdir() if f.is_dir() and f.name != _EVERY_KIND)
 
 
 def rendered(naming: Naming) -> dict[str, str]:
     """Every file of the package: its path, with slashes, and its text."""
-    template = TEMPLATES / naming.kind
-    return {
-        naming.render(path.relative_to(template).as_posix()): naming.render(
-            path.read_text(encoding="utf-8")
-        )
-        for path in sorted(_files(template))
+    files = {
+        naming.render(path.relative_to(template).as_posix()): naming.render(path.read_text("utf-8"))
+        for template in (TEMPLATES / _EVERY_KIND, TEMPLATES / naming.kind)
+        for path in _files(template)
     }
+    return dict(sorted(files.items()))
 
 
 def write(files: Mapping[str, str], out: Path) -> None:

@@ -16,26 +16,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ttf.incidents.scrub import is_secret_name
+from ttf.tools.report.bundle import _patterns as patterns
 from ttf.tools.report.bundle._identity import Identity, is_distinctive, is_struck_inside
-from ttf.tools.report.bundle._patterns import (
-    AFTER,
-    EMAIL,
-    GIT_REMOTE,
-    HOME_OF,
-    IN_HOME,
-    IPV4,
-    IPV6,
-    MAC,
-    PATH,
-    PUBLIC,
-    SECRETS,
-    SITE,
-    STDLIB,
-    SYSTEM,
-    URL,
-    USERINFO,
-    WINDOWS_HOME,
-)
 
 KINDS: Final = {
     "secret": "values of secret variables, tokens, keys, passwords, signatures",
@@ -118,26 +100,26 @@ class Redactor:
         for value, name in self._identity.secrets:
             for variant in _variants(value):
                 text = self._literal(text, variant, "secret", f"<secret-{name}>")
-        for pattern in SECRETS:
+        for pattern in patterns.SECRETS:
             text = self._all(pattern, text, "secret", lambda _: "<secret>")
-        text = self._all(USERINFO, text, "secret", lambda m: m[1])
-        for pattern in AFTER:
+        text = self._all(patterns.USERINFO, text, "secret", lambda m: m[1])
+        for pattern in patterns.AFTER:
             text = self._all(pattern, text, "secret", lambda m: f"{m[1]}<secret>")
         return text
 
     def _addresses(self, text: str) -> str:
-        text = self._all(GIT_REMOTE, text, "url", lambda _: "<git remote>")
-        text = URL.sub(self._url, text)
-        text = self._all(EMAIL, text, "email", lambda _: "<email>")
-        text = self._all(MAC, text, "address", lambda _: "<address>")
-        for pattern in (IPV4, IPV6):
+        text = self._all(patterns.GIT_REMOTE, text, "url", lambda _: "<git remote>")
+        text = patterns.URL.sub(self._url, text)
+        text = self._all(patterns.EMAIL, text, "email", lambda _: "<email>")
+        text = self._all(patterns.MAC, text, "address", lambda _: "<address>")
+        for pattern in (patterns.IPV4, patterns.IPV6):
             text = pattern.sub(self._address, text)
         return text
 
     def _url(self, match: re.Match[str]) -> str:
         url = match[0].rstrip(".,;:")
         rest = match[0][len(url) :]
-        if PUBLIC.match(url):
+        if patterns.PUBLIC.match(url):
             return match[0]
         if url.startswith("file:///"):
             return f"file://{self._token(url.removeprefix('file://'))}{rest}"
@@ -162,9 +144,9 @@ class Redactor:
         for pattern, path in self._known:
             if pattern.search(text) is not None:
                 text = self._replaced(pattern, path, text)
-        text = PATH.sub(lambda m: self._token(m[0]), text)
-        text = IN_HOME.sub(lambda m: self._token(m[0]), text)
-        return self._all(WINDOWS_HOME, text, "home", lambda m: f"{m[1]}<user>")
+        text = patterns.PATH.sub(lambda m: self._token(m[0]), text)
+        text = patterns.IN_HOME.sub(lambda m: self._token(m[0]), text)
+        return self._all(patterns.WINDOWS_HOME, text, "home", lambda m: f"{m[1]}<user>")
 
     def _replaced(self, pattern: re.Pattern[str], path: str, text: str) -> str:
         return pattern.sub(lambda _: self._shown(path), text)
@@ -184,7 +166,7 @@ class Redactor:
                 if name == "<python>" and (short := _library(path)):
                     return short
                 return f"{name}{path[len(place) :]}"
-        if SYSTEM.match(path) or (path.startswith("/") and path.count("/") == 1):
+        if patterns.SYSTEM.match(path) or (path.startswith("/") and path.count("/") == 1):
             return "<home>" if self._is_home(path) else path
         if short := _library(path):
             self._count("path", 1)
@@ -222,7 +204,7 @@ class Redactor:
                 return home
         if path.startswith(("~", "/root/")) or path == "/root":
             return path.partition("/")[0] if path.startswith("~") else "/root"
-        found = HOME_OF.search(path)
+        found = patterns.HOME_OF.search(path)
         return path[: found.end()] if found is not None else ""
 
     # --- names ----------------------------------------------------------------------------------
@@ -270,16 +252,16 @@ class Redactor:
 
 def _library(path: str) -> str:
     """A file of Python or of an installed package by the part that is the same everywhere."""
-    if found := SITE.match(path):
+    if found := patterns.SITE.match(path):
         return f"<site-packages>/{path[found.end() :]}"
-    if found := STDLIB.match(path):
+    if found := patterns.STDLIB.match(path):
         return f"<python>/{path[found.end() :]}"
     return ""
 
 
 def _is_hard(path: str) -> bool:
     """Whether the pattern for paths would not take all of it."""
-    whole = PATH.fullmatch(path) is not None
+    whole = patterns.PATH.fullmatch(path) is not None
     return len(path) > 3 and "/" in path.strip("/") and not whole
 
 

@@ -41,13 +41,8 @@ def guessed(run: RunFiles) -> list[str]:
 
 
 def _known_shapes(run: RunFiles) -> dict[str, int]:
-    data = run.manifest.get("data", {})
-    return {
-        "query_dim": data.get("query_dim", 0),
-        "query_steps": data.get("query_steps", 0),
-        "bank_dim": data.get("bank_dim", 0),
-        "bank_rows": data.get("bank_rows", 0),
-    }
+    data: Mapping[str, Any] = run.manifest.get("data", {})
+    return {name: data.get(name, 0) for name in _ASSUMED}
 
 
 def miner(run: RunFiles) -> str:

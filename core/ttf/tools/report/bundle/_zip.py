@@ -144,11 +144,8 @@ def redacted_run(run: RunFiles, redactor: Redactor) -> RunFiles:
 
 def known_paths(run: RunFiles, run_dir: Path) -> list[str]:
     """Every path that the run's own files call one: also those a pattern would not find."""
-    data = run.manifest.get("data")
-    about: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
-    files = about.get("files")
-    found = [about.get(key) for key in ("pairs", "bank", "context")]
-    found += list(files) if isinstance(files, Mapping) else []
+    about = run.manifest.get("data", {})
+    found = [about.get("pairs"), about.get("bank"), about.get("context"), *about.get("files", {})]
     for key, value, _ in run.config:
         if key.startswith(("data.", "train.init")):
             found.append(_unquoted(value))
@@ -156,8 +153,8 @@ def known_paths(run: RunFiles, run_dir: Path) -> list[str]:
         found += [part for word in _words(words) for part in (word, word.partition("=")[2])]
     here = Path.cwd()
     found += [str(run_dir), str(run_dir.resolve()), str(run_dir.absolute().parent), str(here)]
-    found += [str(Path(p).parent) for p in found if isinstance(p, str) and p.startswith("/")]
-    return [path for path in found if isinstance(path, str)]
+    known = [path for path in found if path]
+    return [*known, *(str(Path(path).parent) for path in known if path.startswith("/"))]
 
 
 def _words(command: Any) -> Iterable[str]:

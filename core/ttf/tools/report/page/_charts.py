@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
 from ttf.tools.report.charts.axes import count
 from ttf.tools.report.charts.columns import column_chart
 from ttf.tools.report.charts.curves import highest, smoothed, thin
 from ttf.tools.report.charts.figure import Figure, Look, Point
 from ttf.tools.report.charts.lines import Axes, Line, line_chart
+from ttf.tools.report.page._phase_seconds import PHASES
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._spent import PHASES
-from ttf.tools.report.page._time_spent import LOOKS
+from ttf.tools.report.page._time_by_phase import LOOKS
 from ttf.tools.report.page._timeline import clock_of, incident_marks, timeline
 
 _STEPS: Final = Axes(x_label="step", whole=True)
@@ -147,6 +146,6 @@ def _by_step(
 
 
 def _points(lines: Iterable[Mapping[str, Any]], x: str, y: str) -> list[Point]:
-    """Of the lines where both are numbers, in their order."""
+    """Of the lines that have both, in their order."""
     pairs = ((line.get(x), line.get(y)) for line in lines)
-    return [(float(a), float(b)) for a, b in pairs if is_number(a) and is_number(b)]
+    return [(float(a), float(b)) for a, b in pairs if a is not None and b is not None]

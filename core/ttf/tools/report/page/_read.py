@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ttf.rundir.documents import (
     CheckpointLine,
@@ -19,8 +19,7 @@ from ttf.rundir.documents import (
 )
 from ttf.rundir.flight_record import Flight
 from ttf.rundir.run_record import RunRecord, Setting
-from ttf.tools.report.page._spent import Spent
-from ttf.tools.report.page._spread import Spread
+from ttf.tools.report.page._phase_seconds import PhaseSeconds
 
 MOST_LINES: Final = 4000
 """Lines of a kind that are kept; of longer files every n-th."""
@@ -48,7 +47,7 @@ class RunFiles:
     mining: list[MiningLine] = field(default_factory=list)
     checkpoints: list[CheckpointLine] = field(default_factory=list)
     memory: list[MemoryLine] = field(default_factory=list)
-    spent: Spent = field(default_factory=Spent)
+    spent: PhaseSeconds = field(default_factory=PhaseSeconds)
     incidents: list[ShownIncident] = field(default_factory=list)
     config: list[Setting] = field(default_factory=list)
     flight: Flight | None = None
@@ -86,7 +85,7 @@ def read_run(run_dir: Path) -> RunFiles:
         problems=record.problems,
     )
     _read_metrics(record, run)
-    memory = Spread[MemoryLine](MOST_LINES)
+    memory = EveryNth[MemoryLine](MOST_LINES)
     for line in record.memory():
         memory.add(line)
     run.memory = memory.items
@@ -99,8 +98,8 @@ def read_run(run_dir: Path) -> RunFiles:
 
 def _read_metrics(record: RunRecord, run: RunFiles) -> None:
     """Every line counts for the sums; of those that come often only some are kept."""
-    steps, evals = Spread[StepLine](MOST_LINES), Spread[EvalLine](MOST_LINES)
-    mining, checkpoints = Spread[MiningLine](MOST_LINES), Spread[CheckpointLine](MOST_LINES)
+    steps, evals = EveryNth[StepLine](MOST_LINES), EveryNth[EvalLine](MOST_LINES)
+    mining, checkpoints = EveryNth[MiningLine](MOST_LINES), EveryNth[CheckpointLine](MOST_LINES)
     for line in record.metrics():
         run.spent.add(line)
         match line["type"]:
@@ -127,3 +126,40 @@ def _last_words(incidents: Path, number: str) -> str:
     except OSError:
         return ""
     return text if size <= _STDERR_BYTES else text.partition("\n")[2]
+
+
+T = TypeVar("T")
+
+
+class EveryNth(Generic[T]):
+    """Keeps every n-th of what is added, and always the last; n doubles when they become too many.
+
+    >>> some = EveryNth[int](4)
+    >>> for number in range(10):
+    ...     some.add(number)
+    >>> some.items
+    [0, 4, 8, 9]
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._stride = 1
+        self._seen = 0
+        self._kept: list[T] = []
+        self._last: list[T] = []
+
+    def add(self, item: T) -> None:
+        self._last = [item]
+        if self._seen % self._stride == 0:
+            if len(self._kept) == self._most:
+                self._kept = self._kept[::2]
+                self._stride *= 2
+            if self._seen % self._stride == 0:
+                self._kept.append(item)
+                self._last = []
+        self._seen += 1
+
+    @property
+    def items(self) -> list[T]:
+        """At most one more than asked for."""
+        return [*self._kept, *self._last]

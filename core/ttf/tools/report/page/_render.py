@@ -13,10 +13,10 @@ from ttf.rundir.documents import Summary
 from ttf.text import numbers
 from ttf.text.progress.ending import kept_weights, not_improved
 from ttf.tools.report.page._charts import charts
-from ttf.tools.report.page._near import how_near
 from ttf.tools.report.page._read import RunFiles, ShownIncident
+from ttf.tools.report.page._share_of_machine import share_of_machine
 from ttf.tools.report.page._story import status_of, story
-from ttf.tools.report.page._time_spent import time_spent
+from ttf.tools.report.page._time_by_phase import time_by_phase
 from ttf.tools.report.page._what_ran import what_ran
 from ttf.tools.report.render import cut, render
 
@@ -50,8 +50,8 @@ def page_of(run: RunFiles) -> bytes:
         "what_ran": what_ran(run),
         "metrics": _metrics(run),
         "charts": charts(run),
-        "spent": time_spent(run),
-        "near": how_near(run),
+        "spent": time_by_phase(run),
+        "near": share_of_machine(run),
         "incidents": [_row(found) for found in run.incidents[-_MOST_INCIDENTS:]],
         "config": [setting for setting in run.config if setting.origin != "default"],
         "moment": _moment,

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ttf.errors import ExitCode
-from ttf.rundir.typed_json import is_number
 from ttf.text import numbers
 from ttf.tools.report.page._read import RunFiles
 
@@ -129,7 +128,7 @@ def _met(run: RunFiles) -> str:
     kinds = ", ".join(name if n == 1 else f"{name} {n} times" for name, n in counted.most_common(6))
     count = len(run.incidents)
     restarts = run.summary.get("restarts")
-    again = f" and was restarted {_times(restarts)}" if is_number(restarts) and restarts else ""
+    again = f" and was restarted {_times(restarts)}" if restarts else ""
     return f"it met {'an incident' if count == 1 else f'{count} incidents'} ({kinds}){again}"
 
 
@@ -144,11 +143,11 @@ def _redone(run: RunFiles) -> str:
 
 
 def _guarded(run: RunFiles) -> Iterator[str]:
-    code, wall = run.summary.get("exit_code"), run.summary.get("wall_s")
-    took = f" after {numbers.duration(wall)}" if is_number(wall) and wall > 0 else ""
+    code, wall = run.summary.get("exit_code"), run.summary.get("wall_s", 0)
+    took = f" after {numbers.duration(wall)}" if wall > 0 else ""
     if code == 0:
         yield f"The command ended well{took}."
-    elif isinstance(code, int):
+    elif code is not None:
         yield f"The command ended{took} with {ending(code)}."
     else:
         yield f"The command ended{took}; how is not recorded."

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -18,6 +18,8 @@ from ttf.tools.plugins.scaffold.naming import LONGEST, Naming
 
 if TYPE_CHECKING:
     from tests.conftest import FakeDistribution, Invoke
+
+    from ttf.contracts import Kind
 
 KINDS = package.kinds()
 ON_EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
@@ -90,8 +92,9 @@ def test_no_spelling_of_the_templates_name_is_left(kind: str, name: str) -> None
 
 
 @pytest.mark.parametrize("file", [".gitignore", ".github/workflows/ci.yml"])
-def test_what_no_kind_needs_otherwise_is_the_same_in_every_template(file: str) -> None:
-    assert len({(package.TEMPLATES / kind / file).read_text() for kind in KINDS}) == 1
+def test_what_no_kind_needs_otherwise_is_the_same_in_every_package(file: str) -> None:
+    namings = [Naming(kind=cast("Kind", kind), name="my-index") for kind in KINDS]
+    assert len({package.rendered(naming)[file] for naming in namings}) == 1
 
 
 def test_what_tools_left_in_a_template_is_not_copied(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from ttf import (
     checked_out,
     checked_span,
     numpy_dtype,
+    suggestion,
 )
 
 from ._layout import TABLE, Entry, array_file, new_digest, read_table
@@ -130,11 +130,7 @@ class YourNameStore:
         names = self.names()
         if name in names:
             return names.index(name)
-        close = difflib.get_close_matches(name, names, n=1)
-        meant = f" Did you mean {close[0]!r}?" if close else ""
-        raise ArrayMissing(
-            f"{self.uri}: there is no array {name!r}.{meant} Known: {', '.join(sorted(names))}."
-        )
+        raise ArrayMissing(f"{self.uri}: there is no array {name!r}.{suggestion(name, names)}")
 
     def _where(self, number: int) -> str:
         return f"{self.uri}: the array {self._entries[number].name!r}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import ConfigError, DataMissing
-from ttf.tools.monitor.processes import platform
+from ttf.tools.monitor import system
 
 _OF_A_RUN: Final = ("run.toml", ".owner")
 _OF_A_GUARD: Final = ("environment.json", "memory.jsonl")
@@ -38,7 +38,6 @@ def find(text: str) -> Target:
 
 
 def _of_process(pid: int) -> Target:
-    system = platform()
     if not 0 < pid < _MOST_PID or system.started(pid) is None:
         raise _no_process(pid)
     folder = next(filter(None, map(_folder_of, system.open_files(pid))), None)
@@ -130,7 +129,7 @@ def owner_of(folder: Path) -> int | None:
         pid, written = int(_written(note)), note.stat().st_mtime
     except (OSError, ValueError):
         return None
-    started = platform().started(pid)
+    started = system.started(pid)
     return pid if started is not None and started <= written + _CLOCK_S else None
 
 

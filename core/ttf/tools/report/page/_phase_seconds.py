@@ -17,7 +17,7 @@ PHASES: Final = {
 MOST_PARTS: Final = 32
 
 
-class Spent:
+class PhaseSeconds:
     """Sums of seconds; parts of the run are of equally many steps each, as wide as it takes."""
 
     def __init__(self) -> None:

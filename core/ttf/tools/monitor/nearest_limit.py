@@ -14,10 +14,10 @@ _MOST_POINTS: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class NearestLimit:
     """The limit in force, and when it is met if memory goes on as it did."""
 
-    limit: int
+    bytes: int
     source: str
     """Who says so, as in `memory.watch.Reading`."""
     held: int
@@ -30,7 +30,7 @@ class Room:
     """None: not rising, or more than a day."""
 
 
-class Rooms:
+class LimitWatch:
     """Follows every limit that holds for a tree. Each has a series of its own: the group's memory,
     the machine's and the address space of one process do not rise together."""
 
@@ -38,7 +38,7 @@ class Rooms:
         self._gauge = Gauge(pid)
         self._series: dict[str, deque[Point]] = {}
 
-    def look(self, now: float, tree: Sequence[Point]) -> Room:
+    def look(self, now: float, tree: Sequence[Point]) -> NearestLimit:
         """`tree`: what the processes held themselves, which may reach further back than we do; it
         stands in for a series that is too short. Raises ProcessLookupError."""
         readings = self._gauge.readings()
@@ -47,24 +47,24 @@ class Rooms:
         sources = {reading.source for reading in readings}
         for source in self._series.keys() - sources:  # its process has ended
             del self._series[source]
-        rooms = [self._room(reading, tree) for reading in readings]
-        return min(rooms, key=_nearness)
+        limits = [self._limit(reading, tree) for reading in readings]
+        return min(limits, key=_nearness)
 
     def _note(self, now: float, reading: Reading) -> None:
         points = self._series.setdefault(reading.source, deque(maxlen=_MOST_POINTS))
         points.append((now, reading.held))
         forget_before(points, now - WINDOW_S)
 
-    def _room(self, reading: Reading, tree: Sequence[Point]) -> Room:
+    def _limit(self, reading: Reading, tree: Sequence[Point]) -> NearestLimit:
         found = trend(self._series[reading.source])
         if found.rising is None:
             found = trend(tree)
-        return room_of(reading, found)
+        return limit_of(reading, found)
 
 
-def room_of(reading: Reading, found: Trend = TOO_EARLY) -> Room:
-    return Room(
-        limit=reading.limit,
+def limit_of(reading: Reading, found: Trend = TOO_EARLY) -> NearestLimit:
+    return NearestLimit(
+        bytes=reading.limit,
         source=reading.source,
         held=reading.held,
         share=reading.share,
@@ -79,7 +79,7 @@ def forget_before(points: deque[Point], begin: float) -> None:
         points.popleft()
 
 
-def _nearness(room: Room) -> tuple[float, float]:
+def _nearness(limit: NearestLimit) -> tuple[float, float]:
     """What is met within a day comes first, the soonest of it before others; then the fullest."""
-    left = float("inf") if room.seconds_left is None else room.seconds_left
-    return left, -room.share
+    left = float("inf") if limit.seconds_left is None else limit.seconds_left
+    return left, -limit.share

@@ -20,6 +20,8 @@ from ttf.errors import ExitCode
 from ttf.hookspecs import Cause, Verdict
 from ttf.process.child import inherited
 from ttf.process.command import TtfCommand
+from ttf.rundir.documents import FiledIncident
+from ttf.rundir.incident_files import incident_folders, read_incident
 from ttf.text.numbers import duration, size
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, skip, warn
@@ -50,7 +52,7 @@ class Trial:
     seconds: float
     document: Mapping[str, Any]
     """What `ttf train --json` wrote."""
-    incidents: tuple[Mapping[str, Any], ...]
+    incidents: tuple[FiledIncident, ...]
     stderr: str
 
 
@@ -105,15 +107,16 @@ def judged(trial: Trial, settings: Mapping[str, Any]) -> Verdict:
 def _remedy(trial: Trial, error: Mapping[str, Any]) -> str:
     for incident in trial.incidents:
         for remedy in incident.get("remedies", []):
-            return str(remedy["text"])
+            return str(remedy.get("text"))
     hint = "" if trial.incidents else str(error.get("hint", ""))
     return hint or "Find the ingredient that brings it: ttf bisect RUN.toml."
 
 
 def _story(trial: Trial) -> Iterator[str]:
     for incident in trial.incidents:
-        yield f"class {incident['class']}: {incident['explanation']}"
-        yield from (f"{line['source']}: {line['text']}" for line in incident["evidence"])
+        yield f"class {incident['class']}: {incident.get('explanation')}"
+        for line in incident.get("evidence", ()):
+            yield f"{line.get('source')}: {line.get('text')}"
     if trial.code != ExitCode.DONE:
         lines = [line for line in trial.stderr.splitlines() if line.strip()]
         yield from (f"stderr: {task_failures.one_line(line)}" for line in lines[-4:])
@@ -150,7 +153,7 @@ def _tried(exam: Examination, folder: Path) -> Trial:
         code=code,
         seconds=time.monotonic() - began,
         document=_document(_read(command.out)),
-        incidents=tuple(_incidents(run_dir)),
+        incidents=tuple(map(read_incident, incident_folders(run_dir / "incidents"))),
         stderr=_read(command.err),
     )
 
@@ -174,10 +177,3 @@ def _document(text: str) -> Mapping[str, Any]:
     except ValueError:  # it was killed before it could say anything
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _incidents(run_dir: Path) -> Iterator[Mapping[str, Any]]:
-    for path in sorted(run_dir.glob("incidents/*/incident.json")):
-        found = _document(_read(path))
-        if found:
-            yield found

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from ttf.text import numbers
 from ttf.tools.report.charts.figure import Look
+from ttf.tools.report.page._phase_seconds import PHASES
 from ttf.tools.report.page._read import RunFiles
-from ttf.tools.report.page._spent import PHASES
 from ttf.tools.report.page._timeline import clock_of
 
 LOOKS: Final = {
@@ -16,7 +16,7 @@ LOOKS: Final = {
 }
 
 
-def time_spent(run: RunFiles) -> dict[str, Any]:
+def time_by_phase(run: RunFiles) -> dict[str, Any]:
     """`rows` of a table; of the bar (name, colour, share of it) each; `wall`: 0 if nobody knows."""
     wall = _wall(run)
     tracked = run.spent.tracked

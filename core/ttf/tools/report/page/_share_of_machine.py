@@ -11,7 +11,7 @@ from ttf.rundir.documents import NotedCeilings, Work
 from ttf.tools.report.page._read import RunFiles
 
 
-def how_near(run: RunFiles) -> dict[str, Any]:
+def share_of_machine(run: RunFiles) -> dict[str, Any]:
     """`rows` of a table; when the machine was measured, or None and the command that does it."""
     work = run.manifest.get("work")
     if run.guarded or work is None or not run.steps:

@@ -40,7 +40,7 @@ def look_at_disk(_: Examination) -> Verdict:
         "the cache (TTF_HOME)": cache_dir(),
         "temporary files": Path(tempfile.gettempdir()),
     }
-    places = {name: _existing(path) for name, path in wanted.items()}
+    places = {name: existing(path) for name, path in wanted.items()}
     evidence = [f"{name}: {wanted[name]}, {_about(there)}" for name, there in places.items()]
     for name, there in places.items():
         problem = _problem(there)
@@ -51,7 +51,7 @@ def look_at_disk(_: Examination) -> Verdict:
                 remedy=_elsewhere(name),
             )
     name, least = min(
-        ((name, _room(there)) for name, there in places.items()), key=lambda row: row[1]
+        ((name, room(there)) for name, there in places.items()), key=lambda row: row[1]
     )
     if least < COMFORTABLE_FREE:
         return warn(
@@ -62,7 +62,7 @@ def look_at_disk(_: Examination) -> Verdict:
     return ok(f"{size(least)} free, at least, where runs, cache and temporary files go", *evidence)
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
     """The nearest folder above that is there."""
     return next(p for p in (path, *path.absolute().parents) if p.exists())
 
@@ -77,18 +77,18 @@ def _problem(folder: Path) -> str:
         return f"you may not write to {folder}"
     if stat.f_files and not stat.f_favail:
         return "its file system has no room for another file (no inodes left)"
-    if _room(folder) < LEAST_FREE:
-        return f"{size(_room(folder))} are free"
+    if room(folder) < LEAST_FREE:
+        return f"{size(room(folder))} are free"
     return ""
 
 
-def _room(folder: Path) -> int:
+def room(folder: Path) -> int:
     stat = os.statvfs(folder)
     return stat.f_bavail * stat.f_frsize
 
 
 def _about(folder: Path) -> str:
-    return _problem(folder) or f"{size(_room(folder))} free"
+    return _problem(folder) or f"{size(room(folder))} free"
 
 
 def _elsewhere(name: str) -> str:

@@ -1,0 +1,180 @@
+"""Options that several commands have, and option types with good errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from ttf.text.numbers import parse_bytes
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ttf.contracts import Kind
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Suggesting(click.ParamType[str]):
+    """A choice whose error names the closest value; `values` is asked only when it is needed."""
+
+    def __init__(self, what: str, values: Callable[[], Iterable[str]]) -> None:
+        self.name = what
+        self._values = values
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        known = list(self._values())
+        if value in known:
+            return cast("str", value)
+        from ttf.errors import suggestion
+
+        self.fail(f"no {self.name} named {value!r}.{suggestion(str(value), known)}", param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(v) for v in self._values() if v.startswith(incomplete)]
+
+
+class _PluginName(Suggesting):
+    """One that is there and cannot be had is told why: claimed twice, made for another plugin API,
+    switched off."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from ttf.errors import TtfError, UnknownName
+        from ttf.host import installed
+
+        if value in self._values():
+            return cast("str", value)
+        try:
+            installed.find(cast("Kind", self.name), str(value))
+        except UnknownName:
+            return super().convert(value, param, ctx)
+        except TtfError as error:
+            self.fail(f"{error} {error.hint}", param, ctx)
+        return str(value)
+
+
+class Parsed(click.ParamType[Any]):
+    """What `parse` makes of the text; the message of its ValueError is the one of the option."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(str(value).strip())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return self.name
+
+
+def _int_list(text: str) -> tuple[int, ...]:
+    """Positive numbers with commas between them."""
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a list of numbers like 1,10,100.") from None
+    if min(numbers) < 1:
+        raise ValueError(f"{text!r}: every number must be 1 or more.")
+    return tuple(sorted(set(numbers)))
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
+    if match is None or not float(match[1]):
+        raise ValueError(f"{text!r} is no time; write it like 90s, 10m or 2h.")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def parsed_size(text: str, example: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no size; write {example}.") from None
+
+
+INT_LIST = Parsed("N,N,...", _int_list)
+DURATION = Parsed("TIME", _seconds)
+POSITIVE = click.IntRange(min=1)
+NATURAL = click.IntRange(min=0)
+PATH = click.Path(path_type=Path)
+
+
+# --- options that are declared once ----------------------------------------------------------------
+
+
+def choice(what: str, *values: str) -> Suggesting:
+    """One of `values`; a misspelt one is told the closest."""
+    return Suggesting(what, lambda: values)
+
+
+def choice_option(flag: str, *values: str, **more: Any) -> Callable[[F], F]:
+    """One of `values`."""
+    more.setdefault("metavar", "|".join(values))
+    return click.option(flag, type=choice(flag.lstrip("-"), *values), **more)
+
+
+def count_option(*names: str, **more: Any) -> Callable[[F], F]:
+    """A whole number, from 1 where no other type is named."""
+    more.setdefault("type", POSITIVE)
+    more.setdefault("metavar", "N")
+    return click.option(*names, **more)
+
+
+def dtype_option(**more: Any) -> Callable[[F], F]:
+    values = ("f32", "f16", "bf16", "float32", "float16", "bfloat16")
+    return choice_option("--dtype", *values, metavar="f32|f16|bf16", **more)
+
+
+def plugin_option(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F], F]:
+    """An installed name of a kind (from metadata, nothing is imported), or one of `also`."""
+
+    def values() -> list[str]:
+        from ttf.host import installed
+
+        return [*also, *installed.choices(kind)]
+
+    return click.option(flag, type=_PluginName(kind, values), metavar="NAME", **more)
+
+
+storage_option = plugin_option(
+    "--storage", "storage", "auto", default="auto", help="Reads the file; auto: by its ending."
+)
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace an output that is already there."
+)
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One JSON document on standard output, errors included, and nothing else there.",
+)
+set_option = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="KEY.PATH=VALUE",
+    help="Set any key of the configuration, e.g. miner.k=100. The value is read as TOML.",
+)
+in_process_option = click.option(
+    "--in-process", is_flag=True, help="Train in this process, for debuggers: a crash ends the run."
+)
+isolation_option = choice_option(
+    "--isolation", "process", "none", help="Where the miner runs. [default: process]"
+)
+hang_timeout_option = click.option(
+    "--hang-timeout",
+    "hang_timeout_s",
+    type=DURATION,
+    help="So long without a sign of life is a hang, e.g. 60s.",
+)

@@ -1,0 +1,107 @@
+"""Where the commands' results and messages go."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ttf.cli import color
+
+
+def say(text: str = "") -> None:
+    """A message for the person at the terminal, on standard error."""
+    click.echo(text, err=True, color=color())
+
+
+def show(text: str = "") -> None:
+    """A line of the result, on standard output."""
+    from ttf.errors import StorageError
+
+    hint = "Send standard output to a place that takes it."
+    if sys.stdout is None:
+        raise StorageError("Standard output is closed: the result went nowhere.", hint=hint)
+    try:
+        click.echo(text, color=color())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _give_up_stdout()
+        raise StorageError(
+            f"The result could not be written to standard output: {error.strerror}.", hint=hint
+        ) from error
+
+
+def _give_up_stdout() -> None:
+    """What is said about the failure, and Python's own flush at exit, must not fail there again."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, sys.stdout.fileno())
+    finally:
+        os.close(null)
+
+
+def next_command(text: str) -> None:
+    """The command that is useful after this one, on standard error."""
+    say(f"Next: {click.style(text, bold=True)}")
+
+
+def quoted(value: str | Path) -> str:
+    """A path or name as it must be typed in a shell."""
+    import shlex
+
+    return shlex.quote(str(value))
+
+
+def emit_json(document: Any) -> None:
+    """The one JSON document of a command, on standard output."""
+    import json
+
+    show(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def show_result(document: Any, text: str, as_json: bool) -> None:
+    """The result of a command: its JSON document, or its text."""
+    if as_json:
+        emit_json(document)
+    else:
+        show(text)
+
+
+def plain(value: Any) -> Any:
+    """JSON's own types from dataclasses, models, paths, numpy and torch values; NaN is null."""
+    import dataclasses
+    import enum
+
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(plain(k)): plain(v) for k, v in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy and torch, scalars and arrays alike
+        return plain(value.tolist())
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump())
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def number(value: Any) -> str:
+    """Four significant digits of a float; everything else as it is."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

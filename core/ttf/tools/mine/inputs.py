@@ -1,0 +1,154 @@
+"""Where `ttf mine` takes its vectors from: files of ready-made ones, or a finished run."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.data.sources import VectorRef
+from ttf.data.vectors import FLOATS, UnitRows, to_float32
+from ttf.errors import ArrayMissing, BadData, storage_error
+from ttf.host.plugins import open_store
+from ttf.rundir.durable import TEMP_PREFIX, sha256_file
+from ttf.tools.mine.table_file import refuse_inputs, storage_of
+
+if TYPE_CHECKING:
+    from ttf.contracts import Store, VectorSource
+
+_BLOCK_ROWS: Final = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Where vectors come from: a bank that another process can open, and queries in blocks."""
+
+    bank: VectorRef
+    rows: int
+    dim: int
+    num_queries: int
+    identity: str
+    """Of the query vectors: equal for equal vectors."""
+    blocks: Callable[[], Iterator[NDArray[np.float32]]]
+
+
+def _open(uri: str, storage: str) -> Store:
+    hint = "Rename the file, or name its storage plugin: --set data.storage=NAME."
+    return open_store(uri, storage_of(uri, storage, hint))
+
+
+@contextlib.contextmanager
+def file_inputs(
+    queries: Path | str, bank: Path | str, *, unit: bool, storage: str, say: Callable[[str], None]
+) -> Iterator[Inputs]:
+    """Ready-made query vectors: `vectors`, or an X_* of two dimensions."""
+    with (
+        contextlib.closing(_open(str(queries), storage)) as query_store,
+        contextlib.closing(_open(str(bank), storage)) as bank_store,
+    ):
+        source = _query_source(query_store.source, list(query_store.names()), str(queries), say)
+        documents = bank_store.source("vectors")
+        _need_vectors(documents)
+        if source.shape[1] != documents.shape[1]:
+            raise BadData(
+                f"{source.name} in {queries} has width {source.shape[1]}, vectors in {bank} "
+                f"{documents.shape[1]}.",
+                hint="Raw queries of another width need a trained tower: ttf mine RUN_DIR.",
+            )
+        seen = UnitRows(source) if unit else source
+        yield Inputs(
+            bank=VectorRef(uri=str(bank), array="vectors", storage=storage, unit=unit),
+            rows=documents.shape[0],
+            dim=documents.shape[1],
+            num_queries=source.shape[0],
+            identity=seen.fingerprint(),
+            blocks=lambda: _blocks(seen),
+        )
+
+
+@contextlib.contextmanager
+def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
+    """The training queries of a finished run, as its tower encodes them; row i is row i of the
+    pairs file."""
+    from ttf.config.resolve import load_run_toml
+    from ttf.data.open_dataset import open_dataset
+    from ttf.rundir.run_folder import RunFolder
+    from ttf.training.inference import open_run
+
+    folder = RunFolder.existing(run_dir)
+    config = load_run_toml(folder.config).config.data
+    if bank is not None:
+        config = config.model_copy(update={"bank": str(bank)})
+    refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
+    with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
+        queries = data.train.queries
+
+        def blocks() -> Iterator[NDArray[np.float32]]:
+            for start in range(0, len(queries), _BLOCK_ROWS):
+                rows = np.arange(start, min(start + _BLOCK_ROWS, len(queries)), dtype=np.int64)
+                batch = queries.batch(rows)
+                yield model.encode_queries(batch.x, batch.lengths)
+
+        weights = sha256_file(folder.model / "model.safetensors")
+        yield Inputs(
+            bank=model.documents.reference(temp),
+            rows=data.bank.shape[0],
+            dim=model.documents.dim,
+            num_queries=len(queries),
+            identity=f"{weights}|{data.fingerprint}",
+            blocks=blocks,
+        )
+
+
+@contextlib.contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """A scratch folder on the disk of `out`: encoded documents may be large."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temp = tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, dir=out.parent)
+    except OSError as error:
+        raise storage_error(error, str(out)) from error
+    with temp as folder:
+        yield Path(folder)
+
+
+def _query_source(
+    source: Callable[[str], VectorSource], names: list[str], path: str, say: Callable[[str], None]
+) -> VectorSource:
+    found = [n for n in ("vectors", *sorted(names)) if n in names]
+    found = [n for n in dict.fromkeys(found) if n == "vectors" or n.startswith("X_")]
+    if not found:
+        raise ArrayMissing(
+            f"{path} has neither `vectors` nor any X_*; it has: {', '.join(names) or 'nothing'}.",
+            hint="Sequences of rows (seq_*) need a trained tower: ttf mine RUN_DIR.",
+        )
+    if len(found) > 1:
+        say(
+            f"{path} has several arrays of queries; taking {found[0]} (not {', '.join(found[1:])})."
+        )
+    chosen = source(found[0])
+    _need_vectors(chosen)
+    return chosen
+
+
+def _need_vectors(source: VectorSource) -> None:
+    if source.dtype in FLOATS and len(source.shape) == 2:
+        return
+    sequences = len(source.shape) == 3
+    raise BadData(
+        f"{source.name} in {source.uri} is {source.dtype} {source.shape}; it must be vectors, "
+        "(rows, dim), float32, float16 or bfloat16.",
+        hint="Sequences need a trained tower: ttf mine RUN_DIR." if sequences else "",
+    )
+
+
+def _blocks(source: VectorSource) -> Iterator[NDArray[np.float32]]:
+    for start in range(0, source.shape[0], _BLOCK_ROWS):
+        stop = min(start + _BLOCK_ROWS, source.shape[0])
+        yield to_float32(source.read(start, stop), source.dtype)
