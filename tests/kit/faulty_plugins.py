@@ -60,7 +60,7 @@ class Observer:
 def wrong_from(step):
     # The device computes rightly until then.
     import standin_device
-    from ttf.training.parity_probe import Probe
+    from ttf.training.device_probe import Probe
 
     right, real, wrong = standin_device.Policy.autocast, Probe.__call__, standin_device.wrong_linear
 

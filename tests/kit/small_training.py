@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from tests.kit.data_files import config
 
-from ttf.config.schema import LossConfig, TowerConfig
+from ttf.config.schema import LossConfig, RunConfig, TowerConfig, TrainConfig
 from ttf.contracts import Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.loader import MicroBatch, StepHead, head_of
@@ -22,7 +22,7 @@ from ttf.host import plugins
 from ttf.training.documents import Documents
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.optimizer import make_optimizer
-from ttf.training.step import StepGradients, Stepper, StepResult, StepSettings
+from ttf.training.step import StepGradients, Stepper, StepResult
 from ttf.training.towers import TowerSpec, TwoTower, build
 
 DIM, DOCUMENTS, PAIRS, SAMPLES = 6, 60, 80, 32
@@ -102,8 +102,9 @@ class World:
             documents=self.documents,
             policy=self.policy,
             precision=FP32,
-            settings=StepSettings(
-                loss=settings, seed=self.seed, clip=1.0, grad_cache=self.grad_cache
+            config=RunConfig(
+                loss=settings,
+                train=TrainConfig(seed=self.seed, clip=1.0, grad_cache=self.grad_cache),
             ),
             micro_batch=self.micro_batch,
         )

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
 from ttf.errors import TtfError, UnknownName, suggestion
 from ttf.host import options, plugins as host
+from ttf.text.numbers import parse_bytes
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Keys, Layer
@@ -141,6 +142,7 @@ def schema(draft: Draft) -> RunConfig | None:
 
     _pairs_are_there(draft)
     _metrics_are_computed(draft)
+    _budget_is_a_size(draft)
     try:
         return RunConfig.model_validate_json(as_json(draft.tree), strict=True)
     except ValidationError as error:
@@ -181,6 +183,15 @@ def _metrics_are_computed(draft: Draft) -> None:
     for path, name in wanted:
         if isinstance(name, str) and name not in known:
             draft.problem(path, f"{name!r} is not computed.{suggestion(name, known)}")
+
+
+def _budget_is_a_size(draft: Draft) -> None:
+    budget = draft.section("memory").get("budget")
+    if isinstance(budget, str) and budget != "auto":
+        try:
+            parse_bytes(budget)
+        except ValueError as error:
+            draft.problem(("memory", "budget"), f"{error} (got {budget!r})")
 
 
 def _is_number(text: str) -> bool:

@@ -12,8 +12,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ttf.text.numbers import parse_bytes
-
 Auto = Literal["auto"]
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -200,13 +198,6 @@ class MemoryConfig(Section):
         description="memory for mining (blocks, index) and evaluation, e.g. '512MiB'; "
         "auto: a quarter of the memory limit in force, at least 1 GiB",
     )
-
-    @field_validator("budget")
-    @classmethod
-    def _is_a_size(cls, value: int | str) -> int | str:
-        if isinstance(value, str) and value != "auto":
-            parse_bytes(value)
-        return value
 
 
 class Gate(Section):

@@ -14,7 +14,7 @@ from typing import Final
 
 from ttf.contracts import DType, StoreWriter
 from ttf.errors import ConfigError, Stopped, StorageError, storage_error
-from ttf.host.plugins import create_store, is_local, storage_for
+from ttf.host.plugins import is_local, storage_for, written_store
 from ttf.text.numbers import size
 
 BLOCK_BYTES: Final = 16 << 20
@@ -43,14 +43,9 @@ def writing(uri: str, storage: str = "auto", *, needed_bytes: int = 0) -> Iterat
     process is told to end (SIGTERM: then Stopped is raised in the block)."""
     if is_local(uri):
         make_room(Path(uri).absolute().parent, needed_bytes)
-    with sigterm_raised(f"Stopped by SIGTERM; nothing was written to {uri}."):
-        writer = create_store(uri, storage)
-        try:
-            yield writer
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
+    stopped = f"Stopped by SIGTERM; nothing was written to {uri}."
+    with sigterm_raised(stopped), written_store(uri, storage) as writer:
+        yield writer
 
 
 @contextmanager

@@ -8,11 +8,12 @@ with pluggy and asks its hook for the factory; a module that raises harms nobody
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 
@@ -237,6 +238,18 @@ def open_store(uri: str, storage: str = "auto") -> Store:
 def create_store(uri: str, storage: str = "auto") -> StoreWriter:
     """Starts a new container; nothing is visible at the uri before `commit`."""
     return usable("storage", storage_for(uri, storage, output=True)).create(uri)
+
+
+@contextlib.contextmanager
+def written_store(uri: str, storage: str = "auto") -> Iterator[StoreWriter]:
+    """A new container that is whole at the end of the block, and gone where the block raises."""
+    writer = create_store(uri, storage)
+    try:
+        yield writer
+        writer.commit()
+    except BaseException:
+        writer.abort()
+        raise
 
 
 def is_local(uri: str) -> bool:

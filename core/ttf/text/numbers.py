@@ -84,14 +84,12 @@ _UNITS: Final = {
 }
 
 
-def parse_bytes(value: int | str) -> int:
-    """Bytes from 4096, '512MiB' or '1.5GB'.
+def parse_bytes(value: str) -> int:
+    """Bytes from '4096', '512MiB' or '1.5GB'.
 
     >>> parse_bytes("512MiB")
     536870912
     """
-    if isinstance(value, int):
-        return value
     match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?i?)b?\s*", value.lower())
     try:
         return int(float(match[1]) * _UNITS[match[2]]) if match else _bad_size(value)

@@ -46,7 +46,7 @@ from ttf.rundir.verified_folders import (
 
 if TYPE_CHECKING:
     from ttf.training.best_weights import Selection
-    from ttf.training.refresh import Refresher
+    from ttf.training.mined_negatives import MinedNegatives
     from ttf.training.session import Parts
 
 GROUPS = ("model", "optimizer", "bank", "best")
@@ -288,10 +288,10 @@ class RunState:
     """The mutable state of a run beside the data: it follows from the configuration and this."""
 
     def __init__(
-        self, parts: Parts, refresher: Refresher, selection: Selection, totals: Totals
+        self, parts: Parts, mined: MinedNegatives, selection: Selection, totals: Totals
     ) -> None:
         self._parts = parts
-        self._refresher = refresher
+        self._mined = mined
         self.selection = selection
         self.totals = totals
         self._clock = time.monotonic()
@@ -324,7 +324,7 @@ class RunState:
             bank=tensors,
             best=self.selection.weights,
             progress={
-                "table": self._refresher.table_for(step),
+                "table": self._mined.table_for(step),
                 "bank_position": bank.position,
                 "selection": self.selection.to_json(),
                 "totals": asdict(self.totals),
@@ -341,6 +341,6 @@ class RunState:
         if vectors is None:  # fixed documents: the vectors follow from the ids
             vectors = torch.from_numpy(parts.documents.read(ids))
         parts.bank.restore(ids, progress["bank_position"], vectors)
-        self._refresher.table_key = progress["table"]
+        self._mined.table_key = progress["table"]
         self.selection.restore(progress["selection"], snapshot.best)
         self.totals.restore(progress["totals"])

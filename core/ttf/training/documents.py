@@ -19,7 +19,7 @@ from ttf.data.dataset import OpenBank
 from ttf.data.sources import OpenRef, VectorRef, open_ref
 from ttf.data.vectors import UnitRows, to_float32
 from ttf.errors import BadData, DataMissing, NumericFailure
-from ttf.host.plugins import create_store
+from ttf.host.plugins import written_store
 from ttf.training.towers import TwoTower
 
 LOT = 256
@@ -156,15 +156,10 @@ class Documents:
             self._frozen[1].close()
 
     def _written(self, path: Path) -> VectorRef:
-        writer = create_store(str(path))
-        try:
+        with written_store(str(path)) as writer:
             array = writer.array("vectors", (self.rows, self.dim), "float32")
             for _, block in self.blocks():
                 array.append(block.numpy())
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
         return _reference_to(path)
 
 

@@ -23,7 +23,7 @@ from ttf.data.writing import check_output
 from ttf.errors import BadData
 from ttf.host import plugins
 from ttf.host.options import NoOptions
-from ttf.host.plugins import create_store
+from ttf.host.plugins import written_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
@@ -260,11 +260,6 @@ def _checked_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[n
 
 
 def _write(out: Path, found: Found) -> None:
-    writer = create_store(str(out))
-    try:
+    with written_store(str(out)) as writer:
         writer.array("ids", found.ids.shape, "int64").append(found.ids)
         writer.array("scores", found.scores.shape, "float32").append(found.scores)
-        writer.commit()
-    except BaseException:
-        writer.abort()
-        raise

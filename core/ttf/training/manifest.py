@@ -21,8 +21,8 @@ from ttf.host.version import __version__
 from ttf.incidents.inputs import noted
 from ttf.machine import measured, processor
 from ttf.rundir.documents import Manifest, Numeric, Work
-from ttf.training.auto import Specs
-from ttf.training.device_auto import recorded
+from ttf.training.auto_device_options import recorded
+from ttf.training.auto_settings import Specs
 
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
 _LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")

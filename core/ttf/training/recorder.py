@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import queue
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -20,11 +21,11 @@ from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.verified_folders import prune_tables
-from ttf.training.auto import Decided
+from ttf.training.auto_settings import Decided
 from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
-from ttf.training.parity_probe import Probe
-from ttf.training.refresh import Refresher
+from ttf.training.device_probe import Probe
+from ttf.training.mined_negatives import MinedNegatives
 from ttf.training.schedule import check_gates
 from ttf.training.session import Session
 from ttf.training.supervisor_link import LeaveAsked
@@ -32,22 +33,34 @@ from ttf.training.supervisor_link import LeaveAsked
 SYNC_METRICS_EVERY_S: Final = 30.0
 
 
+@contextlib.contextmanager
+def recording(
+    session: Session, metrics: MetricsLog, state: RunState, mined: MinedNegatives, step: int
+) -> Iterator[Recorder]:
+    """From `step` on, which a checkpoint holds unless it is 0. At the end a checkpoint that is being
+    written comes to its end, and every file is closed."""
+    recorder = Recorder(session, metrics, state, mined, step)
+    try:
+        yield recorder
+    finally:
+        recorder.close()
+
+
 class Recorder:
-    """The loop's `Events`, from `step` on, which a checkpoint holds unless it is 0; all methods belong
-    to the main thread. `close` it: a checkpoint that is being written then comes to its end."""
+    """The loop's `Events`; all methods belong to the main thread."""
 
     def __init__(
         self,
         session: Session,
         metrics: MetricsLog,
         state: RunState,
-        refresher: Refresher,
+        mined: MinedNegatives,
         step: int,
     ) -> None:
         self._session = session
         self._metrics = metrics
         self._state = state
-        self._refresher = refresher
+        self._mined = mined
         self._step = step
         self._flight = session.link.flight
         self._saved_at = time.monotonic()
@@ -150,7 +163,7 @@ class Recorder:
 
     def _shed(self) -> None:
         """Gives back what the run can do without, at the cost of making it anew."""
-        self._refresher.release()
+        self._mined.release()
         gc.collect()
         self._session.policy.empty_cache()
         give_back()
@@ -213,7 +226,7 @@ class Recorder:
     def _prune_tables(self) -> None:
         """Removes tables that no checkpoint names; what the disk will not let go stays until the
         next time."""
-        in_use = self._saver.tables_in_use() | {self._refresher.table_key}
+        in_use = self._saver.tables_in_use() | {self._mined.table_key}
         try:
             prune_tables(self._session.folder.candidates, in_use)
         except StorageError as error:

@@ -28,13 +28,13 @@ from ttf.rundir.cache import cache_dir
 from ttf.rundir.flight_record import FlightRecorder, Phase
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.progress import Reporter
-from ttf.training.auto import Decided, decide
+from ttf.training.auto_settings import Decided, decide
 from ttf.training.documents import Documents
 from ttf.training.evaluation import evaluate
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.optimizer import make_optimizer
-from ttf.training.step import StepGradients, Stepper, StepSettings
+from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
 from ttf.training.towers import TwoTower, build
 
@@ -174,12 +174,7 @@ def assemble(
         documents=documents,
         policy=policy,
         precision=decided.precision,
-        settings=StepSettings(
-            loss=config.loss,
-            seed=config.train.seed,
-            clip=config.train.clip,
-            grad_cache=bool(config.train.grad_cache),
-        ),
+        config=config,
         micro_batch=decided.plan.micro_batch,
         flight=flight or FlightRecorder(None),
         full_bank=FullBank(documents, config.negatives, config.evaluate.k, cache_dir(), say)

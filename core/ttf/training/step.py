@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ttf.config.schema import LossConfig
+from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Precision
 from ttf.data.dataset import Dataset, Split
 from ttf.data.loader import MicroBatch, StepHead
@@ -41,14 +41,6 @@ class StepResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepSettings:
-    loss: LossConfig
-    seed: int
-    clip: float
-    grad_cache: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Computed:
     """What comes out of a step beside gradients; everything detached."""
 
@@ -67,7 +59,7 @@ class StepGradients:
     documents: Documents
     policy: DevicePolicy
     precision: Precision
-    settings: StepSettings
+    config: RunConfig
     micro_batch: int
     flight: FlightRecorder = field(default_factory=lambda: FlightRecorder(None))
     full_bank: FullBank | None = None
@@ -77,7 +69,7 @@ class StepGradients:
         """The gradients of the mean loss are added to the parameters."""
         if self.full_bank is not None:
             return self._against_bank(self.full_bank, head, list(micro_batches))
-        if self.settings.grad_cache:
+        if self.config.train.grad_cache:
             return self._cached(head, list(micro_batches))
         return self._accumulated(head, micro_batches)
 
@@ -111,7 +103,7 @@ class StepGradients:
         loss: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor],
     ) -> torch.Tensor:
         """The losses (S,) of fixed documents, all queries of the step at once."""
-        if self.settings.grad_cache:
+        if self.config.train.grad_cache:
             return cached_step(
                 micro_batches,
                 lambda micro: self._encode(head, micro),
@@ -188,7 +180,7 @@ class StepGradients:
         return self.documents.encode(head.docs[start:stop])
 
     def _seed_dropout(self, step: int, side: str, place: int) -> None:
-        torch.manual_seed(key(self.settings.seed, "dropout", step, side, place))
+        torch.manual_seed(key(self.config.train.seed, "dropout", step, side, place))
 
     def _columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
         return self.bank.columns(
@@ -196,7 +188,7 @@ class StepGradients:
             docs_KD,
             head.targets,
             head.known,
-            use_bank=head.step >= self.settings.loss.memory_bank_start,
+            use_bank=head.step >= self.config.loss.memory_bank_start,
         )
 
     def _loss(self, q_BD: torch.Tensor, columns: Columns, start: int, stop: int) -> torch.Tensor:
@@ -207,7 +199,7 @@ class StepGradients:
             scale=self.model.temperature.scale(),
             known_BP=columns.known_SP[start:stop],
             dead_K=columns.dead_K,
-            symmetric=self.settings.loss.symmetric,
+            symmetric=self.config.loss.symmetric,
             half_ND=columns.half_ND,
         )
 
@@ -239,7 +231,7 @@ class Stepper:
         loss = float(computed.losses_S.mean())
         norm = float(
             torch.nn.utils.clip_grad_norm_(
-                self._parameters, self.gradients.settings.clip or math.inf
+                self._parameters, self.gradients.config.train.clip or math.inf
             )
         )
         if not (math.isfinite(loss) and math.isfinite(norm)):

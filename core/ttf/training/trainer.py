@@ -42,8 +42,8 @@ from ttf.text.progress import Reporter
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
 from ttf.training.checkpoint import RunState, Snapshot, Totals, load_newest
-from ttf.training.recorder import Recorder, summary_facts
-from ttf.training.refresh import Refresher
+from ttf.training.mined_negatives import MinedNegatives
+from ttf.training.recorder import Recorder, recording, summary_facts
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
 from ttf.training.supervisor_link import LeaveAsked, Link
@@ -128,8 +128,8 @@ class Trainer:
         self._metrics = metrics
         self._selection = Selection(config=session.config.evaluate)
         totals = Totals()
-        self._refresher = Refresher(session, metrics, totals)
-        self._state = RunState(session.parts, self._refresher, self._selection, totals)
+        self._mined = MinedNegatives(session, metrics, totals)
+        self._state = RunState(session.parts, self._mined, self._selection, totals)
         decided = session.decided
         train = session.config.train
         self.loop = loop.Training(
@@ -144,7 +144,7 @@ class Trainer:
                 schedule=train.schedule,
                 warmup=train.warmup,
             ),
-            negatives_from=self._refresher,
+            negatives_from=self._mined,
             load=session.load,
             evaluate=session.evaluate,
             evaluation_due=self._evaluation_due,
@@ -196,10 +196,8 @@ class Trainer:
         step = self.loop.step
         with (
             contextlib.closing(session.parts.documents),
-            contextlib.closing(self._refresher),
-            contextlib.closing(
-                Recorder(session, self._metrics, self._state, self._refresher, step)
-            ) as recorder,
+            contextlib.closing(self._mined),
+            recording(session, self._metrics, self._state, self._mined, step) as recorder,
         ):
             yield recorder
 

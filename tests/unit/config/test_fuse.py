@@ -15,7 +15,7 @@ from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.incidents.remedies import remedies_for
 from ttf.machine.devices import choose
-from ttf.training.auto import Decided, decide
+from ttf.training.auto_settings import Decided, decide
 from ttf_devices.mps import MpsOptions, MpsPolicy
 
 

@@ -19,7 +19,7 @@ from ttf.data.dataset import Dataset
 from ttf.errors import ConfigError, DeviceMistrusted
 from ttf.machine.devices import choose
 from ttf.rundir.request import Change
-from ttf.training.auto import Decided, decide
+from ttf.training.auto_settings import Decided, decide
 from ttf_devices.mps import MpsOptions, MpsPolicy
 
 ORIGIN = "remedy of incident 002 (omp-duplicate)"

@@ -107,7 +107,7 @@ def test_options_of_a_name_claimed_twice_lie_in_its_own_table(
     assert again.config.device.name == "ttf-two:same"
     assert again.config.device.options_of("ttf-two:same") == {"deterministic": False}
     from ttf.machine import devices
-    from ttf.training.device_auto import recorded, with_device
+    from ttf.training.auto_device_options import recorded, with_device
 
     policy = devices.choose("ttf-two:same", {"ttf-two:same": {"deterministic": False}}, 1)
     assert (policy.owner, policy.options.deterministic) == ("two", False)  # type: ignore[attr-defined]

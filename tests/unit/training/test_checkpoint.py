@@ -210,7 +210,7 @@ def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: P
     made = World(data, query=MLP, loss={"similarity": "dot", "temperature": 0.2})
     made.run(2)
     digest = save_model(
-        tmp_path / "model", made.model, *made.specs, made.stepper.gradients.settings.loss
+        tmp_path / "model", made.model, *made.specs, made.stepper.gradients.config.loss
     )
     found = load_model(tmp_path / "model")
     assert len(digest) == 64
@@ -225,7 +225,7 @@ def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: P
 def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, harm: str) -> None:
     made = World(data)
     folder = tmp_path / "model"
-    save_model(folder, made.model, *made.specs, made.stepper.gradients.settings.loss)
+    save_model(folder, made.model, *made.specs, made.stepper.gradients.config.loss)
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 0x80
     (folder / name).write_bytes(content if harm == "flipped" else content[:20])
@@ -235,7 +235,7 @@ def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, ha
 
 def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path) -> None:
     made = World(data)
-    save_model(tmp_path / "model", made.model, *made.specs, made.stepper.gradients.settings.loss)
+    save_model(tmp_path / "model", made.model, *made.specs, made.stepper.gradients.config.loss)
     (tmp_path / "model" / "model.safetensors").unlink()
     with pytest.raises(ArtifactDamaged, match=r"model\.safetensors"):
         load_model(tmp_path / "model")
@@ -246,7 +246,7 @@ def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path)
 def test_weights_to_start_from_must_fit(data: Dataset, tmp_path: Path) -> None:
     made, other = World(data, query=MLP), World(data, query=MLP | {"hidden": 8})
     made.run(1)
-    save_model(tmp_path / "m", made.model, *made.specs, made.stepper.gradients.settings.loss)
+    save_model(tmp_path / "m", made.model, *made.specs, made.stepper.gradients.config.loss)
     weights = tmp_path / "m" / "model.safetensors"
     same = World(data, query=MLP, seed=3)
     start_from(same.model, weights)

@@ -12,7 +12,7 @@ from ttf.config.resolve import resolve
 from ttf.data.dataset import Dataset
 from ttf.errors import ConfigError
 from ttf.machine.devices import choose
-from ttf.training.auto import Decided, decide
+from ttf.training.auto_settings import Decided, decide
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,9 @@ from ttf.errors import DeviceMistrusted, ExitCode, NumericFailure
 from ttf.host import plugins
 from ttf.machine.devices import choose
 from ttf.rundir.documents import ProbeLine
-from ttf.training.auto import decide
+from ttf.training.auto_settings import decide
+from ttf.training.device_probe import Probe, _comparable
 from ttf.training.gradient_difference import differences
-from ttf.training.parity_probe import Probe, _comparable
 from ttf.training.session import assemble
 
 DROPPING = MLP | {"dropout": 0.5}

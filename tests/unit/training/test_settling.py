@@ -10,7 +10,7 @@ from ttf.config.resolve import Resolved, load_run_toml, resolve
 from ttf.config.toml import dump
 from ttf.machine import measured
 from ttf.machine.processor import Processor
-from ttf.training.device_auto import recorded, with_device
+from ttf.training.auto_device_options import recorded, with_device
 from ttf_devices.cpu import CpuOptions, CpuPolicy
 
 KEY = "device.cpu.float32_matmul"

@@ -83,9 +83,9 @@ class Limit(NamedTuple):
 
 def budget_bytes(setting: int | str) -> int:
     """What `memory.budget` comes to: "auto" is a quarter of the limit in force, at least 1 GiB."""
-    if setting != "auto":
-        return parse_bytes(setting)
-    return max(2**30, limit_in_force().bytes // 4)
+    if setting == "auto":
+        return max(2**30, limit_in_force().bytes // 4)
+    return setting if isinstance(setting, int) else parse_bytes(setting)
 
 
 def limit_in_force(root: Path = Path("/"), pid: int | None = None) -> Limit:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ttf.contracts import Kind, StorageFactory
     from ttf.data.dataset import Dataset
     from ttf.process.conversation import Tell
-    from ttf.training.auto import Decided, Specs
+    from ttf.training.auto_settings import Decided, Specs
 
 _TOWERS: Final = ("linear", "mlp", "gru", "lstm", "transformer")
 _MINERS: Final = ("exact", "hnswlib", "faiss")
@@ -42,7 +42,7 @@ def survey(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     if not request["look"]:
         return _without_data(resolved)
     from ttf.data.open_dataset import open_dataset
-    from ttf.training.auto import decide
+    from ttf.training.auto_settings import decide
 
     with open_dataset(resolved.config.data) as data:
         decided = decide(resolved, data, policy)

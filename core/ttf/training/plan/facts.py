@@ -9,7 +9,7 @@ from ttf.data.open_dataset import open_dataset
 from ttf.host import plugins
 from ttf.host.plugins import open_store
 from ttf.mining.choose import checked_options, miner_context
-from ttf.training.auto import Decided, decide
+from ttf.training.auto_settings import Decided, decide
 from ttf.training.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
 from ttf.training.schedule import num_refreshes
 

@@ -74,7 +74,7 @@ class _Unreadable(StorageError):
     """What was written is not what is read."""
 
 
-class Refresher:
+class MinedNegatives:
     """Keeps the candidate table of the current window; `table_key` goes into checkpoints.
 
     Owns the miner's worker process and the folder of tables. Call it from the main thread: the

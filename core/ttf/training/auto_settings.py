@@ -22,7 +22,7 @@ from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
-from ttf.training.device_auto import AUTO, SETTLED, with_device
+from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size
 from ttf.training.schedule import gate_step, num_refreshes
 from ttf.training.towers import TowerSpec
