@@ -118,25 +118,29 @@ def choice(what: str, *values: str) -> Suggesting:
     return Suggesting(what, lambda: values)
 
 
-def choice_option(flag: str, *values: str, **more: Any) -> Callable[[F], F]:
+def one_of(flag: str, *values: str, **more: Any) -> Callable[[F], F]:
     """One of `values`."""
     more.setdefault("metavar", "|".join(values))
     return click.option(flag, type=choice(flag.lstrip("-"), *values), **more)
 
 
-def count_option(*names: str, **more: Any) -> Callable[[F], F]:
+def count(*names: str, **more: Any) -> Callable[[F], F]:
     """A whole number, from 1 where no other type is named."""
     more.setdefault("type", POSITIVE)
     more.setdefault("metavar", "N")
     return click.option(*names, **more)
 
 
-def dtype_option(**more: Any) -> Callable[[F], F]:
+def path(*names: str, **more: Any) -> Callable[[F], F]:
+    return click.option(*names, type=PATH, **more)
+
+
+def dtype(**more: Any) -> Callable[[F], F]:
     values = ("f32", "f16", "bf16", "float32", "float16", "bfloat16")
-    return choice_option("--dtype", *values, metavar="f32|f16|bf16", **more)
+    return one_of("--dtype", *values, metavar="f32|f16|bf16", **more)
 
 
-def plugin_option(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F], F]:
+def plugin(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F], F]:
     """An installed name of a kind (from metadata, nothing is imported), or one of `also`."""
 
     def values() -> list[str]:
@@ -147,32 +151,33 @@ def plugin_option(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F
     return click.option(flag, type=_PluginName(kind, values), metavar="NAME", **more)
 
 
-storage_option = plugin_option(
+storage = plugin(
     "--storage", "storage", "auto", default="auto", help="Reads the file; auto: by its ending."
 )
-overwrite_option = click.option(
+overwrite = click.option(
     "--overwrite", is_flag=True, help="Replace an output that is already there."
 )
-json_option = click.option(
+as_json = click.option(
     "--json",
     "as_json",
     is_flag=True,
     help="One JSON document on standard output, errors included, and nothing else there.",
 )
-set_option = click.option(
+sets = click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="KEY.PATH=VALUE",
     help="Set any key of the configuration, e.g. miner.k=100. The value is read as TOML.",
 )
-in_process_option = click.option(
+in_process = click.option(
     "--in-process", is_flag=True, help="Train in this process, for debuggers: a crash ends the run."
 )
-isolation_option = choice_option(
+isolation = one_of(
     "--isolation", "process", "none", help="Where the miner runs. [default: process]"
 )
-hang_timeout_option = click.option(
+resume_study = path("--resume", metavar="DIR", help="Continue this study.")
+hang_timeout = click.option(
     "--hang-timeout",
     "hang_timeout_s",
     type=DURATION,

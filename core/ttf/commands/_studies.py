@@ -1,4 +1,4 @@
-"""What `ttf ab` and `ttf bisect` share: options, and what they say when they are stopped."""
+"""What `ttf ab` and `ttf bisect` share: what they say when they are stopped."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import click
-
-from ttf.commands._options import PATH
 from ttf.commands._signals import handled
 from ttf.errors import Stopped
 
 if TYPE_CHECKING:
     from ttf.tools.studies.study import Study
-
-resume_option = click.option("--resume", type=PATH, metavar="DIR", help="Continue this study.")
 
 
 @contextmanager

@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import (
-    DURATION,
-    NATURAL,
-    PATH,
-    Parsed,
-    count_option,
-    hang_timeout_option,
-    json_option,
-    set_option,
-)
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
-from ttf.commands._studies import resume_option, stopped_in_order
+from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,25 +49,25 @@ crashes is data: it survived if it finished after restarts, else it is lost. The
 samples.jsonl, samples.csv, report.md and report.html. Exit code 0: the study ended, also where
 the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
 )
-@click.argument("files", type=PATH, nargs=-1, metavar="[A.toml B.toml ...]")
+@click.argument("files", type=options.PATH, nargs=-1, metavar="[A.toml B.toml ...]")
 @click.option(
     "--vary",
     multiple=True,
     metavar="KEY.PATH=V,V,...",
     help="An arm for every value (read as TOML); with several, for every combination.",
 )
-@set_option
-@count_option("--repeats", help="Of every arm. [default: 10]")
-@count_option("--steps", help="Optimizer steps. [default: as the arms say]")
-@click.option("--seed", type=NATURAL, help="Block k has seed N + k. [default: 0]")
-@count_option(
+@options.sets
+@options.count("--repeats", help="Of every arm. [default: 10]")
+@options.count("--steps", help="Optimizer steps. [default: as the arms say]")
+@click.option("--seed", type=options.NATURAL, help="Block k has seed N + k. [default: 0]")
+@options.count(
     "--parallel",
     default=1,
     help="Repeats at a time, whole blocks where they fit; speed is then measured under load.",
 )
 @click.option(
     "--budget",
-    type=DURATION,
+    type=options.DURATION,
     help="Begin no block that would end after this time, e.g. 30m; one that began is finished.",
 )
 @click.option(
@@ -97,29 +88,22 @@ the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
 @click.option(
     "--margin",
     "margins",
-    type=Parsed("METRIC=VALUE", _margin),
+    type=options.Parsed("METRIC=VALUE", _margin),
     multiple=True,
     callback=lambda context, option, pairs: dict(pairs),
     help="Arms closer than this are the same; relative for speed and memory, e.g. "
     "samples_per_s=0.02.",
 )
-@hang_timeout_option
+@options.hang_timeout
 @click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
-@click.option("--out", type=PATH, help="The study's folder. [default: runs/ab-001, ...]")
-@resume_option
-@click.option(
-    "--csv", type=PATH, metavar="FILE", help="The samples also there; samples.csv is in the folder."
+@options.path("--out", help="The study's folder. [default: runs/ab-001, ...]")
+@options.resume_study
+@options.path("--csv", metavar="FILE", help="The samples also there; samples.csv is in the folder.")
+@options.path(
+    "--markdown", metavar="FILE", help="The report also there; report.md is in the folder."
 )
-@click.option(
-    "--markdown",
-    type=PATH,
-    metavar="FILE",
-    help="The report also there; report.md is in the folder.",
-)
-@click.option(
-    "--html", type=PATH, metavar="FILE", help="The page also there; report.html is in the folder."
-)
-@json_option
+@options.path("--html", metavar="FILE", help="The page also there; report.html is in the folder.")
+@options.as_json
 def command(
     files: tuple[Path, ...],
     repeats: int | None,
@@ -129,7 +113,7 @@ def command(
     out: Path | None,
     resume: Path | None,
     as_json: bool,
-    **options: Any,
+    **chosen: Any,
 ) -> None:
     """Is B really stabler, faster, leaner or better than A, or was it luck?
 
@@ -142,12 +126,13 @@ def command(
     from ttf.tools.ab.study import ABLimits, ABStudy
 
     limits = ABLimits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
-    places = Places(**{name: options.pop(name) for name in ("csv", "markdown", "html")})
-    given = {name: value for name, value in options.items() if value not in (None, (), {}, False)}
+    places = Places(**{name: chosen.pop(name) for name in ("csv", "markdown", "html")})
+    given = {name: value for name, value in chosen.items() if value not in (None, (), {}, False)}
     if resume is None:
         study = _begun(files, out, repeats=repeats or 10, **given)
     else:
-        others = [*(["FILES"] if files else []), *(["--out"] if out else []), *map(_flag, given)]
+        flags = {p.name: p.opts[0] for p in click.get_current_context().command.params}
+        others = ["FILES"] * bool(files) + ["--out"] * bool(out) + [flags[name] for name in given]
         if others:
             raise ConfigError(
                 f"--resume continues a study as it is; it goes with no {', '.join(others)}.",
@@ -155,12 +140,6 @@ def command(
             )
         study = ABStudy.reopened(resume, repeats)
     _carry_out(study, limits, places, as_json)
-
-
-def _flag(name: str) -> str:
-    return {"sets": "--set", "margins": "--margin", "hang_timeout_s": "--hang-timeout"}.get(
-        name, f"--{name.replace('_', '-')}"
-    )
 
 
 def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
@@ -185,7 +164,7 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
         result = finish.result(study, finish.judge_study(study), "stopped")
         return f"Stopped after {done} repeats; those are kept.", result
 
-    try:
+    with contextlib.closing(study):
         _introduce(study, limits)
         with stopped_in_order(study, partial):
             try:
@@ -195,8 +174,6 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
                 say()  # the line of the repeat that was running
                 raise
         analysis = finish.conclude(study, reason, places)
-    finally:
-        study.close()
     if as_json:
         emit_json(finish.result(study, analysis, reason))
         return

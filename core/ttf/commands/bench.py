@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import Suggesting, json_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.tables import table
@@ -40,7 +40,7 @@ their 95% bounds. Peers come with: pip install 'twotower[peers]'. Exit codes: 0 
 figures; 6 one of them died; else that of the first error.
 """,
 )
-@click.argument("names", nargs=-1, type=Suggesting("bench", _names), metavar="[NAME]...")
+@click.argument("names", nargs=-1, type=options.Suggesting("bench", _names), metavar="[NAME]...")
 @click.option(
     "--list", "list_only", is_flag=True, help="What there is to measure; measures nothing."
 )
@@ -52,7 +52,7 @@ figures; 6 one of them died; else that of the first error.
 @click.option("--fresh", is_flag=True, help="Measure this machine's ceilings anew.")
 @click.option("--quick", is_flag=True, help="Smaller shapes, fewer repetitions: a first look.")
 @click.option("--size", hidden=True, type=click.Choice(["reference", "quick", "tiny"]))
-@json_option
+@options.as_json
 def command(
     names: tuple[str, ...],
     list_only: bool,

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import (
-    DURATION,
-    NATURAL,
-    PATH,
-    Parsed,
-    Suggesting,
-    count_option,
-    hang_timeout_option,
-    json_option,
-    parsed_size,
-    set_option,
-)
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
-from ttf.commands._studies import resume_option, stopped_in_order
+from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
 from ttf.text.tables import table
 
@@ -47,10 +37,10 @@ Examples:
 Exit code 0: the study ended, also where it is not sure; --json says which ("verdict":
 culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the data is wrong.""",
 )
-@click.argument("run_toml", type=PATH, required=False, metavar="[RUN.toml]")
-@count_option("--steps", help="Optimizer steps of a run. [default: 40]")
-@click.option("--budget", type=DURATION, help="Begin no run after this time, e.g. 10m.")
-@count_option(
+@click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
+@options.count("--steps", help="Optimizer steps of a run. [default: 40]")
+@click.option("--budget", type=options.DURATION, help="Begin no run after this time, e.g. 10m.")
+@options.count(
     "--max-runs",
     help="At most so many. [default: 40% of what trying everything by itself would take]",
 )
@@ -69,23 +59,23 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
 @click.option(
     "--keep",
     "leave_out",
-    type=Suggesting("ingredient", _factor_names),
+    type=options.Suggesting("ingredient", _factor_names),
     multiple=True,
     metavar="NAME",
     help="Never take this ingredient out; repeatable.",
 )
-@click.option("--seed", type=NATURAL, default=0, help="Run k has seed N + k.")
-@hang_timeout_option
+@click.option("--seed", type=options.NATURAL, default=0, help="Run k has seed N + k.")
+@options.hang_timeout
 @click.option(
     "--copy-most",
     "most_copied",
-    type=Parsed("SIZE", lambda text: parsed_size(text, "it like 500MB or 12GB")),
+    type=options.Parsed("SIZE", lambda text: options.parsed_size(text, "it like 500MB or 12GB")),
     help="Data that may be copied to change it. [default: 4.3GB]",
 )
-@set_option
-@click.option("--out", type=PATH, help="The study's folder. [default: runs/bisect-001, ...]")
-@resume_option
-@json_option
+@options.sets
+@options.path("--out", help="The study's folder. [default: runs/bisect-001, ...]")
+@options.resume_study
+@options.as_json
 def command(
     run_toml: Path | None,
     budget: float | None,
@@ -143,7 +133,7 @@ def _carry_out(study: BisectStudy, limits: BisectLimits, as_json: bool) -> None:
     from ttf.tools.bisect.study import carry_on
     from ttf.tools.studies.study import RESULT
 
-    try:
+    with contextlib.closing(study):
         _introduce(study)
         with stopped_in_order(study, lambda: _partial(study)):
             verdict = carry_on(study, limits, RunLines(study))
@@ -158,8 +148,6 @@ def _carry_out(study: BisectStudy, limits: BisectLimits, as_json: bool) -> None:
             emit_json(document)
         else:
             _show(findings)
-    finally:
-        study.close()
 
 
 def _introduce(study: BisectStudy) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ttf.commands._options import choice
+from ttf.commands import _options as options
 from ttf.commands._output import say, show
 from ttf.errors import TtfError
 
@@ -21,7 +21,7 @@ Examples:
   eval "$(ttf completion bash)"        for this shell only
   ttf completion fish > ~/.config/fish/completions/ttf.fish"""
 )
-@click.argument("shell", type=choice("shell", *_HOW), metavar="bash|zsh|fish")
+@click.argument("shell", type=options.choice("shell", *_HOW), metavar="bash|zsh|fish")
 def command(shell: str) -> None:
     """Print the completion script of your shell (bash 4.4 or later, zsh, fish)."""
     from click.shell_completion import get_completion_class

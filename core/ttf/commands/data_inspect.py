@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._options import json_option, storage_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.text.numbers import size
 from ttf.text.tables import table
@@ -29,8 +29,8 @@ Examples:
 @click.option(
     "--full", is_flag=True, help="Look at every row. [default: some thousand rows, evenly spread]"
 )
-@storage_option
-@json_option
+@options.storage
+@options.as_json
 def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
     """What is in a container: arrays, how they are stored, norms, and what is wrong.
 
@@ -59,8 +59,8 @@ Examples:
   ttf data verify bank.zarr --json && ttf train --pairs pairs.npz --bank bank.zarr""",
 )
 @click.argument("path")
-@storage_option
-@json_option
+@options.storage
+@options.as_json
 def verify_command(path: str, storage: str, as_json: bool) -> int:
     """Read everything once: checksums, sizes, and whether every number is finite.
 

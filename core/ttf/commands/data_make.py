@@ -7,16 +7,8 @@ from typing import Any, Literal
 
 import click
 
+from ttf.commands import _options as options
 from ttf.commands._data_common import check_outputs, progress_lines
-from ttf.commands._options import (
-    NATURAL,
-    PATH,
-    POSITIVE,
-    choice_option,
-    dtype_option,
-    json_option,
-    overwrite_option,
-)
 from ttf.commands._output import next_command, quoted, show_result
 from ttf.text.numbers import size
 
@@ -30,18 +22,18 @@ Examples:
   ttf data synth --out data/large --pairs 35904 --val 2048 --seq-len 100 --dim 768 --bank 771115
   ttf data synth --out data/half --dtype bf16 --format zarr --json""",
 )
-@click.option("--out", type=PATH, required=True, metavar="DIR", help="Folder of both files.")
-@click.option("--pairs", type=POSITIVE, default=8192, help="Training pairs.")
-@click.option("--val", type=NATURAL, default=1024, help="Validation pairs.")
-@click.option("--seq-len", type=POSITIVE, default=16, help="Vectors per query.")
+@options.path("--out", required=True, metavar="DIR", help="Folder of both files.")
+@click.option("--pairs", type=options.POSITIVE, default=8192, help="Training pairs.")
+@click.option("--val", type=options.NATURAL, default=1024, help="Validation pairs.")
+@click.option("--seq-len", type=options.POSITIVE, default=16, help="Vectors per query.")
 @click.option("--dim", type=click.IntRange(min=2), default=64, help="Width.")
 @click.option("--bank", type=click.IntRange(min=2), default=16384, help="Documents.")
-@click.option("--seed", type=NATURAL, default=0, help="Equal seed, equal set.")
-@choice_option("--format", "npz", "zarr", default="npz", help="Of the files.")
-@dtype_option(default="f32", help="Of the vectors.")
+@click.option("--seed", type=options.NATURAL, default=0, help="Equal seed, equal set.")
+@options.one_of("--format", "npz", "zarr", default="npz", help="Of the files.")
+@options.dtype(default="f32", help="Of the vectors.")
 @click.option("--targets", is_flag=True, help="Write Y_train and Y_val besides pos_train, pos_val.")
-@overwrite_option
-@json_option
+@options.overwrite
+@options.as_json
 def synth_command(
     out: Path,
     format: Literal["npz", "zarr"],

@@ -6,16 +6,8 @@ from typing import Any
 
 import click
 
+from ttf.commands import _options as options
 from ttf.commands._data_common import check_outputs, progress_lines
-from ttf.commands._options import (
-    NATURAL,
-    count_option,
-    dtype_option,
-    json_option,
-    overwrite_option,
-    plugin_option,
-    storage_option,
-)
 from ttf.commands._output import next_command, quoted, say, show_result
 
 
@@ -31,16 +23,16 @@ Examples:
 )
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
-@dtype_option(
+@options.dtype(
     help="Of the vectors (vectors, X_*, Y_*, whatever is floating point). [default: as it is]"
 )
 @click.option("--array", "arrays", multiple=True, metavar="NAME", help="Only this one; repeatable.")
-@storage_option
-@plugin_option(
+@options.storage
+@options.plugin(
     "--to-storage", "storage", "auto", default="auto", help="Writes OUT; auto: by its ending."
 )
-@overwrite_option
-@json_option
+@options.overwrite
+@options.as_json
 def convert_command(
     source: str,
     target: str,
@@ -89,14 +81,16 @@ their numbers, or --context-is-bank.""",
 )
 @click.argument("pairs", metavar="PAIRS")
 @click.argument("out", metavar="OUT")
-@count_option("--train", help="Training pairs. [default: all]")
-@count_option("--val", help="Validation pairs. [default: all]")
-@click.option("--seed", type=NATURAL, metavar="N", help="Random pairs. [default: the first ones]")
+@options.count("--train", help="Training pairs. [default: all]")
+@options.count("--val", help="Validation pairs. [default: all]")
+@click.option(
+    "--seed", type=options.NATURAL, metavar="N", help="Random pairs. [default: the first ones]"
+)
 @click.option("--bank", metavar="FILE", help="Cut this bank as well, to the rows that are needed.")
 @click.option("--bank-out", metavar="FILE", help="Where to write the cut bank.")
 @click.option(
     "--distractors",
-    type=NATURAL,
+    type=options.NATURAL,
     default=0,
     metavar="N",
     help="Random further rows that the cut bank keeps.",
@@ -105,8 +99,8 @@ their numbers, or --context-is-bank.""",
 @click.option(
     "--context-is-bank", is_flag=True, help="seq_* numbers rows of the bank; renumbered with it."
 )
-@overwrite_option
-@json_option
+@options.overwrite
+@options.as_json
 def subset_command(
     pairs: str,
     out: str,

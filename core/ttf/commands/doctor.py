@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._options import PATH, Suggesting, json_option
-from ttf.commands._output import emit_json, next_command, quoted, say, show, show_result
+from ttf.commands import _options as options
+from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.commands._signals import ended_as_asked
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.tables import table
@@ -39,18 +39,18 @@ Exit codes: 0 nothing failed (warnings are allowed); 2 the configuration is wron
 Each check is explained in docs/doctor.md.
 """,
 )
-@click.argument("run_toml", type=PATH, required=False, metavar="[RUN.toml]")
+@click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
 @click.option(
     "--check",
     "wanted",
     multiple=True,
-    type=Suggesting("check", _ids),
+    type=options.Suggesting("check", _ids),
     metavar="ID",
     help="Only this check; may be given several times. [default: all]",
 )
 @click.option("--list-checks", is_flag=True, help="The checks that there are; makes none of them.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what each verdict rests on.")
-@json_option
+@options.as_json
 def command(
     run_toml: Path | None, wanted: tuple[str, ...], list_checks: bool, verbose: bool, as_json: bool
 ) -> int:
@@ -82,15 +82,13 @@ def command(
 
 
 def _list(checks: list[Check], as_json: bool) -> None:
-    fields = ("id", "title", "of_run", "distribution")
+    if as_json:
+        fields = ("id", "title", "of_run", "distribution")
+        emit_json([{name: getattr(check, name) for name in fields} for check in checks])
+        return
     rows = [[c.id, "RUN.toml" if c.of_run else "", c.title] for c in checks]
-    show_result(
-        [{name: getattr(check, name) for name in fields} for check in checks],
-        table(rows, ["check", "needs", "what it looks at"]),
-        as_json,
-    )
-    if not as_json:
-        next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
+    show(table(rows, ["check", "needs", "what it looks at"]))
+    next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
 
 
 def _needs_a_run(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ttf.commands._options import INT_LIST, PATH, json_option
+from ttf.commands import _options as options
 from ttf.commands._output import next_command, number, quoted, show_result
 from ttf.text.tables import table
 
@@ -18,15 +18,17 @@ Examples:
   ttf eval runs/run-001 --k 1,5,50
   ttf eval runs/run-001 --pairs test.npz --bank other.npz --json"""
 )
-@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
+@click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
+@options.path("--pairs", help="Other pairs; their X_val are the queries. [default: the run's]")
+@options.path("--bank", help="Another bank of documents. [default: the run's]")
 @click.option(
-    "--pairs", type=PATH, help="Other pairs; their X_val are the queries. [default: the run's]"
+    "--k",
+    "ks",
+    type=options.INT_LIST,
+    default="1,10,100,500",
+    help="Cut-offs of recall, in documents.",
 )
-@click.option("--bank", type=PATH, help="Another bank of documents. [default: the run's]")
-@click.option(
-    "--k", "ks", type=INT_LIST, default="1,10,100,500", help="Cut-offs of recall, in documents."
-)
-@json_option
+@options.as_json
 def command(
     run_dir: Path, pairs: Path | None, bank: Path | None, ks: tuple[int, ...], as_json: bool
 ) -> None:

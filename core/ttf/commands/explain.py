@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._options import json_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.text.tables import table
 
@@ -46,7 +46,7 @@ Examples:
 @click.argument(
     "what", shell_complete=_complete, required=False, metavar="[CLASS|EXIT CODE|SIGNAL|INCIDENT]"
 )
-@json_option
+@options.as_json
 def command(what: str | None, as_json: bool) -> None:
     """Why did it die? The page of an incident class; without CLASS, all of them.
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from ttf.commands._options import NATURAL, PATH, Parsed, parsed_size
+from ttf.commands import _options as options
 
 
 def _limit(text: str) -> int:
-    size = parsed_size(text, "bytes, or 500M, 8G, 8GiB")
+    size = options.parsed_size(text, "bytes, or 500M, 8G, 8GiB")
     if size < 1:
         raise ValueError("the limit must be at least one byte.")
     return size
@@ -47,15 +47,14 @@ Exit code: the command's own; 128 + signal when it died of one; 127 not found; 1
     epilog=_EPILOG,
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
 )
-@click.option(
+@options.path(
     "--out",
-    type=PATH,
     metavar="DIR",
     help="Where all is kept. [default: runs/guard-001, ..., made when there is something to keep]",
 )
 @click.option(
     "--restarts",
-    type=NATURAL,
+    type=options.NATURAL,
     metavar="N",
     help="After a failure, start the command again, at most N times: not after a signal sent to the "
     "guard or Ctrl-C, nor where Python ended in order with an exit code it chose. [default: 0]",
@@ -68,7 +67,7 @@ Exit code: the command's own; 128 + signal when it died of one; 127 not found; 1
 )
 @click.option(
     "--memory-limit",
-    type=Parsed("BYTES", _limit),
+    type=options.Parsed("BYTES", _limit),
     help="End the command (SIGTERM, SIGKILL 5 s later) when it and all it started hold that much "
     "anonymous and shared memory: 500M, 8G. Page cache does not count. [default: none]",
 )
@@ -81,7 +80,7 @@ Exit code: the command's own; 128 + signal when it died of one; 127 not found; 1
     "choose more than its longest silent computation. [default: never]",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def command(**options: Any) -> int:
+def command(**given: Any) -> int:
     """Watch over any training command, yours or anybody's: when it dies, say why.
 
     The signal, the kernel's counters and log, the last words, Python's stacks, memory over time,
@@ -91,7 +90,7 @@ def command(**options: Any) -> int:
     from ttf.tools.guard.options import GuardOptions
     from ttf.tools.guard.run import guard
 
-    outcome = guard(GuardOptions(**options))
+    outcome = guard(GuardOptions(**given))
     if outcome.by_keyboard:
         _die_of_ctrl_c()
     return outcome.code

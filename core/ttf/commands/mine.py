@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import (
-    PATH,
-    choice_option,
-    count_option,
-    isolation_option,
-    json_option,
-    overwrite_option,
-    plugin_option,
-    set_option,
-)
+from ttf.commands import _options as options
 from ttf.commands._output import next_command, number, quoted, show_result
 from ttf.errors import ConfigError
 from ttf.text.tables import table
@@ -57,13 +48,13 @@ FILE of --queries holds `vectors` or an X_* of two dimensions. The table holds `
 rows of the bank, and `scores` (Q, K) float32, best first. An interrupted command continues when
 it is given again."""
 )
-@click.argument("run_dir", type=PATH, required=False, metavar="[RUN_DIR]")
+@click.argument("run_dir", type=options.PATH, required=False, metavar="[RUN_DIR]")
 @click.option("--queries", metavar="FILE", help="Query vectors, instead of RUN_DIR.")
 @click.option("--bank", metavar="FILE", help="The documents. [default: the run's]")
-@plugin_option(
+@options.plugin(
     "--miner", "miner", "auto", help="Who searches; auto: by a cost model. [default: auto]"
 )
-@count_option("-k", "k", metavar="K", help="Candidates per query. [default: 200]")
+@options.count("-k", "k", metavar="K", help="Candidates per query. [default: 200]")
 @click.option(
     "--out", type=_Local(path_type=Path), required=True, metavar="FILE", help="The table to write."
 )
@@ -72,14 +63,14 @@ it is given again."""
     metavar="SIZE",
     help="Working memory, in bytes or like 512MiB. [default: a quarter of the limit in force]",
 )
-@count_option("--threads", help="CPU threads. [default: all cores]")
-@isolation_option
-@choice_option(
+@options.count("--threads", help="CPU threads. [default: all cores]")
+@options.isolation
+@options.one_of(
     "--similarity", "cosine", "dot", help="With --queries; a run has its own. [default: cosine]"
 )
-@overwrite_option
-@set_option
-@json_option
+@options.overwrite
+@options.sets
+@options.as_json
 def command(
     run_dir: Path | None,
     queries: str | None,

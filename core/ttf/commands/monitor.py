@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._options import json_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ExitCode
 
@@ -43,7 +43,7 @@ tried on a Mac) shared memory counts as file-backed.
     help="Between two looks.",
 )
 @click.option("--once", is_flag=True, help="Look once and end.")
-@json_option
+@options.as_json
 def command(target: str, interval: float, once: bool, as_json: bool) -> int:
     """Watch a run, or any process, from outside: memory, limit, step, speed.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import choice, json_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands.plugins_check import command as check, complete, find
 from ttf.commands.plugins_new import command as new
@@ -33,8 +33,10 @@ Examples:
   ttf plugins list --kind miner
   TTF_DISABLE_PLUGINS=some-package ttf plugins list --json""",
 )
-@click.option("--kind", type=choice("kind", *_KINDS), metavar="KIND", help="Only this kind.")
-@json_option
+@click.option(
+    "--kind", type=options.choice("kind", *_KINDS), metavar="KIND", help="Only this kind."
+)
+@options.as_json
 def list_(kind: str | None, as_json: bool) -> None:
     """Every installed plugin, from metadata alone: nothing is imported.
 
@@ -64,7 +66,7 @@ Examples:
   ttf plugins show miner.faiss --json""",
 )
 @click.argument("reference", shell_complete=complete, metavar="KIND.NAME")
-@json_option
+@options.as_json
 def show_(reference: str, as_json: bool) -> None:
     """One plugin's options with type, default and bounds, and whether it can run here."""
     found = _describe(find(reference))
@@ -108,7 +110,7 @@ class Description:
 
 
 def _describe(info: PluginInfo) -> Description:
-    from ttf.host import options, plugins
+    from ttf.host import options as plugin_options, plugins
 
     common: dict[str, Any] = {
         key: getattr(info, key) for key in ("kind", "name", "distribution", "version")
@@ -126,7 +128,7 @@ def _describe(info: PluginInfo) -> Description:
     factory = plugins.load(info.kind, name)
     state = factory.availability()
     described = [
-        vars(o) | {"bounds": dict(o.bounds)} for o in options.describe(factory.options_type)
+        vars(o) | {"bounds": dict(o.bounds)} for o in plugin_options.describe(factory.options_type)
     ]
     doc = vars(type(getattr(factory, "wrapped", factory))).get("__doc__") or ""
     section = "tower.query" if info.kind == "tower" else f"{info.kind}.{name}"

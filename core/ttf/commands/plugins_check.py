@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import json_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.commands._signals import ended_as_asked
 from ttf.errors import ConfigError, ExitCode, UnknownName
@@ -75,7 +75,7 @@ Examples:
     help="A check that takes longer is a hang. [default: 120]",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show what each finding rests on.")
-@json_option
+@options.as_json
 def command(
     name: str, sets: tuple[str, ...], only: str | None, quiet_s: float, verbose: bool, as_json: bool
 ) -> int:
@@ -96,10 +96,10 @@ def command(
             "The conformance suite is made of pytest's tests, and pytest is not installed.",
             hint='pip install "twotower[testing]"',
         )
-    options = _options(sets)
+    settings = _settings(sets)
     every = []
     for info in plugins:
-        wanted = Wanted(info=info, options=options, only=only or "", quiet_s=quiet_s)
+        wanted = Wanted(info=info, options=settings, only=only or "", quiet_s=quiet_s)
         every.append((wanted, _checked(wanted, verbose=verbose, as_json=as_json)))
     ok = all(_passed(findings) for _, findings in every)
     if as_json:
@@ -118,16 +118,16 @@ def _asked_for(name: str) -> list[PluginInfo]:
     return of_distribution or [find(name)]
 
 
-def _options(sets: Sequence[str]) -> dict[str, Any]:
+def _settings(sets: Sequence[str]) -> dict[str, Any]:
     from ttf.config.resolve import parse_value
 
-    options = {}
+    settings = {}
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"--set {text}: write it as option=value, e.g. connectivity=8")
-        options[key.strip()] = parse_value(value)
-    return options
+        settings[key.strip()] = parse_value(value)
+    return settings
 
 
 def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:

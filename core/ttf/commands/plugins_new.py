@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from ttf.commands._options import PATH, Suggesting, json_option
+from ttf.commands import _options as options
 from ttf.commands._output import next_command, quoted, say, show_result
 
 if TYPE_CHECKING:
@@ -30,12 +30,10 @@ Examples:
   ttf plugins new storage parquet --out ~/src/ttf-storage-parquet
   ttf plugins new tower conv --json""",
 )
-@click.argument("kind", type=Suggesting("kind", _kinds), metavar="KIND")
+@click.argument("kind", type=options.Suggesting("kind", _kinds), metavar="KIND")
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--out", type=PATH, metavar="DIR", help="New folder of the package. [default: ttf-KIND-NAME]"
-)
-@json_option
+@options.path("--out", metavar="DIR", help="New folder of the package. [default: ttf-KIND-NAME]")
+@options.as_json
 def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
     """A package that brings a plugin of KIND called NAME: a small working implementation to put
     your own in place of, with its tests (the suite of ttf.testing), README, types and CI.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands._options import PATH, json_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 from ttf.errors import ConfigError, DataMissing, StorageError
 from ttf.text.numbers import size
@@ -33,12 +33,14 @@ goes on, or that ended without a word. The bundle holds the page, the incidents,
 and scripts that try to make it happen again, but no data; home folders, user and host names,
 addresses and tokens are struck out, and its README.txt says how often."""
 )
-@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
-@click.option("--out", type=PATH, metavar="FILE", help="The page. [default: RUN_DIR/report.html]")
-@click.option("--bundle", type=PATH, metavar="FILE.zip", help="Also a zip for somebody else.")
-@json_option
+@click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
+@options.path("--out", metavar="FILE", help="The page. [default: RUN_DIR/report.html]")
+@options.path("--bundle", metavar="FILE.zip", help="Also a zip for somebody else.")
+@options.as_json
 def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
     """One HTML page about a run, a study of ttf ab, or a command that ttf guard watched over."""
+    from ttf.tools.ab.study import ABStudy
+
     _check(run_dir, out, bundle)
     _say_if_large(run_dir)
     page = _write_page(run_dir, out)
@@ -56,8 +58,14 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
         show(f"{page}  ({size(page_bytes)})")
         if packed is not None:
             show(f"{packed.path}  ({size(packed.bytes)}, {len(packed.files)} files)")
-            say(_struck_out(packed))
-    _next(run_dir, packed, as_json)
+            told = ", ".join(f"{kind} {count}" for kind, count in sorted(packed.redacted.items()))
+            say(f"Struck out: {told or 'nothing had to be'}.")
+    if packed is None:
+        after = f"ttf report {quoted(run_dir)} --bundle bundle.zip"
+    else:
+        after = f"unzip -p {quoted(packed.path)} README.txt"
+    if not as_json and not ABStudy.holds_one(run_dir):
+        next_command(after)
 
 
 def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
@@ -128,19 +136,3 @@ def _document(page: Path, size: int, packed: Bundle | None) -> dict[str, Any]:
         "redacted": 0 if packed is None else sum(packed.redacted.values()),
         "redacted_kinds": {} if packed is None else dict(packed.redacted),
     }
-
-
-def _struck_out(packed: Bundle) -> str:
-    told = ", ".join(f"{kind} {count}" for kind, count in sorted(packed.redacted.items()))
-    return f"Struck out: {told or 'nothing had to be'}."
-
-
-def _next(run_dir: Path, packed: Bundle | None, as_json: bool) -> None:
-    from ttf.tools.ab.study import ABStudy
-
-    if as_json or ABStudy.holds_one(run_dir):
-        return
-    if packed is None:
-        next_command(f"ttf report {quoted(run_dir)} --bundle bundle.zip")
-    else:
-        next_command(f"unzip -p {quoted(packed.path)} README.txt")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ttf.commands._finished_run import resume_here
-from ttf.commands._options import PATH, in_process_option, json_option
+from ttf.commands import _options as options
+from ttf.commands.train import resume_here
 
 
 @click.command(
@@ -19,9 +19,9 @@ Examples:
 The run keeps its configuration. To change something, start a new one from it:
   ttf train runs/run-001/run.toml --lr 3e-4 --out runs/slower"""
 )
-@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
-@json_option
-@in_process_option
+@click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
+@options.as_json
+@options.in_process
 def command(run_dir: Path, as_json: bool, in_process: bool) -> None:
     """Continue a run where it stopped, from its newest intact checkpoint.
 

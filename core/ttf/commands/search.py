@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ttf.commands._options import PATH, count_option, json_option, overwrite_option
+from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
 
 if TYPE_CHECKING:
@@ -22,17 +22,16 @@ Examples:
 \b
 The file of queries has an array `vectors`, or any X_* (or seq_* of the run's context)."""
 )
-@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
-@click.option("--queries", type=PATH, required=True, help="The file of queries.")
-@count_option("-k", "k", default=10, metavar="K", help="Documents per query.")
-@click.option(
+@click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
+@options.path("--queries", required=True, help="The file of queries.")
+@options.count("-k", "k", default=10, metavar="K", help="Documents per query.")
+@options.path(
     "--out",
-    type=PATH,
     metavar="FILE.npz",
     help="Write `ids` (Q, K) int64 and `scores` (Q, K) float32. [default: a table]",
 )
-@overwrite_option
-@json_option
+@options.overwrite
+@options.as_json
 def command(
     run_dir: Path, queries: Path, k: int, out: Path | None, overwrite: bool, as_json: bool
 ) -> None:

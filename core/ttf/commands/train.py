@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from ttf.commands._finished_run import report_run, resume_here
-from ttf.commands._options import (
-    PATH,
-    Parsed,
-    choice_option,
-    count_option,
-    in_process_option,
-    isolation_option,
-    json_option,
-    plugin_option,
-    set_option,
-)
-from ttf.commands._output import next_command, quoted, show_result
+from ttf.commands import _options as options
+from ttf.commands._output import next_command, number, quoted, show_result
 from ttf.errors import ConfigError
+from ttf.text.tables import table
 
 
 def _number_or_auto(text: str) -> int | str:
@@ -30,7 +21,17 @@ def _number_or_auto(text: str) -> int | str:
         raise ValueError(f"{text!r} is neither a whole number nor 'auto'.") from None
 
 
-NUMBER_OR_AUTO = Parsed("N|auto", _number_or_auto)
+_FIGURES: Final = {
+    "status": ("status", ""),
+    "steps": ("optimizer steps", ""),
+    "epochs": ("epochs", ""),
+    "samples": ("samples", ""),
+    "wall_s": ("time", "s"),
+    "samples_per_s": ("speed", "samples/s"),
+    "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
+}
+"""Keys of a summary, each with its label and its unit."""
+NUMBER_OR_AUTO = options.Parsed("N|auto", _number_or_auto)
 
 _EPILOG = """\b
 Examples:
@@ -47,30 +48,30 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("run_toml", type=PATH, required=False, metavar="[RUN.toml]")
-@click.option("--pairs", type=PATH, help="Training and validation pairs. [default: a demo set]")
-@click.option("--bank", type=PATH, help="The documents. [default: the distinct rows of Y]")
-@click.option("--context", type=PATH, help="Vectors that seq_* refers to. [default: the bank]")
-@click.option("--out", type=PATH, help="The run's folder. [default: runs/run-001, ...]")
-@plugin_option("--tower", "tower", help="Query tower. [default: gru]")
-@plugin_option("--doc-tower", "tower", help="Document tower. [default: identity]")
-@plugin_option(
+@click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
+@options.path("--pairs", help="Training and validation pairs. [default: a demo set]")
+@options.path("--bank", help="The documents. [default: the distinct rows of Y]")
+@options.path("--context", help="Vectors that seq_* refers to. [default: the bank]")
+@options.path("--out", help="The run's folder. [default: runs/run-001, ...]")
+@options.plugin("--tower", "tower", help="Query tower. [default: gru]")
+@options.plugin("--doc-tower", "tower", help="Document tower. [default: identity]")
+@options.plugin(
     "--miner", "miner", "auto", help="Finds hard negatives; auto: by a cost model. [default: auto]"
 )
-@plugin_option(
+@options.plugin(
     "--storage", "storage", "auto", help="Reads the files; auto: by their ending. [default: auto]"
 )
-@plugin_option(
+@options.plugin(
     "--device", "device", "auto", help="Trains; auto says what it chose and why. [default: auto]"
 )
-@count_option("--epochs", type=int, help="Passes over the training pairs. [default: 8]")
-@count_option("--steps", type=int, help="Stop after N optimizer steps. [default: all epochs]")
+@options.count("--epochs", type=int, help="Passes over the training pairs. [default: 8]")
+@options.count("--steps", type=int, help="Stop after N optimizer steps. [default: all epochs]")
 @click.option("--batch-size", type=NUMBER_OR_AUTO, help="Samples per micro-batch. [default: auto]")
-@count_option("--accum", type=int, help="Micro-batches per optimizer step. [default: 1]")
+@options.count("--accum", type=int, help="Micro-batches per optimizer step. [default: 1]")
 @click.option(
     "--lr", type=float, metavar="X", help="Learning rate after the warm-up. [default: 0.001]"
 )
-@count_option("--seed", type=int, help="Of weights, order and negatives. [default: 0]")
+@options.count("--seed", type=int, help="Of weights, order and negatives. [default: 0]")
 @click.option(
     "--threads", type=NUMBER_OR_AUTO, help="CPU threads; auto: the physical cores. [default: auto]"
 )
@@ -79,23 +80,22 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
     type=NUMBER_OR_AUTO,
     help="Earlier documents kept as negatives; 0: none. [default: auto]",
 )
-@choice_option("--precision", "fp32", "bf16", "auto", help="Of the towers. [default: auto]")
-@isolation_option
-@click.option(
+@options.one_of("--precision", "fp32", "bf16", "auto", help="Of the towers. [default: auto]")
+@options.isolation
+@options.path(
     "--init",
-    type=PATH,
     metavar="FILE",
     help="Safetensors file the towers start from. [default: fresh weights]",
 )
-@set_option
-@click.option("--resume", type=PATH, metavar="DIR", help="Continue this run; same as ttf resume.")
+@options.sets
+@options.path("--resume", metavar="DIR", help="Continue this run; same as ttf resume.")
 @click.option(
     "--plan",
     is_flag=True,
     help="Print what would happen, with predicted memory and time, and stop; no run folder is "
     "made. Without data, the demo set is made once in the cache.",
 )
-@json_option
+@options.as_json
 @click.option(
     "--safe",
     is_flag=True,
@@ -107,7 +107,7 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
     is_flag=True,
     help="After a crash, go on unchanged or not at all; never with another configuration.",
 )
-@in_process_option
+@options.in_process
 def command(
     run_toml: Path | None,
     out: Path | None,
@@ -186,3 +186,42 @@ def _again(
     words += [f"--set {quoted(text)}" for text in sets]
     words += [f"--out {quoted(out)}"] if out else []
     return " ".join(words)
+
+
+# --- a run that has ended --------------------------------------------------------------------------
+
+
+def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
+    """`ttf resume` and `ttf train --resume`."""
+    from ttf import api
+    from ttf.rundir.run_folder import RunFolder
+
+    folder = RunFolder.existing(run_dir)
+    supervised = not in_process
+    report_run(
+        api.resume_run(folder, json=as_json, supervised=supervised, own_process=supervised), as_json
+    )
+
+
+def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
+    """Its summary on standard output, and what to do next."""
+    show_result(summary, table(list(_rows(summary))), as_json)
+    run_dir = quoted(summary["run_dir"])
+    next_command(f"ttf eval {run_dir}")
+    next_command(f"ttf search {run_dir} --queries FILE -k 10")
+
+
+def _rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    from ttf.text.progress.ending import what_happened
+
+    before = summary.get("metrics_initial") or {}
+    for name, (label, unit) in _FIGURES.items():
+        if summary.get(name) is not None:
+            yield label, f"{number(summary[name])} {unit}".rstrip()
+    for name, value in (summary.get("metrics") or {}).items():
+        start = f"  (before training {before[name]:.4f})" if name in before else ""
+        yield name, f"{value:.4f}{start}"
+    yield from what_happened(summary)
+    for name, label in (("miner", "miner"), ("weights_sha256", "weights"), ("run_dir", "folder")):
+        if summary.get(name):
+            yield label, str(summary[name])

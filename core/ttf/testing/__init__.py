@@ -34,15 +34,7 @@ _HOMES = {
     "clustered_rows": "ttf.testing._banks",
 }
 
-__all__ = [
-    "DeviceTests",
-    "MemorySource",
-    "MinerTests",
-    "PluginTests",
-    "StoreTests",
-    "TowerTests",
-    "clustered_rows",
-]
+__all__ = [*_HOMES]  # noqa: PLE0604 - names are strings here as anywhere
 
 
 def __getattr__(name: str) -> Any:

@@ -42,13 +42,12 @@ def told(done: Ended) -> str:
     return "\n".join([*lines, *done.stderr.splitlines()[-15:]])
 
 
-class KilledWhileSaving:
+def killed_while_saving(delay_s: float) -> Callable[[Mapping[str, Any]], None]:
     """Hears a child that saves, and kills it with SIGKILL some seconds after it began."""
 
-    def __init__(self, delay_s: float) -> None:
-        self._delay_s = delay_s
-
-    def __call__(self, news: Mapping[str, Any]) -> None:
+    def heard(news: Mapping[str, Any]) -> None:
         if news.get("at") == "saving":
-            time.sleep(self._delay_s)
+            time.sleep(delay_s)
             os.kill(int(news["pid"]), signal.SIGKILL)
+
+    return heard

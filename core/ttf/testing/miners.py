@@ -250,7 +250,7 @@ class MinerTests(PluginTests):
         expected = _answers(request)
         request["cache"] = str(tmp_path / "second")
         for share in (0.0, 0.5, 0.9):
-            _children.ended("keep_index", _children.KilledWhileSaving(share * took), **request)
+            _children.ended("keep_index", _children.killed_while_saving(share * took), **request)
             again = _children.answer("keep_index", **request)
             assert again["kept"], again["said"]
             if traits.deterministic:

@@ -256,7 +256,7 @@ class StoreTests(PluginTests):
         timed = _children.answer("write_store", uri=self.uri(tmp_path, "timed"), **request)
         self.written(factory, uri, numbers((6,), "float32")).close()
         for share in _KILLS:
-            killer = _children.KilledWhileSaving(share * timed["seconds"])
+            killer = _children.killed_while_saving(share * timed["seconds"])
             _children.ended("write_store", killer, uri=uri, **request)
             store = factory.open(uri)
             source = store.source("vectors")
