@@ -27,6 +27,7 @@ HERE = Path(os.environ["FAULTS"])
 class Observer:
     @hookimpl
     def ttf_run_started(self, run_dir, config, resumed_from):
+        self.flight = Path(run_dir) / "flight.bin"
         runtime = HERE / "trainer-runtime"
         if runtime.exists():
             ctypes.CDLL(runtime.read_text()).omp_get_max_threads()
@@ -41,8 +42,10 @@ class Observer:
     def ttf_step(self, record):
         leak = HERE / "leak"
         if leak.exists():
+            seen = self.seen_by_supervisor()
             hold(int(leak.read_text()))
-            time.sleep(0.4)  # longer than between two looks at the memory
+            while self.seen_by_supervisor() == seen:  # it has not looked since
+                time.sleep(0.005)
         while (HERE / "pause").exists():
             time.sleep(0.005)
         held_at = HERE / f"hold-{record.step}"
@@ -50,6 +53,11 @@ class Observer:
             held_at.rename(HERE / f"held-{record.step}")
             while not (HERE / f"go-{record.step}").exists():
                 time.sleep(0.005)
+
+    def seen_by_supervisor(self):
+        from ttf.rundir.flight_record import _HELD, _HELD_AT
+
+        return _HELD.unpack_from(self.flight.read_bytes(), _HELD_AT)[0]
 
     @hookimpl
     def ttf_incident(self, incident):

@@ -51,6 +51,16 @@ class Guarded:
         self.out, self.err = self.process.communicate(self._stdin, timeout=timeout_s)
         return self.process.returncode
 
+    def until(self, text: str) -> bytes:
+        """What was on its standard error when it had said so."""
+        assert self.process.stderr is not None
+        seen = b""
+        while text not in ours(seen):
+            more = os.read(self.process.stderr.fileno(), 4096)
+            assert more, f"it never said {text!r}: {seen!r}"
+            seen += more
+        return seen
+
     def pid_of(self, name: str = "ready") -> int:
         """That a script told by a file of this name."""
         path = self.folder / name

@@ -1,7 +1,7 @@
 """A `ttf` command that runs, watched from outside and disturbed at a moment one can name.
 
-The flight record says where a trainer is. To hit a phase for certain, the trainer is stopped, its
-record read again, and let go where it had gone on meanwhile.
+The flight record says where a trainer is. To hit a phase for certain, the trainer stops itself there
+(see `tests.kit.gate`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
+from tests.kit.gate import Gate, Where
 from tests.kit.processes import (
     alive,
     children_of,
@@ -49,11 +50,8 @@ ctypes.CDLL(None).prctl(1, 9)  # a test run that is killed leaves nothing either
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 _LOOK_S: Final = 0.005
-_CLOSE_LOOK_S: Final = 0.0005
-"""Some phases of a step are over in a millisecond."""
 
 T = TypeVar("T")
-Where = Callable[[Flight], bool]
 
 
 @dataclass(kw_only=True)
@@ -182,8 +180,12 @@ class LiveRun:
         """`prefix`: a command that becomes ours by exec."""
         self.place = place
         self.run = run
+        self.gate = Gate(run)
         self._struck: set[int] = set()
-        self._start([*prefix, sys.executable, "-c", PRELUDE, "-m", "ttf", *words], env or {})
+        self._start(
+            [*prefix, sys.executable, "-c", PRELUDE, "-m", "ttf", *words],
+            {**self.gate.variable(), **(env or {})},
+        )
 
     def _start(self, words: Sequence[str], env: Mapping[str, str]) -> None:
         self.outputs = self.place.outputs(self.run)
@@ -224,7 +226,7 @@ class LiveRun:
 
     # --- waiting for an event -------------------------------------------------------------------
 
-    def until(self, seen: Callable[[], T | None], what: str, look_s: float = _LOOK_S) -> T:
+    def until(self, seen: Callable[[], T | None], what: str) -> T:
         """Polls until there is something to see; the command must not end before."""
         ends_at = time.monotonic() + LONGEST_S
         while True:
@@ -234,7 +236,7 @@ class LiveRun:
                 return found
             assert not over, f"the run ended before {what}:\n{self.err[-3000:]}"
             assert time.monotonic() < ends_at, f"waited in vain until {what}:\n{self.err[-3000:]}"
-            time.sleep(look_s)
+            time.sleep(_LOOK_S)
 
     def trains(self, *, since: int = 21) -> None:
         """Waits until that many steps are done."""
@@ -271,21 +273,17 @@ class LiveRun:
 
     def hold(self, where: Where) -> tuple[int, Flight]:
         """A trainer stopped where its record says `where`: its process id and the record."""
+        self.gate.shut(where)
 
         def stopped_there() -> tuple[int, Flight] | None:
-            trainer, flight = self.trainer_seen(), self.flight()
-            if trainer is None or flight is None or not where(flight):
+            trainer = self.trainer_seen() if self.gate.reached() else None
+            if trainer is None or not is_stopped(trainer):
                 return None
-            with contextlib.suppress(ProcessLookupError):  # it ended meanwhile: the next one, then
-                os.kill(trainer, signal.SIGSTOP)
-                self.until(lambda: is_stopped(trainer) or not alive(trainer), "it is stopped")
-                flight = self.flight()
-                if flight is not None and where(flight) and not flight.torn:
-                    return trainer, flight
-                os.kill(trainer, signal.SIGCONT)
-            return None
+            flight = self.flight()
+            assert flight is not None
+            return trainer, flight
 
-        return self.until(stopped_there, "the trainer came there", _CLOSE_LOOK_S)
+        return self.until(stopped_there, f"the trainer came to {where}")
 
     def strike(self, signum: int, where: Where) -> Flight:
         """A signal meets the trainer right there."""
@@ -349,9 +347,9 @@ class Tree:
 
 
 def in_phase(phase: str, *, since: int = 0) -> Where:
-    return lambda flight: flight.phase == phase and flight.step >= since
+    return Where(phase=phase, since=since)
 
 
 def saving(*, since: int = 0) -> Where:
     """The checkpoint thread is at a checkpoint."""
-    return lambda flight: flight.saving_since_s is not None and flight.step >= since
+    return Where(phase="saving", since=since)

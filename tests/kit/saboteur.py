@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.conftest import FakeDistribution
-from tests.kit import native_faults
+from tests.kit import gate, native_faults
 
 VARIABLE: Final = "TTF_SABOTAGE"
+HURRIES: Final = {"TTF_SABOTAGE_HURRIES": "1"}
+"""Steps go on while a checkpoint is written."""
 
 MODULE: Final = '''
 """Faults are real: native calls, signals, bytes on descriptors."""
@@ -20,11 +22,20 @@ import json, os, subprocess, sys, threading, time
 from pathlib import Path
 import native_faults
 from ttf import hookimpl
+from ttf.rundir.verified_folders import newest_step
 from ttf_miners.hnswlib_miner import HnswlibFactory
 from ttf_towers.linear import LinearFactory
 
 SPECS = json.loads(os.environ.get("TTF_SABOTAGE", "[]"))
-STEP = 0
+STEP = EVERY = 0
+CHECKPOINTS = None
+
+
+def await_checkpoint():
+    """What a death costs must not depend on the disk: no second step is done while one is written."""
+    if EVERY and STEP > EVERY and STEP % EVERY == 1 and "TTF_SABOTAGE_HURRIES" not in os.environ:
+        while newest_step(CHECKPOINTS) < STEP - 1:
+            time.sleep(0.005)
 
 
 def perhaps(place):
@@ -101,7 +112,6 @@ class Tower(LinearFactory):
         class Sabotaged(type(made)):
             def forward(self, x, lengths=None):
                 out = super().forward(x, lengths)
-                time.sleep(0.004)  # or a checkpoint takes as long as fifty steps
                 if not torch.is_grad_enabled():
                     perhaps("encode")
                     return out
@@ -141,8 +151,10 @@ def ttf_miner(name):
 
 @hookimpl
 def ttf_run_started(run_dir, config, resumed_from):
-    global STEP
+    global STEP, EVERY, CHECKPOINTS
     STEP = resumed_from
+    EVERY = config["checkpoint"]["every_steps"]
+    CHECKPOINTS = Path(run_dir) / "checkpoints"
     perhaps("start")
 
 
@@ -150,6 +162,7 @@ def ttf_run_started(run_dir, config, resumed_from):
 def ttf_step(record):
     global STEP
     STEP = record.step
+    await_checkpoint()
     perhaps("step")
 
 
@@ -169,6 +182,7 @@ def install(folder: Path) -> None:
     site = FakeDistribution(folder=folder)
     site.add("sabotage", {f"{kind}.sabotaged": "sabotage_plugin" for kind in KINDS})
     site.module("sabotage_plugin", MODULE)
+    (folder / "sitecustomize.py").write_text(gate.SITE)
     native_faults.write_into(folder)
 
 

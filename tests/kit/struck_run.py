@@ -8,6 +8,10 @@ from typing import Any, Final
 
 from tests.kit.live_run import Place, summary_of
 
+from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.verified_folders import newest_step
+from ttf.training.checkpoint import load_newest
+
 STEPS: Final = 150
 EVERY: Final = 20
 """Steps between checkpoints."""
@@ -35,9 +39,9 @@ def incidents_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in found]
 
 
-def assert_undisturbed(run: Path, weights: str, *, restarts: int, lost: int = 2 * EVERY) -> None:
+def assert_undisturbed(run: Path, weights: str, *, restarts: int, lost: int = EVERY + 1) -> None:
     """It finished as if nothing had happened, and tells what happened. `lost`: steps redone per
-    death; the interval, and the steps during one write."""
+    death; the interval, and the step after which a write is waited for."""
     summary = summary_of(run)
     assert summary["status"] == "finished" and summary["exit_code"] == 0
     assert summary["weights_sha256"] == weights
@@ -47,6 +51,16 @@ def assert_undisturbed(run: Path, weights: str, *, restarts: int, lost: int = 2 
     assert all(i["lost_steps"] <= lost for i in incidents_of(run))
     assert_each_step_once(run, summary["steps"])
     assert litter(run) == []
+
+
+def assert_can_go_on(run: Path) -> None:
+    """What `ttf resume` begins with is there: nobody holds the folder, its newest checkpoint (if it
+    came so far) is whole, and what was left unfinished is cleared away."""
+    said: list[str] = []
+    with RunFolder.existing(run) as folder, folder.writing():
+        newest = newest_step(folder.checkpoints)
+        assert newest < 0 or load_newest(folder.checkpoints, said.append).step == newest
+    assert said == [] and litter(run) == []
 
 
 def assert_each_step_once(run: Path, steps: int = STEPS) -> None:

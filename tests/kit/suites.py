@@ -27,8 +27,8 @@ class OneOfMany:
 
 
 class Variant(OneOfMany):
-    """The same plugin with other options, or another one whose process would die the same death; all
-    of them are trained in tests/system/training/runs."""
+    """The same plugin with other options, or another one whose process would die the same death as
+    that of the tower gru and the miner faiss; all are trained in tests/system/training/runs."""
 
     @_again
     def test_a_run_uses_it_and_survives_a_segfault_inside_it(

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.kit.gate import Gate
 from tests.kit.live_run import LiveRun
 from tests.kit.struck_run import World
 
@@ -86,11 +87,11 @@ class Tmux:
         self._words = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
         self._size = ["-x", str(columns), "-y", str(rows)]
 
-    def start(self, world: World, words: Sequence[str]) -> None:
+    def start(self, world: World, words: Sequence[str], gate: Gate) -> None:
         """The command, and after it a prompt that waits."""
         line = " ".join([sys.executable, "-m", "ttf", *(f"'{word}'" for word in words)])
         shell = ["sh", "-c", f"{line}; echo code $? PROMPT; cat"]
-        env = world.environment({"TERM": "screen", "NO_COLOR": ""})
+        env = world.environment({"TERM": "screen", "NO_COLOR": "", **gate.variable()})
         subprocess.run(
             [*self._words, "new-session", "-d", *self._size, *shell], env=env, check=True
         )

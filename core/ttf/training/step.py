@@ -180,7 +180,13 @@ class StepGradients:
         return self.documents.encode(head.docs[start:stop])
 
     def _seed_dropout(self, step: int, side: str, place: int) -> None:
-        torch.manual_seed(key(self.config.train.seed, "dropout", step, side, place))
+        seed = key(self.config.train.seed, "dropout", step, side, place)
+        if self.policy.torch_device().type == "cpu":
+            # torch.manual_seed formats the stack for each kind of device there is none of: a fifth
+            # of a small step.
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
 
     def _columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
         return self.bank.columns(

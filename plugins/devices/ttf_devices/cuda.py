@@ -5,11 +5,11 @@ Nothing here was run on NVIDIA hardware; see docs/devices.md.
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.util
+import os
 import shutil
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -157,8 +157,18 @@ def has_driver() -> bool:
     return (
         Path("/proc/driver/nvidia").exists()
         or shutil.which("nvidia-smi") is not None
-        or ctypes.util.find_library("cuda") is not None
+        or _loader_knows("libcuda.so.1")
     )
+
+
+def _loader_knows(library: str) -> bool:
+    """Of the dynamic loader of Linux. `ctypes.util.find_library` would start ldconfig and a C compiler,
+    in every process that lists devices."""
+    with suppress(OSError):
+        if library.encode() in Path("/etc/ld.so.cache").read_bytes():
+            return True
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    return any((Path(folder) / library).exists() for folder in folders if folder)
 
 
 def torch_has_cuda() -> bool:

@@ -41,7 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = Path.cwd()
     os.chdir(place)
     try:
-        assert cli.run([*TRAINS, "run"]) == 0
+        assert cli.run([*TRAINS, "run", "--in-process"]) == 0
     finally:
         os.chdir(here)
     return place

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.conftest import FakeDistribution, Invoke
 
 D, BANK = 8, 40
+TRAIN = ("train", "run.toml", "--in-process")
+"""Where nothing is shown of supervisor and trainer, which would load torch once more."""
 
 
 @pytest.fixture
@@ -45,9 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_from_file_set_and_flag_is_explained_by_its_run_toml(
     place: Path, invoke: Invoke
 ) -> None:
-    result = invoke(
-        ["train", "run.toml", "--set", "miner.k=5", "--lr", "0.01", "--out", "r", "--json"]
-    )
+    result = invoke([*TRAIN, "--set", "miner.k=5", "--lr", "0.01", "--out", "r", "--json"])
     assert result.code == 0, result.err
     summary = result.json()
     assert (summary["status"], summary["steps"], summary["seed"]) == ("finished", 3, 0)
@@ -82,8 +82,8 @@ def test_what_follows_a_run_works_as_its_last_lines_say(place: Path, invoke: Inv
         assert written["ids"].shape == (16, 3)
         assert written["scores"].dtype == np.float32
 
-    again = invoke(["train", "r/run.toml", "--out", "r2", "--json"]).json()
-    first = invoke(["resume", "r", "--json"]).json()
+    again = invoke(["train", "r/run.toml", "--out", "r2", "--json", "--in-process"]).json()
+    first = invoke(["resume", "r", "--json", "--in-process"]).json()
     assert again["weights_sha256"] == first["weights_sha256"]
 
 
@@ -105,7 +105,7 @@ def test_a_gate_that_is_not_met_ends_with_seven(place: Path, invoke: Invoke) -> 
     assert "recall@1 >= 1.0" in result.err
     assert "Continue with: ttf resume r" in result.err
     assert "Traceback" not in result.err
-    told = invoke(["train", "run.toml", "--out", "r 2", "--json"])
+    told = invoke([*TRAIN, "--out", "r 2", "--json"])
     assert told.code == 7
     document = told.json()
     assert document["error"]["hint"].endswith("ttf resume 'r 2'")
@@ -117,7 +117,7 @@ def test_a_gate_that_is_not_met_ends_with_seven(place: Path, invoke: Invoke) -> 
 def test_what_a_layer_made_of_another_is_said_once(place: Path, invoke: Invoke) -> None:
     config = place / "run.toml"
     config.write_text(config.read_text().replace("name = 'linear'", "name = 'gru'\nhidden = 8"))
-    result = invoke(["train", "run.toml", "--tower", "linear", "--out", "r"])
+    result = invoke([*TRAIN, "--tower", "linear", "--out", "r"])
     assert result.code == 0, result.err
     assert result.err.count("the options written for 'gru' are left out") == 1
     planned = invoke(["train", "run.toml", "--tower", "linear", "--plan"])
@@ -151,7 +151,7 @@ def test_a_run_whose_plugin_is_gone_says_what_to_install(
         "from ttf.hookspecs import hookimpl\nfrom ttf.host import plugins\n"
         "@hookimpl\ndef ttf_tower(name):\n    return plugins.load('tower', 'linear')\n",
     )
-    assert invoke(["train", "run.toml", "--tower", "mine", "--out", "r"]).code == 0
+    assert invoke([*TRAIN, "--tower", "mine", "--out", "r"]).code == 0
     (place / "r" / "summary.json").unlink()
     for name in ("TTF-Tower", ""):
         monkeypatch.setenv("TTF_DISABLE_PLUGINS", name)

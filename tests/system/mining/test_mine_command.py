@@ -290,21 +290,22 @@ def test_a_terminated_command_says_so_and_continues_when_given_again(
     assert not partial.exists()
 
 
-def test_a_run_is_mined_for_its_training_queries(tmp_path: Path, run_ttf: RunTtf) -> None:
+def test_a_run_is_mined_for_its_training_queries(tmp_path: Path, invoke: Invoke) -> None:
     """As `ttf search` finds them: the same tower, the same bank."""
     import ttf
 
     made = write_synth(tmp_path, SynthShape(pairs=90, val=40, seq_len=4, dim=16, bank=120, seed=2))
     run = tmp_path / "run"
-    trained = run_ttf(
-        "train", "--pairs", made["pairs"], "--bank", made["bank"], "--out", run,
-        "--threads", "1", "--set", "train.steps=3", "--set", "train.batch_size=16",
-    )  # fmt: skip
+    here = ["--threads", "1", "--isolation", "none"]
+    trained = invoke([
+        "train", "--pairs", made["pairs"], "--bank", made["bank"], "--out", run, *here,
+        "--in-process", "--set", "train.steps=3", "--set", "train.batch_size=16",
+    ])  # fmt: skip
     assert trained.code == 0, trained.err
     out = tmp_path / "candidates.npz"
-    refused = run_ttf("mine", run, "--out", made["pairs"], "--overwrite")
+    refused = invoke(["mine", run, "--out", made["pairs"], "--overwrite"])
     assert (refused.code, "is one of the inputs" in refused.err) == (2, True), refused.err
-    mined = run_ttf("mine", run, "--out", out, "-k", "7", "--threads", "1", "--json")
+    mined = invoke(["mine", run, "--out", out, "-k", "7", *here, "--json"])
     assert mined.code == 0, mined.err
     assert (mined.json()["queries"], mined.json()["bank"], mined.json()["k"]) == (90, 120, 7)
     with ttf.load(run) as model:

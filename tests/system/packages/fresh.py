@@ -31,9 +31,13 @@ from tests.conftest import ROOT, Outcome
 CONSTRAINTS: Final = ROOT / "constraints.txt"
 EXTRAS: Final = "testing"
 ALL_QUESTIONS: Final = bool(os.environ.get("TTF_CHAOS"))
-BRIEFLY: Final = () if ALL_QUESTIONS else ("-k", "not torch and not segfault and not kill_9")
+BRIEFLY: Final = (
+    ()
+    if ALL_QUESTIONS
+    else ("-k", "not torch and not segfault and not kill_9 and not budget and not one_thread")
+)
 """Of a package's own tests, in a suite that everybody waits for: tests/system/testing starts torch
-beside plugins, and kills them, as well; each package trains here."""
+beside plugins, weighs and kills them, as well; each package trains here."""
 """What the base has besides the dependencies: a stranger's package runs its own tests."""
 LARGE: Final = "large"
 """The folder of the base that holds links."""

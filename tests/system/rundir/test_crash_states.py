@@ -25,7 +25,7 @@ from ttf.rundir.verified_folders import newest_step
 from ttf.training import checkpoint
 
 CHAOS = os.environ.get("TTF_CHAOS") == "1"
-MOST_STATES = 40_000 if CHAOS else 900
+MOST_STATES = 40_000 if CHAOS else 450
 SEEDS = range(1, 6) if CHAOS else (1,)
 ENOUGH_STATES = 200
 """To show that a protocol is broken."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.kit.suites import OneOfMany
+from tests.kit.suites import Variant
 
 from ttf.testing import DeviceTests
 
 
-class TestCpu(OneOfMany, DeviceTests):
+class TestCpu(Variant, DeviceTests):
     name = "cpu"
 
 

@@ -15,7 +15,7 @@ class TestFaissFlat(OneOfMany, MinerTests):
     name = "faiss"
 
 
-class TestFaissHnsw(Variant, MinerTests):
+class TestFaissHnsw(SavedAlike, MinerTests):
     name = "faiss"
     options = {"kind": "hnsw", "M": 16}
 

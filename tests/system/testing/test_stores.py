@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.kit.suites import OneOfMany, Variant
+from tests.kit.suites import Variant
 
 from ttf.testing import StoreTests
 
 
-class TestNpz(OneOfMany, StoreTests):
+class TestNpz(Variant, StoreTests):
     name = "npz"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import FakeDistribution, RunTtf
+from tests.conftest import Invoke
 from tests.unit.training.test_probe import sequences, standin  # noqa: F401
 
 # --- a whole run -----------------------------------------------------------------------------
@@ -19,15 +19,15 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("standin")
 def test_a_run_on_a_device_ends_bitwise_like_one_without_probes(
-    sequences: dict[str, str], fake_plugins: FakeDistribution, run_ttf: RunTtf, tmp_path: Path
+    sequences: dict[str, str], invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    argv = ["--pairs", sequences["pairs"], "--bank", sequences["bank"], "--steps", "7"]
+    monkeypatch.chdir(tmp_path)
+    argv = ["train", "--pairs", sequences["pairs"], "--bank", sequences["bank"], "--steps", "7"]
     argv += ["--batch-size", "8", "--threads", "1", "--set", "negatives.min_yield=0", "--json"]
-    env = {"PYTHONPATH": str(fake_plugins.folder)}
-    plain = run_ttf("train", *argv, "--out", "plain", env=env)
-    probed = run_ttf(
-        *("train", *argv, "--device", "standin", "--set", "probe.every=3", "--out", "probed"),
-        env=env,
+    argv += ["--in-process", "--isolation", "none"]
+    plain = invoke([*argv, "--out", "plain"])
+    probed = invoke(
+        [*argv, "--device", "standin", "--set", "probe.every=3", "--out", "probed"],
     )
     assert (plain.code, probed.code) == (0, 0), plain.err + probed.err
     assert probed.json()["weights_sha256"] == plain.json()["weights_sha256"]
@@ -37,11 +37,12 @@ def test_a_run_on_a_device_ends_bitwise_like_one_without_probes(
 
 @pytest.mark.usefixtures("standin")
 def test_a_run_on_a_device_one_percent_off_stops_before_its_first_step(
-    sequences: dict[str, str], fake_plugins: FakeDistribution, run_ttf: RunTtf, tmp_path: Path
+    sequences: dict[str, str], invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     argv = ["--pairs", sequences["pairs"], "--bank", sequences["bank"], "--threads", "1"]
     argv += ["--device", "standin", "--set", "device.standin.fault=scaled", "--out", "run"]
-    done = run_ttf("train", *argv, env={"PYTHONPATH": str(fake_plugins.folder)})
+    done = invoke(["train", *argv, "--in-process"])
     assert done.code == 4, done.err
     assert "differs by 1.0" in done.err
     lines = metrics(tmp_path / "run")

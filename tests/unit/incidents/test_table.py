@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import signal
 import string
@@ -15,7 +16,7 @@ from hypothesis import given, strategies as st
 
 from ttf.incidents.classes import CLASSES, table
 from ttf.incidents.classify import classify, first_match, matches
-from ttf.incidents.death import Death, FileChange
+from ttf.incidents.death import Death, FileChange, Finding
 from ttf.incidents.facts import DeathFacts, last_words
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
@@ -128,6 +129,12 @@ def deaths() -> Iterator[Death]:
         yield a_death(signal=signum, exit_code=code, stderr=text, **around)
 
 
+@functools.cache
+def classified() -> list[tuple[Death, Finding]]:
+    """Each with what it is classified as: the tests below ask it of all."""
+    return [(death, classify(death)) for death in deaths()]
+
+
 def name_of(words: str, signum: int | None, code: int | None = None, **more: Any) -> str:
     return classify(a_death(signal=signum, exit_code=code, stderr=WORDS[words], **more)).name
 
@@ -154,20 +161,20 @@ def test_every_note_is_said_somewhere() -> None:
             "wait\n"
         },
     ]
-    said = {
-        id(note)
-        for death, more in itertools.product(list(deaths())[::7], around)
-        for case in [DeathFacts(replace(death, **more))]
-        for note in NOTES
-        if first_match(case)[0].name in note.names and matches(note.when, case)
-    }
-    assert not [note.text for note in NOTES if id(note) not in said]
+    unsaid = list(NOTES)
+    for death, more in itertools.product(list(deaths())[::7], around):
+        case = DeathFacts(replace(death, **more))
+        name = first_match(case)[0].name
+        unsaid = [n for n in unsaid if name not in n.names or not matches(n.when, case)]
+        if not unsaid:
+            break
+    assert not [note.text for note in unsaid]
 
 
 def test_explanations_name_only_what_is_known() -> None:
     """No placeholder without a value, no loose ends where a value is empty."""
-    for death in deaths():
-        text = classify(death).explanation
+    for death, finding in classified():
+        text = finding.explanation
         assert "{" not in text.replace(death.stderr, "") and "  " not in text
         assert " ." not in text and " ," not in text and ".." not in text, text
 
@@ -196,18 +203,18 @@ def test_whatever_was_written_there_is_an_answer(
 
 
 def test_oom_is_never_claimed_without_a_counter_or_the_kernels_word() -> None:
-    for death in deaths():
-        if classify(death).name == "oom-kill":
+    for death, finding in classified():
+        if finding.name == "oom-kill":
             assert death.oom_kills or "Killed process" in death.kernel
         if death.oom_kills and death.signal == 9 and not death.killed_by_us and not death.error:
-            assert classify(death).name == "oom-kill"
+            assert finding.name == "oom-kill"
 
 
 def test_what_we_did_ourselves_is_never_somebody_elses_fault() -> None:
     named = {"hang": "hang", "memory": "memory-limit", "stop": "killed", "garbage": "unknown"}
-    for death in deaths():
+    for death, finding in classified():
         if death.killed_by_us:
-            assert classify(death).name == named[death.killed_by_us]
+            assert finding.name == named[death.killed_by_us]
 
 
 # --- words and signals ---------------------------------------------------------------------------

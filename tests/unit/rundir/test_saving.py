@@ -61,6 +61,23 @@ def settle(saver: Saver) -> None:
     wait_until(lambda: not saver.busy)
 
 
+@contextmanager
+def held(verb: str) -> Iterator[threading.Event]:
+    """Operations of that kind wait until the event is set."""
+    go = threading.Event()
+
+    def wait(operation: durable.Operation, act: durable.Act) -> int:
+        if operation.verb == verb:
+            assert go.wait(60)
+        return act(memoryview(operation.data))
+
+    with durable.intercepted(wait):
+        try:
+            yield go
+        finally:
+            go.set()
+
+
 @pytest.fixture
 def root(ram: Path) -> Path:
     return begin(ram / "run")
@@ -73,7 +90,7 @@ def test_what_is_saved_is_the_state_at_the_call_whatever_the_training_does_next(
     wanted = {name: tensor.clone() for name, tensor in state.model.items()}
     with (
         saving(root) as (saver, told),
-        durable.intercepted(Failpoint.parse("checkpoint.mkdir:1:sleep=0.2")),
+        held("mkdir") as go,
     ):
         assert saver.save(state)
         for tensors in (state.model, state.optimizer, state.bank):
@@ -82,6 +99,7 @@ def test_what_is_saved_is_the_state_at_the_call_whatever_the_training_does_next(
         state.progress["value"] = "later"
         assert saver.busy
         assert not saver.save(plain(4)), "one at a time"
+        go.set()
         settle(saver)
         assert told.saved == [3]
     found = recovered(root)
@@ -277,11 +295,12 @@ def test_tables_of_a_checkpoint_on_its_way_are_in_use(root: Path) -> None:
     table("table1").save(root / "candidates")
     with (
         saving(root) as (saver, _),
-        durable.intercepted(Failpoint.parse("checkpoint.mkdir:1:sleep=0.2")),
+        held("mkdir") as go,
     ):
         assert saver.save(snapshot(3))
         assert saver.busy
         assert saver.tables_in_use() == {"table1"}
+        go.set()
         settle(saver)
         assert saver.tables_in_use() == {"table1"}
 

@@ -2,6 +2,7 @@
 
 from tests.kit.fixtures.crashes import (
     _shared,
+    assert_resumable,
     command,
     resume,
     run,

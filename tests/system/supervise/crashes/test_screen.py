@@ -11,25 +11,27 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
+from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.crashes import wide
-from tests.kit.live_run import Ended, summary_of
+from tests.kit.gate import Gate
+from tests.kit.live_run import Ended, in_phase, summary_of
 from tests.kit.processes import alive, is_trainer
 from tests.kit.struck_run import World, assert_undisturbed
 from tests.kit.terminal import GO_ON, HOLD, INTERRUPT, SUSPEND, InTerminal, Tmux
 
 from ttf.process.lifeline import is_stopped
-from ttf.rundir.flight_record import read_flight
 
 Resume = Callable[[], Ended]
+Resumable = Callable[..., None]
 
 
 @pytest.fixture
 def in_terminal(world: World, run: Path) -> Iterator[Callable[..., InTerminal]]:
     started: list[InTerminal] = []
 
-    def start(*sets: str) -> InTerminal:
+    def start(*sets: str, env: dict[str, str] | None = None) -> InTerminal:
         words = [word for word in world.config(run, *sets) if word != "--json"]
-        started.append(InTerminal(world, words, run))
+        started.append(InTerminal(world, words, run, env=env))
         return started[-1]
 
     yield start
@@ -42,12 +44,14 @@ def in_terminal(world: World, run: Path) -> Iterator[Callable[..., InTerminal]]:
 def test_the_screen_is_whole_after_a_death(
     world: World, run: Path, undisturbed: str, tmp_path: Path, columns: int
 ) -> None:
-    tmux = Tmux(tmp_path, columns, 45)
+    tmux, gate = Tmux(tmp_path, columns, 45), Gate(run)
+    gate.shut(in_phase("forward", since=41))
     try:
-        tmux.start(world, [word for word in world.config(run) if word != "--json"])
-        wait_until(lambda: _steps(run) > 40, 100)
+        tmux.start(world, [word for word in world.config(run) if word != "--json"], gate)
+        wait_until(gate.reached, 100)
         (trainer,) = [pid for pid in world.living() if is_trainer(pid)]
         os.kill(trainer, signal.SIGSEGV)
+        os.kill(trainer, signal.SIGCONT)
         wait_until(lambda: any("PROMPT" in line for line in tmux.screen()), 100)
         lines, shown = tmux.screen(), tmux.cursor_is_shown()
     finally:
@@ -63,16 +67,14 @@ def test_the_screen_is_whole_after_a_death(
     assert len({line for line in lines if line.startswith("status")}) == 1
 
 
-def _steps(run: Path) -> int:
-    flight = read_flight(run / "flight.bin")
-    return 0 if flight is None else flight.step
-
-
 def test_the_suspend_key_holds_the_whole_run_and_the_interrupt_key_ends_it(
-    in_terminal: Callable[..., InTerminal], resume: Resume, run: Path, undisturbed: str
+    in_terminal: Callable[..., InTerminal],
+    resume: Resume,
+    run: Path,
+    undisturbed: str,
+    tmp_path: Path,
 ) -> None:
-    live = in_terminal()
-    live.trains()
+    live, go = waiting(in_terminal, tmp_path / "notes")
     held = set(live.tree().pids)
     live.press(SUSPEND)
     live.until(lambda: is_stopped(live.pid), "the supervisor is stopped")
@@ -82,18 +84,18 @@ def test_the_suspend_key_holds_the_whole_run_and_the_interrupt_key_ends_it(
     assert {pid for pid in held if alive(pid)} == held
     live.send(signal.SIGCONT)
     live.press(INTERRUPT)
+    live.said("SIGINT: the run saves and ends at its next step")
+    go.touch()
     assert live.process.wait(60) == 130
-    assert "SIGINT: the run saves and ends at its next step" in live.seen
     assert summary_of(run)["incidents"] == [] and summary_of(run)["restarts"] == 0
     assert resume().code == 0
     assert_undisturbed(run, undisturbed, restarts=0)
 
 
 def test_nobody_outlives_a_suspended_run_whose_supervisor_is_killed(
-    in_terminal: Callable[..., InTerminal], resume: Resume, run: Path, undisturbed: str
+    in_terminal: Callable[..., InTerminal], assert_resumable: Resumable, tmp_path: Path
 ) -> None:
-    live = in_terminal()
-    live.trains()
+    live, _ = waiting(in_terminal, tmp_path / "notes")
     tree = live.tree()
     live.press(SUSPEND)
     live.until(lambda: is_stopped(live.pid), "the supervisor is stopped")
@@ -101,20 +103,26 @@ def test_nobody_outlives_a_suspended_run_whose_supervisor_is_killed(
     live.send(signal.SIGKILL)
     live.process.wait(60)
     tree.gone_after()
-    assert resume().code == 0
-    assert_undisturbed(run, undisturbed, restarts=0)
+    assert_resumable()
 
 
 def test_a_terminal_that_goes_away_stops_the_run_and_nothing_is_lost(
-    in_terminal: Callable[..., InTerminal], resume: Resume, run: Path, undisturbed: str
+    in_terminal: Callable[..., InTerminal], assert_resumable: Resumable, run: Path, tmp_path: Path
 ) -> None:
-    live = in_terminal()
-    live.trains()
+    live, go = waiting(in_terminal, tmp_path / "notes")
     live.hang_up()
+    go.touch()
     live.process.wait(60)
     assert summary_of(run)["status"] == "stopped" and "SIGHUP" in summary_of(run)["problem"]
-    assert resume().code == 0
-    assert_undisturbed(run, undisturbed, restarts=0)
+    assert_resumable()
+
+
+def waiting(in_terminal: Callable[..., InTerminal], notes: Path) -> tuple[InTerminal, Path]:
+    """A run that waits at a step, and the file that lets it go on."""
+    waits = sabotage.spec(notes, "forward", "wait", step=25)
+    live = in_terminal(env=sabotage.variable(waits))
+    live.until((notes / "reached").exists, "it waits")
+    return live, notes / "go"
 
 
 @wide

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.crashes import WIDELY, Start
-from tests.kit.live_run import Ended, LiveRun, Tree, in_phase, saving, summary_of
+from tests.kit.live_run import LiveRun, Tree, in_phase, saving, summary_of
 from tests.kit.processes import alive
 from tests.kit.struck_run import EVERY, assert_undisturbed
 
 from ttf.errors import ExitCode
 from ttf.process.lifeline import PARENT_STOPPED
 
-Resume = Callable[[], Ended]
+Resumable = Callable[..., None]
 STOP, CONT, KILL = signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL
 
 
@@ -58,7 +58,7 @@ def killed(live: LiveRun, trainer: int) -> Tree:
 
 @pytest.mark.parametrize("place", ["forward", "search"])
 def test_nobody_outlives_a_supervisor_that_is_killed_while_native_code_holds_the_lock(
-    train: Start, resume: Resume, run: Path, undisturbed: str, tmp_path: Path, place: str
+    train: Start, assert_resumable: Resumable, tmp_path: Path, place: str
 ) -> None:
     """In the trainer, in the miner's process; with children of it in sessions of their own."""
     notes = tmp_path / "notes"
@@ -69,9 +69,7 @@ def test_nobody_outlives_a_supervisor_that_is_killed_while_native_code_holds_the
     children = {int(number) for number in (notes / "children").read_text().split()}
     assert children < tree.pids
     tree.gone_after()
-    ended = resume()
-    assert ended.code == 0, ended.err
-    assert_undisturbed(run, undisturbed, restarts=0)
+    assert_resumable()
 
 
 def test_what_a_dying_trainer_started_goes_with_it(
@@ -88,10 +86,11 @@ def test_what_a_dying_trainer_started_goes_with_it(
 
 
 def test_a_supervisor_that_is_stopped_loses_its_children_and_starts_others_when_it_goes_on(
-    train: Start, command: Start, run: Path, undisturbed: str
+    train: Start, command: Start, run: Path, undisturbed: str, tmp_path: Path
 ) -> None:
-    live = train()
-    live.trains()
+    notes = tmp_path / "notes"
+    live = train(env=sabotage.variable(sabotage.spec(notes, "forward", "wait", step=EVERY + 5)))
+    live.until((notes / "reached").exists, "it waits")
     tree = live.tree()
     live.send(STOP)
     tree.gone_after()
@@ -108,7 +107,7 @@ def test_a_supervisor_that_is_stopped_loses_its_children_and_starts_others_when_
 
 
 def test_a_supervisor_that_is_stopped_while_native_code_holds_the_lock_and_then_killed(
-    train: Start, resume: Resume, run: Path, undisturbed: str, tmp_path: Path
+    train: Start, assert_resumable: Resumable, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
     live = train(env=sabotage.variable(sabotage.spec(notes, "backward", "children", step=25)))
@@ -119,6 +118,4 @@ def test_a_supervisor_that_is_stopped_while_native_code_holds_the_lock_and_then_
     assert alive(live.pid)
     live.send(KILL)
     live.process.wait()
-    ended = resume()
-    assert ended.code == 0, ended.err
-    assert_undisturbed(run, undisturbed, restarts=0)
+    assert_resumable()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from pathlib import Path
 
 from tests.kit.fixtures.crashes import Start
-from tests.kit.live_run import LiveRun, summary_of
-from tests.kit.struck_run import World, assert_undisturbed
+from tests.kit.live_run import LiveRun, in_phase, summary_of
+from tests.kit.struck_run import EVERY, World, assert_undisturbed
 
 from ttf.errors import ExitCode
 
@@ -16,12 +18,13 @@ def test_a_second_command_on_a_live_run_is_refused_and_told_by_whom(
     train: Start, command: Start, run: Path, undisturbed: str
 ) -> None:
     live = train()
-    live.trains()
+    trainer, _ = live.hold(in_phase("forward", since=EVERY))
     others = [train(), command(["resume", run, "--json"]), command(["train", "--resume", run])]
     for other in others:
         ended = other.wait()
         assert ended.code == ExitCode.IN_USE
         assert f"is in use by another live process (process {live.pid})" in ended.err
+    os.kill(trainer, signal.SIGCONT)
     assert live.wait().code == 0
     assert_undisturbed(run, undisturbed, restarts=0)
 
@@ -43,7 +46,7 @@ def test_five_that_resume_at_once_after_a_kill_are_one(
 ) -> None:
     """The lock of the dead one is stale; its trainer may still be there."""
     live = train()
-    live.trains()
+    live.hold(in_phase("forward", since=EVERY))
     live.kill()
     racers = [command(["resume", run, "--json"]) for _ in range(5)]
     codes = sorted(racer.wait().code for racer in racers)
@@ -55,10 +58,11 @@ def test_the_supervisor_is_small_and_loads_no_library_that_computes(
     world: World, train: Start, run: Path
 ) -> None:
     live: LiveRun = train()
-    live.hit(live.trainer(), 11)  # so that it has classified a death, too
-    live.trains()
+    live.strike(signal.SIGSEGV, in_phase("start"))  # so that it has classified a death, too
+    trainer, _ = live.hold(in_phase("forward", since=EVERY))
     libraries = Path(f"/proc/{live.pid}/maps").read_text()
     status = Path(f"/proc/{live.pid}/status").read_text()
+    os.kill(trainer, signal.SIGCONT)
     assert live.wait().code == 0
     for name in ("torch", "numpy", "pydantic", "faiss", "hnswlib", "zarr"):
         assert name not in libraries, name

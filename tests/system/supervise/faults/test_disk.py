@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from tests.kit.faulty_run import FaultyPlace
+from tests.kit.fixtures.crashes import wide
 from tests.kit.fixtures.faults import SmallDisk, Undisturbed, read_only
-from tests.kit.live_run import WIDELY, Ended
+from tests.kit.live_run import Ended
 
 from ttf.rundir.verified_folders import newest_step
 
@@ -164,9 +165,8 @@ WIDE = [
 ]
 
 
-@pytest.mark.parametrize(
-    "failpoint", ["*:60+:enospc", *(["metrics.write:30+:eio", *WIDE] if WIDELY else [])]
-)
+@wide
+@pytest.mark.parametrize("failpoint", ["*:60+:enospc", "metrics.write:30+:eio", *WIDE])
 def test_errors_of_the_disk_are_never_a_traceback_and_lose_nothing(
     failpoint: str, place: FaultyPlace, reference: Ended
 ) -> None:

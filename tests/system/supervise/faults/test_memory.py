@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.kit.faulty_run import FaultyPlace
+from tests.kit.fixtures.crashes import wide
 from tests.kit.fixtures.faults import MB, Undisturbed
 from tests.kit.live_run import Ended
 from tests.kit.memory_group import Group
@@ -114,6 +115,7 @@ def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
     assert said == sorted(said)
 
 
+@wide  # the gauge is shown on a real group in tests/system/machine/test_memory_pressure.py
 def test_the_page_cache_of_a_bank_larger_than_the_limit_is_no_pressure(
     place: FaultyPlace, group: Group
 ) -> None:
@@ -149,24 +151,6 @@ def wide_data(folder: Path) -> dict[str, Path]:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return paths
-
-
-def test_memory_that_a_process_may_not_allocate_is_answered_with_smaller_batches(
-    place: FaultyPlace,
-) -> None:
-    """1.2 GB at once, then half of that."""
-    (place.faults / "hungry").write_text("20000")
-    settings = {"train.batch_size": 64, "train.accumulate": 1, "tower.query.dropout": 0}
-    done = place.train(settings=settings, before="ulimit -d 1200000").wait()
-    done.assert_clean()
-    assert done.code == 0
-    (incident,) = done.incidents
-    assert (incident["class"], incident["process"]) == ("alloc-failure", "trainer")
-    assert incident["phase"] == "forward"
-    assert done.summary["incidents"][0]["remedy"] == (
-        "train.batch_size=32, train.accumulate=2, train.fuse=1"
-    )
-    assert not done.summary["exact"] and done.summary["samples"] == 40 * 64
 
 
 def test_the_miner_is_the_first_victim(

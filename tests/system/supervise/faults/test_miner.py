@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.kit.faulty_run import FaultyPlace
+from tests.kit.fixtures.crashes import wide
 from tests.kit.fixtures.faults import Undisturbed
 
 MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
@@ -34,10 +35,15 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"miner.faulty.acts": ["hold"] * 2, "miner.deadline_s": 5}, "hang"),
-        ({"miner.faulty.lies": True}, "unknown"),
+        # Hangs of every kind, and what follows: tests/system/mining/test_isolation_faults.py.
+        pytest.param(
+            {"miner.faulty.acts": ["hold"] * 2, "miner.deadline_s": 5},
+            "hang",
+            id="hanging",
+            marks=wide,
+        ),
+        pytest.param({"miner.faulty.lies": True}, "unknown", id="lying"),
     ],
-    ids=["hanging", "lying"],
 )
 def test_a_miner_that_fails_twice_is_replaced_and_the_numbers_say_so(
     settings: dict[str, object], name: str, place: FaultyPlace

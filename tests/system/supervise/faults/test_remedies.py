@@ -66,7 +66,8 @@ def test_a_safe_plan_shows_the_same_run(place: FaultyPlace) -> None:
 
 
 def test_a_remedy_outlives_the_supervisor(place: FaultyPlace) -> None:
-    """The run that is resumed is the one that was changed, and says so."""
+    """The run that is resumed is the one that was changed, and says so. 1.2 GB at once may not be
+    allocated, half of that may."""
     place.hold(30)
     # The checkpoints of steps 20 and 30 are left out where that of step 10 is still in the writing.
     (place.faults / "hungry").write_text("20000")
@@ -85,7 +86,13 @@ def test_a_remedy_outlives_the_supervisor(place: FaultyPlace) -> None:
     assert done.code == 0
     assert (done.config()["train"]["batch_size"], done.origin("train.batch_size")) == (32, origin)
     assert (done.config()["train"]["accumulate"], done.origin("train.accumulate")) == (2, origin)
+    (incident,) = done.incidents
+    assert (incident["class"], incident["process"]) == ("alloc-failure", "trainer")
+    assert incident["phase"] == "forward"
     summary = done.summary
+    assert summary["incidents"][0]["remedy"] == (
+        "train.batch_size=32, train.accumulate=2, train.fuse=1"
+    )
     assert not summary["exact"] and len(summary["deviations"]) == 1
     assert summary["samples"] == 40 * 64 and summary["restarts"] == 1
     # a person sees all of it

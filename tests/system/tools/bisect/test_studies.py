@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import wait_until
 from tests.kit.fixtures.bisect import wide
 from tests.kit.planted_training import FAULTS, Place, build
 
@@ -30,28 +31,13 @@ def only(names: Sequence[str]) -> list[str]:
     return [word for name in RULES if name not in names for word in ("--keep", name)]
 
 
-def test_the_culprit_is_found_with_its_class_its_cure_and_its_command(place: Place) -> None:
-    code, document, err = place.study(place.toml, *only(FEW), fault={"fault": "accumulation"})
-    assert code == 0, err
-    assert document["culprit"] == "accumulation" and document["confidence"] >= 0.95
-    assert document["advice"] == {"train.accumulate": 1}
-    assert document["baseline"]["crashes"] == document["baseline"]["runs"] >= 1
-    assert set(document["classes"]) == {"segfault"}
-    assert {f["name"] for f in document["factors"]} == set(FEW)
-    assert document["runs_total"] <= 12
-    smallest = document["smallest_failing"]
-    assert smallest["without"] == [] and str(place.toml) in smallest["command"]
-    folder = place.root / REACHED
-    kept = {p.name for run in (folder / "runs").iterdir() for p in run.iterdir()}
-    assert "incidents" in kept and not kept & {"checkpoints", "model", "candidates"}
-    assert json.loads((folder / "result.json").read_text())["culprit"] == "accumulation"
-    assert len((folder / "bisect.jsonl").read_text().splitlines()) == document["runs_total"]
-
-
-def test_a_study_that_was_stopped_or_killed_goes_on_and_does_nothing_twice(place: Place) -> None:
-    folder = place.root / REACHED
-    words = [str(place.toml), *only(("tower",))]
-    first = place.start(*words, "--json", fault={"fault": "tower"})
+def test_a_study_that_is_stopped_and_killed_does_nothing_twice_and_finds_the_culprit(
+    place: Place,
+) -> None:
+    """With its class, its cure and its command."""
+    folder, fault = place.root / REACHED, {"fault": "accumulation"}
+    words = [str(place.toml), *only(FEW)]
+    first = place.start(*words, "--json", fault=fault)
     _wait_for(folder / "bisect.jsonl", first)
     first.send_signal(signal.SIGINT)
     out, err = first.communicate(timeout=100)
@@ -61,22 +47,33 @@ def test_a_study_that_was_stopped_or_killed_goes_on_and_does_nothing_twice(place
     assert stopped["error"]["exit_code"] == 130
     assert stopped["study"]["runs_total"] == len(done.splitlines()) >= 1
 
-    second = place.start(*words, fault={"fault": "tower"})  # the same command
+    second = place.start(*words, fault=fault)  # the same command
     number = len(done.splitlines()) + 1
     _wait_for(folder / "runs" / f"{number:03d}" / "flight.bin", second)
     second.kill()
     second.communicate()
-    ends_at = time.monotonic() + 10
-    while place.living() and time.monotonic() < ends_at:
-        time.sleep(0.05)
-    assert not place.living(), "what it had started went with it"
+    wait_until(lambda: not place.living())  # what it had started goes with it
 
-    most = ("--max-runs", str(number))
-    code, document, err = place.study("--resume", folder, *most, fault={"fault": "tower"})
+    code, document, err = place.study("--resume", folder, "--max-runs", str(number), fault=fault)
     assert code == 0, err
     assert document["runs_total"] == number
-    assert (folder / "bisect.jsonl").read_text().startswith(done)
     assert document["verdict"] == "unsure" and document["culprit"] is None
+
+    code, document, err = place.study("--resume", folder, "--max-runs", "40", fault=fault)
+    assert code == 0, err
+    assert (folder / "bisect.jsonl").read_text().startswith(done)
+    assert document["culprit"] == "accumulation" and document["confidence"] >= 0.95
+    assert document["advice"] == {"train.accumulate": 1}
+    assert document["baseline"]["crashes"] == document["baseline"]["runs"] >= 1
+    assert set(document["classes"]) == {"segfault"}
+    assert {f["name"] for f in document["factors"]} == set(FEW)
+    assert document["runs_total"] <= 12
+    smallest = document["smallest_failing"]
+    assert smallest["without"] == [] and str(place.toml) in smallest["command"]
+    kept = {p.name for run in (folder / "runs").iterdir() for p in run.iterdir()}
+    assert "incidents" in kept and not kept & {"checkpoints", "model", "candidates"}
+    assert json.loads((folder / "result.json").read_text())["culprit"] == "accumulation"
+    assert len((folder / "bisect.jsonl").read_text().splitlines()) == document["runs_total"]
 
 
 def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:

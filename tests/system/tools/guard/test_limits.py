@@ -20,14 +20,19 @@ def test_a_command_that_outgrows_its_limit_is_warned_about_and_ended(
     start: Start, tmp_path: Path
 ) -> None:
     code = """
-import time
+import os, time
 keep = []
-for _ in range(400):
+for megabytes in range(400):
     keep.append(bytearray(1 << 20))
+    while megabytes == 104 and not os.path.exists("warned"):
+        time.sleep(0.02)
     time.sleep(0.02)
 """
     guarded = start([PYTHON, "-c", code], "--memory-limit", "120M", "--out", "watch")
+    warned = guarded.until("it will be ended at the limit")
+    (tmp_path / "warned").touch()
     assert guarded.wait() == 143
+    guarded.err = warned + guarded.err
     assert "of 120 MB (--memory-limit); it will be ended at the limit" in ours(guarded.err)
     found = incident(tmp_path / "watch")
     assert (found["class"], found["signal"]) == ("memory-limit", signal.SIGTERM)
@@ -53,12 +58,17 @@ subprocess.run([sys.executable, "-c", work])
 @pytest.mark.skipif(sys.platform != "linux", reason="stacks on demand are for Linux")
 def test_a_hang_is_ended_with_everybodys_stacks(start: Start, tmp_path: Path) -> None:
     code = """
-import subprocess, sys
-def waits_for_the_worker():
-    subprocess.run([sys.executable, "-c", "def deaf(): input()\\nimport time\\ntime.sleep(60)"])
-waits_for_the_worker()
+import os, subprocess, sys, time
+def waits_for_the_worker(worker):
+    worker.wait()
+work = "import pathlib, time\\npathlib.Path('begun').touch()\\ntime.sleep(60)"
+worker = subprocess.Popen([sys.executable, "-c", work])
+while not os.path.exists("begun"):
+    print(".", flush=True)
+    time.sleep(0.1)
+waits_for_the_worker(worker)
 """
-    guarded = start([PYTHON, "-c", code], "--hang-timeout", "2", "--out", "watch")
+    guarded = start([PYTHON, "-c", code], "--hang-timeout", "3", "--out", "watch")
     assert guarded.wait() == 137
     found = incident(tmp_path / "watch")
     assert found["class"] == "hang" and "it was idle meanwhile" in found["explanation"]
@@ -123,7 +133,8 @@ def test_the_pause_between_starts_can_be_ended(start: Start) -> None:
 
 
 def test_without_out_a_folder_is_made_for_what_is_kept(start: Start, tmp_path: Path) -> None:
-    code = "import os, time; time.sleep(0.5); os.abort()"
+    # Nothing tells when its memory was looked at, four times a second.
+    code = "import os, time; time.sleep(2); os.abort()"
     guarded = start([PYTHON, "-c", code], env={"OMP_NUM_THREADS": "2"})
     assert guarded.wait() == 134
     folder = tmp_path / "runs/guard-001"

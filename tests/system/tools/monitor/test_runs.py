@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Invoke, wait_until
+from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.monitor import wide
-from tests.kit.live_run import LiveRun, in_phase
+from tests.kit.live_run import LiveRun
 from tests.kit.struck_run import EVERY, World
 
+from ttf.process.lifeline import is_stopped
 from ttf.tools.monitor.lines import heading
 from ttf.tools.monitor.view import View
 from ttf.tools.monitor.watch import Monitor
@@ -27,22 +29,26 @@ Ttf = Callable[..., subprocess.Popen[str]]
 
 
 def test_a_run_is_seen_from_its_start_to_its_end(
-    live: Callable[[Sequence[str]], LiveRun],
+    live: Callable[..., LiveRun],
     world: World,
     tmp_path: Path,
     ttf: Ttf,
     invoke: Invoke,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = tmp_path / "run"
-    training = live(world.config(run, steps=STEPS))
+    run, notes = tmp_path / "run", tmp_path / "notes"
+    waits = sabotage.spec(notes, "forward", "wait", step=EVERY + 5)
+    training = live(world.config(run, steps=STEPS), sabotage.variable(waits))
     training.until(lambda: (run / ".owner").exists(), "there is a folder")
     early = Monitor(find(str(run))).look()
     assert early.alive and early.run is not None and early.run.step == 0
     watcher = ttf("monitor", run, "--interval", 0.2)
-    training.trains(since=EVERY + 5)
+    training.until((notes / "reached").exists, "it waits")
     training.until(lambda: any((run / "checkpoints").glob("step-*")), "a checkpoint is whole")
-    trainer, flight = training.hold(in_phase("forward", since=EVERY + 5))
+    trainer, flight = training.trainer(), training.flight()
+    os.kill(trainer, signal.SIGSTOP)
+    training.until(lambda: is_stopped(trainer), "it is stopped")
+    assert flight is not None and flight.phase == "forward"
     monkeypatch.setattr("ttf.tools.monitor.view.STALE_S", 0.5)
     monitor = Monitor(find(str(run)))
     time.sleep(0.6)
@@ -51,6 +57,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(
     assert by_process["run"]["folder"] == str(run), "its lock tells which run it is"
     assert by_process["processes"][0]["role"] == "ttf train"
     os.kill(trainer, signal.SIGCONT)
+    (notes / "go").touch()
     assert training.wait().code == 0
     out, err = watcher.communicate(timeout=60)
     assert watcher.returncode == 0, err

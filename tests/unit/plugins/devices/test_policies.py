@@ -331,6 +331,17 @@ def test_cuda_without_a_gpu_says_so_at_the_start() -> None:
         policy.start()
 
 
+def test_a_driver_is_found_where_the_loader_would_find_its_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}")
+    found = cuda.has_driver()
+    (tmp_path / "libcuda.so.1").touch()
+    assert cuda.has_driver()
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert found == cuda.has_driver()
+
+
 def test_a_driver_without_a_cuda_build_of_torch_is_told_apart(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -191,7 +191,7 @@ def test_a_step_costs_far_less_than_a_millisecond(tmp_path: Path) -> None:
     took = []
     for step in range(1, 501):
         record = step_record(step, mined=4.0, data_s=0.001, compute_s=0.015)
-        began = time.perf_counter()
+        began = time.thread_time()  # of the processor: others may have it meanwhile
         sink.ttf_step(record=record)
-        took.append(time.perf_counter() - began)
+        took.append(time.thread_time() - began)
     assert statistics.median(took) < 0.0005
