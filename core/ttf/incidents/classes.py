@@ -18,26 +18,28 @@ class About:
 
 
 _UNCHANGED: Final = "restarts unchanged; after the third crash at the same place, with a remedy"
-_AT_ONCE: Final = "restarts with the remedy at once"
+_FIRST: Final = "restarts with a remedy, already after the first crash"
 _ENDS: Final = "keeps the checkpoint and ends with exit code {}"
 _SMALLER: Final = (
-    "the same optimizer step in smaller micro-batches; in mining and evaluation, first a smaller "
-    "`memory.budget`"
+    "smaller micro-batches; the optimizer step stays the same. If the crash was in mining or "
+    "evaluation, a smaller `memory.budget` comes before smaller micro-batches"
 )
 _NATIVE: Final = (
-    "`--isolation process`; then `--device cpu`, fewer accumulated micro-batches, one thread"
+    "one after another: `--isolation process`, `--device cpu`, at most four (larger) micro-batches "
+    "per step if the device limits their number, `--threads 1`"
 )
 
 CLASSES: Final[Mapping[str, About]] = {
     "omp-duplicate": About(
         signature="`OMP: Error #15: Initializing ..., but found ... already initialized`, SIGABRT",
-        does=_AT_ONCE,
-        remedy="`--isolation process`; if the miner's own process aborted, another miner. Never "
-        "set `KMP_DUPLICATE_LIB_OK`: it silences the check, not the fault",
+        does=_FIRST,
+        remedy="`--isolation process`. If the process of the miner aborted, isolation was already on: "
+        "then use another miner. Never set `KMP_DUPLICATE_LIB_OK`, because the variable silences "
+        "only the check and does not remove the fault",
     ),
     "segfault": About(signature="SIGSEGV", does=_UNCHANGED, remedy=_NATIVE),
     "abort": About(
-        signature="SIGABRT or SIGTRAP, and no message of a class below",
+        signature="SIGABRT or SIGTRAP, and no message of another class in this table",
         does=_UNCHANGED,
         remedy=_NATIVE,
     ),
@@ -50,81 +52,85 @@ CLASSES: Final[Mapping[str, About]] = {
         signature="SIGABRT and `terminate called ...`", does=_UNCHANGED, remedy=_NATIVE
     ),
     "bus-error": About(
-        signature="SIGBUS; the incident lists the input file that was truncated or overwritten, if any",
-        does=f"if an input changed: {_ENDS.format(3)}; else {_UNCHANGED}",
-        remedy="restore the file; else the same as for `segfault`",
+        signature="SIGBUS. If an input file was truncated or overwritten, the incident contains its name",
+        does=f"if an input file was truncated or overwritten: {_ENDS.format(3)}. If not: {_UNCHANGED}",
+        remedy="if an input file was truncated or overwritten: restore the file. If not: the same as for "
+        "`segfault`",
     ),
     "illegal-instruction": About(
-        signature="SIGILL; SIGFPE (integer division by zero)",
+        signature="SIGILL, or SIGFPE (integer division by zero)",
         does=_UNCHANGED,
-        remedy=f"build the library on this machine; {_NATIVE}",
+        remedy=f"build the library on this machine. `ttf` itself tries, {_NATIVE}",
     ),
     "oom-kill": About(
         signature="SIGKILL, and a kernel counter of OOM kills increased (cgroup `memory.events` or "
         "`memory.oom_control`, `/proc/vmstat`) or the kernel log reports that process",
-        does=_AT_ONCE,
+        does=_FIRST,
         remedy=_SMALLER,
     ),
     "memory-limit": About(
         signature="`ttf` stopped the process before the kernel killed it",
-        does=_AT_ONCE,
+        does=_FIRST,
         remedy=_SMALLER,
     ),
     "alloc-failure": About(
-        signature="`MemoryError`, `std::bad_alloc`, `DefaultCPUAllocator`, device out of memory; "
+        signature="`MemoryError`, `std::bad_alloc`, `DefaultCPUAllocator`, or device out of memory; or "
         "exit code 1 with `OpenBLAS error: Memory allocation still failed` and no traceback",
-        does=_AT_ONCE,
+        does=_FIRST,
         remedy=_SMALLER,
     ),
     "hang": About(
-        signature="no progress for longer than the limit of the phase; `ttf` saves the stacks, then "
-        "kills the process",
+        signature="no progress for longer than the time limit of the phase. `ttf` saves the stacks and "
+        "then kills the process",
         does=_UNCHANGED,
         remedy=_NATIVE,
     ),
     "killed": About(
-        signature="SIGKILL, and no OOM counter increased; SIGTERM, SIGHUP, ...; SIGXCPU or SIGXFSZ "
-        "(a limit of CPU time or file size)",
-        does=f"restarts unchanged; after SIGXFSZ, {_ENDS.format(8)}",
-        remedy="none for a signal from outside; raise the limit (`ulimit`) if a limit was reached",
+        signature="SIGKILL, and no OOM counter increased; or SIGTERM, SIGHUP or a similar signal; or "
+        "SIGXCPU or SIGXFSZ (a limit of CPU time or of file size was reached)",
+        does=f"restarts unchanged. Exception: after SIGXFSZ, {_ENDS.format(8)}",
+        remedy="if a limit was reached: raise the limit (`ulimit`). Against a signal from outside, no setting "
+        "helps",
     ),
     "vanished": About(
-        signature="exit code 0, but the process did not report that it had finished; under "
-        "`ttf guard`: Python did not shut down normally",
+        signature="exit code 0, but the process did not report that it had finished. Under `ttf guard`: "
+        "exit code 0, but Python did not shut down normally",
         does="restarts unchanged",
         remedy="none",
     ),
     "disk-full": About(
-        signature="`No space left on device`, `Disk quota exceeded`; an incomplete write on a full disk",
+        signature="`No space left on device`, `Disk quota exceeded`, or an incomplete write on a full disk",
         does=_ENDS.format(8),
-        remedy="free some space, or use `--out` on another disk",
+        remedy="free some space, or choose a folder on another disk (`--out`)",
     ),
     "data-changed": About(
-        signature="`ttf` detected that an input was truncated or overwritten; or a Python error, and an "
-        "input has changed",
+        signature="`ttf` detected that an input file was truncated or overwritten; or a Python error "
+        "occurred, and an input file has changed",
         does=_ENDS.format(3),
         remedy="restore the original file, then `ttf resume`",
     ),
     "non-finite": About(
-        signature="a loss or gradient that is not finite; wrong results of the device",
+        signature="a loss or gradient that is not finite, or wrong results of the device",
         does=_ENDS.format(4),
-        remedy="see the error: learning rate, data, `--precision fp32`",
+        remedy="read the error message first. Often one of these helps: a lower learning rate, data without "
+        "NaN, `--precision fp32`",
     ),
     "python-error": About(
         signature="an uncaught Python exception",
-        does="an error of `ttf` itself: ends with its exit code; any other: restarts; the same error twice "
-        "in a row at the same place: ends",
+        does="if `ttf` raised the error on purpose, such as for a wrong setting: ends with the exit code "
+        "of the error. After any other error: restarts unchanged. If the same error occurs twice in "
+        "a row at the same place: the run ends",
         remedy="none",
     ),
     "device-lost": About(
-        signature="a message of the driver: `CUDA error: ...`, Metal's `failed assertion`, a GPU hang",
+        signature="a message of the driver: `CUDA error: ...`, Metal's `failed assertion`, or a GPU hang",
         does=_UNCHANGED,
         remedy="`--device cpu`",
     ),
     "unknown": About(
-        signature="an exit code without any message; invalid answers of a miner",
+        signature="an exit code without any message, or invalid answers of a miner",
         does="restarts unchanged",
-        remedy="if a miner gave invalid answers: another miner",
+        remedy="if a miner gave invalid answers: use another miner",
     ),
 }
 

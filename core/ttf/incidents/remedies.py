@@ -216,6 +216,10 @@ _NATIVE_ADVICE: Final = (
     "Look at the stacks in faulthandler.txt: the innermost frame is the call that crashed.",
     "Set OMP_NUM_THREADS=1, and run libraries that bring threads of their own in other processes.",
 )
+_NEW_FILE: Final = (
+    "Never change a data file while it is read. Write new data to a new file in the same folder, "
+    "then rename the new file over the old one."
+)
 ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     "omp-duplicate": (
         "Run the two libraries that bring an OpenMP runtime in separate processes.",
@@ -232,8 +236,8 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "cxx-exception": _NATIVE_ADVICE[:1],
     "bus-error": (
-        "Leave data files alone while they are read; write new ones beside and rename them.",
-        "Where memory is shared, look at the room in /dev/shm (docker: --shm-size).",
+        _NEW_FILE,
+        "If the command uses shared memory, check the free space in /dev/shm (docker: --shm-size).",
     ),
     "hang": (
         "Look at the stacks in faulthandler.txt: they say where each thread waits.",
@@ -242,7 +246,7 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "illegal-instruction": ("Build the library that crashed anew on this machine.",),
     "disk-full": ("Free some space, or write to another disk.",),
-    "data-changed": ("Leave data files alone while they are read; rename new ones into place.",),
+    "data-changed": (_NEW_FILE,),
     "device-lost": ("Run on the CPU, or look at the driver's log.",),
     "non-finite": ("Lower the learning rate, clip gradients, use fp32; look at the data for NaN.",),
     "vanished": ("Look for os._exit in the script and its libraries; end with sys.exit instead.",),

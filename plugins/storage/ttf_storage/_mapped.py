@@ -51,7 +51,8 @@ def check_identity(path: Path, opened: FileIdentity) -> None:
             what = "was rewritten in place"
     raise DataChanged(
         f"{path} {what} while it was in use.",
-        hint="Leave data files alone while they are read; write new ones beside and rename them.",
+        hint="Never change a data file while it is read. Write new data to a new file in the same "
+        "folder, then rename the new file over the old one.",
     )
 
 

@@ -350,6 +350,6 @@ def test_the_descriptions_agree_with_the_tables() -> None:
         }:
             assert f"exit code {int(code)}" in about.does, name
         at_once = name in RECIPES and any(r.certain and r.ends_with is None for r in rules)
-        assert ("remedy at once" in about.does) == at_once, name
+        assert ("after the first crash" in about.does) == at_once, name
         assert ("with a remedy" in about.does) <= (name in RECIPES), name
     assert RECIPES.keys() <= CLASSES.keys() and ADVICE.keys() <= CLASSES.keys()

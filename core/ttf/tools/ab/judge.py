@@ -152,7 +152,7 @@ def _summary(name: str, samples: Sequence[Sample], blocks: Blocks, confidence: f
         interval = rates.clopper_pearson(crashes, len(of_arm), confidence)
     steps, incidents = sum(s.steps for s in of_arm), sum(map(_incidents, of_arm))
     names = sorted({metric for s in finished for metric in s.metrics})
-    ends = [(s.steps if s.first_crash is None else s.first_crash, s.crashed) for s in of_arm]
+    ends = [(s.lasted, s.crashed) for s in of_arm]
     return ArmSummary(
         name=name,
         runs=len(of_arm),

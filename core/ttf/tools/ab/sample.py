@@ -80,3 +80,8 @@ class Sample:
     def first_crash(self) -> int | None:
         """Steps done before the first incident; None where there was none: censored at `steps`."""
         return min((i.step for i in self.incidents), default=None) if self.crashed else None
+
+    @property
+    def lasted(self) -> int:
+        """Steps without an incident."""
+        return self.steps if self.first_crash is None else self.first_crash

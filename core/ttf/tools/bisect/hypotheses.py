@@ -75,7 +75,10 @@ def hypotheses(order: tuple[Ingredient, ...], *, wide: bool = False) -> tuple[Hy
         share = {"one": _ONE, "carried": _CARRIED, "either": _EITHER}[kind] / max(1, len(of_kind))
         for mask in of_kind:
             masks[mask] = masks.get(mask, 0.0) + share
-    out = [Hypothesis((_lowest(mask),), (mask,), prior) for mask, prior in masks.items()]
+    out = []
+    for mask, prior in masks.items():
+        lowest = (mask & -mask).bit_length() - 1
+        out.append(Hypothesis((lowest,), (mask,), prior))
     pairs = [(a, b) for a, b in _pairs(len(order)) if not reach[a] & reach[b]]
     out += [Hypothesis((a, b), (reach[a], reach[b]), _BOTH / len(pairs)) for a, b in pairs]
     if wide:
@@ -109,10 +112,6 @@ def _masks(order: Sequence[Ingredient], reach: Sequence[int]) -> dict[str, list[
 
 def _pairs(count: int) -> Iterator[tuple[int, int]]:
     return ((a, b) for a in range(count) for b in range(a + 1, count))
-
-
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
 
 
 @cache

@@ -41,7 +41,10 @@ def look_at_disk(_: Examination) -> Verdict:
         "temporary files": Path(tempfile.gettempdir()),
     }
     places = {name: existing(path) for name, path in wanted.items()}
-    evidence = [f"{name}: {wanted[name]}, {_about(there)}" for name, there in places.items()]
+    evidence = [
+        f"{name}: {wanted[name]}, {_problem(there) or f'{size(room(there))} free'}"
+        for name, there in places.items()
+    ]
     for name, there in places.items():
         problem = _problem(there)
         if problem:
@@ -85,10 +88,6 @@ def _problem(folder: Path) -> str:
 def room(folder: Path) -> int:
     stat = os.statvfs(folder)
     return stat.f_bavail * stat.f_frsize
-
-
-def _about(folder: Path) -> str:
-    return _problem(folder) or f"{size(room(folder))} free"
 
 
 def _elsewhere(name: str) -> str:

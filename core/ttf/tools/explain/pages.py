@@ -57,14 +57,11 @@ def page(name: str) -> Page:
     text = Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8")
     head, *rest = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
     sections = {title: body.strip() for title, body in zip(rest[::2], rest[1::2], strict=True)}
-    sections[_KNOWS] += f"\n\n{_ROWS}\n{_items(evidence.rows(name))}"
+    items = "\n".join(line for row in evidence.rows(name) for line in wrapped(row, _WIDTH, hang=2))
+    sections[_KNOWS] += f"\n\n{_ROWS}\n{items}"
     sections[_DO] = f"{_what_ttf_does(name)}\n\n{sections[_DO]}"
     summary = " ".join(head.partition("\n")[2].split())
     return Page(name=name, summary=summary, sections=sections)
-
-
-def _items(rows: list[str]) -> str:
-    return "\n".join(line for row in rows for line in wrapped(row, _WIDTH, hang=2))
 
 
 def _what_ttf_does(name: str) -> str:

@@ -45,7 +45,9 @@ class Monitor:
             return self._view(now, None, run)
         if self._attached is None or self._attached.pid != pid:
             self._attached = _Attached(pid, self._role(run))
-            self._remember_the_run(now)
+            if self._reader is not None and not self._history:
+                # The minutes before we came, as its supervisor wrote them.
+                self._history.extend(p for p in self._reader.progress.memory if p[0] < now)
         return self._view(now, self._attached, run)
 
     def _living(self) -> int | None:
@@ -62,11 +64,6 @@ class Monitor:
         if run is None or self._reader is None or self._target.pid is not None:
             return ""
         return SUPERVISOR if self._reader.folder.flight.exists() else TRAINER
-
-    def _remember_the_run(self, now: float) -> None:
-        """The minutes before we came, as its supervisor wrote them."""
-        if self._reader is not None and not self._history:
-            self._history.extend(p for p in self._reader.progress.memory if p[0] < now)
 
     def _view(self, now: float, attached: _Attached | None, run: Run | None) -> View:
         processes = () if attached is None else attached.table.look(attached.pid)

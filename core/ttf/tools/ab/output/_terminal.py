@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from ttf.tools.ab.analysis import Analysis, ArmSummary, Comparison
+from ttf.tools.ab.analysis import Analysis, Comparison
 from ttf.tools.ab.output import words
 
 WIDTH: Final = 100
@@ -53,12 +53,12 @@ def _arm_rows(
 ) -> Iterator[Sequence[str]]:
     """Of an arm its figures, what they are against the first arm, and the intervals."""
     yield _HEADER
+    first = analysis.arms[0].name if analysis.arms else ""
     for place, arm in enumerate(analysis.arms):
         values = [words.figure(metric, words.arm_value(arm, metric)) for metric in words.COLUMNS]
         yield (names[arm.name], words.crash_count(arm), str(arm.lost), *values)
-        against = (
-            [_against_first(analysis, arm, metric) for metric in words.COLUMNS] if place else []
-        )
+        metrics = words.COLUMNS if place else ()
+        against = [words.comparison(analysis, first, arm.name, metric) for metric in metrics]
         effects = ["" if c is None else words.effect(c, c.effect) for c in against]
         if any(effects):
             yield ("  against A", words.rate_interval(arm), "", *effects)
@@ -66,10 +66,6 @@ def _arm_rows(
                 yield ("  interval", "", "", *map(_bounds, against))
         elif arm.runs:
             yield ("", words.rate_interval(arm), "", *("" for _ in words.COLUMNS))
-
-
-def _against_first(analysis: Analysis, arm: ArmSummary, metric: str) -> Comparison | None:
-    return words.comparison(analysis, analysis.arms[0].name, arm.name, metric)
 
 
 def _bounds(c: Comparison | None) -> str:
@@ -94,12 +90,13 @@ def _shortened(text: str) -> str:
 
 def _comparisons(analysis: Analysis) -> Iterator[str]:
     called, shown = words.letters(analysis), _shown(analysis)
+    share = f"{words.percent(analysis.confidence)} interval"
     rows: list[Sequence[str]] = []
     for (a, b), group in groupby(shown, key=lambda c: (c.a, c.b)):
         if rows:
             rows.append([""] * len(rows[0]))
         title = f"{called[b]} against {called[a]}"
-        rows.append((title, "difference", _confidence(analysis), "p", "verdict"))
+        rows.append((title, "difference", share, "p", "verdict"))
         rows += [_row(c, called) for c in group]
     yield from _table_lines(rows)
     compared = [c for c in analysis.comparisons if c.effect is not None]
@@ -140,10 +137,6 @@ def _below(analysis: Analysis) -> Iterator[str]:
         yield from _wrapped(note)
     for sentence in words.pair_sentences(analysis):
         yield from _wrapped(sentence)
-
-
-def _confidence(analysis: Analysis) -> str:
-    return f"{words.percent(analysis.confidence)} interval"
 
 
 # --- lines ----------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def _survival(study: Study) -> Figure:
         if not samples:
             continue
         curve = summary.survival or ((0.0, 1.0, 1.0, 1.0),)
-        corners = stepped(curve, max(_lasted(s) for s in samples))
+        corners = stepped(curve, float(max(s.lasted for s in samples)))
         ended = sorted({s.steps for s in samples if s.first_crash is None})
         lines.append(
             Line(
@@ -105,10 +105,6 @@ def _survival(study: Study) -> Figure:
     axes = Axes(x_label=_STEPS, y_text=words.percent, x=(0.0,), y=(0.0, 1.0))
     title = "Repeats that have not crashed yet"
     return line_chart(title, lines, axes, alt="; ".join(alt), under=under)
-
-
-def _lasted(sample: Sample) -> float:
-    return float(sample.steps if sample.first_crash is None else sample.first_crash)
 
 
 def _share(curve: Sequence[tuple[float, float, float, float]], step: float) -> float:

@@ -81,7 +81,7 @@ def reproducer(run: RunFiles, found: FiledIncident) -> Reproducer:
     if run.guarded:
         note = "what the command computes is not known; run it again under ttf guard."
         return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
-    if mined and not settings.known_library(run):
+    if mined and settings.miner(run) not in settings.LIBRARIES:
         note = f"the miner is a plugin of its own ({settings.miner(run)}); see 'With ttf' below."
         return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
     make: Callable[..., dict[str, Any]] = settings.mining if mined else settings.training

@@ -53,10 +53,6 @@ def miner(run: RunFiles) -> str:
     return next((line["miner"] for line in run.mining[-1:] if line.get("miner")), "exact")
 
 
-def known_library(run: RunFiles) -> bool:
-    return miner(run) in LIBRARIES
-
-
 def pins(run: RunFiles, values: Mapping[str, Any]) -> list[str]:
     """'torch==2.13.0' of what the script uses, without the local part of a version."""
     used = {"numpy", *_used(values)}
@@ -111,7 +107,7 @@ def mining(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
         "KIND": value(run, "miner.faiss.kind", "flat") if name == "faiss" else "",
         "ROWS": shape(run, "bank_rows"),
         "DIM": shape(run, "bank_dim"),
-        "QUERIES": queries or _train_pairs(run),
+        "QUERIES": queries or run.manifest.get("data", {}).get("train_pairs") or 1000,
         "K": value(run, "miner.k", 200),
         "LINKS": value(run, f"miner.{name}.M", 32),
         "EF_CONSTRUCTION": value(run, f"miner.{name}.ef_construction", 200),
@@ -134,7 +130,8 @@ def training(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
     micro = value(run, "train.batch_size", 256) * fused
     parts = max(1, value(run, "train.accumulate", 1) // fused)
     steps = found.get("step") or 0
-    shared = value(run, "miner.isolation", "process") == "none" and _mines(run)
+    mines = value(run, "miner.negatives", 4) > 0
+    shared = mines and value(run, "miner.isolation", "process") == "none"
     return {
         "CELL": cell if cell in _CELLS else "mlp",
         "INPUT": shape(run, "query_dim"),
@@ -173,14 +170,6 @@ def memory(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
         "LIMIT": limit,
         "HELD": held[-1] if held else 0,
     }
-
-
-def _mines(run: RunFiles) -> bool:
-    return bool(value(run, "miner.negatives", 4) > 0)
-
-
-def _train_pairs(run: RunFiles) -> int:
-    return run.manifest.get("data", {}).get("train_pairs") or 1000
 
 
 def _documents(run: RunFiles, samples: int) -> int:

@@ -39,8 +39,8 @@ def main() -> int:
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
             print(f"round {number}: the child was ended by {name}, as the run was")
-            print("A file was cut or rewritten while it was mapped: put new files beside the old")
-            print("ones and rename them into place.")
+            print("A file was truncated or overwritten while it was mapped. Write new data to a")
+            print("new file in the same folder, then rename the new file over the old one.")
             return 0
     print(f"did not crash in {rounds} rounds")
     return 0

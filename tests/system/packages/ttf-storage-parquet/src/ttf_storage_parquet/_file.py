@@ -65,7 +65,7 @@ class ParquetFile:
             what = "was replaced" if now[:2] != self._identity[:2] else "was rewritten or cut"
         raise DataChanged(
             f"{self.path} {what} while it was in use.",
-            hint="Leave data files alone while they are read; write new ones beside them.",
+            hint="Never change a data file while it is read: write a new file, then rename.",
         )
 
     def close(self) -> None:

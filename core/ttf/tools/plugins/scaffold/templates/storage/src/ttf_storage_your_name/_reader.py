@@ -106,7 +106,7 @@ class YourNameStore:
                 what = "was rewritten, cut or replaced" if file.exists() else "was removed"
                 raise DataChanged(
                     f"{file} {what} while it was in use.",
-                    hint="Leave data files alone while they are read; write new ones beside.",
+                    hint="Never change a data file while it is read: write a new file, then rename.",
                 )
 
     def verify(self) -> Iterator[str]:
