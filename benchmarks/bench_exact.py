@@ -26,10 +26,10 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext
-from ttf.data.vector_ref import VectorRef, open_ref
+from ttf.data.sources import VectorRef, open_ref
 from ttf.data.vectors import UnitRows
 from ttf.host.plugins import create_store, open_store
-from ttf.mining.scan.tally import ScanTally
+from ttf.mining.scan.scan_counters import ScanTally
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf_miners._exact_scan import ExactMiner
 

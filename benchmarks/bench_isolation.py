@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import MinerContext
-from ttf.data.vector_ref import VectorRef
+from ttf.data.sources import VectorRef
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.worker_client import MinerWorkers
 
 ARMS: tuple[Isolation, Isolation] = ("none", "process")
 DRAWS = 10_000

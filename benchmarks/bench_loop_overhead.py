@@ -56,7 +56,7 @@ def build(folder: Path, shape: dict[str, Any], threads: int) -> Any:
     )
     policy = devices.choose("cpu", {}, threads)
     devices.prepare(policy)
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
     from ttf.text.progress import Reporter
     from ttf.training.session import open_session
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from plots import Line, log_log, save
 
 from ttf.contracts import MinerContext
-from ttf.data.vector_ref import VectorRef, open_ref
+from ttf.data.sources import VectorRef, open_ref
 from ttf.host import plugins
 from ttf.tools.bench.paired import in_turns, ratio
 

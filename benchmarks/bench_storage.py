@@ -185,7 +185,7 @@ def trained(folder: Path, tower: str) -> Iterator[Any]:
     """A run as `ttf train` opens it, on a set of its own."""
     from ttf.config.resolve import resolve
     from ttf.data.synth import SynthShape, write_synth
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
     from ttf.text.progress import Reporter
     from ttf.tools.bench.ours import policy_of
     from ttf.training.session import open_session

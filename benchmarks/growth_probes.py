@@ -109,9 +109,9 @@ def mining(queries: int, k: int = 100) -> Callable[[Path, int], AbstractContextM
     @contextlib.contextmanager
     def probe(folder: Path, threads: int) -> Iterator[Call]:
         from ttf.contracts import MinerContext
-        from ttf.data.vector_ref import VectorRef
+        from ttf.data.sources import VectorRef
         from ttf.mining.job import MiningJob
-        from ttf.mining.worker import Searcher
+        from ttf.mining.worker_main import Searcher
 
         with np.load(folder / "pairs.npz") as stored:
             asked = stored["X_train"][: queries or None]
@@ -202,7 +202,7 @@ def _session(
 
     policy = devices.choose("cpu", {}, threads)
     devices.prepare(policy)
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
     from ttf.text.progress import Reporter
     from ttf.training.session import open_session
 

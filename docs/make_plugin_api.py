@@ -78,7 +78,7 @@ _HELPERS = {
     "ttf.machine.processor",
     "ttf.machine.measured",
     "ttf.mining.scan.bank_scan",
-    "ttf.mining.scan.tally",
+    "ttf.mining.scan.scan_counters",
     "ttf.rundir.durable",
     "ttf.rundir.metrics_log",
 }

@@ -16,7 +16,7 @@ from chaos.running import Place, Running, kill_and_wait, wait_until
 from chaos.verdict import Verdict, incidents, judge_end
 from chaos.world import INTERVAL
 
-from ttf.rundir.checkpoint_files import newest_first, newest_step, step_of
+from ttf.rundir.verified_folders import newest_first, newest_step, step_of
 
 CONFIGURATION: Final = "trainable-faiss"
 """Its checkpoints have every kind of file."""

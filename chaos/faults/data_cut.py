@@ -12,7 +12,7 @@ from chaos.running import Running
 from chaos.verdict import Verdict, incidents, judge_end, last_words
 from chaos.world import STEPS
 
-from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.verified_folders import newest_step
 
 BAD_DATA: Final = 3
 KINDS: Final = (("pairs.npz", "cut"), ("bank.npz", "cut"), ("bank.npz", "rewritten"))

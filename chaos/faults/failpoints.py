@@ -30,7 +30,7 @@ _COUNT: Final = """
 import sys
 from ttf import cli
 from ttf.rundir import durable
-with durable.recorded() as operations:
+with recorded() as operations:
     code = cli.run(sys.argv[1:])
 print(code, *(operation.name for operation in operations), sep="\\n")
 """

@@ -10,7 +10,7 @@ from chaos.running import Place, Running
 from chaos.verdict import Verdict, incidents, judge_end, last_words, summary_of
 from chaos.world import STEPS
 
-from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.verified_folders import newest_step
 
 STOPS: Final = 3
 """In each run."""

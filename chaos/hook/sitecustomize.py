@@ -14,7 +14,7 @@ from pathlib import Path
 
 def _arm() -> None:
     wanted = os.environ.get("CHAOS_FAILPOINT")
-    if not wanted or "ttf.supervise.trainer_main" not in sys.orig_argv:
+    if not wanted or "ttf.training.launch" not in sys.orig_argv:
         return
     try:
         Path(os.environ["CHAOS_STRUCK"]).touch(exist_ok=False)

@@ -44,6 +44,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         TowerShape as TowerShape,
         VectorSource as VectorSource,
     )
+    from ttf.data.order import (
+        derived_seed as derived_seed,
+        sampled_rows as sampled_rows,
+    )
     from ttf.data.vectors import (
         checked_ids as checked_ids,
         checked_out as checked_out,
@@ -92,21 +96,17 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.machine.thread_variables import (
         thread_environment as thread_environment,
     )
-    from ttf.mining.author_helpers import (
-        derived_seed as derived_seed,
-        exact_search as exact_search,
-        float32_blocks as float32_blocks,
-        require_bank as require_bank,
-        require_memory as require_memory,
-        sampled_rows as sampled_rows,
-    )
     from ttf.mining.scan.bank_scan import (
         BankScan as BankScan,
     )
     from ttf.mining.scan.float32_rows import (
+        exact_search as exact_search,
+        float32_blocks as float32_blocks,
         gather_float32 as gather_float32,
+        require_bank as require_bank,
+        require_memory as require_memory,
     )
-    from ttf.mining.scan.tally import (
+    from ttf.mining.scan.scan_counters import (
         ScanTally as ScanTally,
     )
     from ttf.rundir.durable import (
@@ -131,6 +131,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
 _NAMES: Final = {
     "ttf.api": "Run evaluate load mine open_vectors plan resume train",
     "ttf.contracts": "ArrayWriter Availability BatchPlan DType DeviceFactory DevicePolicy EvalRecord Miner MinerContext MinerCost MinerFactory MinerTraits Precision Settled StepRecord StorageFactory Store StoreWriter Tower TowerCost TowerFactory TowerShape VectorSource",
+    "ttf.data.order": "derived_seed sampled_rows",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
     "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode MinerFailed PluginUnavailable StorageError TtfError storage_error suggestion",
     "ttf.hookspecs": "CheckContext Verdict hookimpl",
@@ -140,10 +141,9 @@ _NAMES: Final = {
     "ttf.machine.processor": "Processor processor usable_threads",
     "ttf.machine.thread_variables": "thread_environment",
     "ttf.machine.measured": "TunedRow tuned_row",
-    "ttf.mining.author_helpers": "derived_seed exact_search float32_blocks require_bank require_memory sampled_rows",
+    "ttf.mining.scan.float32_rows": "exact_search float32_blocks gather_float32 require_bank require_memory",
     "ttf.mining.scan.bank_scan": "BankScan",
-    "ttf.mining.scan.float32_rows": "gather_float32",
-    "ttf.mining.scan.tally": "ScanTally",
+    "ttf.mining.scan.scan_counters": "ScanTally",
     "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
     "ttf.rundir.incident_files": "list_incidents",
     "ttf.rundir.metrics_log": "MetricsLog",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttf.errors import GateNotMet, Stopped
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from ttf.contracts import Store

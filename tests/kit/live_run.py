@@ -32,8 +32,8 @@ from tests.kit.processes import (
 )
 
 from ttf.process.lifeline import is_stopped
-from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.flight_record import Flight, read_flight
+from ttf.rundir.verified_folders import newest_step
 
 WIDELY: Final = os.environ.get("TTF_CHAOS", "0") not in ("", "0")
 """Also what takes minutes."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 TRAINER: Final = "ttf.training.launch"
-WORKER: Final = "ttf.mining.worker"
+WORKER: Final = "ttf.mining.worker_main"
 
 
 def with_variable(name: str, value: str) -> Iterator[int]:

@@ -15,7 +15,7 @@ import psutil
 from ttf.contracts import Progress
 from ttf.incidents.death import Death
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.worker_client import MinerWorkers
 
 MODULE = '''
 """Faults are real: signals, native calls, native memory, bytes on descriptors."""
@@ -84,7 +84,7 @@ def overwrite(path):
 def believed_by_the_worker(**lies):
     """Answers that only the trainer can refuse: the worker itself does not check any more."""
     import numpy as np
-    from ttf.mining import worker
+    from ttf.mining import worker_main
 
     def search(miner, queries, k, rows, *, name):
         ids = np.tile(np.arange(k), (len(queries), 1))
@@ -95,17 +95,17 @@ def believed_by_the_worker(**lies):
             scores[-1, -1] = lies["score"]
         return ids, scores
 
-    worker.checked_search = search
+    worker_main.checked_search = search
 
 
 def half_a_chunk():
     """Killed while the answers of a chunk are being written."""
-    from ttf.mining import answers
+    from ttf.mining import miner_results
 
     def fsync(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    answers.fsync_file = fsync
+    miner_results.fsync_file = fsync
 
 
 ACTS = {
@@ -210,8 +210,9 @@ TRUTH = np.argsort(-(QUERIES @ BANK.T), axis=1, kind="stable")[:, :5]
 PRELUDE = """
 import sys, json
 from ttf.mining.job import MinerChoice, MiningJob
-from ttf.mining.workers import MinerWorkers
-job = MiningJob.from_json(json.loads(sys.argv[1]))
+from ttf.mining.worker_client import MinerWorkers
+from ttf.rundir.typed_json import dataclass_from
+job = dataclass_from(MiningJob, json.loads(sys.argv[1]))
 """
 """Of a script that mines in a process of its own, given a job."""
 

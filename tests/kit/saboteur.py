@@ -22,7 +22,7 @@ import json, os, subprocess, sys, threading, time
 from pathlib import Path
 import native_faults
 from ttf import hookimpl
-from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.verified_folders import newest_step
 from ttf_miners.hnswlib_miner import HnswlibFactory
 from ttf_towers.linear import LinearFactory
 

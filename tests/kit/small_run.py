@@ -16,7 +16,7 @@ from ttf.mining.candidates import CandidateTable
 from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.metrics_log import MetricsLog
-from ttf.rundir.table_files import prune_tables
+from ttf.rundir.verified_folders import prune_tables
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
 from ttf.training.checkpoint_writer import Saver

@@ -15,10 +15,9 @@ from tests.kit.data_files import config
 from ttf.config.schema import LossConfig, RunConfig, TowerConfig, TrainConfig
 from ttf.contracts import Precision, TowerShape
 from ttf.data.dataset import Dataset
-from ttf.data.keyed_random import key
 from ttf.data.loader import MicroBatch, StepHead, head_of
 from ttf.data.open_dataset import open_dataset
-from ttf.data.order import Order
+from ttf.data.order import Order, key
 from ttf.host import plugins
 from ttf.training.documents import Documents
 from ttf.training.memory_bank import MemoryBank

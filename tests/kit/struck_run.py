@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from tests.kit.live_run import Place, summary_of
 
-from ttf.rundir.checkpoint_files import newest_step
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.verified_folders import newest_step
 from ttf.training.checkpoint import load_newest
 
 STEPS: Final = 150

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -41,7 +42,7 @@ def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
 
     seen = inspect(path, storage=storage, full=full)
     if as_json:
-        emit_json(seen.to_json())
+        emit_json(asdict(seen))
     else:
         _show(seen)
     _say_hints(seen)
@@ -72,7 +73,7 @@ def verify_command(path: str, storage: str, as_json: bool) -> int:
     seen = verify(path, storage=storage)
     ok = not seen.problems
     if as_json:
-        emit_json({**seen.to_json(), "ok": ok})
+        emit_json({**asdict(seen), "ok": ok})
     else:
         for problem in seen.problems:
             show(f"problem: {problem}")

@@ -143,8 +143,8 @@ def command(
         if predicted.fits:
             next_command(_again(run_toml, out, sets, given, safe=safe))
         return
-    from ttf.rundir.folder import RunFolder
     from ttf.rundir.request import TrainRequest
+    from ttf.rundir.run_folder import RunFolder
 
     folder = RunFolder.new(out)
     request = TrainRequest(
@@ -194,7 +194,7 @@ def _again(
 def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
     """`ttf resume` and `ttf train --resume`."""
     from ttf import api
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
 
     folder = RunFolder.existing(run_dir)
     supervised = not in_process

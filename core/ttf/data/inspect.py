@@ -1,24 +1,30 @@
-"""What is in a container and what is wrong with it: the facts behind inspect and verify."""
+"""What is in a container and what is wrong with it: the facts behind inspect and verify.
+
+Also whether `ttf train` would take it, as far as the file alone can tell: the checks are those of
+`ttf.data.open_dataset`, split by split, so that all problems come at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.array_stream import Rows, stream_rows
-from ttf.data.fit_to_train import unfit
+from ttf.contracts import DType, Store, VectorSource
+from ttf.data import positives
+from ttf.data.convert import Rows, stream_rows
+from ttf.data.dataset import NamedArrays, need_floats, queries_of
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
-from ttf.errors import BadData
+from ttf.errors import ArrayMissing, BadData
 from ttf.host.plugins import open_store
 
-if TYPE_CHECKING:
-    from ttf.contracts import DType, Store, VectorSource
-
+_SPLITS: Final = ("train", "val")
+_ANY_BANK: Final = 1 << 62
+"""Rows of a bank that nobody named: any position from 0 on may be one."""
 SAMPLE_BYTES: Final = 32 << 20
 SAMPLE_ROWS: Final = 4096
 _NAMED: Final = 3
@@ -49,8 +55,9 @@ class Inspection:
     hints: list[str]
     """What helps against the problems, each once."""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    def note(self, error: BadData) -> None:
+        self.problems.append(str(error))
+        self.hints.append(error.hint)
 
 
 def inspect(uri: str, *, storage: str = "auto", full: bool = False) -> Inspection:
@@ -82,8 +89,7 @@ def _inspect(store: Store, full: bool) -> Inspection:
     seen.problems += _disagreements({a.name: a for a in seen.arrays})
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
     for error in unfit(store):
-        seen.problems.append(str(error))
-        seen.hints.append(error.hint)
+        seen.note(error)
     seen.problems = list(dict.fromkeys(seen.problems))
     seen.hints = list(dict.fromkeys(h for h in seen.hints if h))
     return seen
@@ -95,16 +101,12 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
         name=name,
         shape=about.get("shape"),
         dtype=about.get("dtype"),
-        stored=about["stored"],
-        mappable=about["mappable"],
-        aligned=about["aligned"],
-        bytes=about["bytes"],
+        **{key: about[key] for key in ("stored", "mappable", "aligned", "bytes")},
     )
     try:
         source = store.source(name)
     except BadData as error:
-        seen.problems.append(str(error))
-        seen.hints.append(error.hint)
+        seen.note(error)
         if full and facts.shape:
             _measure_stream(store, name, facts, seen)
         return facts
@@ -218,3 +220,59 @@ def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
         double = values[counts > 1]
         problems.append(f"ids: {len(double)} ids occur more than once, e.g. {double[0]}.")
     return problems
+
+
+# --- whether `ttf train` would take it ----------------------------------------------------------
+
+
+def looks_like_pairs(names: Sequence[str]) -> bool:
+    """Whether there is any array of a training or validation split."""
+    known = {f"{kind}_{split}" for kind in ("X", "seq", "pos", "Y") for split in _SPLITS}
+    return not known.isdisjoint(names)
+
+
+def unfit(store: Store) -> Iterator[BadData]:
+    """Every reason for which `ttf train` would refuse this file, as pairs or as a bank."""
+    arrays = NamedArrays(store, {})
+    if "vectors" in arrays:  # queries of `ttf search` may have three dimensions
+        yield from _raised(lambda: need_floats(arrays["vectors"], (2, 3), "(rows, dim)"))
+    if looks_like_pairs(store.names()):
+        for split in _SPLITS:
+            yield from _split(arrays, split)
+
+
+def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
+    def queries() -> None:
+        # What seq_* refers to is another file: its own numbers stand in and are never followed.
+        queries_of(arrays, split, lambda: arrays[f"seq_{split}"])
+
+    yield from _raised(queries)
+    named, valued = f"pos_{split}", f"Y_{split}"
+    if valued in arrays:
+        yield from _raised(lambda: need_floats(arrays[valued], (2,), "(N, D)"))
+    if named in arrays:
+        yield from _raised(lambda: _known(arrays, split))
+    elif valued not in arrays:
+        yield ArrayMissing(
+            f"{arrays.uri} has neither {named} nor {valued}: the positives of the {split} pairs "
+            "are unknown.",
+            hint=f"Add {named} (rows of the bank).",
+        )
+
+
+def _known(arrays: NamedArrays, split: str) -> None:
+    """Raises BadData where no pair has a positive, and none can be found by value."""
+    found = positives.from_array(arrays[f"pos_{split}"], _ANY_BANK)
+    if not len(found.usable) and f"Y_{split}" not in arrays:
+        raise BadData(
+            f"None of the {len(found.rows):,} {split} pairs of {arrays.uri} has a positive: all "
+            f"of pos_{split} is -1.",
+            hint=f"Give pos_{split} rows of the bank, or add Y_{split}.",
+        )
+
+
+def _raised(check: Callable[[], None]) -> Iterator[BadData]:
+    try:
+        check()
+    except BadData as error:
+        yield error

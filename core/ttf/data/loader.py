@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.data.dataset import Dataset, QueryBatch, Split
-from ttf.data.keyed_random import key, uniform
-from ttf.data.order import Order
+from ttf.data.order import Order, key, uniform
 from ttf.data.vectors import Buffers
 
 QUEUE_LENGTH = 2

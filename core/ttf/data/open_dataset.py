@@ -6,6 +6,8 @@ positives have to be found by value. Every problem names the file, the array and
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Self
 
@@ -15,10 +17,17 @@ from numpy.typing import NDArray
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
-from ttf.data.dataset import Dataset, OpenBank, Queries, Split
-from ttf.data.named_arrays import NamedArrays, need_floats, queries_of, vectors_of
-from ttf.data.stacked_rows import StackedRows
-from ttf.data.vector_ref import VectorRef
+from ttf.data.dataset import (
+    Dataset,
+    NamedArrays,
+    OpenBank,
+    Queries,
+    Split,
+    need_floats,
+    queries_of,
+    vectors_of,
+)
+from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import open_store, storage_for
@@ -254,3 +263,31 @@ def _same_inputs(pairs: NamedArrays, train: Queries, val: Queries) -> None:
             f"Training and validation queries of {pairs.uri} differ in shape: "
             f"{train.source.name} {train.source.shape}, {val.source.name} {val.source.shape}."
         )
+
+
+@contextlib.contextmanager
+def open_queries(uri: str, config: DataConfig, bank: VectorSource) -> Iterator[Queries]:
+    """An array `vectors`, or the first X_* or seq_* of the file; closed after the `with`."""
+    with Opening(config) as opening:
+        arrays = NamedArrays(open_store(uri), {})
+        opening.adopt(arrays.store)
+        yield _found_queries(arrays, opening, config, bank)
+
+
+def _found_queries(
+    arrays: NamedArrays, opening: Opening, config: DataConfig, bank: VectorSource
+) -> Queries:
+    if "vectors" in arrays:
+        source = arrays["vectors"]
+        need_floats(source, (2, 3), "(N, D) or (N, L, D)")
+        return Queries(source, None, None)
+    present = sorted(arrays.store.names())
+    order = ["X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train"]
+    named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
+    if not named:
+        raise ArrayMissing(
+            f"{arrays.uri} has no queries: neither `vectors` nor any X_* or seq_*; "
+            f"it has: {', '.join(present) or 'nothing'}."
+        )
+    split = named[0].partition("_")[2]
+    return queries_of(arrays, split, lambda: bank if config.context is None else opening.context)

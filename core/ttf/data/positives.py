@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
-from ttf.data.keyed_random import hash64
+from ttf.data.order import hash64
 from ttf.data.vectors import to_float32
 from ttf.errors import BadData
 

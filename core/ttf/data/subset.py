@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.keyed_random import Permutation, key
+from ttf.contracts import Store, StoreWriter, VectorSource
+from ttf.data.order import Permutation, key
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
 from ttf.host.plugins import open_store
-
-if TYPE_CHECKING:
-    from ttf.contracts import Store, StoreWriter, VectorSource
 
 _KINDS: Final = ("X", "seq", "Y", "pos", "len")
 
@@ -47,8 +45,10 @@ def subset(
     """
     if (bank is None) != (bank_out is None):
         raise ConfigError("Cutting the bank takes both: the bank, and where to write it.")
-    inputs = [p for p in (pairs, bank, keep.context) if p]
-    _check_outputs(inputs, [p for p in (out, bank_out) if p])
+    taken = {str(Path(p).resolve()) for p in (pairs, bank, keep.context) if p}
+    places = [str(Path(p).resolve()) for p in (out, bank_out) if p]
+    if taken & set(places) or len(set(places)) < len(places):
+        raise ConfigError("Every output needs a path of its own, other than the inputs'.")
     store = open_store(pairs)
     try:
         _check_references(store, keep, cut=bank is not None)
@@ -68,12 +68,6 @@ def subset(
         "bank": bank_out,
         "bank_rows": None if kept is None else len(kept),
     }
-
-
-def _check_outputs(inputs: list[str], outputs: list[str]) -> None:
-    places = [str(Path(p).resolve()) for p in outputs]
-    if {str(Path(p).resolve()) for p in inputs} & set(places) or len(set(places)) < len(places):
-        raise ConfigError("Every output needs a path of its own, other than the inputs'.")
 
 
 def _check_references(store: Store, keep: Subset, *, cut: bool) -> None:

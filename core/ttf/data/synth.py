@@ -13,23 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.keyed_random import key
+from ttf.contracts import ArrayWriter, DType, Progress, VectorSource
+from ttf.data.order import key
 from ttf.data.vectors import from_float32, numpy_dtype, to_float32, unit_rows
 from ttf.data.writing import array_bytes, make_room, sigterm_raised, writing
 from ttf.errors import ConfigError
 from ttf.host.plugins import open_store
-
-if TYPE_CHECKING:
-    from ttf.contracts import ArrayWriter, DType, Progress, VectorSource
 
 NOISE: Final = 0.5
 """Length of the noise added to a document before it is scaled back to length one."""
@@ -42,6 +41,8 @@ _BLOCK_VALUES: Final = 1 << 21
 _WORKERS: Final = 2
 _BYTE_SPREAD: Final = float(np.sqrt((256**2 - 1) / 12))
 """Standard deviation of a uniform byte."""
+
+_Report = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,9 @@ def write_synth(
             with _removed_on_failure(paths["bank"]):
                 _write_pairs(paths["pairs"], paths["bank"], shape, dtype, targets, report)
         except BaseException:
-            _remove_empty(made)
+            for folder in made:
+                with contextlib.suppress(OSError):  # somebody put a file there: it stays
+                    folder.rmdir()
             raise
     return paths
 
@@ -117,12 +120,6 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
         else:
             path.unlink(missing_ok=True)
         raise
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        with contextlib.suppress(OSError):  # somebody put a file there: it stays
-            folder.rmdir()
 
 
 def bank_block(shape: SynthShape, block: int) -> NDArray[np.float32]:
@@ -164,7 +161,7 @@ def _write_bank(path: Path, shape: SynthShape, dtype: DType, report: _Report) ->
     with writing(str(path)) as writer:
         array = writer.array("vectors", (shape.bank, shape.dim), dtype)
         blocks = -(-shape.bank // _bank_rows(shape))
-        _append(array, blocks, lambda b: bank_block(shape, b), dtype, report, 1)
+        _append(array, blocks, partial(bank_block, shape), dtype, report, 1)
 
 
 def _write_pairs(
@@ -177,15 +174,9 @@ def _write_pairs(
         with writing(str(path)) as writer:
             for split, rows in splits.items():
                 pos = positives(shape, split, rows)
-                _write_queries(
-                    writer.array(f"X_{split}", shape.x_shape(rows), dtype),
-                    shape,
-                    split,
-                    pos,
-                    bank,
-                    dtype,
-                    report,
-                )
+                array = writer.array(f"X_{split}", shape.x_shape(rows), dtype)
+                make = partial(query_block, shape, split, pos, bank)
+                _append(array, -(-rows // shape.block_rows), make, dtype, report, shape.seq_len)
                 if targets:
                     y = writer.array(f"Y_{split}", (rows, shape.dim), dtype)
                     for start in range(0, rows, _bank_rows(shape)):
@@ -195,26 +186,6 @@ def _write_pairs(
                 writer.array(f"pos_{split}", (rows,), "int64").append(positives(shape, split, rows))
     finally:
         store.close()
-
-
-def _write_queries(
-    array: ArrayWriter,
-    shape: SynthShape,
-    split: str,
-    pos: NDArray[np.int64],
-    bank: VectorSource,
-    dtype: DType,
-    report: _Report,
-) -> None:
-    blocks = -(-len(pos) // shape.block_rows)
-
-    def make(block: int) -> NDArray[np.float32]:
-        return query_block(shape, split, pos, bank, block)
-
-    _append(array, blocks, make, dtype, report, shape.seq_len)
-
-
-_Report = Callable[[int], None]
 
 
 def _append(

@@ -6,20 +6,19 @@ bfloat16 travels as uint16 bits, because numpy has no such type.
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import math
 import mmap
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.contracts import DType, VectorSource
 from ttf.errors import BadData
-
-if TYPE_CHECKING:
-    from ttf.contracts import DType, VectorSource
 
 DTYPES: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16", "int32", "int64", "uint8")
 FLOATS: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16")
@@ -47,6 +46,15 @@ def parse_dtype(text: str) -> DType:
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """What numpy holds a stored dtype as: bfloat16 is uint16 bits, everything little-endian."""
     return np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
+
+
+def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """What a .npy file of such an array begins with."""
+    file = io.BytesIO()
+    descr = np.lib.format.dtype_to_descr(dtype)
+    fields = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, fields)
+    return file.getvalue()
 
 
 def to_float32(
@@ -226,16 +234,27 @@ class ReadsAhead(Protocol):
         ...
 
 
-class RowView:
+class _View:
+    """Another source, seen otherwise."""
+
+    def __init__(self, source: VectorSource, shape: tuple[int, ...], dtype: DType) -> None:
+        self.source = source
+        self.name = source.name
+        self.uri = source.uri
+        self.shape = shape
+        self.dtype: DType = dtype
+
+    @property
+    def on_disk(self) -> bool:
+        return on_disk(self.source)
+
+
+class RowView(_View):
     """Some rows of another source in any order; only the row numbers are held."""
 
     def __init__(self, source: VectorSource, rows: NDArray[np.int64]) -> None:
-        self.source = source
         self.rows = _rows_of(source, rows)
-        self.name = source.name
-        self.uri = source.uri
-        self.shape = (self.rows.shape[0], *source.shape[1:])
-        self.dtype: DType = source.dtype
+        super().__init__(source, (len(self.rows), *source.shape[1:]), source.dtype)
 
     def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
         return self.source.gather(self.rows[checked_ids(ids, len(self.rows), self.name)], out)
@@ -247,17 +266,13 @@ class RowView:
     def will_need(self, ids: NDArray[np.int64]) -> None:
         will_need(self.source, self.rows[checked_ids(ids, len(self.rows), self.name)])
 
-    @property
-    def on_disk(self) -> bool:
-        return on_disk(self.source)
-
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(self.source.fingerprint().encode(), digest_size=16)
+        digest = _digest(self.source.fingerprint())
         digest.update(np.ascontiguousarray(self.rows, dtype="<i8").view(np.uint8).data)
         return digest.hexdigest()
 
 
-class UnitRows:
+class UnitRows(_View):
     """Another source as float32 rows of length one; zero rows stay zero."""
 
     def __init__(self, source: VectorSource) -> None:
@@ -266,11 +281,7 @@ class UnitRows:
                 f"{source.uri}: the array {source.name!r} holds {source.dtype}, not vectors.",
                 hint="Vectors are float32, float16 or bfloat16.",
             )
-        self.source = source
-        self.name = source.name
-        self.uri = source.uri
-        self.shape = source.shape
-        self.dtype: DType = "float32"
+        super().__init__(source, source.shape, "float32")
 
     def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
         direct = out if self.source.dtype == "float32" else None
@@ -282,13 +293,8 @@ class UnitRows:
     def will_need(self, ids: NDArray[np.int64]) -> None:
         will_need(self.source, ids)
 
-    @property
-    def on_disk(self) -> bool:
-        return on_disk(self.source)
-
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(f"unit:{self.source.fingerprint()}".encode(), digest_size=16)
-        return digest.hexdigest()
+        return _digest(f"unit:{self.source.fingerprint()}").hexdigest()
 
     def _normalised(
         self, stored: NDArray[Any], out: NDArray[Any] | None, *, owned: bool
@@ -301,6 +307,10 @@ class UnitRows:
         if into is not wide:
             np.copyto(into, wide)
         return unit_rows(into, in_place=True)
+
+
+def _digest(text: str) -> hashlib.blake2b:
+    return hashlib.blake2b(text.encode(), digest_size=16)
 
 
 def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ttf.contracts import DType, StoreWriter
 from ttf.errors import ConfigError, Stopped, StorageError, storage_error
 from ttf.host.plugins import is_local, storage_for, written_store
 from ttf.text.numbers import size
-
-if TYPE_CHECKING:
-    from ttf.contracts import DType, StoreWriter
 
 BLOCK_BYTES: Final = 16 << 20
 """What the streaming commands hold of an array at a time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ def write_incident(
         "incident.md": scrub.bytes(page.encode(errors="replace")),
         "stderr.txt": scrub.bytes(death.raw_stderr or death.stderr.encode(errors="replace")),
         "faulthandler.txt": scrub.bytes(death.faulthandler.encode(errors="replace")),
-        "flight.json": _json(None if death.flight is None else death.flight.to_json()),
+        "flight.json": _json(None if death.flight is None else asdict(death.flight)),
         "memory.csv": _memory_csv(death).encode(),
     }
     try:

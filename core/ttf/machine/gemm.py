@@ -7,12 +7,15 @@ BLAS numpy brought) or "bf16". Legend: R rows, I inner, C columns.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from ttf.machine.processor import MOST_ERROR
 
 FLOAT32: Final = ("highest", "medium", "numpy")
 Call = Callable[[], object]
@@ -68,6 +71,14 @@ def errors(ways: Sequence[str], a_RI: Tensor, b_CI: Tensor) -> dict[str, float]:
         assert isinstance(got_RC, Tensor)
         found[way] = float((got_RC.double() - exact_RC).abs().max() / largest)
     return found
+
+
+@functools.cache
+def is_float32(way: str) -> bool:
+    """Whether a setting that allows torch less still gives full float32 products here: "medium"
+    picks another library on some machines (twice as fast on an AVX512 one, 2026-11) and reduced
+    precision on others. Measured for accuracy, never for speed."""
+    return errors([way], *factors(64, 768, 64))[way] < MOST_ERROR
 
 
 def repeated(call: Call, times: int) -> Call:

@@ -5,6 +5,7 @@ Read from the system's own files, without loading torch: the choice of a GEMM pa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ttf.machine.memory.limits import group_folders, group_words
 from ttf.process import platform as system
@@ -148,6 +149,32 @@ def cgroup_quota(root: Path = Path("/")) -> float | None:
         if quota and period and int(quota[0]) > 0:
             quotas.append(int(quota[0]) / int(period[0]))
     return min(quotas) if quotas else None
+
+
+# --- its products ---------------------------------------------------------------------------
+
+
+FirstPass = Literal["bf16", "fp32"]
+
+
+@functools.cache
+def first_pass() -> FirstPass:
+    """In which numbers a scan's first pass runs here: bfloat16 where the processor has units for
+    it and the product that torch makes of them keeps the error bound; else float32."""
+    return "bf16" if processor().bf16_unit and _keeps_bound() else "fp32"
+
+
+def _keeps_bound() -> bool:
+    """A fixed product against float64: sums must be kept in float32 and rounded once, at the end.
+    Terms of one sign and a long row: sums kept in bfloat16 would be off by percents."""
+    import torch
+
+    wave = torch.arange(96 * 1024, dtype=torch.float64).mul(0.7).sin().add(1.5)
+    left = wave[: 32 * 1024].view(32, 1024).bfloat16()
+    right = wave[32 * 1024 :].view(64, 1024).bfloat16()
+    exact = left.double() @ right.double().T
+    error = ((left @ right.T).double() - exact).abs() / exact
+    return bool(error.max() <= 2.0**-8 + 1024 * 2.0**-23)
 
 
 # --- its name --------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.rundir.durable import OpenFile, folder_written_whole
-from ttf.rundir.table_files import AREA, ARRAYS, verified_table
-from ttf.rundir.verified_folder import write_manifest
+from ttf.rundir.verified_folders import ARRAYS, TABLE_AREA, verified_table, write_manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,7 @@ class CandidateTable:
         """Writes `<candidates>/<key>/`, durably; returns that folder."""
         folder = candidates / self.key
         candidates.mkdir(parents=True, exist_ok=True)
-        with folder_written_whole(folder, AREA) as temp:
+        with folder_written_whole(folder, TABLE_AREA) as temp:
             hashes = {f"{name}.npy": self._write(name, temp) for name in ARRAYS}
             facts = {
                 "key": self.key,
@@ -65,12 +64,12 @@ class CandidateTable:
                 "queries": len(self),
                 "k": int(self.ids.shape[1]),
             }
-            write_manifest(temp, facts, hashes, AREA)
+            write_manifest(temp, facts, hashes, TABLE_AREA)
         return folder
 
     def _write(self, name: str, folder: Path) -> str:
         """Returns the hash of what was meant to be written."""
-        file = OpenFile(folder / f"{name}.npy", AREA)
+        file = OpenFile(folder / f"{name}.npy", TABLE_AREA)
         try:
             np.save(file, getattr(self, name), allow_pickle=False)
         finally:

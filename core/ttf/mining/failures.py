@@ -21,7 +21,7 @@ from ttf.mining.job import Isolation, MinerChoice, MiningJob
 from ttf.process.error_document import from_document, to_document
 
 if TYPE_CHECKING:
-    from ttf.mining.workers import Worker
+    from ttf.mining.worker_client import Worker
 
 STACKS: Final = "miner-faulthandler.txt"
 _TAIL: Final = 2000

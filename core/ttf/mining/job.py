@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal
 
 from ttf.contracts import MinerContext
-from ttf.data.vector_ref import VectorRef
-from ttf.mining.index_cache import IndexRecord
+from ttf.data.sources import VectorRef
+from ttf.rundir.durable import write_json
 
 Isolation = Literal["process", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexRecord:
+    """Which index a run searched, and where it came from; JSON in the run's `index/index.json`."""
+
+    key: str
+    origin: Literal["built", "reused"]
+    path: str | None
+    """None: it could not be kept, and was used from memory."""
+    size_bytes: int
+    sha256: Mapping[str, str]
+    made_from: Mapping[str, Any]
+
+    def write(self, run_index: Path) -> None:
+        """`<run>/index/index.json`: the index itself stays in the cache."""
+        run_index.mkdir(parents=True, exist_ok=True)
+        write_json(run_index / "index.json", asdict(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +62,6 @@ class MiningJob:
     def with_miner(self, choice: MinerChoice) -> MiningJob:
         return replace(self, miner=choice.name, options=choice.options)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(
-            **{
-                **values,
-                "bank": VectorRef.from_json(values["bank"]),
-                "context": MinerContext(**values["context"]),
-            }
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class MiningReport:
@@ -84,17 +90,3 @@ class MiningReport:
     @property
     def reused_index(self) -> bool:
         return self.index is not None and self.index.origin == "reused"
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        index = values["index"]
-        return cls(
-            **{
-                **values,
-                "index": None if index is None else IndexRecord(**index),
-                "deaths": tuple(values["deaths"]),
-            }
-        )

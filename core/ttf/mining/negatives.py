@@ -9,19 +9,16 @@ Shapes: B sample rows, K candidates of each, P known positives (padded with -1).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.keyed_random import hash64
+from ttf.config.schema import NegativesConfig
+from ttf.data.order import hash64
 from ttf.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ttf.config.schema import NegativesConfig
-    from ttf.mining.candidates import CandidateTable
+from ttf.mining.candidates import CandidateTable
 
 _REPORT_ROWS = 4096
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -90,7 +87,8 @@ def yield_report(
     kept = np.zeros(len(table), np.int64)
     largest = np.full(len(table), -np.inf)
     hardness = np.full((len(table), 2), np.nan)
-    for here in _slices(len(table)):
+    for start in range(0, len(table), _REPORT_ROWS):
+        here = slice(start, start + _REPORT_ROWS)
         candidates = _Candidates.of(table, here, known_QP[here])
         alive = candidates.survivors(settings)
         kept[here] = alive.sum(axis=1)
@@ -173,8 +171,8 @@ class _Candidates:
         """(B, K)"""
         alive_BK = self.without_margin(settings)
         if settings.relative_margin is not None:
-            positive = self.positive_B.astype(np.float64)
-            limit_B = positive - settings.relative_margin * np.abs(positive)
+            positive_B = self.positive_B.astype(np.float64)
+            limit_B = positive_B - settings.relative_margin * np.abs(positive_B)
             alive_BK &= self.scores_BK < limit_B[:, None]
         return alive_BK
 
@@ -211,8 +209,3 @@ def _margin_reaching(largest_Q: NDArray[np.float64], share: float) -> float | No
 def _finite_mean(values: NDArray[np.float64]) -> float | None:
     known = values[np.isfinite(values)]
     return float(known.mean()) if known.size else None
-
-
-def _slices(size: int) -> Iterator[slice]:
-    for start in range(0, size, _REPORT_ROWS):
-        yield slice(start, min(start + _REPORT_ROWS, size))

@@ -17,7 +17,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -78,27 +78,16 @@ def intercepted(interceptor: Interceptor) -> Iterator[None]:
         _interceptor = before
 
 
-@contextlib.contextmanager
-def recorded() -> Iterator[list[Operation]]:
-    """Lists every operation in the order they were done."""
-    done: list[Operation] = []
+def _change(
+    act: Callable[[], object], verb: Verb, area: str, path: Path, target: Path | None = None
+) -> None:
+    """Any change but a write."""
 
-    def note(operation: Operation, act: Act) -> int:
-        count = act(memoryview(operation.data))
-        data = bytes(operation.data[:count]) if operation.verb == "write" else b""
-        done.append(replace(operation, data=data))
-        return count
-
-    with intercepted(note):
-        yield done
-
-
-def _plainly(act: Callable[[], object]) -> Act:
     def do(_: memoryview) -> int:
         act()
         return 0
 
-    return do
+    _through(Operation(verb=verb, area=area, path=path, target=target), do)
 
 
 # --- single operations ---------------------------------------------------------------------------
@@ -106,10 +95,7 @@ def _plainly(act: Callable[[], object]) -> Act:
 
 def fsync_file(fd: int, path: Path | None = None, area: str = "other") -> None:
     """Makes a file durable; plain fsync is not on macOS (F_FULLFSYNC there)."""
-    _through(
-        Operation(verb="fsync", area=area, path=path or Path(f"fd {fd}")),
-        _plainly(lambda: _fsync(fd)),
-    )
+    _change(lambda: _fsync(fd), "fsync", area, path or Path(f"fd {fd}"))
 
 
 def _fsync(fd: int) -> None:
@@ -125,24 +111,21 @@ def fsync_dir(path: Path, area: str = "other") -> None:
     """Makes the names in a folder durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _through(Operation(verb="fsync_dir", area=area, path=path), _plainly(lambda: os.fsync(fd)))
+        _change(lambda: os.fsync(fd), "fsync_dir", area, path)
     finally:
         os.close(fd)
 
 
 def rename(path: Path, target: Path, area: str) -> None:
-    _through(
-        Operation(verb="rename", area=area, path=path, target=target),
-        _plainly(lambda: path.rename(target)),
-    )
+    _change(lambda: path.rename(target), "rename", area, path, target)
 
 
 def unlink(path: Path, area: str) -> None:
-    _through(Operation(verb="unlink", area=area, path=path), _plainly(path.unlink))
+    _change(path.unlink, "unlink", area, path)
 
 
 def make_dir(path: Path, area: str) -> None:
-    _through(Operation(verb="mkdir", area=area, path=path), _plainly(path.mkdir))
+    _change(path.mkdir, "mkdir", area, path)
 
 
 def remove_tree(path: Path, area: str) -> None:
@@ -150,7 +133,7 @@ def remove_tree(path: Path, area: str) -> None:
     if path.is_dir() and not path.is_symlink():
         for inner in sorted(path.iterdir()):
             remove_tree(inner, area)
-        _through(Operation(verb="rmdir", area=area, path=path), _plainly(path.rmdir))
+        _change(path.rmdir, "rmdir", area, path)
     else:
         unlink(path, area)
 
@@ -175,7 +158,7 @@ class OpenFile:
         self._digest = hashlib.sha256()
         self._given_up = False
         self._fd = -1
-        _through(Operation(verb="create", area=area, path=path), _plainly(self._open))
+        _change(self._open, "create", area, path)
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)

@@ -11,10 +11,10 @@ import mmap
 import os
 import struct
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 _SIZE: Final = 4096
 _MAGIC: Final = b"ttfflt1\n"
@@ -61,9 +61,6 @@ class Flight:
     """The writer died within the write."""
     total_steps: int = 0
     """Of the run; 0: its trainer has not counted them (yet)."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class FlightRecorder:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
 
-if TYPE_CHECKING:
-    from ttf.process.error_document import ErrorDocument
-    from ttf.rundir.documents import Summary
+from ttf.process.error_document import ErrorDocument
+from ttf.rundir.documents import Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +63,6 @@ class TrainRequest:
     """Variables of the environment that are kept from the trainer, see `hides_faults`."""
     command: tuple[str, ...] = ()
     """What the person typed, for the manifest."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(
-            **{
-                **values,
-                "sets": tuple(values["sets"]),
-                "command": tuple(values.get("command", ())),
-                "overlay": {k: Change(**v) for k, v in values["overlay"].items()},
-                "history": History(
-                    **{**values["history"], "incidents": tuple(values["history"]["incidents"])}
-                ),
-            }
-        )
 
 
 class ToTrainer(TypedDict, total=False):

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ttf.errors import ExitCode, StorageError, TtfError
-from ttf.rundir.checkpoint_files import MANIFEST, newest_first, problem_with
 from ttf.rundir.documents import CheckpointManifest, ListedIncident, Summary
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.request import Change, History
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.typed_json import read_typed
+from ttf.rundir.verified_folders import CHECKPOINT, newest_first, problem_with
 
 _NOTHING: Final[Summary] = {
     "steps": 0,
@@ -100,6 +100,6 @@ def write_last_summary(
 def _newest_facts(folder: RunFolder) -> Summary:
     for path in newest_first(folder.checkpoints):
         if not problem_with(path, read_tables=False):
-            manifest = read_typed(path / MANIFEST, CheckpointManifest)
+            manifest = read_typed(path / CHECKPOINT, CheckpointManifest)
             return manifest.get("progress", {}).get("summary", {})
     return {}

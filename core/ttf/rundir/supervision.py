@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from ttf.errors import StorageError
 from ttf.rundir.durable import read_json, write_json
@@ -51,6 +51,3 @@ class Journal:
 
     def history(self) -> History:
         return History(restarts=self.restarts, wall_s=self.wall_s)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)

@@ -6,7 +6,9 @@ So a reader asks only whether a key is there, never what type its value has.
 from __future__ import annotations
 
 import json
+from collections import abc
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -53,6 +55,26 @@ def typed(value: object, kind: type[D]) -> D:
 def is_number(value: object) -> TypeGuard[float]:
     """One that can be calculated with: neither a truth value nor infinite."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+
+
+def dataclass_from(kind: type[D], values: Mapping[str, Any]) -> D:
+    """What `asdict` made of a dataclass, as that dataclass again: with its inner ones, and lists
+    made tuples. For what our own processes tell each other: raises what is wrong with it."""
+    hints = get_type_hints(kind)
+    return kind(**{name: _restored(hints[name], value) for name, value in values.items()})
+
+
+def _restored(hint: Any, value: Any) -> Any:
+    inner = get_args(hint)
+    if is_dataclass(hint):
+        return dataclass_from(cast("type[Any]", hint), value)
+    if get_origin(hint) is tuple:
+        return tuple(value)
+    if get_origin(hint) is abc.Mapping:
+        return {key: _restored(inner[1], one) for key, one in value.items()}
+    if get_origin(hint) in (Union, UnionType) and value is not None and is_dataclass(inner[0]):
+        return _restored(inner[0], value)
+    return value
 
 
 # --- one function per type, made once --------------------------------------------------------------

@@ -11,6 +11,7 @@ import os
 import select
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, Final, cast
 
 from ttf.incidents.death import Death, KilledByUs, ProcessEnd
@@ -22,8 +23,8 @@ from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals
 from ttf.rundir.flight_record import FlightReader
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
+from ttf.rundir.run_folder import RunFolder
 from ttf.supervise.events import (
     Beat,
     Checkpointed,
@@ -66,7 +67,7 @@ class RunningTrainer:
             passed=() if display is None else (display,),
             again=again,
         )
-        self._conversation = Conversation(self.child, {"request": request.to_json()})
+        self._conversation = Conversation(self.child, {"request": asdict(request)})
         self.witness = Witness("trainer", self.child.pid, stacks=folder.stacks)
         root = os.getpid() if whole_tree else self.child.pid
         self.curve = MemoryCurve(root, folder.memory, step=lambda: self.flight.read().step)

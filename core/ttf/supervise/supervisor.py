@@ -24,8 +24,8 @@ from ttf.incidents.remedies import command
 from ttf.process.child import adopt_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.supervision import Journal
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
@@ -212,7 +212,7 @@ class Supervisor:
             trainer.close()
 
     def _died(self, death: Death, finding: Finding) -> Died:
-        from ttf.rundir.checkpoint_files import newest_step
+        from ttf.rundir.verified_folders import newest_step
 
         checkpoint, step = newest_step(self._folder.checkpoints), death.step or 0
         self._finding = finding
@@ -364,7 +364,7 @@ class Supervisor:
 
     def _stop(self, signum: int) -> NoReturn:
         """An end without a trainer to save anything: what was saved before counts."""
-        from ttf.rundir.checkpoint_files import newest_step
+        from ttf.rundir.verified_folders import newest_step
 
         if self._running is not None:
             self._running.finish()

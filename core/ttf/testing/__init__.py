@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ttf.data.in_memory import MemorySource as MemorySource
+    from ttf.data.sources import MemorySource as MemorySource
     from ttf.testing._banks import clustered_rows as clustered_rows
     from ttf.testing.devices import DeviceTests as DeviceTests
     from ttf.testing.miners import MinerTests as MinerTests
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "DeviceTests": "ttf.testing.devices",
-    "MemorySource": "ttf.data.in_memory",
+    "MemorySource": "ttf.data.sources",
     "MinerTests": "ttf.testing.miners",
     "PluginTests": "ttf.testing.plugin",
     "StoreTests": "ttf.testing.stores",

@@ -146,7 +146,7 @@ def keep_index(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Makes a miner ready as a run does, from the cache or into it, and answers queries."""
     import numpy as np
 
-    from ttf.mining.index_cache import ready_index
+    from ttf.mining.worker_main import ready_index
 
     bank = np.load(request["bank"], mmap_mode="r")
     factory, miner, _ = made(request)
@@ -231,7 +231,7 @@ def chosen_options(factory: Any, request: Mapping[str, Any]) -> Any:
 
 
 def _source(bank: NDArray[np.float32]) -> VectorSource:
-    from ttf.data.in_memory import MemorySource
+    from ttf.data.sources import MemorySource
 
     return MemorySource(bank)
 

@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from ttf.contracts import Kind, MinerContext
-from ttf.data.in_memory import MemorySource
+from ttf.data.sources import MemorySource
 from ttf.data.vectors import from_float32
 from ttf.errors import BadData, ConfigError
-from ttf.mining.answers import checked_search
+from ttf.mining.miner_results import checked_search
 from ttf.testing import _children
 from ttf.testing._banks import DIM, best_rows, clustered_rows
 from ttf.testing.plugin import PluginTests

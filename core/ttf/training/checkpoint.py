@@ -22,17 +22,6 @@ from safetensors.torch import load, save as tensor_bytes
 from torch import Tensor
 
 from ttf.errors import NoCheckpoint, StorageError, storage_error
-from ttf.rundir.checkpoint_files import (
-    AREA,
-    FORMAT,
-    MANIFEST,
-    candidates_beside,
-    digest_of,
-    newest_first,
-    path_of,
-    problem_with,
-    remove_newer,
-)
 from ttf.rundir.durable import (
     finite,
     folder_written_whole,
@@ -42,7 +31,18 @@ from ttf.rundir.durable import (
     write_new,
 )
 from ttf.rundir.request import History
-from ttf.rundir.table_files import table_digest
+from ttf.rundir.verified_folders import (
+    CHECKPOINT,
+    CHECKPOINT_AREA,
+    FORMAT,
+    candidates_beside,
+    digest_of,
+    newest_first,
+    path_of,
+    problem_with,
+    remove_newer,
+    table_digest,
+)
 
 if TYPE_CHECKING:
     from ttf.training.best_weights import Selection
@@ -102,12 +102,12 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
     """
     path = path_of(folder, snapshot.step)
     table = _table_named(folder, snapshot.table)
-    with folder_written_whole(path, AREA) as temp:
+    with folder_written_whole(path, CHECKPOINT_AREA) as temp:
         files = {}
         for group, tensors in snapshot.groups().items():
             for number, part in enumerate(parts_of(tensors)):
                 name = f"{group}-{number}.safetensors" if number else f"{group}.safetensors"
-                files[name] = save_tensors(part, temp / name, AREA)
+                files[name] = save_tensors(part, temp / name, CHECKPOINT_AREA)
         manifest = finite(
             {
                 "format": FORMAT,
@@ -118,7 +118,7 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
             }
         )
         document = json_bytes({**manifest, "sha256": digest_of(manifest)})
-        write_new(temp / MANIFEST, document, AREA)
+        write_new(temp / CHECKPOINT, document, CHECKPOINT_AREA)
     problem = problem_with(path, read_tables=False, from_disk=True)
     if problem:
         _take_back(path)
@@ -145,7 +145,7 @@ def _table_named(folder: Path, key: str) -> dict[str, str]:
 def _take_back(path: Path) -> None:
     """It was never relied on; left there, every start would stumble over it."""
     try:
-        remove_folder(path, AREA)
+        remove_folder(path, CHECKPOINT_AREA)
     except OSError as error:
         raise storage_error(error, str(path)) from error
 
@@ -176,7 +176,7 @@ class _Changed(Exception):
 
 def _load(path: Path) -> Snapshot:
     """Loads from the very bytes that match their hash."""
-    manifest = read_json(path / MANIFEST)
+    manifest = read_json(path / CHECKPOINT)
     parts: dict[str, list[dict[str, Tensor]]] = {name: [] for name in GROUPS}
     for name, digest in manifest["files"].items():
         data = (path / name).read_bytes()

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import StorageError
-from ttf.rundir.checkpoint_files import newest_step, prune, tables_in_use
 from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, wait
 from ttf.rundir.flight_record import FlightRecorder
+from ttf.rundir.verified_folders import newest_step, prune, tables_in_use
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
 

@@ -7,10 +7,9 @@ both sides: no two kinds of device draw the same random numbers from the same se
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, cast
@@ -23,13 +22,11 @@ from torch import Tensor, nn
 from ttf.config.schema import ProbeConfig
 from ttf.contracts import DevicePolicy, Precision
 from ttf.data.dataset import Dataset
-from ttf.data.keyed_random import key, uniform
 from ttf.data.loader import MicroBatch, StepHead, head_of
-from ttf.data.order import Order
+from ttf.data.order import Order, key, uniform
 from ttf.errors import DeviceMistrusted, NumericFailure
 from ttf.host import plugins
-from ttf.machine.gemm import errors, factors
-from ttf.machine.processor import MOST_ERROR
+from ttf.machine.gemm import is_float32, set_to
 from ttf.rundir.documents import ProbeLine
 from ttf.training.gradient_difference import (
     REFERENCE,
@@ -106,7 +103,7 @@ class Probe:
             head, micro = self._sample()
             model = _comparable(self._gradients.model, self._order.seed)
             device = self._compute(model, head, micro, self._policy, self._gradients.precision)
-            with _exact_products():
+            with set_to("highest"):
                 exact = self._cpu.precision("fp32")
                 reference = self._compute(model, head, micro, self._cpu, exact)
         finally:
@@ -199,7 +196,7 @@ class Probe:
         if self._gradients.precision.name == "bf16":
             return TOLERANCES["medium"]
         setting = torch.get_float32_matmul_precision()
-        if self._policy.torch_device().type == "cpu" and _exact_on_host(setting):
+        if self._policy.torch_device().type == "cpu" and is_float32(setting):
             setting = "highest"
         return TOLERANCES[setting]
 
@@ -234,18 +231,3 @@ def _without_dropout(module: nn.Module) -> None:
     home = type(module).__module__
     if home == "torch.nn.modules.dropout" or not home.startswith("torch.nn."):
         module.training = False
-
-
-def _exact_on_host(setting: str) -> bool:
-    """Whether this processor computes full float32 under a setting that would allow it less."""
-    return errors([setting], *factors(64, 768, 64))[setting] < MOST_ERROR
-
-
-@contextlib.contextmanager
-def _exact_products() -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import OpenBank
-from ttf.data.vector_ref import OpenRef, VectorRef, open_ref
+from ttf.data.sources import OpenRef, VectorRef, open_ref
 from ttf.data.vectors import UnitRows, to_float32
 from ttf.errors import BadData, DataMissing, NumericFailure
 from ttf.host.plugins import written_store

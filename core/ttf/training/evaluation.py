@@ -2,10 +2,10 @@
 
 The rank of a document is the number of bank rows that score higher (equal scores: the smaller row
 first). Where the processor multiplies bfloat16, most rows are counted or ruled out by that product
-and its error bound (`ttf.mining.scan.bounds`); float32 decides about the others. Queries that have too many
-of those, because their document is far from the top, are counted in float32 altogether. Each
-block's scores are reduced to maxima over groups of 64 first; only groups that can hold a better row
-are looked into, because counting, not the product, would be the bottleneck.
+and its error bound (`ttf.mining.scan.error_bounds`); float32 decides about the others. Queries that
+have too many of those, because their document is far from the top, are counted in float32
+altogether. Each block's scores are reduced to maxima over groups of 64 first; only groups that can
+hold a better row are looked into, because counting, not the product, would be the bottleneck.
 
 Shapes: Q queries, B of a tile, N rows of a block, P positives, G groups, M of a group, K looked into.
 """
@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from ttf.contracts import DevicePolicy, Precision, Progress
 from ttf.data.dataset import Split
 from ttf.errors import BadData, NumericFailure
-from ttf.mining.scan.bf16_units import FirstPass, first_pass
-from ttf.mining.scan.bounds import SAFE, Asked, asked
+from ttf.machine.processor import FirstPass, first_pass
+from ttf.mining.scan.error_bounds import SAFE, Asked, asked, rounded
 from ttf.mining.scan.first_pass import GROUPS, Block
-from ttf.mining.scan.rounding import rounded
 from ttf.training.documents import Documents
 from ttf.training.towers import TwoTower
 

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
 from ttf.data.dataset import Queries, Split
-from ttf.data.in_memory import GivenRows
-from ttf.data.open_dataset import Opening
-from ttf.data.open_queries import open_queries
-from ttf.data.vector_ref import open_ref
+from ttf.data.open_dataset import Opening, open_queries
+from ttf.data.sources import GivenRows, open_ref
 from ttf.data.writing import check_output
 from ttf.errors import BadData
 from ttf.host import plugins
@@ -28,10 +26,10 @@ from ttf.host.options import NoOptions
 from ttf.host.plugins import written_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
-from ttf.mining.scan.tally import Certifies
+from ttf.mining.scan.scan_counters import Certifies
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.durable import read_json
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 from ttf.text.progress import Reporter
 from ttf.training.documents import Documents
 from ttf.training.evaluation import encode_split, evaluate

@@ -24,8 +24,8 @@ from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
 from ttf.process import child, conversation, lifeline
 from ttf.process.error_document import to_document
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.request import TrainerEnd, TrainRequest
+from ttf.rundir.run_folder import RunFolder
 from ttf.training.supervisor_link import LeaveAsked, Link, SupervisedLink
 
 if TYPE_CHECKING:

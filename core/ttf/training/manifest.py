@@ -15,10 +15,10 @@ from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Kind
 from ttf.data.dataset import Dataset
-from ttf.data.input_changes import noted
 from ttf.host import plugins
 from ttf.host.plugins import storage_for
 from ttf.host.version import __version__
+from ttf.incidents.inputs import noted
 from ttf.machine import measured, processor
 from ttf.rundir.documents import Manifest, Numeric, Work
 from ttf.training.auto_device_options import recorded

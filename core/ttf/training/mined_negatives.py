@@ -21,26 +21,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.data.keyed_random import key
 from ttf.data.loader import DrawNegatives
+from ttf.data.order import key
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death
 from ttf.incidents.writing import write_incident
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.choose import deadlines, miner_context
-from ttf.mining.index_cache import write_note
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport, draw, require_yield, yield_report
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.checkpoint_files import newest_first, step_of
 from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
-from ttf.rundir.table_files import AREA
-from ttf.rundir.verified_folder import MANIFEST
+from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
 from ttf.training.checkpoint import Totals
 from ttf.training.evaluation import encode_split, positive_scores
 from ttf.training.schedule import Window, window_of
@@ -233,7 +230,7 @@ class MinedNegatives:
             table = CandidateTable.load(folder)
         except ArtifactDamaged as error:  # of a process that died before it was relied on
             self._say(f"{error} It is mined again.")
-            remove_folder(folder, AREA)
+            remove_folder(folder, TABLE_AREA)
             return None
         self._round.reused = True
         self._note_miner(table.miner)
@@ -259,7 +256,7 @@ class MinedNegatives:
         try:
             return CandidateTable.load(folder)
         except ArtifactDamaged as error:
-            remove_folder(folder, AREA)
+            remove_folder(folder, TABLE_AREA)
             raise _Unreadable(f"A table does not read back as it was written: {error}") from error
 
     def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
@@ -320,7 +317,7 @@ class MinedNegatives:
         self._round.search_s = report.search_s
         self._round.certificate_rate = report.certificate_rate
         if report.index is not None:
-            write_note(self._session.folder.index, report.index)
+            report.index.write(self._session.folder.index)
 
     def _note_miner(self, miner: str) -> None:
         """The miner that really answered stays in force, also after a restart."""

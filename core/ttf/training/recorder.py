@@ -20,7 +20,7 @@ from ttf.rundir.documents import Summary
 from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
-from ttf.rundir.table_files import prune_tables
+from ttf.rundir.verified_folders import prune_tables
 from ttf.training.auto_settings import Decided
 from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver

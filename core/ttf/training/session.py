@@ -16,9 +16,9 @@ from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.data.dataset import Dataset
-from ttf.data.keyed_random import key
 from ttf.data.loader import DrawNegatives, Loader, StepReader
 from ttf.data.open_dataset import open_dataset
+from ttf.data.order import key
 from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.observers import Observers
@@ -26,7 +26,7 @@ from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.flight_record import FlightRecorder, Phase
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 from ttf.text.progress import Reporter
 from ttf.training.auto_settings import Decided, decide
 from ttf.training.documents import Documents

@@ -18,8 +18,8 @@ import torch
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Precision
 from ttf.data.dataset import Dataset, Split
-from ttf.data.keyed_random import key
 from ttf.data.loader import MicroBatch, StepHead
+from ttf.data.order import key
 from ttf.errors import NumericFailure
 from ttf.rundir.flight_record import FlightRecorder, Phase
 from ttf.training.documents import Documents

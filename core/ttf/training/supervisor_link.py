@@ -12,6 +12,7 @@ from ttf.process import messages
 from ttf.process.signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.request import Change, FromTrainer, History, ToTrainer, TrainRequest
+from ttf.rundir.typed_json import dataclass_from
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
@@ -90,7 +91,7 @@ class SupervisedLink(Link):
         """Called by the life line's thread; what is asked happens at the next step boundary."""
         message = cast("ToTrainer", received)
         if "request" in message:
-            self._requests.put(TrainRequest.from_json(message["request"]))
+            self._requests.put(dataclass_from(TrainRequest, message["request"]))
         elif "stop" in message:
             self.stop.ask(message["stop"])
         elif "shed" in message:

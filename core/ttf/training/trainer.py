@@ -17,7 +17,6 @@ from ttf.config.resolve import Resolved
 from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
-from ttf.data.input_changes import refuse_changed
 from ttf.errors import (
     ArtifactDamaged,
     DataChanged,
@@ -27,17 +26,18 @@ from ttf.errors import (
     StorageError,
     TtfError,
 )
+from ttf.incidents.inputs import refuse_changed
 from ttf.process.signals import StopAsked
-from ttf.rundir.checkpoint_files import newest_first
 from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.documents import DataFacts, Manifest, Summary
 from ttf.rundir.durable import read_json, write_atomically, write_json
 from ttf.rundir.flight_record import FlightRecorder, Phase
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
 from ttf.rundir.supervision import Journal
+from ttf.rundir.verified_folders import newest_first
 from ttf.text.progress import Reporter
 from ttf.training import manifest
 from ttf.training.best_weights import Selection

@@ -1,12 +1,13 @@
-"""What every device shares: the host's threads, its determinism and its random generator."""
+"""What devices share: the host's threads, determinism and random generator; what accelerators do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ttf import ConfigError, usable_threads
+from ttf import ConfigError, Precision, Settled, usable_threads
 
 if TYPE_CHECKING:
     import torch
@@ -52,3 +53,51 @@ def set_host_rng_state(state: Mapping[str, torch.Tensor], device: str) -> None:
     import torch
 
     torch.set_rng_state(rng_part(state, "cpu", device))
+
+
+def autocast(device: str, precision: Precision) -> AbstractContextManager[Any]:
+    import torch
+
+    if precision.name == "fp32":
+        return nullcontext()
+    return torch.autocast(device, dtype=torch.bfloat16)
+
+
+class Accelerator:
+    """One device beside the host, reached through a module of torch.
+
+    `backend` stands for the module `torch.<name>`; tests pass another object with its functions.
+    """
+
+    name: str
+    rows_at_once = 0
+    probe_at_start = True
+
+    def __init__(self, options: Any, threads: int | None, backend: Any = None) -> None:
+        self.options = options
+        self.threads = host_threads(threads)
+        self.reason = ""
+        self._given_backend = backend
+
+    @property
+    def backend(self) -> Any:
+        if self._given_backend is not None:
+            return self._given_backend
+        import torch
+
+        return getattr(torch, self.name)
+
+    def settled(self) -> Mapping[str, Settled]:
+        return {}
+
+    def torch_device(self) -> torch.device:
+        import torch
+
+        return torch.device(self.name)
+
+    def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        # Blocking: the gather thread reuses the host buffer as soon as this returns.
+        return tensor.to(self.torch_device())
+
+    def empty_cache(self) -> None:
+        self.backend.empty_cache()

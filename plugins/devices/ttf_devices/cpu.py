@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -99,11 +99,7 @@ class CpuPolicy:
         )
 
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
-        import torch
-
-        if precision.name == "fp32":
-            return nullcontext()
-        return torch.autocast("cpu", dtype=torch.bfloat16)
+        return _host.autocast("cpu", precision)
 
     def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,6 @@ from ttf import (
     thread_environment,
 )
 from ttf_devices import _host
-from ttf_devices._accelerator import Accelerator
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +40,7 @@ class CudaOptions:
     deterministic: bool = option(True, "refuse operations whose result may differ between runs")
 
 
-class CudaPolicy(Accelerator):
+class CudaPolicy(_host.Accelerator):
     """One GPU."""
 
     name = "cuda"
@@ -105,11 +104,7 @@ class CudaPolicy(Accelerator):
         return Precision(name="fp32", reason=f"{shown} has no bf16 tensor cores (8.0 has)")
 
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
-        import torch
-
-        if precision.name == "fp32":
-            return nullcontext()
-        return torch.autocast("cuda", dtype=torch.bfloat16)
+        return _host.autocast("cuda", precision)
 
     def synchronize(self) -> None:
         self.backend.synchronize(self.options.index)

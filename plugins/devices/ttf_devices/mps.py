@@ -22,7 +22,6 @@ from ttf import (
     thread_environment,
 )
 from ttf_devices import _host
-from ttf_devices._accelerator import Accelerator
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +43,7 @@ class MpsOptions:
     deterministic: bool = option(True, "refuse operations whose result may differ between runs")
 
 
-class MpsPolicy(Accelerator):
+class MpsPolicy(_host.Accelerator):
     """Caps accumulation, keeps shapes constant, waits after every step."""
 
     name = "mps"

@@ -7,7 +7,7 @@ scanned exactly, so that -1 never leaves this file.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from ttf import (
     ArtifactDamaged,
-    MinerContext,
     StorageError,
     VectorSource,
     derived_seed,
@@ -26,15 +25,12 @@ from ttf import (
     float32_blocks,
     fsync_file,
     gather_float32,
-    require_bank,
-    require_memory,
     sampled_rows,
 )
-from ttf_miners._tiles import Answer, in_tiles
+from ttf_miners._tiled_miner import Answer, TiledMiner, not_written, require_room
 from ttf_miners.faiss_miner import (
     KMEANS_ROUNDS,
     TRAIN_ROWS_PER_LIST,
-    FaissOptions,
     hnsw_bytes,
     ivf_bytes,
     num_lists,
@@ -46,25 +42,13 @@ _WIDENINGS = 3
 _ADD_ROWS = 8192
 
 
-class _FaissIndex(ABC):
+class _FaissIndex(TiledMiner):
     """What both kinds share; a kind says how to make one, how to fill it, how wide to look."""
 
-    def __init__(self, options: FaissOptions, context: MinerContext) -> None:
-        self._options = options
-        self._context = context
-        self._index: Any = None
-        self._source: VectorSource | None = None
-
     def build(self, source: VectorSource, workdir: Path) -> None:
-        require_memory(self._size(source), self._context.budget_bytes, self._what(source))
+        self._require_room(source)
         self._index = self._filled(source)
         self._source = source
-
-    def search(self, queries: NDArray[np.float32], k: int) -> Answer:
-        source = require_bank(self._source)
-        faiss.omp_set_num_threads(self._context.threads)
-        k = min(k, source.shape[0])
-        return in_tiles(lambda tile, k: self._complete(source, tile, k), queries, k)
 
     def save(self, path: Path) -> None:
         """Hashed while it is written, then read back: faiss does not fsync."""
@@ -81,10 +65,7 @@ class _FaissIndex(ABC):
                 handle.flush()
                 fsync_file(handle.fileno())
         except (OSError, RuntimeError) as error:
-            raise StorageError(
-                f"The faiss index could not be written to {file}: {error}",
-                hint="Free some space, or set TTF_HOME to a folder with room.",
-            ) from error
+            raise not_written("faiss index", file, error) from error
         with file.open("rb") as written:
             found = hashlib.file_digest(written, "sha256")
         if found.digest() != digest.digest():
@@ -94,7 +75,7 @@ class _FaissIndex(ABC):
             )
 
     def load(self, path: Path, source: VectorSource) -> None:
-        require_memory(self._size(source), self._context.budget_bytes, self._what(source))
+        self._require_room(source)
         file = path / FILE
         faiss.set_deserialization_vector_byte_limit(file.stat().st_size)
         try:
@@ -112,10 +93,8 @@ class _FaissIndex(ABC):
         self._index = index
         self._source = source
 
-    def close(self) -> None:
-        self._index = self._source = None
-
-    def _complete(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
+    def _answer(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
+        faiss.omp_set_num_threads(self._context.threads)
         short = np.arange(len(queries))
         ids = np.full((len(queries), k), -1, np.int64)
         scores = np.empty((len(queries), k), np.float32)
@@ -127,9 +106,9 @@ class _FaissIndex(ABC):
         ids[short], scores[short] = exact_search(source, queries[short], k)
         return ids, scores
 
-    def _what(self, source: VectorSource) -> str:
-        kind = self._options.kind
-        return f"The faiss index ({kind}) of {source.shape[0]:,} x {source.shape[1]} vectors"
+    def _require_room(self, source: VectorSource) -> None:
+        what = f"faiss index ({self._options.kind})"
+        require_room(self._context, source, self._size(source), what)
 
     @abstractmethod
     def _size(self, source: VectorSource) -> int:

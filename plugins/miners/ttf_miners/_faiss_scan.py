@@ -8,27 +8,17 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import MinerContext, VectorSource, exact_search, float32_blocks, require_bank
-from ttf_miners._tiles import Answer, in_tiles
+from ttf import VectorSource, exact_search, float32_blocks
+from ttf_miners._tiled_miner import Answer, TiledMiner
 
 # faiss breaks ties as they come; asking for a few more shows whether one was cut off at the end.
 _SPARE = 8
 _MAX_BLOCK = 65536
 
 
-class FlatScan:
-    def __init__(self, context: MinerContext) -> None:
-        self._context = context
-        self._source: VectorSource | None = None
-
+class FlatScan(TiledMiner):
     def build(self, source: VectorSource, workdir: Path) -> None:
         self._source = source
-
-    def search(self, queries: NDArray[np.float32], k: int) -> Answer:
-        source = require_bank(self._source)
-        faiss.omp_set_num_threads(self._context.threads)
-        k = min(k, source.shape[0])
-        return in_tiles(lambda tile, k: self._tile(source, tile, k), queries, k)
 
     def save(self, path: Path) -> None:
         """Nothing to save: the bank is the index."""
@@ -36,10 +26,8 @@ class FlatScan:
     def load(self, path: Path, source: VectorSource) -> None:
         self._source = source
 
-    def close(self) -> None:
-        self._source = None
-
-    def _tile(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
+    def _answer(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
+        faiss.omp_set_num_threads(self._context.threads)
         ids = np.empty((len(queries), 0), np.int64)
         scores = np.empty((len(queries), 0), np.float32)
         cut = np.full(len(queries), -np.inf, np.float32)

@@ -7,7 +7,7 @@ load: what was written is measured and read back, and files are hashed by the ca
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import hnswlib
 import numpy as np
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ttf import (
     ArtifactDamaged,
-    MinerContext,
     MinerFailed,
     StorageError,
     VectorSource,
@@ -23,25 +22,17 @@ from ttf import (
     exact_search,
     float32_blocks,
     fsync_file,
-    require_bank,
-    require_memory,
     to_float32,
 )
-from ttf_miners._tiles import Answer, in_tiles
-from ttf_miners.hnswlib_miner import HnswlibOptions, index_bytes
+from ttf_miners._tiled_miner import Answer, TiledMiner, not_written, require_room
+from ttf_miners.hnswlib_miner import index_bytes
 
 FILE: Final = "index.hnswlib"
 _ADD_ROWS = 8192
 _WIDENINGS = 3
 
 
-class HnswlibMiner:
-    def __init__(self, options: HnswlibOptions, context: MinerContext) -> None:
-        self._options = options
-        self._context = context
-        self._index: Any = None
-        self._source: VectorSource | None = None
-
+class HnswlibMiner(TiledMiner):
     def build(self, source: VectorSource, workdir: Path) -> None:
         self._require_room(source)
         rows, dim = source.shape
@@ -60,10 +51,6 @@ class HnswlibMiner:
         self._index = index
         self._source = source
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Answer:
-        source = require_bank(self._source)
-        return in_tiles(self._answer, queries, min(k, source.shape[0]))
-
     def save(self, path: Path) -> None:
         file = path / FILE
         expected = self._index.index_file_size()
@@ -73,10 +60,7 @@ class HnswlibMiner:
                 fsync_file(handle.fileno())
             written = file.stat().st_size
         except (OSError, RuntimeError) as error:
-            raise StorageError(
-                f"The hnswlib index could not be written to {file}: {error}",
-                hint="Free some space, or set TTF_HOME to a folder with room.",
-            ) from error
+            raise not_written("hnswlib index", file, error) from error
         if written != expected:
             raise StorageError(
                 f"Only {written:,} of {expected:,} bytes of the hnswlib index reached {file}: "
@@ -104,9 +88,6 @@ class HnswlibMiner:
         self._index = index
         self._source = source
 
-    def close(self) -> None:
-        self._index = self._source = None
-
     def _read_back(self, path: Path) -> None:
         """From here on the index is the one on disk: two at once might not fit into memory."""
         assert self._source is not None
@@ -128,13 +109,10 @@ class HnswlibMiner:
 
     def _require_room(self, source: VectorSource) -> None:
         rows, dim = source.shape
-        require_memory(
-            index_bytes(rows, dim, self._options.M),
-            self._context.budget_bytes,
-            f"The hnswlib index of {rows:,} x {dim} vectors",
-        )
+        size = index_bytes(rows, dim, self._options.M)
+        require_room(self._context, source, size, "hnswlib index")
 
-    def _answer(self, queries: NDArray[np.float32], k: int) -> Answer:
+    def _answer(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
         """hnswlib refuses the whole batch when it cannot find k for one query of it."""
         for times in range(_WIDENINGS):
             self._index.set_ef(max(self._options.ef_search, k) << times)
@@ -147,14 +125,13 @@ class HnswlibMiner:
                     raise
                 continue
             return found.astype(np.int64), np.float32(1) - distances
-        return self._halves(queries, k)
+        return self._halves(source, queries, k)
 
-    def _halves(self, queries: NDArray[np.float32], k: int) -> Answer:
+    def _halves(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
         """Splits the batch until the queries that stay short stand alone; those are scanned."""
-        assert self._source is not None
         if len(queries) == 1:
-            return exact_search(self._source, queries, k)
+            return exact_search(source, queries, k)
         half = len(queries) // 2
-        first = self._answer(queries[:half], k)
-        second = self._answer(queries[half:], k)
+        first = self._answer(source, queries[:half], k)
+        second = self._answer(source, queries[half:], k)
         return np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]])

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
 
-from ttf import Availability, MinerContext, MinerCost, MinerTraits, NoOptions, hookimpl, processor
-
-if TYPE_CHECKING:
-    from ttf import Miner, MinerFactory
+from ttf import (
+    Availability,
+    Miner,
+    MinerContext,
+    MinerCost,
+    MinerFactory,
+    MinerTraits,
+    NoOptions,
+    hookimpl,
+    processor,
+)
 
 # Processor time per thread: the product, the maxima of groups, and per query and answer the sorting
 # and scoring of what is left. 2 x Zen 5, AVX512-BF16, torch 2.13.0, 50,000 to 300,000 rows of 64 to

@@ -5,13 +5,19 @@ from __future__ import annotations
 import importlib.util
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from ttf import Availability, MinerContext, MinerCost, MinerTraits, hookimpl, option
+from ttf import (
+    Availability,
+    Miner,
+    MinerContext,
+    MinerCost,
+    MinerFactory,
+    MinerTraits,
+    hookimpl,
+    option,
+)
 from ttf_miners import _graph_cost
-
-if TYPE_CHECKING:
-    from ttf import Miner, MinerFactory
 
 # Fitted to benchmarks/measured/miners.csv (2 x Zen 5, AVX512, faiss-cpu 1.15.1, k = 200, 2026-11-18);
 # `bench_miners.py --check` sets them against it. Processor time per thread.
@@ -81,7 +87,7 @@ class FaissFactory:
         from ttf_miners import _faiss_index, _faiss_scan
 
         if options.kind == "flat":
-            return _faiss_scan.FlatScan(context)
+            return _faiss_scan.FlatScan(options, context)
         if options.kind == "hnsw":
             return _faiss_index.HnswIndex(options, context)
         return _faiss_index.IvfIndex(options, context)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ttf import Availability, MinerContext, MinerCost, MinerTraits, hookimpl, option
+from ttf import (
+    Availability,
+    Miner,
+    MinerContext,
+    MinerCost,
+    MinerFactory,
+    MinerTraits,
+    hookimpl,
+    option,
+)
 from ttf_miners import _graph_cost
-
-if TYPE_CHECKING:
-    from ttf import Miner, MinerFactory
 
 
 @dataclass(frozen=True, kw_only=True)

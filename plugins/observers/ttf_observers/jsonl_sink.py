@@ -9,13 +9,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ttf import Availability, MetricsLog, hookimpl
+from ttf import Availability, EvalRecord, MetricsLog, StepRecord, hookimpl
 from ttf_observers._kept import kept_until
-
-if TYPE_CHECKING:
-    from ttf import EvalRecord, StepRecord
 
 FILE = "events.jsonl"
 _log: MetricsLog | None = None

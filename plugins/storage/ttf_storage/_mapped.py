@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import math
 import mmap
 import os
 from collections.abc import Callable
@@ -13,18 +13,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import (
-    BadData,
-    DataChanged,
-    DataMissing,
-    DType,
-    StorageError,
-    checked_ids,
-    checked_out,
-    checked_span,
-    numpy_dtype,
-)
-from ttf_storage._paged import PagedRows
+from ttf import BadData, DataChanged, DataMissing, DType, StorageError, numpy_dtype
+from ttf_storage._page_hints import PagedRows
+from ttf_storage._stored_rows import MappedStoredRows, as_bytes
 
 
 @dataclass(frozen=True)
@@ -37,15 +28,9 @@ class FileIdentity:
     mtime_ns: int
 
     @classmethod
-    def of(cls, path: Path) -> Self:
-        return cls._from(path.stat())
-
-    @classmethod
-    def of_open(cls, descriptor: int) -> Self:
-        return cls._from(os.fstat(descriptor))
-
-    @classmethod
-    def _from(cls, stat: os.stat_result) -> Self:
+    def of(cls, file: Path | int) -> Self:
+        """Of a path, or of an open descriptor."""
+        stat = os.fstat(file) if isinstance(file, int) else file.stat()
         return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
@@ -79,7 +64,7 @@ class MappedFile:
         self._closed = False
         try:
             with path.open("rb") as file:
-                self.identity = FileIdentity.of_open(file.fileno())
+                self.identity = FileIdentity.of(file.fileno())
                 self._map = (
                     mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                     if self.identity.size
@@ -139,7 +124,7 @@ def unreadable(path: Path, error: OSError) -> BadData | StorageError:
     )
 
 
-class MappedRows:
+class MappedRows(MappedStoredRows):
     """An array that lies in one piece in a mapped file, aligned or not."""
 
     def __init__(
@@ -151,47 +136,21 @@ class MappedRows:
         dtype: DType,
         digest: Callable[[], str],
     ) -> None:
-        self.name = name
-        self.uri = str(file.path)
-        self.shape = shape
-        self.dtype: DType = dtype
-        self._digest = functools.cache(digest)
+        super().__init__(name, str(file.path), shape, dtype)
+        self._digest_of = digest
         held = numpy_dtype(dtype)
         self.aligned = offset % held.itemsize == 0
-        row_bytes = held.itemsize
-        for extent in shape[1:]:
-            row_bytes *= extent
         # Gathers copy bytes and view numbers: numpy.take would copy a misaligned array whole.
-        self._rows = file.rows(offset, shape[0], row_bytes)
+        self._rows: PagedRows = file.rows(
+            offset, shape[0], math.prod(shape[1:], start=held.itemsize)
+        )
         self._array = file.view(offset, shape, held) if self.aligned else None
 
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        rows = checked_ids(ids, self.shape[0], self.name)
-        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
-        if into.size:
-            self._rows.take(rows, as_bytes(into))
-        return into
+    def _digest(self) -> str:
+        return self._digest_of()
 
-    def will_need(self, ids: NDArray[np.int64]) -> None:
-        self._rows.will_need(checked_ids(ids, self.shape[0], self.name))
+    def _copy(self, start: int, stop: int, into: NDArray[Any]) -> None:
+        as_bytes(into)[...] = self._rows.matrix[start:stop]
 
-    @property
-    def on_disk(self) -> bool:
-        return self._rows.on_disk
-
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        checked_span(start, stop, self.shape[0], self.name)
-        if out is None and self._array is not None:
-            return self._array[start:stop]
-        into = checked_out(out, (stop - start, *self.shape[1:]), self.dtype, self.name)
-        if into.size:
-            as_bytes(into)[...] = self._rows.matrix[start:stop]
-        return into
-
-    def fingerprint(self) -> str:
-        return self._digest()
-
-
-def as_bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:
-    """C-contiguous rows, seen as one row of bytes each."""
-    return rows.reshape(len(rows), -1).view(np.uint8)
+    def _view(self, start: int, stop: int) -> NDArray[Any] | None:
+        return None if self._array is None else self._array[start:stop]

@@ -7,14 +7,15 @@ import shlex
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from zipfile import ZipInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, suggestion
+from ttf_storage._content_sample import sampled
 from ttf_storage._mapped import MappedFile, MappedRows, check_identity
 from ttf_storage._npy_header import (
     HEAD_BYTES,
@@ -24,25 +25,14 @@ from ttf_storage._npy_header import (
     parse_header,
     stored_dtype,
 )
-from ttf_storage._sampled import sampled
-from ttf_storage._zip_layout import Member, data_offset, read_members
+from ttf_storage._stored_rows import Stream, described
+from ttf_storage._zip_format import data_offset, encrypted, read_members, stored_as
 
 NPY_ARRAY: Final = "vectors"
 """The name of the one array of a .npy file."""
 
 _BLOCK_BYTES: Final = 4 << 20
 _MARKER: Final = ".dtype"
-
-
-@dataclass(frozen=True)
-class NpzStream:
-    """An array read once from front to back; what `ttf data convert` takes, compressed or not."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    marker: str | None
-    """'bfloat16' where uint16 stands for it."""
-    blocks: Iterator[NDArray[Any]]
 
 
 class NpzStore:
@@ -65,15 +55,15 @@ class NpzStore:
     def source(self, name: str) -> MappedRows:
         member = self._member(name)
         where = self._where(name)
-        if member.method:
+        if member.compress_type:
             raise DataCompressed(
-                f"{where} is compressed ({member.stored}): it cannot be read by rows.",
+                f"{where} is compressed ({stored_as(member)}): it cannot be read by rows.",
                 hint=f"Convert it once: {self._convert_line()}",
             )
-        offset = data_offset(self._file, member) if self.container == "npz" else 0
-        header = parse_header(self._file.bytes_at(offset, min(HEAD_BYTES, member.size)), where)
+        offset = self._offset(member)
+        header = parse_header(self._file.bytes_at(offset, min(HEAD_BYTES, member.file_size)), where)
         dtype = stored_dtype(header, self._marker(name), where, self._convert_line())
-        check_extent(header, member.size - header.length, where)
+        check_extent(header, member.file_size - header.length, where)
         if not header.shape:
             raise BadData(f"{where} is a single number, not rows.")
         return MappedRows(
@@ -87,37 +77,30 @@ class NpzStore:
 
     def describe(self, name: str) -> Mapping[str, Any]:
         member = self._member(name)
-        facts: dict[str, Any] = {
-            "shape": None,
-            "dtype": None,
-            "stored": member.stored,
-            "mappable": False,
-            "aligned": False,
-            "bytes": member.compressed_size,
-            "problem": None,
-        }
-        try:
-            header = self._header(name, member)
-            marker = self._marker(name)
-            facts |= {"shape": list(header.shape), "dtype": marker or str(header.dtype)}
-            source = self.source(name)
-        except TtfError as error:
-            facts["problem"] = str(error)
-        else:
-            facts |= {"dtype": source.dtype, "mappable": True, "aligned": source.aligned}
-        return facts
 
-    def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> NpzStream:
+        def declared() -> dict[str, Any]:
+            header = self._header(name, member)
+            dtype = self._marker(name) or str(header.dtype)
+            return {"shape": list(header.shape), "dtype": dtype}
+
+        return described(
+            declared,
+            lambda: self.source(name),
+            stored=stored_as(member),
+            size=member.compress_size,
+        )
+
+    def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> Stream:
         """Any array of plain numbers, whatever its compression or byte order."""
         member, where = self._member(name), self._where(name)
         header = self._header(name, member)
         check_numbers(header, where)
-        check_extent(header, member.size - header.length, where)
+        check_extent(header, member.file_size - header.length, where)
         if header.fortran and len(header.shape) > 1:
             blocks = self._fortran_blocks(name, member, header, block_bytes)
         else:
             blocks = self._row_blocks(name, member, header, block_bytes)
-        return NpzStream(header.shape, header.dtype, self._marker(name), blocks)
+        return Stream(header.shape, header.dtype, self._marker(name), blocks)
 
     def check_unchanged(self) -> None:
         check_identity(self._file.path, self._file.identity)
@@ -131,7 +114,7 @@ class NpzStore:
                     header = self._header(name, member)
                     # The size of a pickle is not declared; that it is one is said elsewhere.
                     if not header.dtype.hasobject:
-                        check_extent(header, member.size - header.length, self._where(name))
+                        check_extent(header, member.file_size - header.length, self._where(name))
                 if self.container == "npz":
                     self._check_crc(name, member)
             except TtfError as error:
@@ -142,21 +125,23 @@ class NpzStore:
 
     # -- members
 
-    def _arrays(self) -> dict[str, Member]:
+    def _arrays(self) -> dict[str, ZipInfo]:
         size = self._file.size
         if self.container == "npy":
             parse_header(self._file.bytes_at(0, HEAD_BYTES), self.uri)
-            return {NPY_ARRAY: Member("", 0, size, size, 0, 0, False)}
+            whole = ZipInfo("")
+            whole.file_size = whole.compress_size = size
+            return {NPY_ARRAY: whole}
         members = read_members(self._file)
         return {m.filename.removesuffix(".npy"): m for m in members if m.filename.endswith(".npy")}
 
-    def _member(self, name: str) -> Member:
+    def _member(self, name: str) -> ZipInfo:
         member = self._members.get(name)
         if member is None:
             raise ArrayMissing(
                 f"{self.uri}: there is no array {name!r}.{suggestion(name, self.names())}"
             )
-        if member.encrypted:
+        if encrypted(member):
             raise BadData(f"{self._where(name)} is encrypted.", hint="Write it without a password.")
         return member
 
@@ -173,19 +158,20 @@ class NpzStore:
         member, where = self._member(name + _MARKER), self._where(name + _MARKER)
         head = self._head(name + _MARKER, member)
         header = parse_header(head, where)
-        text = head[header.length : member.size]
+        text = head[header.length : member.file_size]
         if header.dtype.kind not in "US" or len(text) != header.size_bytes or header.size_bytes < 1:
             raise BadData(f"{where} is not a string such as 'bfloat16'.")
         encoding = "ascii" if header.dtype.kind == "S" else "utf-32-le"
         return text.decode(encoding, "replace").rstrip("\0")
 
-    def _digest(self, member: Member, header: NpyHeader, dtype: DType) -> str:
+    def _digest(self, member: ZipInfo, header: NpyHeader, dtype: DType) -> str:
         """Of type, shape and the member's checksum over all its bytes; a .npy has none, and is
-        known by its size and a sample of its bytes (see `_sampled`)."""
-        known = [dtype, header.shape, member.size, member.crc]
+        known by its size and a sample of its bytes (see `_content_sample`)."""
+        crc = 0 if self.container == "npy" else member.CRC
+        known = [dtype, header.shape, member.file_size, crc]
         digest = hashlib.blake2b(repr(known).encode(), digest_size=16)
         if self.container == "npy":
-            for piece in sampled([self._file.path], [member.size]):
+            for piece in sampled([self._file.path], [member.file_size]):
                 digest.update(piece)
         return digest.hexdigest()
 
@@ -196,16 +182,19 @@ class NpzStore:
 
     # -- content
 
-    def _head(self, name: str, member: Member) -> bytes:
-        if member.method == 0:
-            offset = data_offset(self._file, member) if self.container == "npz" else 0
-            return self._file.bytes_at(offset, min(HEAD_BYTES, member.size))
+    def _offset(self, member: ZipInfo) -> int:
+        return data_offset(self._file, member) if self.container == "npz" else 0
+
+    def _head(self, name: str, member: ZipInfo) -> bytes:
+        if member.compress_type == 0:
+            offset = self._offset(member)
+            return self._file.bytes_at(offset, min(HEAD_BYTES, member.file_size))
         return b"".join(self._content(name, member, limit=HEAD_BYTES))[:HEAD_BYTES]
 
-    def _header(self, name: str, member: Member) -> NpyHeader:
+    def _header(self, name: str, member: ZipInfo) -> NpyHeader:
         return parse_header(self._head(name, member), self._where(name))
 
-    def _content(self, name: str, member: Member, limit: int | None = None) -> Iterator[bytes]:
+    def _content(self, name: str, member: ZipInfo, limit: int | None = None) -> Iterator[bytes]:
         """The member's bytes, decompressed and checked against its CRC where read to the end."""
         data_offset(self._file, member)
         try:
@@ -222,26 +211,26 @@ class NpzStore:
                 f"{self._where(name)} is damaged: {error}", hint="Write or copy the file again."
             ) from error
 
-    def _check_crc(self, name: str, member: Member) -> None:
-        if member.method:
+    def _check_crc(self, name: str, member: ZipInfo) -> None:
+        if member.compress_type:
             for _ in self._content(name, member):
                 pass
             return
         start, crc = data_offset(self._file, member), 0
         with self._file.path.open("rb") as file:
             file.seek(start)
-            left = member.size
+            left = member.file_size
             while left and (block := file.read(min(left, _BLOCK_BYTES))):
                 crc = zlib.crc32(block, crc)
                 left -= len(block)
-        if left or crc != member.crc:
+        if left or crc != member.CRC:
             raise BadData(
                 f"{self._where(name)} is damaged: its checksum is {crc:08x}, "
-                f"{member.crc:08x} was written."
+                f"{member.CRC:08x} was written."
             )
 
     def _row_blocks(
-        self, name: str, member: Member, header: NpyHeader, block_bytes: int
+        self, name: str, member: ZipInfo, header: NpyHeader, block_bytes: int
     ) -> Iterator[NDArray[Any]]:
         """Whole rows, a few MB at a time; the last check is the member's CRC."""
         row_bytes = max(1, header.row_bytes if header.shape else header.dtype.itemsize)
@@ -258,27 +247,27 @@ class NpzStore:
         if pending:
             yield self._rows(pending, header)
 
-    def _pieces(self, name: str, member: Member) -> Iterator[bytes]:
+    def _pieces(self, name: str, member: ZipInfo) -> Iterator[bytes]:
         if self.container == "npz":
             yield from self._content(name, member)
             return
-        for start in range(0, member.size, _BLOCK_BYTES):
-            yield self._file.bytes_at(start, min(_BLOCK_BYTES, member.size - start))
+        for start in range(0, member.file_size, _BLOCK_BYTES):
+            yield self._file.bytes_at(start, min(_BLOCK_BYTES, member.file_size - start))
 
     @staticmethod
     def _rows(raw: bytes | bytearray, header: NpyHeader) -> NDArray[Any]:
         return np.frombuffer(bytes(raw), header.dtype).reshape(-1, *header.shape[1:])
 
     def _fortran_blocks(
-        self, name: str, member: Member, header: NpyHeader, block_bytes: int
+        self, name: str, member: ZipInfo, header: NpyHeader, block_bytes: int
     ) -> Iterator[NDArray[Any]]:
-        if member.method:
+        if member.compress_type:
             raise BadData(
                 f"{self._where(name)} is compressed and in Fortran order: its rows cannot be "
                 "streamed.",
                 hint="Rewrite it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
             )
-        offset = data_offset(self._file, member) if self.container == "npz" else 0
+        offset = self._offset(member)
         turned = self._file.view(offset + header.length, header.shape[::-1], header.dtype).T
         step = max(1, block_bytes // max(1, header.row_bytes))
         for start in range(0, header.shape[0], step):

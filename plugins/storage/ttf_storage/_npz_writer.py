@@ -13,26 +13,23 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ttf import ConfigError, DType, numpy_dtype
-from ttf_storage._beside import FileBeside, checked_block
+from ttf_storage._atomic_file import AtomicFile, RowsWriter
 from ttf_storage._npz_reader import NPY_ARRAY
-from ttf_storage._zip_records import CRC_OFFSET, Entry, central_directory, local_header
+from ttf_storage._zip_format import CRC_OFFSET, Entry, central_directory, local_header
 
 _PIECE_BYTES: Final = 8 << 20
 
 
-class NpyArrayWriter:
+class NpyArrayWriter(RowsWriter):
     """One array of the file; a checksum runs along."""
 
-    def __init__(self, file: FileBeside, name: str, shape: tuple[int, ...], dtype: DType) -> None:
-        self.name = name
-        self.shape = shape
-        self.dtype = dtype
-        self.rows_done = 0
+    def __init__(self, file: AtomicFile, name: str, shape: tuple[int, ...], dtype: DType) -> None:
+        super().__init__(name, shape, dtype)
         self.crc = 0
         self._file = file
 
     def append(self, rows: NDArray[Any]) -> None:
-        block = checked_block(rows, self.shape, self.dtype, self.rows_done, self.name)
+        block = self.checked(rows)
         data = block.reshape(-1).view(np.uint8).data
         for start in range(0, len(data), _PIECE_BYTES):
             self.write(data[start : start + _PIECE_BYTES])
@@ -42,18 +39,12 @@ class NpyArrayWriter:
         self.crc = zlib.crc32(data, self.crc)
         self._file.append(data)
 
-    def check_complete(self) -> None:
-        if self.rows_done != self.shape[0]:
-            raise ValueError(
-                f"the array {self.name!r} has {self.rows_done} of {self.shape[0]} rows"
-            )
-
 
 class NpzWriter:
     """Aligned members, zip64 throughout; equal arrays in equal order give equal bytes."""
 
     def __init__(self, uri: str) -> None:
-        self._file = FileBeside(Path(uri))
+        self._file = AtomicFile(Path(uri))
         self._entries: list[Entry] = []
         self._open: tuple[NpyArrayWriter, bytes, int, int] | None = None
 
@@ -110,7 +101,7 @@ class NpyWriter:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-        self._file = FileBeside(Path(uri))
+        self._file = AtomicFile(Path(uri))
         self._array: NpyArrayWriter | None = None
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> NpyArrayWriter:

@@ -6,6 +6,8 @@ vectors to train on that is bad data, so a missing chunk is an error here, never
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf import BadData
-from ttf_storage._crc32c import crc32c
 from ttf_storage._mapped import FileIdentity, unreadable
 from ttf_storage._zarr_meta import ArrayMeta
 
@@ -144,3 +145,29 @@ def _rows(position: tuple[int, ...], meta: ArrayMeta) -> str:
     start = position[0] * meta.files[0] if position else 0
     stop = min(start + meta.files[0], meta.shape[0]) if position else 0
     return f"rows {start} to {stop - 1}"
+
+
+def crc32c(data: bytes) -> int:
+    """The checksum of a few kilobytes to megabytes.
+
+    >>> hex(crc32c(b"123456789"))
+    '0xe3069283'
+    """
+    if importlib.util.find_spec("google_crc32c") is not None:
+        import google_crc32c
+
+        return int(google_crc32c.value(data))
+    table, crc = _table(), 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+@functools.cache
+def _table() -> tuple[int, ...]:
+    table = []
+    for crc in range(256):
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        table.append(crc)
+    return tuple(table)

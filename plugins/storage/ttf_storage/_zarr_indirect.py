@@ -12,16 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import (
-    BadData,
-    DType,
-    PluginUnavailable,
-    TtfError,
-    checked_ids,
-    checked_out,
-    checked_span,
-    numpy_dtype,
-)
+from ttf import BadData, DType, PluginUnavailable, TtfError, numpy_dtype
+from ttf_storage._stored_rows import StoredRows
 from ttf_storage.zarr_store import INSTALL
 
 _SAMPLED_ROWS: Final = 16
@@ -55,47 +47,34 @@ def open_node(uri: str) -> Any:
         return zarr.open(uri, mode="r")
 
 
-class IndirectRows:
-    """Rows through zarr's orthogonal selection, each distinct row fetched once."""
+class IndirectRows(StoredRows):
+    """Rows through zarr's orthogonal selection, each distinct row fetched once.
+
+    Its fingerprint is of the files where they are local, else of the metadata and a sample of rows.
+    """
 
     def __init__(
         self, name: str, uri: str, array: Any, dtype: DType, files_digest: Callable[[], str] | None
     ) -> None:
-        self.name = name
-        self.uri = uri
-        self.shape: tuple[int, ...] = tuple(array.shape)
-        self.dtype: DType = dtype
-        self._array = array
+        super().__init__(name, uri, tuple(array.shape), dtype)
         self._files_digest = files_digest
-        self._digest: str | None = None
+        self._array = array
 
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        rows = checked_ids(ids, self.shape[0], self.name)
-        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
-        if into.size:
-            # Sorted and distinct: some versions of zarr return other rows otherwise (#4203).
-            distinct, places = np.unique(rows, return_inverse=True)
-            rest = (slice(None),) * (len(self.shape) - 1)
-            with explained(f"{self.uri}: the array {self.name!r}"):
-                found = self._array.get_orthogonal_selection((distinct, *rest))
-            into[...] = self._as_stored(found)[places]
-        return into
+    def _take(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
+        # Sorted and distinct: some versions of zarr return other rows otherwise (#4203).
+        distinct, places = np.unique(rows, return_inverse=True)
+        rest = (slice(None),) * (len(self.shape) - 1)
+        with explained(f"{self.uri}: the array {self.name!r}"):
+            found = self._array.get_orthogonal_selection((distinct, *rest))
+        into[...] = self._as_stored(found)[places]
 
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        checked_span(start, stop, self.shape[0], self.name)
-        into = checked_out(out, (stop - start, *self.shape[1:]), self.dtype, self.name)
-        if into.size:
-            with explained(f"{self.uri}: the array {self.name!r}"):
-                into[...] = self._as_stored(self._array[start:stop])
-        return into
+    def _copy(self, start: int, stop: int, into: NDArray[Any]) -> None:
+        with explained(f"{self.uri}: the array {self.name!r}"):
+            into[...] = self._as_stored(self._array[start:stop])
 
-    def fingerprint(self) -> str:
-        """Of the files where they are local, else of the metadata and a sample of rows."""
-        if self._digest is None:
-            self._digest = self._files_digest() if self._files_digest else self._sample_digest()
-        return self._digest
-
-    def _sample_digest(self) -> str:
+    def _digest(self) -> str:
+        if self._files_digest is not None:
+            return self._files_digest()
         about = json.dumps(self._array.metadata.to_dict(), sort_keys=True, default=str)
         digest = hashlib.blake2b(about.encode(), digest_size=16)
         rows = self.shape[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from ttf import ArrayMissing, BadData, DType, TtfError, suggestion
 from ttf_storage._mapped import FileIdentity, check_identity
+from ttf_storage._stored_rows import Stream, described
 from ttf_storage._zarr_files import ChunkFile, chunk_files
 from ttf_storage._zarr_indirect import IndirectRows, check_all_written, explained, open_node
 from ttf_storage._zarr_meta import ArrayMeta, contract_dtype, find_arrays, read_meta
@@ -22,16 +22,6 @@ from ttf_storage._zarr_rows import DirectRows, files_digest
 _MOST_MAPPED_FILES: Final = 20_000
 """Beyond it, a list of all files costs more than zarr's own way."""
 _BLOCK_BYTES: Final = 4 << 20
-
-
-@dataclass(frozen=True)
-class ZarrStream:
-    """An array read once from front to back, of any numeric type."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    marker: str | None
-    blocks: Iterator[NDArray[Any]]
 
 
 class ZarrStore:
@@ -67,26 +57,11 @@ class ZarrStore:
 
     def describe(self, name: str) -> Mapping[str, Any]:
         self._check_name(name)
-        facts: dict[str, Any] = {
-            "shape": None,
-            "dtype": None,
-            "stored": "zarr",
-            "mappable": False,
-            "aligned": False,
-            "bytes": 0,
-            "problem": None,
-        }
-        try:
-            facts |= self._declared(name)
-            source = self.source(name)
-        except TtfError as error:
-            facts["problem"] = str(error)
-        else:
-            direct = isinstance(source, DirectRows)
-            facts |= {"dtype": source.dtype, "mappable": direct, "aligned": direct}
-        return facts
+        return described(
+            lambda: self._declared(name), lambda: self.source(name), stored="zarr", size=0
+        )
 
-    def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> ZarrStream:
+    def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> Stream:
         """Any array of plain numbers, read through zarr."""
         self._check_name(name)
         array, where = self._zarr_array(name), self._where(name)
@@ -108,7 +83,7 @@ class ZarrStore:
                     block = np.asarray(array[start : start + step])
                 yield block
 
-        return ZarrStream(shape, dtype, marker if isinstance(marker, str) else None, blocks())
+        return Stream(shape, dtype, marker if isinstance(marker, str) else None, blocks())
 
     def check_unchanged(self) -> None:
         """Remote stores are not checked: they have no files to ask."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ttf import DataChanged, StorageError
 from ttf_storage._mapped import FileIdentity, check_identity, unreadable
-from ttf_storage._paged import PagedRows
+from ttf_storage._page_hints import PagedRows
 from ttf_storage._zarr_files import ChunkFile
 
 _MOST_MAPS: Final = 16_000
@@ -154,7 +154,7 @@ class Region:
         except OSError as error:
             raise unreadable(file.path, error) from error
         try:
-            if FileIdentity.of_open(descriptor) != file.identity:
+            if FileIdentity.of(descriptor) != file.identity:
                 check_identity(file.path, file.identity)
                 raise DataChanged(f"{file.path} was changed while it was in use.")
             self._map_open(descriptor, file, self._address + number * self._pitch)

@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import DataChanged, DType, checked_ids, checked_out, checked_span, numpy_dtype
-from ttf_storage._mapped import MappedFile, as_bytes, check_identity
-from ttf_storage._sampled import sampled
+from ttf import DataChanged, DType, numpy_dtype
+from ttf_storage._content_sample import sampled
+from ttf_storage._mapped import MappedFile, check_identity
+from ttf_storage._stored_rows import MappedStoredRows
 from ttf_storage._zarr_files import ChunkFile
 from ttf_storage._zarr_meta import ArrayMeta
 from ttf_storage._zarr_region import Region
@@ -128,60 +129,39 @@ class MappedChunks:
         return -1 if ((used - base) % self._row_bytes).any() else base
 
 
-class DirectRows:
+class DirectRows(MappedStoredRows):
     """A zarr array of plain bytes, chunked along rows, read like a memory map."""
+
+    aligned = True
 
     def __init__(
         self, name: str, uri: str, meta: ArrayMeta, dtype: DType, files: list[ChunkFile]
     ) -> None:
-        self.name = name
-        self.uri = uri
-        self.shape = meta.shape
-        self.dtype: DType = dtype
+        super().__init__(name, uri, meta.shape, dtype)
         self._meta = meta
         self._files = files
-        self._digest: str | None = None
         self._itemsize = numpy_dtype(dtype).itemsize
-        row_bytes = math.prod(meta.shape[1:]) * self._itemsize
-        row_bytes = max(1, row_bytes)
-        self._rows = Region.over(files, row_bytes, meta.chunks[0]) or MappedChunks(
-            files, row_bytes, meta.chunks[0], meta.files[0]
-        )
+        row_bytes = max(1, math.prod(meta.shape[1:], start=self._itemsize))
+        self._rows: Region | MappedChunks = Region.over(
+            files, row_bytes, meta.chunks[0]
+        ) or MappedChunks(files, row_bytes, meta.chunks[0], meta.files[0])
 
-    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        rows = checked_ids(ids, self.shape[0], self.name)
-        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
-        if into.size:
-            self._rows.take(rows, as_bytes(into))
-        return into
+    def _copy(self, start: int, stop: int, into: NDArray[Any]) -> None:
+        self._take(np.arange(start, stop), into)
 
-    def will_need(self, ids: NDArray[np.int64]) -> None:
-        if 0 not in self.shape:
-            self._rows.will_need(checked_ids(ids, self.shape[0], self.name))
+    def _view(self, start: int, stop: int) -> NDArray[Any] | None:
+        if stop == start or 0 in self.shape:
+            return None
+        view = self._rows.contiguous(start, stop, self._itemsize)
+        if view is None:
+            return None
+        return view.view(numpy_dtype(self.dtype)).reshape(-1, *self.shape[1:])
 
-    @property
-    def on_disk(self) -> bool:
-        return self._rows.on_disk
-
-    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        checked_span(start, stop, self.shape[0], self.name)
-        if out is None and stop > start and 0 not in self.shape:
-            view = self._rows.contiguous(start, stop, self._itemsize)
-            if view is not None:
-                return view.view(numpy_dtype(self.dtype)).reshape(-1, *self.shape[1:])
-        return self.gather(np.arange(start, stop, dtype=np.int64), out)
-
-    def fingerprint(self) -> str:
-        if self._digest is None:
-            digest = hashlib.blake2b(files_digest(self._meta, self._files).encode(), digest_size=16)
-            if self.shape[0]:  # the end of the last file may be padding
-                digest.update(self.gather(np.array([-1])).tobytes())
-            self._digest = digest.hexdigest()
-        return self._digest
-
-    def check_unchanged(self) -> None:
-        for file in self._files:
-            check_identity(file.path, file.identity)
+    def _digest(self) -> str:
+        digest = hashlib.blake2b(files_digest(self._meta, self._files).encode(), digest_size=16)
+        if self.shape[0]:  # the end of the last file may be padding
+            digest.update(self.gather(np.array([-1])).tobytes())
+        return digest.hexdigest()
 
     def close(self) -> None:
         self._rows.close()
@@ -191,7 +171,7 @@ def files_digest(meta: ArrayMeta, files: list[ChunkFile]) -> str:
     """Of the metadata, where every chunk lies, each file's size and a sample of their bytes.
 
     Plain chunks carry no checksum: a change in place that keeps all sizes is noticed only in the
-    sample (see `_sampled`), except while the store is open, by `check_unchanged`.
+    sample (see `_content_sample`), except while the store is open, by `check_unchanged`.
     """
     digest = hashlib.blake2b(meta.raw, digest_size=16)
     for file in files:

@@ -17,29 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf import ConfigError, DType, fsync_dir, numpy_dtype, storage_error
-from ttf_storage._beside import TEMP_PREFIX, FileBeside, checked_block
-from ttf_storage._crc32c import crc32c
+from ttf_storage._atomic_file import TEMP_PREFIX, AtomicFile, RowsWriter
+from ttf_storage._zarr_files import crc32c
 
 CHUNK_BYTES: Final = 256 << 10
 SHARD_BYTES: Final = 512 << 20
 _EMPTY: Final = np.uint64(2**64 - 1)
 
 
-class ZarrArrayWriter:
+class ZarrArrayWriter(RowsWriter):
     """One array; a shard is on disk in full before the next begins."""
 
     def __init__(self, folder: Path, name: str, shape: tuple[int, ...], dtype: DType) -> None:
-        self.name = name
-        self.shape = tuple(int(n) for n in shape)
-        self.dtype = dtype
-        self.rows_done = 0
+        super().__init__(name, tuple(int(n) for n in shape), dtype)
         self._folder = folder
         row_bytes = max(1, math.prod(shape[1:]) * numpy_dtype(dtype).itemsize)
         self.chunk_rows = max(1, min(CHUNK_BYTES // row_bytes, max(1, shape[0])))
         most = max(1, SHARD_BYTES // (self.chunk_rows * row_bytes))
         self.chunks_per_shard = max(1, min(most, -(-shape[0] // self.chunk_rows)))
         self._row_bytes = row_bytes
-        self._shard: FileBeside | None = None
+        self._shard: AtomicFile | None = None
         folder.mkdir()
         (folder / "zarr.json").write_text(json.dumps(self._metadata(), indent=2))
 
@@ -48,7 +45,7 @@ class ZarrArrayWriter:
         return self.chunk_rows * self.chunks_per_shard
 
     def append(self, rows: NDArray[Any]) -> None:
-        block = checked_block(rows, self.shape, self.dtype, self.rows_done, self.name)
+        block = self.checked(rows)
         while len(block) and block.size:
             room = self.shard_rows - self.rows_done % self.shard_rows
             piece, block = block[:room], block[room:]
@@ -59,10 +56,7 @@ class ZarrArrayWriter:
         self.rows_done += len(block)  # rows of no width
 
     def finish(self) -> None:
-        if self.rows_done != self.shape[0]:
-            raise ValueError(
-                f"the array {self.name!r} has {self.rows_done} of {self.shape[0]} rows"
-            )
+        self.check_complete()
         if self._shard is not None:
             self._end_shard()
 
@@ -71,7 +65,7 @@ class ZarrArrayWriter:
             self._shard.discard()
             self._shard = None
 
-    def _current(self) -> FileBeside:
+    def _current(self) -> AtomicFile:
         if self._shard is None:
             number = self.rows_done // self.shard_rows
             path = self._folder.joinpath("c", str(number), *["0"] * (len(self.shape) - 1))
@@ -79,7 +73,7 @@ class ZarrArrayWriter:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise storage_error(error, str(path)) from error
-            self._shard = FileBeside(path)
+            self._shard = AtomicFile(path)
         return self._shard
 
     def _end_shard(self) -> None:
@@ -134,7 +128,8 @@ class ZarrWriter:
         try:
             shutil.rmtree(self._temp, ignore_errors=True)
             self._temp.mkdir()
-            self._write_group()
+            group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+            (self._temp / "zarr.json").write_text(json.dumps(group, indent=2))
         except OSError as error:
             raise self._failed(error) from error
 
@@ -156,7 +151,8 @@ class ZarrWriter:
             for folder in [p for p in self._temp.rglob("*") if p.is_dir()]:
                 fsync_dir(folder)
             fsync_dir(self._temp)
-            self._set_aside()
+            if self.target.exists():  # it keeps a name until the new group has taken its place
+                self.target.rename(self._old)
             self._temp.rename(self.target)
             fsync_dir(self.target.parent)
         except OSError as error:
@@ -175,15 +171,6 @@ class ZarrWriter:
         if self._array is not None:
             self._array.finish()
             self._array = None
-
-    def _write_group(self) -> None:
-        values = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-        (self._temp / "zarr.json").write_text(json.dumps(values, indent=2))
-
-    def _set_aside(self) -> None:
-        """What was at the target keeps a name until the new group has taken its place."""
-        if self.target.exists():
-            self.target.rename(self._old)
 
     def _put_back(self) -> None:
         """Where a commit was broken off between its two renames."""

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ttf import Availability, ConfigError, NoOptions, hookimpl
-
-if TYPE_CHECKING:
-    from ttf import StorageFactory, Store, StoreWriter
+from ttf import Availability, ConfigError, NoOptions, StorageFactory, Store, StoreWriter, hookimpl
 
 INSTALL = 'pip install "twotower[zarr]"'
 

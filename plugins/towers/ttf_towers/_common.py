@@ -16,10 +16,13 @@ Residual = Literal["auto", "none", "last", "mean", "weighted"]
 Skip = Literal["none", "last", "mean", "weighted"]
 
 
-def torch_availability() -> Availability:
-    if importlib.util.find_spec("torch") is None:
-        return Availability(ok=False, reason="torch is missing", fix="pip install torch")
-    return Availability(ok=True)
+class TorchTower:
+    """What the factories share."""
+
+    def availability(self) -> Availability:
+        if importlib.util.find_spec("torch") is None:
+            return Availability(ok=False, reason="torch is missing", fix="pip install torch")
+        return Availability(ok=True)
 
 
 def resolve_skip(tower: str, wanted: Residual, shape: TowerShape) -> Skip:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ttf import Availability, ConfigError, TowerCost, TowerFactory, TowerShape, hookimpl, option
-from ttf_towers._common import torch_availability
+from ttf import ConfigError, TowerCost, TowerFactory, TowerShape, hookimpl, option
+from ttf_towers._common import TorchTower
 
 if TYPE_CHECKING:
     from ttf_towers._modules.vector import IdentityTower
@@ -17,12 +17,9 @@ class IdentityOptions:
     pool: Literal["mean", "last"] = option("mean", "which vector stands for a sequence")
 
 
-class IdentityFactory:
+class IdentityFactory(TorchTower):
     name = "identity"
     options_type = IdentityOptions
-
-    def availability(self) -> Availability:
-        return torch_availability()
 
     def estimate(self, shape: TowerShape, options: IdentityOptions) -> TowerCost:
         _check(shape)

@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ttf import Availability, TowerCost, TowerFactory, TowerShape, hookimpl, option
-from ttf_towers._common import (
-    FLOAT_BYTES,
-    linear_parameters,
-    pool_parameters,
-    torch_availability,
-)
+from ttf import TowerCost, TowerFactory, TowerShape, hookimpl, option
+from ttf_towers._common import FLOAT_BYTES, TorchTower, linear_parameters, pool_parameters
 
 if TYPE_CHECKING:
     from ttf_towers._modules.vector import LinearTower
@@ -28,12 +23,9 @@ class LinearOptions:
     )
 
 
-class LinearFactory:
+class LinearFactory(TorchTower):
     name = "linear"
     options_type = LinearOptions
-
-    def availability(self) -> Availability:
-        return torch_availability()
 
     def estimate(self, shape: TowerShape, options: LinearOptions) -> TowerCost:
         pool = pool_parameters(options.pool, shape.in_dim, shape.length) if shape.sequence else 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ttf import Availability, ConfigError, TowerCost, TowerFactory, TowerShape, hookimpl, option
+from ttf import ConfigError, TowerCost, TowerFactory, TowerShape, hookimpl, option
 from ttf_towers._common import (
     FLOAT_BYTES,
+    TorchTower,
     linear_parameters,
     pool_parameters,
     resolve_skip,
-    torch_availability,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class RecurrentOptions:
         return self.hidden * self.directions
 
 
-class RecurrentFactory:
+class RecurrentFactory(TorchTower):
     """Makes GRU or LSTM towers, by name."""
 
     options_type = RecurrentOptions
@@ -62,9 +62,6 @@ class RecurrentFactory:
     def __init__(self, name: Literal["gru", "lstm"]) -> None:
         self.name: str = name
         self._cell = name
-
-    def availability(self) -> Availability:
-        return torch_availability()
 
     def estimate(self, shape: TowerShape, options: RecurrentOptions) -> TowerCost:
         skip = self._resolve(shape, options)

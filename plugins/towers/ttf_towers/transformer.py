@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ttf import Availability, ConfigError, TowerCost, TowerFactory, TowerShape, hookimpl, option
+from ttf import ConfigError, TowerCost, TowerFactory, TowerShape, hookimpl, option
 from ttf_towers._common import (
     FLOAT_BYTES,
+    TorchTower,
     linear_parameters,
     pool_parameters,
     resolve_skip,
-    torch_availability,
 )
 
 if TYPE_CHECKING:
@@ -35,12 +35,9 @@ class TransformerOptions:
     )
 
 
-class TransformerFactory:
+class TransformerFactory(TorchTower):
     name = "transformer"
     options_type = TransformerOptions
-
-    def availability(self) -> Availability:
-        return torch_availability()
 
     def estimate(self, shape: TowerShape, options: TransformerOptions) -> TowerCost:
         _check_heads(options)

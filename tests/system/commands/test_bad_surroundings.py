@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ttf import cli
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke

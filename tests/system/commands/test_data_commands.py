@@ -42,13 +42,13 @@ def test_a_terminated_command_leaves_nothing_half_written(
     code = (
         "import os, signal, sys\n"
         "from ttf import cli\n"
-        "from ttf_storage import _beside\n"
-        "real = _beside.FileBeside.append\n"
+        "from ttf_storage import _atomic_file\n"
+        "real = _atomic_file.AtomicFile.append\n"
         "def append(self, data):\n"
         "    real(self, data)\n"
         "    assert any(n.startswith('.tmp-') for n in os.listdir(sys.argv[1]))\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "_beside.FileBeside.append = append\n"
+        "_atomic_file.AtomicFile.append = append\n"
         "cli.main(sys.argv[2:])"
     )
     done = subprocess.run(

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tests.kit.sabotaged_miner import BANK, QUERIES, TRUTH, is_right, mine, nothing, run, sabotaged
 
-from ttf.data.vector_ref import VectorRef
+from ttf.data.sources import VectorRef
 from ttf.errors import (
     BadAnswer,
     ConfigError,
@@ -24,7 +24,7 @@ from ttf.errors import (
     MinerFailed,
 )
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.worker_client import MinerWorkers
 
 
 @pytest.mark.parametrize("isolation", ["process", "none"])

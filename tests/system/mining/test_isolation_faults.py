@@ -27,9 +27,9 @@ from tests.kit.sabotaged_miner import (
 
 from ttf.errors import BadAnswer, BadData, GaveUp, MinerDied, MinerFailed, MinerTimedOut
 from ttf.incidents.classify import classify
-from ttf.mining import workers
+from ttf.mining import worker_client
 from ttf.mining.job import MiningJob
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.worker_client import MinerWorkers
 
 SIGNALS = {
     "kill": signal.SIGKILL,
@@ -242,9 +242,9 @@ def test_a_miner_that_only_lies_is_replaced(job: MiningJob) -> None:
 def test_a_worker_that_closes_its_pipes_and_lingers_is_ended(
     job: MiningJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ttf.mining import workers
+    from ttf.mining import worker_client
 
-    monkeypatch.setattr(workers, "_GRACE_S", 0.2)
+    monkeypatch.setattr(worker_client, "_GRACE_S", 0.2)
     deaths = Deaths()
     with pytest.raises(BadAnswer, match="closed its pipe and hung"):
         run(sabotaged(job, "close-pipes"), on_death=deaths)
@@ -328,4 +328,4 @@ def test_no_process_can_be_started_is_a_failed_attempt(
     deaths = Deaths()
     with pytest.raises(GaveUp, match="No process could be started"):
         mine(sabotaged(job, "answer"), on_death=deaths)
-    assert len(deaths.all) == workers.LAST_ATTEMPTS
+    assert len(deaths.all) == worker_client.LAST_ATTEMPTS

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import asdict
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.kit.sabotaged_miner import run
 
 from ttf.errors import BadAnswer, TtfError
-from ttf.mining.answers import checked_report
 from ttf.mining.failures import error_in
 from ttf.mining.job import MiningJob
+from ttf.mining.miner_results import checked_report
 from ttf.process import messages
 
 ANYTHING = st.recursive(
@@ -45,7 +46,7 @@ def test_messages_come_out_as_they_went_in_however_the_stream_is_cut(
 
 def test_a_report_with_any_one_thing_wrong_is_a_bad_answer(job: MiningJob) -> None:
     """Or it is not wrong at all: how long it took, and what index it used, nobody can check."""
-    told = run(job.with_miner(_faiss())).to_json()
+    told = asdict(run(job.with_miner(_faiss())))
     free = {"build_s", "search_s", "continued_from", "index", "deaths"}
     free |= {"certificate_rate", "rescanned"}
 

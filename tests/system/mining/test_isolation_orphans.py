@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from tests.kit.sabotaged_miner import (
 
 from ttf.errors import MinerFailed, MinerTimedOut
 from ttf.mining.job import MiningJob
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.worker_client import MinerWorkers
 
 MINES = "MinerWorkers(isolation='process', say=print).run(job, 600, lambda done, total: None)"
 WITHIN_S = 30
@@ -35,7 +36,7 @@ WITHIN_S = 30
 @contextmanager
 def trainer(job: MiningJob) -> Iterator[subprocess.Popen[bytes]]:
     """A process that mines; ended in any case."""
-    parent = subprocess.Popen([sys.executable, "-c", PRELUDE + MINES, json.dumps(job.to_json())])
+    parent = subprocess.Popen([sys.executable, "-c", PRELUDE + MINES, json.dumps(asdict(job))])
     try:
         yield parent
     finally:

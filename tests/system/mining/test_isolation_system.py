@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from tests.kit.sabotaged_miner import PRELUDE, Deaths, ask, is_right, mine, sabo
 
 from ttf.incidents.classify import classify
 from ttf.mining.job import MinerChoice, MiningJob
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.worker_client import MinerWorkers
 
 intel_openmp = openmp.intel_openmp  # a fixture of this file
 LIMIT = 400 << 20
@@ -56,7 +56,7 @@ def test_where_memory_runs_out_the_worker_is_the_victim(job: MiningJob, group: P
     greedy = sabotaged(job, "allocate", arg="4000")
     script = f"import os; open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))\n"
     done = subprocess.run(
-        [sys.executable, "-c", script + OUTLIVES, json.dumps(greedy.to_json())],
+        [sys.executable, "-c", script + OUTLIVES, json.dumps(asdict(greedy))],
         capture_output=True,
         text=True,
         timeout=120,

@@ -14,7 +14,7 @@ from tests.conftest import wait_until
 from tests.kit.sabotaged_miner import BANK, TRUTH, ask, family, is_right, sabotaged
 
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.worker_client import MinerWorkers
 from ttf.process.bounded_output import HEAD_BYTES, TAIL_BYTES, BoundedOutput
 
 Round = Callable[..., MiningJob]

@@ -79,7 +79,7 @@ def test_an_approximate_miner_tells_its_recall_and_reuses_its_index(
 
 
 def in_chunks_of_200(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ttf.mining.worker import Searcher
+    from ttf.mining.worker_main import Searcher
 
     real_do = Searcher.do
 
@@ -93,8 +93,8 @@ def test_an_interrupted_command_continues(
     files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every attempt dies after its first chunk; the chunks add up."""
-    from ttf.mining import worker, workers
-    from ttf.mining.answers import checked_search
+    from ttf.mining import worker_client, worker_main
+    from ttf.mining.miner_results import checked_search
     from ttf.tools.mine import offline
 
     real_search = checked_search
@@ -107,8 +107,8 @@ def test_an_interrupted_command_continues(
         return real_search(miner, queries, *rest, name=name)
 
     in_chunks_of_200(monkeypatch)
-    monkeypatch.setattr(worker, "checked_search", dying_search)
-    monkeypatch.setattr(workers, "LAST_ATTEMPTS", 1)
+    monkeypatch.setattr(worker_main, "checked_search", dying_search)
+    monkeypatch.setattr(worker_client, "LAST_ATTEMPTS", 1)
     options = ["--json", "--miner", "exact", "--isolation", "none"]
     for _ in range(2):
         assert invoke(words(files, *options)).code == 5

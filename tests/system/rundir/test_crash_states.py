@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.crash_states import State, crash_states, tree_of
+from tests.kit.recorded_disk import recorded
 from tests.kit.small_run import (
     assert_state,
     assert_whole,
@@ -19,9 +20,8 @@ from tests.kit.small_run import (
 )
 
 from ttf.errors import NoCheckpoint
-from ttf.rundir import durable
-from ttf.rundir.checkpoint_files import newest_step
 from ttf.rundir.durable import Operation
+from ttf.rundir.verified_folders import newest_step
 from ttf.training import checkpoint
 
 CHAOS = os.environ.get("TTF_CHAOS") == "1"
@@ -41,7 +41,7 @@ class Recording:
         self.operations: Sequence[Operation] = ()
 
     def run(self, start: int, stop: int) -> None:
-        with durable.recorded() as operations:
+        with recorded() as operations:
 
             def tell(saved: int = -1, said: str = "") -> None:
                 assert not said
@@ -160,7 +160,7 @@ def test_what_is_loaded_is_what_was_verified(ram: Path) -> None:
     root = begin(ram / "run")
     write_run(root, tell=lambda **_: None, stop=1)
     recording = Recording(root)
-    with durable.recorded() as operations:
+    with recorded() as operations:
         checkpoint.save(root / "checkpoints", snapshot(2))
     recording.operations = [o for o in operations if o.verb != "fsync"]
     said: list[str] = []

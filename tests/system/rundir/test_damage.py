@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tests.unit.rundir.test_damage import kept, run  # noqa: F401
 
-from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.verified_folders import newest_step
 
 
 def test_the_supervisor_may_ask_without_torch(run: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from ttf.rundir.checkpoint_files import newest_step\n"
+        "from ttf.rundir.verified_folders import newest_step\n"
         "print(newest_step(Path(sys.argv[1])))\n"
         "heavy = {'torch', 'numpy', 'pydantic', 'rich', 'safetensors'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.fixtures.durability import Forker
+from tests.kit.recorded_disk import recorded
 from tests.kit.small_run import assert_whole, begin, recovered, snapshot, write_run
 
 from ttf.rundir import durable, failpoints
@@ -31,7 +32,7 @@ def names(begun: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What the undisturbed continuation does, in order."""
     root = tmp_path_factory.mktemp("counted") / "run"
     shutil.copytree(begun, root)
-    with durable.recorded() as operations:
+    with recorded() as operations:
         write_run(root, tell=lambda **_: None, start=BEGUN, stop=STEPS)
     return [operation.name for operation in operations]
 

@@ -16,7 +16,7 @@ import os, subprocess, time
 from pathlib import Path
 import torch
 from tests.kit.small_run import begin, steps_logged, recovered, snapshot
-from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.verified_folders import newest_step
 from ttf.errors import StorageError
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.metrics_log import MetricsLog

@@ -14,12 +14,12 @@ import pytest
 from tests.unit.training.test_run_folder import begun
 
 from ttf.errors import FolderInUse
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 
 HOLDS = """
 import sys
 from pathlib import Path
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 with RunFolder(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -102,7 +102,7 @@ from ttf.training.checkpoint import Snapshot, load_newest, save
 from ttf.errors import StorageError
 from ttf.rundir.durable import write_atomically, folder_written_whole
 from ttf.rundir.metrics_log import MetricsLog
-from ttf.rundir.folder import RunFolder
+from ttf.rundir.run_folder import RunFolder
 
 def state(step, size):
     return Snapshot(step=step, model={"w": torch.zeros(size)}, optimizer={}, bank={}, best={})

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from tests.kit.data_files import BANK, X_TRAIN, config, pairs, write
 
 from ttf.config.schema import DataConfig
-from ttf.data.open_dataset import open_dataset
-from ttf.data.open_queries import open_queries
+from ttf.data.open_dataset import open_dataset, open_queries
 from ttf.errors import ArrayMissing, BadData, ConfigError, DataChanged, DataMissing
 
 Arrays = Mapping[str, NDArray[Any]]

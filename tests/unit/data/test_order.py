@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from ttf.data.keyed_random import Permutation, hash64, key, uniform
-from ttf.data.order import Order
+from ttf.data.order import Order, Permutation, hash64, key, uniform
 
 TRIALS = 1500
 

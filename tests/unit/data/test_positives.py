@@ -179,7 +179,7 @@ def test_without_a_bank_the_distinct_rows_of_y_are_it(tmp_path: Path) -> None:
 
 
 def test_that_bank_can_be_opened_by_another_process(tmp_path: Path) -> None:
-    from ttf.data.vector_ref import open_ref
+    from ttf.data.sources import open_ref
 
     with opened(
         tmp_path, None, pos_train=None, pos_val=None, Y_train=BANK[[3] * 16], Y_val=BANK[[5] * 8]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.kit.data_files import write
 
 from ttf.contracts import VectorSource
-from ttf.data.stacked_rows import StackedRows
+from ttf.data.sources import StackedRows
 from ttf.data.vectors import RowView
 from ttf.host.plugins import open_store
 

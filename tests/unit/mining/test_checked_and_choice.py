@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import MinerConfig
 from ttf.contracts import MinerContext, MinerCost, VectorSource
-from ttf.data.vector_ref import VectorRef
+from ttf.data.sources import VectorRef
 from ttf.errors import BadAnswer, BadData, ExitCode
-from ttf.mining.answers import checked_search
 from ttf.mining.choose import Offer, choose_miner, deadlines, winner
 from ttf.mining.job import MiningJob
+from ttf.mining.miner_results import checked_search
 
 
 class Liar:

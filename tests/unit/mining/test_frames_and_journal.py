@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from ttf.mining.answers import IDS, SCORES, Journal
+from ttf.mining.miner_results import IDS, SCORES, Journal
 from ttf.process.messages import BrokenFrame, Reader, encode
 
 MESSAGES: list[dict[str, Any]] = [{"progress": [1, 2]}, {"say": "Gr\u00f6\u00dfe\n"}, {}]

@@ -14,13 +14,14 @@ from tests.conftest import FakeDistribution
 from tests.unit.plugins.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
 
 from ttf.contracts import VectorSource
-from ttf.data.in_memory import MemorySource
+from ttf.data.sources import MemorySource
 from ttf.errors import StorageError
 from ttf.host import plugins
 from ttf.mining import provenance
-from ttf.mining.index_cache import IndexRecord, ready_index, write_note
+from ttf.mining.job import IndexRecord
+from ttf.mining.worker_main import ready_index
 from ttf.rundir.durable import sha256_file
-from ttf.rundir.verified_folder import folder_key
+from ttf.rundir.verified_folders import folder_key
 
 INDEXED = [kind for kind in KINDS if kind.name in ("faiss-hnsw", "faiss-ivf", "hnswlib")]
 each_kind = pytest.mark.parametrize("kind", INDEXED, ids=lambda kind: kind.name)
@@ -122,7 +123,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(run: Run) -> None:
 
 def test_the_run_folder_gets_a_note(run: Run, tmp_path: Path) -> None:
     record, _ = run(INDEXED[0])
-    write_note(tmp_path / "run" / "index", record)
+    record.write(tmp_path / "run" / "index")
     note = json.loads((tmp_path / "run" / "index" / "index.json").read_text())
     assert (note["key"], note["origin"]) == (record.key, "built")
     assert note["sha256"] == record.sha256

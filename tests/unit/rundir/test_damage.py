@@ -9,8 +9,8 @@ import pytest
 from tests.kit.small_run import assert_state, begin, recovered, table, write_run
 
 from ttf.errors import NoCheckpoint, StorageError
-from ttf.rundir import checkpoint_files
-from ttf.rundir.checkpoint_files import newest_step, problem_with
+from ttf.rundir import verified_folders
+from ttf.rundir.verified_folders import newest_step, problem_with
 from ttf.training import checkpoint
 
 CHECKPOINT = [
@@ -123,7 +123,7 @@ def test_what_is_damaged_does_not_count_as_kept(run: Path) -> None:
     write_again = recovered(run)
     checkpoint.save(run / "checkpoints", write_again)
     harm(run / "checkpoints" / "step-000000002" / "bank.safetensors", "a bit")
-    checkpoint_files.prune(run / "checkpoints", 2)
+    verified_folders.prune(run / "checkpoints", 2)
     # 1 and 0 are copies under a wrong name, 2 is damaged: one intact is left, nothing may go
     names = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert names == [f"step-{step:09d}" for step in (0, 1, 2, 3)]

@@ -9,7 +9,7 @@ import pytest
 
 from ttf.rundir.documents import Summary, Work
 from ttf.rundir.incident_files import list_incidents
-from ttf.rundir.record import RunRecord, Setting
+from ttf.rundir.run_record import RunRecord, Setting
 from ttf.rundir.typed_json import is_number, read_typed, typed
 
 

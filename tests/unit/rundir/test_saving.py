@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import wait_until
+from tests.kit.recorded_disk import recorded
 from tests.kit.small_run import begin, recovered, snapshot
 
 from ttf.errors import StorageError
-from ttf.rundir import checkpoint_files, durable
+from ttf.rundir import durable, verified_folders
 from ttf.rundir.failpoints import Failpoint
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.training import checkpoint
@@ -114,7 +115,7 @@ def test_every_step_that_is_called_saved_is_on_disk_by_then(root: Path) -> None:
         retry_s=0,
         flight=FlightRecorder(None),
         on_saved=lambda step, path: intact.append(
-            step if not checkpoint_files.problem_with(path) else -1
+            step if not verified_folders.problem_with(path) else -1
         ),
         say=pytest.fail,
     )
@@ -135,7 +136,7 @@ def test_flush_returns_when_the_state_is_durable_and_writes_no_step_twice(root: 
         assert saver.save(plain(5))
         path = saver.flush(plain(5))
         assert told.saved == [5]
-        assert saver.flush(plain(5)) == path == checkpoint_files.path_of(root / "checkpoints", 5)
+        assert saver.flush(plain(5)) == path == verified_folders.path_of(root / "checkpoints", 5)
         saver.flush(plain(6))
         assert told.saved == [5, 6]
     assert recovered(root).step == 6
@@ -144,7 +145,7 @@ def test_flush_returns_when_the_state_is_durable_and_writes_no_step_twice(root: 
 def test_a_disk_that_fails_once_is_said_and_the_next_checkpoint_goes_elsewhere(
     root: Path,
 ) -> None:
-    with saving(root) as (saver, told), durable.recorded() as done:
+    with saving(root) as (saver, told), recorded() as done:
         saver.flush(plain(1))
         failing = Failpoint.parse("checkpoint.fsync:1:eio")
         with durable.intercepted(failing):
@@ -335,4 +336,4 @@ def test_large_tensors_are_cut_and_come_back_whole(
         assert found[name].dtype == tensor.dtype
         assert torch.equal(found[name], tensor)
     parts[2].unlink()
-    assert parts[2].name in checkpoint_files.problem_with(path)
+    assert parts[2].name in verified_folders.problem_with(path)

@@ -12,7 +12,7 @@ from tests.kit.small_training import MLP, World, open_small
 
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing, NoCheckpoint
-from ttf.rundir import checkpoint_files
+from ttf.rundir import verified_folders
 from ttf.rundir.durable import remove_leftovers
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
@@ -55,7 +55,7 @@ def assert_equal(found: Snapshot, wanted: Snapshot) -> None:
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, snapshot(7))
     assert path.name == "step-000000007"
-    assert checkpoint_files.problem_with(path) == ""
+    assert verified_folders.problem_with(path) == ""
     assert_equal(checkpoint.load_newest(tmp_path, silent), snapshot(7))
     assert not list(tmp_path.glob(".tmp-*"))
 
@@ -116,7 +116,7 @@ def test_a_damaged_file_sends_us_to_the_one_before_aloud(
 ) -> None:
     for step in (5, 10):
         checkpoint.save(tmp_path, snapshot(step))
-    file = checkpoint_files.path_of(tmp_path, 10) / name
+    file = verified_folders.path_of(tmp_path, 10) / name
     content = bytearray(file.read_bytes())
     if harm == "missing":
         file.unlink()
@@ -139,7 +139,7 @@ def test_a_changed_number_in_the_manifest_is_noticed(tmp_path: Path) -> None:
     values = json.loads(manifest.read_text())
     values["progress"]["deep"]["a"][1] = 3
     manifest.write_text(json.dumps(values))
-    assert "SHA-256" in checkpoint_files.problem_with(path)
+    assert "SHA-256" in verified_folders.problem_with(path)
 
 
 def test_with_none_intact_the_reasons_are_listed(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_one_of_a_later_format_is_not_guessed_at(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, snapshot(5))
     values = json.loads((path / "checkpoint.json").read_text()) | {"format": 3}
     (path / "checkpoint.json").write_text(json.dumps(values))
-    assert "format is 3" in checkpoint_files.problem_with(path)
+    assert "format is 3" in verified_folders.problem_with(path)
 
 
 def steps(folder: Path) -> list[int]:
@@ -172,17 +172,17 @@ def steps(folder: Path) -> list[int]:
 def test_pruning_keeps_the_newest(tmp_path: Path) -> None:
     for step in (5, 10, 1000, 20):
         checkpoint.save(tmp_path, snapshot(step))
-    checkpoint_files.prune(tmp_path, 2)
+    verified_folders.prune(tmp_path, 2)
     assert steps(tmp_path) == [10, 20]
 
 
 def test_damaged_ones_beyond_the_step_just_saved_do_not_count_as_kept(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         checkpoint.save(tmp_path, snapshot(step))
-    (checkpoint_files.path_of(tmp_path, 15) / "bank.safetensors").unlink()
+    (verified_folders.path_of(tmp_path, 15) / "bank.safetensors").unlink()
     assert checkpoint.load_newest(tmp_path, lambda _: None).step == 10
     checkpoint.save(tmp_path, snapshot(12))
-    checkpoint_files.prune(tmp_path, 2)
+    verified_folders.prune(tmp_path, 2)
     assert steps(tmp_path) == [10, 12]
 
 

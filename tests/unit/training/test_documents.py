@@ -23,7 +23,7 @@ from tests.kit.small_training import (
 
 from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
-from ttf.data.vector_ref import open_ref
+from ttf.data.sources import open_ref
 from ttf.errors import BadData, NumericFailure
 from ttf.training.evaluation import encode_split, evaluate, metrics_from_ranks, positive_scores
 

@@ -14,7 +14,7 @@ from ttf.config.schema import Gate
 from ttf.contracts import EvalRecord
 from ttf.data.order import Order
 from ttf.errors import GateNotMet
-from ttf.mining.scan.bf16_units import FirstPass
+from ttf.machine.processor import FirstPass
 from ttf.training.evaluation import TIE, metrics_from_ranks, ranks_in_blocks
 from ttf.training.schedule import check_gates
 

@@ -12,8 +12,8 @@ import pytest
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError
 from ttf.rundir import durable
 from ttf.rundir.documents import Summary
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.run_folder import RunFolder
 
 
 def begun(path: Path) -> RunFolder:

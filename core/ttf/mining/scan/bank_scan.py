@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
+from ttf.machine.processor import FirstPass, first_pass
 from ttf.mining.scan.bf16_bank import FlyingHalf, HalfBank, Say, open_half
-from ttf.mining.scan.bf16_units import FirstPass, first_pass
-from ttf.mining.scan.certified import Scan
-from ttf.mining.scan.tally import ScanTally
+from ttf.mining.scan.certified_top_k import Scan
+from ttf.mining.scan.scan_counters import ScanTally
 
 ENOUGH_QUERIES = 128
 """From here on a scan is bound by its product; below, by reading the bank, which rounding it or
@@ -44,22 +44,17 @@ class BankScan:
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """As `Scan.top_k`."""
-        half = self._first == "bf16" and (self._kept() or len(queries) >= ENOUGH_QUERIES)
+        kept = self._bank is not None and self._bank.kept
+        half = self._first == "bf16" and (kept or len(queries) >= ENOUGH_QUERIES)
+        if half and self._bank is None:
+            self._bank = open_half(self._source, self._cache, self._say)
         scan = Scan(
-            bank=self._opened() if half else FlyingHalf(self._source),
+            bank=self._bank if half and self._bank else FlyingHalf(self._source),
             threads=self._threads,
             budget_bytes=self._budget_bytes,
             first="bf16" if half else "fp32",
         )
         return scan.top_k(queries, k, tally)
-
-    def _kept(self) -> bool:
-        return self._bank is not None and self._bank.kept
-
-    def _opened(self) -> HalfBank:
-        if self._bank is None:
-            self._bank = open_half(self._source, self._cache, self._say)
-        return self._bank
 
     def close(self) -> None:
         if self._bank is not None:

@@ -6,69 +6,186 @@ hash. The bank itself stays the truth: `full` reads it.
 
 from __future__ import annotations
 
+import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import Progress, VectorSource
-from ttf.data.vectors import FLOATS, to_float32
-from ttf.errors import BadData
-from ttf.mining.scan import bf16_copy
+from ttf.data.vectors import FLOATS, npy_header, seen_as_writable, to_float32
+from ttf.errors import ArtifactDamaged, BadData, StorageError
+from ttf.mining.scan.error_bounds import Rounded, rounded
 from ttf.mining.scan.float32_rows import gather_float32, read_float32
-from ttf.mining.scan.rounding import Rounded, rounded
+from ttf.rundir.durable import OpenFile, folder_written_whole, write_new
+from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
+from ttf.text.numbers import size
 
 Say = Callable[[str], None]
-BLOCK_ROWS = 4096
+
+FORMAT: Final = 1
+_AREA: Final = "half"
+_BITS, _NORMS, _RESIDUALS = "half.npy", "norms.npy", "residuals.npy"
+_COPIED_ROWS: Final = 8192
+_BLOCK_ROWS: Final = 4096
+ROOM: Final = 3
+"""The disk must have this many times the copy's size free: a cache never fills it."""
 
 
-class HalfBank(Protocol):
+class Files:
+    """The open files of a copy: bits mapped read-only, bounds in memory."""
+
+    def __init__(self, folder: Path, shape: tuple[int, int]) -> None:
+        self.norms: NDArray[np.float32] = np.load(folder / _NORMS, allow_pickle=False)
+        self.residuals: NDArray[np.float32] = np.load(folder / _RESIDUALS, allow_pickle=False)
+        mapped = np.load(folder / _BITS, mmap_mode="r", allow_pickle=False)
+        if (mapped.shape, mapped.dtype) != (shape, np.uint16):
+            raise ArtifactDamaged(f"{folder / _BITS} is {mapped.dtype} {mapped.shape}.")
+        self.bits = np.array(mapped) if not mapped.size else seen_as_writable(mapped)
+
+    def close(self) -> None:
+        """The map goes with the last tensor that looks into it."""
+        self.bits = np.empty((0, 0), np.uint16)
+
+
+def key_of(source: VectorSource) -> str:
+    return folder_key({"bank": source.fingerprint(), "shape": list(source.shape), "format": FORMAT})
+
+
+def size_of(source: VectorSource) -> int:
+    rows, dim = source.shape
+    return rows * (2 * dim + 8) + 4096
+
+
+def ready(source: VectorSource, cache: Path, say: Say, progress: Progress | None) -> Files | None:
+    """The copy of this bank, made where there is none; None where it cannot be kept, and said.
+
+    Two runs never make the same copy at once; the second waits and uses it.
+    """
+    folder = cache / "half" / key_of(source)
+    try:
+        lock = lock_folder(folder)
+    except OSError as error:
+        say(f"The cache {folder.parent} cannot be used ({error}); the bank is rounded on the fly.")
+        return None
+    with lock:
+        return _kept(folder, source, say) or _made(folder, source, say, progress)
+
+
+def _kept(folder: Path, source: VectorSource, say: Say) -> Files | None:
+    if not folder.exists():
+        return None
+    try:
+        verified_manifest(folder, "The copy", names=(_BITS, _NORMS, _RESIDUALS))
+        return Files(folder, (source.shape[0], source.shape[1]))
+    except (ArtifactDamaged, OSError, ValueError) as error:
+        say(f"{error} The bank's bfloat16 copy is made anew.")
+        return None
+
+
+def _made(folder: Path, source: VectorSource, say: Say, progress: Progress | None) -> Files | None:
+    needed = size_of(source)
+    free = shutil.disk_usage(folder.parent).free
+    if free < ROOM * needed:
+        say(
+            f"The bank's bfloat16 copy ({size(needed)}) is not kept: {folder.parent} has "
+            f"{size(free)} free, and {ROOM} times its size should be. It is made on the fly."
+        )
+        return None
+    try:
+        with folder_written_whole(folder, _AREA) as temp:
+            hashes = _write(temp, source, progress)
+            write_manifest(temp, {"format": FORMAT}, hashes, _AREA)
+    except StorageError as error:
+        say(f"{error} The bank's bfloat16 copy is not kept. {error.hint}".rstrip())
+        return None
+    say(f"The bank's bfloat16 copy ({size(needed)}) is kept in {folder}.")
+    return Files(folder, (source.shape[0], source.shape[1]))
+
+
+def _write(folder: Path, source: VectorSource, progress: Progress | None) -> dict[str, str]:
+    rows, dim = source.shape
+    norms, residuals = np.empty(rows, np.float32), np.empty(rows, np.float32)
+    file = OpenFile(folder / _BITS, _AREA)
+    try:
+        file.write(npy_header((rows, dim), np.dtype("<u2")))
+        for start in range(0, rows, _COPIED_ROWS):
+            stop = min(start + _COPIED_ROWS, rows)
+            block = rounded(torch.from_numpy(read_float32(source, start, stop)))
+            file.write(block.half.view(torch.uint16).numpy().data)
+            norms[start:stop] = block.norms
+            residuals[start:stop] = block.residuals
+            if progress is not None:
+                progress(stop, rows)
+    finally:
+        file.close()
+    header, bounds = npy_header((rows,), np.dtype("<f4")), {_NORMS: norms, _RESIDUALS: residuals}
+    return {_BITS: file.sha256} | {
+        name: write_new(folder / name, header + values.tobytes(), _AREA)
+        for name, values in bounds.items()
+    }
+
+
+class HalfBank(ABC):
     """Safe to call from several threads; close it when done."""
 
-    shape: tuple[int, int]
     kept: bool
     """The bfloat16 copy lies on the disk: reading it costs half of reading the bank."""
 
+    def __init__(self, source: VectorSource) -> None:
+        self._source = source
+        self.shape = (source.shape[0], source.shape[1])
+
     def half(self, start: int, stop: int) -> torch.Tensor:
         """Rows in bfloat16, nearest even; to be read only, it may be the file itself."""
-        ...
+        return self.block(start, stop).half
 
+    @abstractmethod
     def block(self, start: int, stop: int) -> Rounded:
         """The same with the bounds of these rows."""
-        ...
 
     def full(self, start: int, stop: int) -> torch.Tensor:
         """Rows in float32, as the bank has them, in memory of their own."""
-        ...
+        return torch.from_numpy(read_float32(self._source, start, stop))
 
     def rows(
         self, ids: NDArray[np.int64], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
         """Some rows in float32, in `out` where that helps; not looked at, unlike those of the other
         methods."""
-        ...
+        if self._source.dtype == "float32":
+            return np.ascontiguousarray(self._source.gather(ids, out))
+        stored = self._source.gather(ids)
+        into = np.empty(stored.shape, np.float32) if out is None else out
+        if self._source.dtype == "float16":
+            torch.from_numpy(into).copy_(torch.from_numpy(stored))  # twenty times numpy's speed
+        else:
+            into[:] = to_float32(stored, self._source.dtype)
+        return into
 
+    @abstractmethod
     def some(self, ids: NDArray[np.int64]) -> torch.Tensor:
         """Some rows in bfloat16."""
-        ...
 
     @property
+    @abstractmethod
     def norms(self) -> NDArray[np.float32]:
         """The length of every row, never too small. Without a kept copy the first call reads the
         bank."""
-        ...
 
     @property
+    @abstractmethod
     def residuals(self) -> NDArray[np.float32]:
         """The length of what bfloat16 cut off every row, never too small; as with `norms`."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Closes the copy; the source is the caller's."""
-        ...
 
 
 def open_half(
@@ -86,51 +203,22 @@ def open_half(
         )
     if cache is None:
         return FlyingHalf(source)
-    files = bf16_copy.ready(source, cache, say, progress)
+    files = ready(source, cache, say, progress)
     return FlyingHalf(source) if files is None else KeptHalf(source, files)
 
 
-class _Full:
-    """What both read from the bank itself."""
-
-    def __init__(self, source: VectorSource) -> None:
-        self._source = source
-        self.shape = (source.shape[0], source.shape[1])
-
-    def full(self, start: int, stop: int) -> torch.Tensor:
-        return torch.from_numpy(read_float32(self._source, start, stop))
-
-    def rows(
-        self, ids: NDArray[np.int64], out: NDArray[np.float32] | None = None
-    ) -> NDArray[np.float32]:
-        if self._source.dtype == "float32":
-            return np.ascontiguousarray(self._source.gather(ids, out))
-        stored = self._source.gather(ids)
-        into = np.empty(stored.shape, np.float32) if out is None else out
-        if self._source.dtype == "float16":
-            torch.from_numpy(into).copy_(torch.from_numpy(stored))  # twenty times numpy's speed
-        else:
-            into[:] = to_float32(stored, self._source.dtype)
-        return into
-
-
-class KeptHalf(_Full):
+class KeptHalf(HalfBank):
     """Reads the copy in the cache, mapped."""
 
     kept = True
 
-    def __init__(self, source: VectorSource, files: bf16_copy.Files) -> None:
+    def __init__(self, source: VectorSource, files: Files) -> None:
         super().__init__(source)
         self._files = files
-        self.norms = files.norms
-        self.residuals = files.residuals
-
-    def half(self, start: int, stop: int) -> torch.Tensor:
-        return torch.from_numpy(self._files.bits[start:stop]).view(torch.bfloat16)
 
     def block(self, start: int, stop: int) -> Rounded:
         return Rounded(
-            half=self.half(start, stop),
+            half=torch.from_numpy(self._files.bits[start:stop]).view(torch.bfloat16),
             norms=self.norms[start:stop],
             residuals=self.residuals[start:stop],
         )
@@ -138,21 +226,22 @@ class KeptHalf(_Full):
     def some(self, ids: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(self._files.bits[ids]).view(torch.bfloat16)
 
+    @property
+    def norms(self) -> NDArray[np.float32]:
+        return self._files.norms
+
+    @property
+    def residuals(self) -> NDArray[np.float32]:
+        return self._files.residuals
+
     def close(self) -> None:
         self._files.close()
 
 
-class FlyingHalf(_Full):
+class FlyingHalf(HalfBank):
     """Rounds what is asked for, each time."""
 
     kept = False
-
-    def __init__(self, source: VectorSource) -> None:
-        super().__init__(source)
-        self._bounds: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
-
-    def half(self, start: int, stop: int) -> torch.Tensor:
-        return self.block(start, stop).half
 
     def block(self, start: int, stop: int) -> Rounded:
         return rounded(self.full(start, stop))
@@ -162,21 +251,21 @@ class FlyingHalf(_Full):
 
     @property
     def norms(self) -> NDArray[np.float32]:
-        return self._all_bounds()[0]
+        return self._bounds[0]
 
     @property
     def residuals(self) -> NDArray[np.float32]:
-        return self._all_bounds()[1]
+        return self._bounds[1]
 
-    def _all_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        if self._bounds is None:
-            norms, residuals = (np.empty(self.shape[0], np.float32) for _ in range(2))
-            for start in range(0, self.shape[0], BLOCK_ROWS):
-                stop = min(start + BLOCK_ROWS, self.shape[0])
-                block = self.block(start, stop)
-                norms[start:stop], residuals[start:stop] = block.norms, block.residuals
-            self._bounds = norms, residuals
-        return self._bounds
+    @cached_property
+    def _bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        norms, residuals = (np.empty(self.shape[0], np.float32) for _ in range(2))
+        for start in range(0, self.shape[0], _BLOCK_ROWS):
+            stop = min(start + _BLOCK_ROWS, self.shape[0])
+            block = self.block(start, stop)
+            norms[start:stop] = block.norms
+            residuals[start:stop] = block.residuals
+        return norms, residuals
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,13 +1,34 @@
-"""Float32 rows of a bank: blocks and single ones, our own memory, finite or refused."""
+"""Float32 rows of a bank, finite or refused, and the exact scores of single pairs.
+
+What every miner needs: blocks of a bank, an exact scan for the queries that an index or a first pass
+could not answer, and an honest refusal where memory is short. Imports no torch.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
-from ttf.data.vectors import to_float32
-from ttf.errors import BadData
+from ttf.data.vectors import row_norms, to_float32
+from ttf.errors import BadData, ConfigError
+from ttf.text.numbers import size
+
+if TYPE_CHECKING:
+    from ttf.mining.scan.bf16_bank import HalfBank
+
+_Bank = TypeVar("_Bank")
+_SPAN = 8192
+_BLOCK_ROWS = 2048
+_SCAN_ROWS = 4096
+_SCAN_QUERIES = 256
+_ROUNDING = 4 * 2.0**-24
+"""Twice what two float32 dot products may differ by, per dimension and unit of length: each is off
+by at most D half units in the last place."""
 
 
 def read_float32(
@@ -45,3 +66,120 @@ def require_finite(rows: NDArray[np.float32], ids: NDArray[np.int64], source: Ve
             f"{source.name}[{ids[wrong[0]]}] in {source.uri} is not finite (NaN or infinite).",
             hint=f"See all of them: ttf data inspect --full {source.uri}",
         )
+
+
+def pair_scores(rows_CD: NDArray[np.float32], q_D: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The dot product of each row with the query, or with a query of its own (C, D); each pair by
+    itself: nothing else that is asked, and no way of cutting the work up, changes its rounding.
+    Long rows are summed in spans: libraries share out longer ones among threads, in an order of
+    their own."""
+    dim = q_D.shape[-1]
+    if dim <= _SPAN:
+        return np.vecdot(rows_CD, q_D)  # type: ignore[no-any-return]
+    total = np.zeros(len(rows_CD), np.float32)
+    for start in range(0, dim, _SPAN):
+        span = slice(start, start + _SPAN)
+        total += np.vecdot(rows_CD[:, span], q_D[..., span])
+    return total
+
+
+class Best:
+    """Rows are offered in ascending order: of equal scores those that are here already are first."""
+
+    def __init__(self, query: NDArray[np.float32], k: int) -> None:
+        self._query = query
+        self._k = k
+        self.ids = np.empty(0, np.int64)
+        self.scores = np.empty(0, np.float32)
+
+    @property
+    def least(self) -> float:
+        """What a row must exceed to come in."""
+        return float(self.scores[-1]) if len(self.scores) == self._k else -np.inf
+
+    def offer(self, rows_CD: NDArray[np.float32], ids_C: NDArray[np.int64]) -> None:
+        score_C = pair_scores(rows_CD, self._query)
+        new = np.flatnonzero(score_C > self.least)
+        scores = np.concatenate([self.scores, score_C[new]])
+        order = np.argsort(-scores, kind="stable")[: self._k]
+        self.scores = scores[order]
+        self.ids = np.concatenate([self.ids, ids_C[new]])[order]
+
+
+def scan_one_by_one(
+    bank: HalfBank, queries: NDArray[np.float32], k: int, threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The k best rows of each query, by definition; as slow as the memory is."""
+    best = [Best(query, k) for query in queries]
+    with ThreadPoolExecutor(threads) as pool:
+        for start in range(0, bank.shape[0], _BLOCK_ROWS):
+            rows_ND = bank.full(start, min(start + _BLOCK_ROWS, bank.shape[0])).numpy()
+            ids_N = np.arange(start, start + len(rows_ND))
+            for _ in pool.map(lambda one, rows=rows_ND, ids=ids_N: one.offer(rows, ids), best):
+                pass
+    return _answers(best, k)
+
+
+def float32_blocks(
+    source: VectorSource, num_rows: int
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """(first row, rows), each block valid until the next one is asked for.
+
+    Raises BadData naming the first row that is not finite.
+    """
+    total = source.shape[0]
+    buffer = np.empty((min(num_rows, total), source.shape[1]), np.float32)
+    for start in range(0, total, num_rows):
+        stop = min(start + num_rows, total)
+        yield start, read_float32(source, start, stop, buffer[: stop - start])
+
+
+def exact_search(
+    source: VectorSource, queries: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The exact answer for the few queries an index could not answer; ties by smaller id.
+
+    A product of matrices gives equal rows different scores, depending on where they lie in it: it
+    only says which rows cannot be among the best, and the others are scored one by one.
+    """
+    k = min(k, source.shape[0])
+    best = [Best(query, k) for query in queries]
+    slack_Q = _ROUNDING * source.shape[1] * row_norms(queries)
+    for start, block_ND in float32_blocks(source, _SCAN_ROWS):
+        ids_N = np.arange(start, start + len(block_ND))
+        margin_Q = slack_Q * row_norms(block_ND).max(initial=0.0)
+        for first in range(0, len(queries), _SCAN_QUERIES):
+            score_QN = queries[first : first + _SCAN_QUERIES] @ block_ND.T
+            for number, score_N in enumerate(score_QN, start=first):
+                perhaps = np.flatnonzero(score_N >= best[number].least - margin_Q[number])
+                if perhaps.size:
+                    best[number].offer(block_ND[perhaps], ids_N[perhaps])
+    return _answers(best, k)
+
+
+def _answers(best: list[Best], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    ids = np.empty((len(best), k), np.int64)
+    scores = np.empty((len(best), k), np.float32)
+    for number, one in enumerate(best):
+        ids[number], scores[number] = one.ids, one.scores
+    return ids, scores
+
+
+def require_memory(needed: int, budget: int, what: str) -> None:
+    """Raises ConfigError, with the figures in bytes, where `what` cannot fit what a run granted."""
+    if needed > budget:
+        raise ConfigError(
+            f"{what} needs about {size(needed)} of memory, but the budget is {size(budget)}.",
+            hint=f"Raise it (memory.budget = '{-(-needed // 2**20)}MiB'), or use the miner "
+            "'exact', which reads the bank where it lies.",
+        )
+
+
+def require_bank(source: _Bank | None) -> _Bank:
+    """The bank of a miner; ConfigError before `build` or `load`, and after `close`."""
+    if source is None:
+        raise ConfigError(
+            "This miner has no bank to search: it was not built, or it is closed.",
+            hint="Call build or load before search, and search before close.",
+        )
+    return source

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.mining.scan.bf16_bank import HalfBank
-from ttf.mining.scan.scores import pair_scores
+from ttf.mining.scan.float32_rows import pair_scores
 from ttf.mining.scan.sort_keys import best_first
 
 _AT_ONCE = 1 << 21

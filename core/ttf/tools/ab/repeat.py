@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir.documents import Summary
-from ttf.rundir.record import RunRecord
+from ttf.rundir.run_record import RunRecord
 from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
 from ttf.tools.ab.setup import ABSetup, Cell
 from ttf.tools.monitor.trend import theil_sen

@@ -113,7 +113,7 @@ def opened(
 ) -> Iterator[list[OurLoop]]:
     """A loop for each course, all of them on the same files, in this process."""
     from ttf.config.resolve import resolve
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
     from ttf.text.progress import Reporter
     from ttf.training.session import open_session
 

@@ -98,7 +98,7 @@ def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
     mapped, opening the data is the judge of that."""
     if not config.names:
         return set()
-    from ttf.data.fit_to_train import unfit
+    from ttf.data.inspect import unfit
     from ttf.host.plugins import open_store
 
     store = open_store(uri, config.storage)

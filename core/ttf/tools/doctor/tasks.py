@@ -154,8 +154,8 @@ def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
     import numpy as np
 
     from ttf.contracts import MinerContext
-    from ttf.data.in_memory import MemorySource
-    from ttf.mining.answers import checked_search
+    from ttf.data.sources import MemorySource
+    from ttf.mining.miner_results import checked_search
 
     draw = np.random.default_rng(0)
     rows = draw.standard_normal((_ROWS, _DIM), dtype=np.float32)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.vector_ref import VectorRef
+from ttf.data.sources import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, storage_error
 from ttf.host.plugins import open_store
@@ -78,7 +78,7 @@ def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[In
     pairs file."""
     from ttf.config.resolve import load_run_toml
     from ttf.data.open_dataset import open_dataset
-    from ttf.rundir.folder import RunFolder
+    from ttf.rundir.run_folder import RunFolder
     from ttf.training.inference import open_run
 
     folder = RunFolder.existing(run_dir)

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ttf.config.schema import RunConfig
-from ttf.data.keyed_random import Permutation, key
+from ttf.data.order import Permutation, key
 from ttf.errors import BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
 from ttf.machine.memory.limits import budget_bytes as memory_budget
-from ttf.mining.answers import PROGRESS
 from ttf.mining.choose import (
     AUTO,
     Workload,
@@ -33,7 +32,8 @@ from ttf.mining.choose import (
     miner_threads,
 )
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
-from ttf.mining.workers import MinerWorkers
+from ttf.mining.miner_results import PROGRESS
+from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.durable import read_json, sha256_file, write_json
 from ttf.tools.mine.inputs import Inputs

@@ -13,7 +13,7 @@ TRAINER: Final = "trainer"
 MINER: Final = "miner worker"
 KEEPER: Final = "keeper"
 SUPERVISOR: Final = "supervisor"
-_MODULES: Final = {"ttf.training.launch": TRAINER, "ttf.mining.worker": MINER}
+_MODULES: Final = {"ttf.training.launch": TRAINER, "ttf.mining.worker_main": MINER}
 _HELPERS: Final = {
     "resource_tracker": "resource tracker",
     "forkserver": "fork server",

@@ -8,7 +8,7 @@ from typing import Final
 
 from ttf.rundir.documents import EvalLine, MetricsLine, StepLine
 from ttf.rundir.json_lines import Tail, last_with, parsed
-from ttf.rundir.record import memory_of, metrics_of
+from ttf.rundir.run_record import memory_of, metrics_of
 from ttf.tools.monitor.nearest_limit import forget_before
 from ttf.tools.monitor.trend import WINDOW_S, Point
 from ttf.tools.monitor.view import Evaluated

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ttf.rundir.checkpoint_files import MANIFEST, newest_first, step_of
 from ttf.rundir.flight_record import Flight
 from ttf.rundir.incident_files import incident_folders, read_incident
-from ttf.rundir.record import RunRecord
+from ttf.rundir.run_record import RunRecord
 from ttf.rundir.supervision import Journal
+from ttf.rundir.verified_folders import CHECKPOINT, newest_first, step_of
 from ttf.tools.monitor.progress import Progress
 from ttf.tools.monitor.view import Ended, Happened, Run, Saved
 
@@ -99,7 +99,7 @@ class RunReader:
     def _checkpoint(self, now: float) -> Saved | None:
         try:
             for path in newest_first(self.folder.checkpoints):
-                written = (path / MANIFEST).stat().st_mtime
+                written = (path / CHECKPOINT).stat().st_mtime
                 return Saved(step=step_of(path), age_s=max(0.0, now - written))
         except OSError:  # it is being pruned at this moment
             return None

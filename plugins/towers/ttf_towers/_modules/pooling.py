@@ -32,12 +32,9 @@ class Pool(nn.Module):
         if self.score is not None:
             return _mix(x_BLD, _hide(x_BLD @ self.score, lengths_B))
         if self.position is not None:
-            return _mix(x_BLD, self._by_age(self.position, x_BLD, lengths_B))
+            check_length(x_BLD.shape[1], len(self.position))
+            return _mix(x_BLD, _hide(self.position[ages(x_BLD, lengths_B)], lengths_B))
         return plain(self.how, x_BLD, lengths_B)
-
-    def _by_age(self, position: Tensor, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
-        check_length(x_BLD.shape[1], len(position))
-        return _hide(position[ages(x_BLD, lengths_B)], lengths_B)
 
 
 def plain(how: str, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
@@ -45,15 +42,14 @@ def plain(how: str, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
     if how == "first":
         return x_BLD[:, 0]
     if how == "last":
-        return x_BLD[:, -1] if lengths_B is None else x_BLD[_rows(x_BLD), lengths_B - 1]
+        if lengths_B is None:
+            return x_BLD[:, -1]
+        return x_BLD[torch.arange(len(x_BLD), device=x_BLD.device), lengths_B - 1]
     if how == "mean":
         count = x_BLD.shape[1] if lengths_B is None else lengths_B[:, None]
-        return _zero_padding(x_BLD, lengths_B).sum(1) / count
+        return _masked(x_BLD, lengths_B, 0.0).sum(1) / count
     if how == "max":
-        if lengths_B is not None:
-            pad_BL = padding(lengths_B, x_BLD.shape[1])
-            x_BLD = x_BLD.masked_fill(pad_BL[:, :, None], -math.inf)
-        return x_BLD.amax(1)
+        return _masked(x_BLD, lengths_B, -math.inf).amax(1)
     raise AssertionError(how)
 
 
@@ -74,14 +70,11 @@ def check_length(length: int, longest: int) -> None:
         )
 
 
-def _rows(x_BLD: Tensor) -> Tensor:
-    return torch.arange(len(x_BLD), device=x_BLD.device)
-
-
-def _zero_padding(x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
+def _masked(x_BLD: Tensor, lengths_B: Tensor | None, value: float) -> Tensor:
+    """The steps with this value in the padding."""
     if lengths_B is None:
         return x_BLD
-    return x_BLD.masked_fill(padding(lengths_B, x_BLD.shape[1])[:, :, None], 0.0)
+    return x_BLD.masked_fill(padding(lengths_B, x_BLD.shape[1])[:, :, None], value)
 
 
 def _hide(logit: Tensor, lengths_B: Tensor | None) -> Tensor:

@@ -5,19 +5,17 @@ Shapes: B samples, L steps, D width.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from ttf import TowerShape
+from ttf_towers._common import Skip
 from ttf_towers._modules.base import Head, TowerModule
 from ttf_towers._modules.gru import NativeGru, Need, supported
 from ttf_towers._modules.pooling import Pool, plain
-
-if TYPE_CHECKING:
-    from ttf import TowerShape
-    from ttf_towers._common import Skip
-    from ttf_towers.recurrent import RecurrentOptions
+from ttf_towers.recurrent import RecurrentOptions
 
 
 class RecurrentTower(TowerModule):
@@ -31,7 +29,6 @@ class RecurrentTower(TowerModule):
         skip: Skip,
     ) -> None:
         super().__init__(shape.in_dim, shape.out_dim)
-        width = options.hidden * (2 if options.bidirectional else 1)
         self.norm = nn.LayerNorm(shape.in_dim, elementwise_affine=False) if options.norm else None
         self.rnn = (nn.GRU if cell == "gru" else nn.LSTM)(
             shape.in_dim,
@@ -42,13 +39,13 @@ class RecurrentTower(TowerModule):
             # torch warns where there is no second layer to put it before
             dropout=options.dropout if options.layers > 1 else 0.0,
         )
-        self.directions = 2 if options.bidirectional else 1
+        self.directions = options.directions
         self._native = NativeGru()
         self._need: Need = options.pool if options.pool in ("last", "final") else "all"
-        self.pool = Pool(options.pool, width, shape.length) if self._need == "all" else None
+        self.pool = Pool(options.pool, options.width, shape.length) if self._need == "all" else None
         self.dropout = nn.Dropout(options.dropout)
-        project = options.project or width != shape.out_dim
-        self.head = Head(width, shape.out_dim, project=project, at_zero=skip != "none")
+        project = options.project or options.width != shape.out_dim
+        self.head = Head(options.width, shape.out_dim, project=project, at_zero=skip != "none")
         self.skip = None if skip == "none" else Pool(skip, shape.in_dim, shape.length)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -59,11 +56,14 @@ class RecurrentTower(TowerModule):
 
     def _encode(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
         if isinstance(self.rnn, nn.GRU) and supported(x_BLD, self.rnn):
-            state = self._native(self.rnn, x_BLD, lengths_B, self._need)
-            return state if self.pool is None else self._pooled(self.pool, state, lengths_B)
-        states, final = self._torch(x_BLD, lengths_B)
+            states = final = self._native(self.rnn, x_BLD, lengths_B, self._need)
+            if self.pool is None:
+                return states
+        else:
+            states, final = self._torch(x_BLD, lengths_B)
         if self.pool is not None:
-            return self._pooled(self.pool, states, lengths_B)
+            pooled: Tensor = self.pool(states, lengths_B)
+            return pooled
         if self._need == "last":
             return plain("last", states, lengths_B)
         return final[-self.directions :].transpose(0, 1).flatten(1)
@@ -79,8 +79,3 @@ class RecurrentTower(TowerModule):
         if lengths_B is not None:
             states, _ = pad_packed_sequence(states, batch_first=True, total_length=x_BLD.shape[1])
         return states, final[0] if isinstance(final, tuple) else final
-
-    @staticmethod
-    def _pooled(pool: Pool, states: Tensor, lengths_B: Tensor | None) -> Tensor:
-        pooled: Tensor = pool(states, lengths_B)
-        return pooled

@@ -5,18 +5,14 @@ Shapes: B samples, L steps, D width.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
+from ttf import TowerShape
+from ttf_towers._common import Skip
 from ttf_towers._modules.base import Head, TowerModule, padding
 from ttf_towers._modules.pooling import Pool, ages, check_length
-
-if TYPE_CHECKING:
-    from ttf import TowerShape
-    from ttf_towers._common import Skip
-    from ttf_towers.transformer import TransformerOptions
+from ttf_towers.transformer import TransformerOptions
 
 
 class TransformerTower(TowerModule):

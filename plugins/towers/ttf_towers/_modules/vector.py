@@ -5,18 +5,14 @@ Shapes: B samples, L steps, D width.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
+from ttf import TowerShape
 from ttf_towers._modules.base import TowerModule, zero_
 from ttf_towers._modules.pooling import Pool, plain
-
-if TYPE_CHECKING:
-    from ttf import TowerShape
-    from ttf_towers.linear import LinearOptions
-    from ttf_towers.mlp import MlpOptions
+from ttf_towers.linear import LinearOptions
+from ttf_towers.mlp import MlpOptions
 
 
 class IdentityTower(TowerModule):

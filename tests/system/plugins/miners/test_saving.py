@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.unit.plugins.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
 
-from ttf.data.in_memory import MemorySource
+from ttf.data.sources import MemorySource
 from ttf.errors import ArtifactDamaged, StorageError
 
 INDEXED = [kind for kind in KINDS if kind.name in ("faiss-hnsw", "faiss-ivf", "hnswlib")]

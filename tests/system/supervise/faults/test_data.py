@@ -11,7 +11,7 @@ import pytest
 from tests.kit.faulty_run import FaultyPlace
 from tests.kit.live_run import WIDELY, Ended
 
-from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.verified_folders import newest_step
 
 
 @pytest.fixture

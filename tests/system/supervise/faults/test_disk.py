@@ -14,7 +14,7 @@ from tests.kit.fixtures.crashes import wide
 from tests.kit.fixtures.faults import SmallDisk, Undisturbed, read_only
 from tests.kit.live_run import Ended
 
-from ttf.rundir.checkpoint_files import newest_step
+from ttf.rundir.verified_folders import newest_step
 
 
 def test_a_disk_that_is_full_for_a_while_costs_nothing(

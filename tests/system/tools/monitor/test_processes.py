@@ -133,8 +133,8 @@ def raw(*words: str, session: int = 7) -> Raw:
     [
         (raw("python", "-m", "ttf.training.launch", "7", "12"), "trainer"),
         (raw("python", "-m", "ttf.training.launch", "7", "12", session=6), "keeper"),
-        (raw("python", "-P", "-m", "ttf.mining.worker", "3"), "miner worker"),
-        (raw("python", "-P", "-m", "ttf.mining.worker", "3", session=6), "keeper"),
+        (raw("python", "-P", "-m", "ttf.mining.worker_main", "3"), "miner worker"),
+        (raw("python", "-P", "-m", "ttf.mining.worker_main", "3", session=6), "keeper"),
         (raw("/usr/bin/python3.11", "-m", "ttf", "train", "run.toml"), "ttf train"),
         (raw("/venv/bin/python", "/venv/bin/ttf", "guard", "--", "x"), "ttf guard"),
         (raw("python", "-u", "/home/a/train.py", "--lr", "1"), "train.py"),

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ttf.rundir.checkpoint_files import MANIFEST
 from ttf.rundir.documents import (
     METRICS_LINES,
     AppliedRemedy,
@@ -18,8 +17,9 @@ from ttf.rundir.documents import (
     MiningLine,
     Summary,
 )
-from ttf.rundir.record import RunRecord
+from ttf.rundir.run_record import RunRecord
 from ttf.rundir.typed_json import typed
+from ttf.rundir.verified_folders import CHECKPOINT
 
 
 def documents(run: Path) -> Iterator[tuple[Any, Any]]:
@@ -29,7 +29,7 @@ def documents(run: Path) -> Iterator[tuple[Any, Any]]:
         ("manifest.json", Manifest),
         ("incidents/*/incident.json", Incident),
         ("incidents/*/applied.json", AppliedRemedy),
-        (f"checkpoints/*/{MANIFEST}", CheckpointManifest),
+        (f"checkpoints/*/{CHECKPOINT}", CheckpointManifest),
     ):
         for path in run.glob(pattern):
             yield json.loads(path.read_text()), kind

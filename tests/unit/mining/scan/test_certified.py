@@ -12,19 +12,16 @@ import torch
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from ttf.data.in_memory import MemorySource
+from ttf.data.sources import MemorySource
 from ttf.data.vectors import UnitRows, from_float32, unit_rows
 from ttf.errors import BadData
-from ttf.machine.processor import processor
+from ttf.machine.processor import FirstPass, first_pass, processor
 from ttf.mining.scan.bank_scan import BankScan
 from ttf.mining.scan.bf16_bank import open_half
-from ttf.mining.scan.bf16_units import FirstPass, first_pass
-from ttf.mining.scan.bounds import asked
-from ttf.mining.scan.certified import Scan
-from ttf.mining.scan.one_by_one import scan_one_by_one
-from ttf.mining.scan.rounding import rounded
-from ttf.mining.scan.scores import pair_scores
-from ttf.mining.scan.tally import ScanTally
+from ttf.mining.scan.certified_top_k import Scan
+from ttf.mining.scan.error_bounds import asked, rounded
+from ttf.mining.scan.float32_rows import pair_scores, scan_one_by_one
+from ttf.mining.scan.scan_counters import ScanTally
 
 Rows = NDArray[np.float32]
 both = pytest.mark.parametrize("first", ["bf16", "fp32"])

@@ -13,11 +13,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ttf.data.in_memory import MemorySource
+from ttf.data.sources import MemorySource
 from ttf.data.vectors import UnitRows, from_float32
 from ttf.errors import BadData
 from ttf.mining.scan.bf16_bank import HalfBank, open_half
-from ttf.mining.scan.rounding import LARGEST, rounded
+from ttf.mining.scan.error_bounds import LARGEST, rounded
 
 RNG = np.random.default_rng(0)
 BANK = RNG.standard_normal((9001, 24)).astype(np.float32)

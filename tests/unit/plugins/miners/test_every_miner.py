@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner, MinerContext
-from ttf.data.in_memory import MemorySource
+from ttf.data.sources import MemorySource
 from ttf.data.vectors import unit_rows
 from ttf.errors import ConfigError
 from ttf.host import plugins
-from ttf.mining.answers import checked_search
+from ttf.mining.miner_results import checked_search
 
 
 @dataclass(frozen=True)

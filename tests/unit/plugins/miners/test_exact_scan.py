@@ -9,12 +9,13 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from ttf.contracts import MinerContext
-from ttf.data.in_memory import MemorySource
-from ttf.mining.author_helpers import exact_search
-from ttf.mining.scan import float32_product
+from ttf.data.sources import MemorySource
+from ttf.machine.gemm import errors, factors, is_float32
 from ttf.mining.scan.first_pass import BLOCK_ROWS
+from ttf.mining.scan.float32_rows import exact_search
 from ttf_miners._exact_scan import ExactMiner
 from ttf_miners._faiss_scan import FlatScan
+from ttf_miners.faiss_miner import FaissOptions
 
 
 def context(budget_bytes: int = 64 << 20) -> MinerContext:
@@ -40,7 +41,7 @@ def test_ids_equal_a_stable_sort_also_with_ties_and_rising_scores(
         bank = bank[np.argsort(bank.sum(axis=1), kind="stable")]
     asked = rng.integers(-3, 4, (queries, 4)).astype(np.float32)
     expected = np.argsort(-(asked @ bank.T), axis=1, kind="stable")[:, :k]
-    for miner in (ExactMiner(context()), FlatScan(context())):
+    for miner in (ExactMiner(context()), FlatScan(FaissOptions(), context())):
         miner.build(MemorySource(bank), Path())
         ids, scores = miner.search(asked, k)
         assert (ids == expected).all()
@@ -79,7 +80,8 @@ def test_settings_of_torch_are_left_as_they_were() -> None:
 
 
 def test_the_product_chosen_is_a_float32_one() -> None:
-    assert float32_product.precision() in ("medium", "highest")
+    way = "medium" if is_float32("medium") else "highest"
+    assert errors([way], *factors(256, 512, 256))[way] < 1e-5
 
 
 @settings(max_examples=10, deadline=None)

@@ -19,6 +19,7 @@ from tests.kit.observed_runs import (
     steps,
     texts,
 )
+from tests.kit.recorded_disk import recorded
 
 from ttf import PluginUnavailable
 from ttf.errors import StorageError
@@ -147,7 +148,7 @@ def test_events_that_the_disk_never_took_are_told_of_at_the_end(tmp_path: Path) 
 
 
 def test_what_came_before_a_checkpoint_is_durable(tmp_path: Path) -> None:
-    with durable.recorded() as done:
+    with recorded() as done:
         start(begin(tmp_path))
         train(1, 1)
         sink.ttf_checkpointed(step=1, path=tmp_path)

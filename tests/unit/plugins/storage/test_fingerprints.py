@@ -14,7 +14,7 @@ import zarr
 from numpy.typing import NDArray
 
 from ttf.host.plugins import create_store, open_store
-from ttf_storage import _sampled
+from ttf_storage import _content_sample
 
 ROWS: NDArray[np.float32] = np.random.default_rng(0).standard_normal((40_000, 8)).astype(np.float32)
 
@@ -115,7 +115,7 @@ def test_what_is_read_is_bounded_and_holds_both_ends(count: int, tmp_path: Path)
             file.truncate(10_000_000 - 4)
             file.seek(0, os.SEEK_END)
             file.write(number.to_bytes(4))
-    pieces = list(_sampled.sampled(paths, [10_000_000] * count))
+    pieces = list(_content_sample.sampled(paths, [10_000_000] * count))
     assert sum(map(len, pieces)) <= 1 << 20
     for number in (0, count - 1):
         assert any(p.startswith(number.to_bytes(4)) for p in pieces)

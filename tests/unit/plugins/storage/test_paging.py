@@ -12,7 +12,7 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
-from ttf.data.stacked_rows import StackedRows
+from ttf.data.sources import StackedRows
 from ttf.data.vectors import RowView, UnitRows, on_disk, will_need
 from ttf.errors import DataChanged
 from ttf.host.plugins import open_store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from ttf.contracts import DType
-from ttf.data.vector_ref import VectorRef, open_ref
+from ttf.data.sources import VectorRef, open_ref
 from ttf.data.vectors import (
     RowView,
     UnitRows,
@@ -26,6 +27,7 @@ from ttf.data.vectors import (
 )
 from ttf.errors import BadData, ConfigError, DataMissing, UnknownName
 from ttf.host.plugins import create_store, open_store, storage_for
+from ttf.rundir.typed_json import dataclass_from
 
 quick = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 any_floats = hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=6))
@@ -95,7 +97,7 @@ def test_a_reference_survives_json_and_opens_the_same_rows(tmp_path: Path) -> No
     ref = VectorRef(
         str(tmp_path / "bank.npz"), "vectors", rows_path=str(tmp_path / "rows.npy"), unit=True
     )
-    again = VectorRef.from_json(json.loads(json.dumps(ref.to_json())))
+    again = dataclass_from(VectorRef, json.loads(json.dumps(asdict(ref))))
     assert again == ref
     with open_ref(again) as opened:
         np.testing.assert_array_equal(opened.source.read(0, 4), unit_rows(rows[picked]))

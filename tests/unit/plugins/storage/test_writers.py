@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ttf.contracts import DType, StoreWriter
 from ttf.errors import ConfigError, StorageError
 from ttf.host.plugins import create_store, open_store
-from ttf_storage import _beside, _zarr_writer
+from ttf_storage import _atomic_file, _zarr_writer
 
 ROWS: NDArray[np.float32] = np.arange(3000, dtype=np.float32).reshape(1000, 3)
 ENDINGS = ["npz", "npy", "zarr"]
@@ -186,7 +186,7 @@ def _interrupt(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     if call == "fsync_dir":
-        monkeypatch.setattr(_beside, "fsync_dir", interrupted)
+        monkeypatch.setattr(_atomic_file, "fsync_dir", interrupted)
         monkeypatch.setattr(_zarr_writer, "fsync_dir", interrupted)
     elif call == "rename":
         monkeypatch.setattr(Path, "replace", interrupted)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from ttf.rundir.incident_files import incident_folders, read_incident
-from ttf.rundir.record import RunRecord
+from ttf.rundir.run_record import RunRecord
 
 WHOLE: Final = (
     "run.toml",
@@ -58,7 +58,7 @@ def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
     """In the order of a listing."""
     found = [taken for name in (*WHOLE, *ENDS) for taken in _take(run_dir / name, name, bounds)]
     if (flight := RunRecord(run_dir).flight()) is not None:
-        found.append(Taken(name="flight.json", text=json.dumps(flight.to_json(), indent=2) + "\n"))
+        found.append(Taken(name="flight.json", text=json.dumps(asdict(flight), indent=2) + "\n"))
     for folder in chosen_incidents(run_dir / "incidents", bounds.incidents):
         for name in INCIDENT:
             found += _take(folder / name, f"incidents/{folder.name}/{name}", bounds)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir import durable
-from ttf.rundir.record import Setting
+from ttf.rundir.run_record import Setting
 from ttf.tools.report.bundle._collect import Bounds, Taken, collect
 from ttf.tools.report.bundle._identity import identity_of
 from ttf.tools.report.bundle._readme import readme

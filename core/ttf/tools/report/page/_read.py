@@ -18,7 +18,7 @@ from ttf.rundir.documents import (
     Summary,
 )
 from ttf.rundir.flight_record import Flight
-from ttf.rundir.record import RunRecord, Setting
+from ttf.rundir.run_record import RunRecord, Setting
 from ttf.tools.report.page._phase_seconds import PhaseSeconds
 
 MOST_LINES: Final = 4000

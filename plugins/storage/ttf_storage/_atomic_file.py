@@ -15,7 +15,7 @@ TEMP_PREFIX: Final = ".tmp-"
 """Hidden from readers, until the rename."""
 
 
-class FileBeside:
+class AtomicFile:
     """Appends bytes; every failure removes the file and raises StorageError."""
 
     def __init__(self, target: Path) -> None:
@@ -71,15 +71,30 @@ class FileBeside:
         return storage_error(error, str(self.target))
 
 
-def checked_block(
-    rows: NDArray[Any], shape: tuple[int, ...], dtype: DType, done: int, name: str
-) -> NDArray[Any]:
-    """Rows to append, contiguous; ValueError where they do not belong to this array."""
-    if rows.dtype != numpy_dtype(dtype) or rows.shape[1:] != shape[1:]:
-        raise ValueError(
-            f"the array {name!r} takes {dtype} rows of shape {shape[1:]}, "
-            f"not {rows.dtype} {rows.shape}"
-        )
-    if done + len(rows) > shape[0]:
-        raise ValueError(f"the array {name!r} was announced with {shape[0]} rows, more arrived")
-    return np.ascontiguousarray(rows)
+class RowsWriter:
+    """One array of a new container: what its writers share."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: DType) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype: DType = dtype
+        self.rows_done = 0
+
+    def checked(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows to append, contiguous; ValueError where they do not belong to this array."""
+        if rows.dtype != numpy_dtype(self.dtype) or rows.shape[1:] != self.shape[1:]:
+            raise ValueError(
+                f"the array {self.name!r} takes {self.dtype} rows of shape {self.shape[1:]}, "
+                f"not {rows.dtype} {rows.shape}"
+            )
+        if self.rows_done + len(rows) > self.shape[0]:
+            raise ValueError(
+                f"the array {self.name!r} was announced with {self.shape[0]} rows, more arrived"
+            )
+        return np.ascontiguousarray(rows)
+
+    def check_complete(self) -> None:
+        if self.rows_done != self.shape[0]:
+            raise ValueError(
+                f"the array {self.name!r} has {self.rows_done} of {self.shape[0]} rows"
+            )

@@ -1,4 +1,8 @@
-"""Where the members of a zip file lie: central directory, then each member's local header."""
+"""Zip files as they lie on the disk: where members are, and the records of a zip64 archive.
+
+Reading: central directory, then each member's local header. Writing: stored members only, as bytes
+(APPNOTE 6.3, section 4.3).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from zipfile import ZipInfo
 
 from ttf import BadData
 from ttf_storage._mapped import MappedFile, unreadable
@@ -15,27 +20,17 @@ from ttf_storage._mapped import MappedFile, unreadable
 LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
 END_RECORD_BYTES: Final = 22
 METHODS: Final = {0: "stored", 8: "deflated", 12: "bzip2", 14: "lzma", 93: "zstd"}
-_ENCRYPTED: Final = 0x1
 
 
-@dataclass(frozen=True)
-class Member:
-    """One member as the central directory declares it."""
-
-    filename: str
-    header_offset: int
-    size: int
-    compressed_size: int
-    crc: int
-    method: int
-    encrypted: bool
-
-    @property
-    def stored(self) -> str:
-        return METHODS.get(self.method, f"method {self.method}")
+def stored_as(member: ZipInfo) -> str:
+    return METHODS.get(member.compress_type, f"method {member.compress_type}")
 
 
-def read_members(file: MappedFile) -> list[Member]:
+def encrypted(member: ZipInfo) -> bool:
+    return bool(member.flag_bits & 0x1)
+
+
+def read_members(file: MappedFile) -> list[ZipInfo]:
     """Every member, names checked; BadData says what is wrong with a file that is no zip."""
     path = file.path
     if file.size < END_RECORD_BYTES:
@@ -43,7 +38,7 @@ def read_members(file: MappedFile) -> list[Member]:
             f"{path} is truncated: it has {file.size} bytes, fewer than any .npz file.",
             hint="Write or copy the file again.",
         )
-    members = [_member(info) for info in _central_directory(file)]
+    members = _central_directory(file)
     counts = Counter(m.filename for m in members)
     for name, count in counts.items():
         if count > 1:
@@ -59,7 +54,7 @@ def read_members(file: MappedFile) -> list[Member]:
     return members
 
 
-def data_offset(file: MappedFile, member: Member) -> int:
+def data_offset(file: MappedFile, member: ZipInfo) -> int:
     """The first byte of a member's content, by its local header; checked against the file."""
     where = f"{file.path}: member {member.filename!r}"
     start = member.header_offset
@@ -74,16 +69,16 @@ def data_offset(file: MappedFile, member: Member) -> int:
     if name not in (member.filename.encode(), member.filename.encode("cp437", "replace")):
         raise BadData(f"{where} is called {name[:80]!r} in its local header: the file is damaged.")
     offset = int(start + LOCAL_HEADER.size + name_length + extra_length)
-    if offset + member.compressed_size > file.size:
+    if offset + member.compress_size > file.size:
         raise BadData(
-            f"{where} is truncated: it should end at byte {offset + member.compressed_size}, "
+            f"{where} is truncated: it should end at byte {offset + member.compress_size}, "
             f"the file at {file.size}.",
             hint="Write or copy the file again.",
         )
     return offset
 
 
-def _central_directory(file: MappedFile) -> list[zipfile.ZipInfo]:
+def _central_directory(file: MappedFile) -> list[ZipInfo]:
     path = file.path
     try:
         with path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
@@ -107,18 +102,106 @@ def _not_a_zip(file: MappedFile, path: Path, error: Exception) -> BadData:
     return BadData(f"{path} is not a .npz file: it is no zip archive.", hint="Check the path.")
 
 
-def _member(info: zipfile.ZipInfo) -> Member:
-    return Member(
-        filename=info.filename,
-        header_offset=info.header_offset,
-        size=info.file_size,
-        compressed_size=info.compress_size,
-        crc=info.CRC,
-        method=info.compress_type,
-        encrypted=bool(info.flag_bits & _ENCRYPTED),
-    )
-
-
 def _leaves_the_folder(name: str) -> bool:
     parts = name.replace("\\", "/").split("/")
     return ".." in parts or name.startswith(("/", "\\")) or ":" in parts[0]
+
+
+ALIGNMENT: Final = 4096
+"""Arrays start on pages: rows that are whole pages are read without amplification."""
+
+CRC_OFFSET: Final = 14
+"""Of the checksum inside a local header: it is known only after the data."""
+
+_FULL: Final = 0xFFFFFFFF
+_VERSION: Final = 45
+_DOS_DATE: Final = (1 << 5) | 1  # 1980-01-01: equal content gives equal bytes
+_PAD_ID: Final = 0x5454
+_UTF8: Final = 0x800
+_UNIX: Final = 3 << 8
+_FILE_MODE: Final = 0o100644 << 16
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished member, for the directory at the end."""
+
+    filename: bytes
+    offset: int
+    size: int
+    crc: int
+
+
+def local_header(filename: bytes, size: int, offset: int, array_start: int) -> bytes:
+    """A header at `offset`, padded so that byte `array_start` of the member is on a page."""
+    sizes = struct.pack("<HHQQ", 1, 16, size, size)
+    fixed = 30 + len(filename) + len(sizes) + 4
+    pad = -(offset + fixed + array_start) % ALIGNMENT
+    extra = sizes + struct.pack("<HH", _PAD_ID, pad) + bytes(pad)
+    head = struct.pack(
+        "<4s5H3L2H",
+        b"PK\x03\x04",
+        _VERSION,
+        _flags(filename),
+        0,
+        0,
+        _DOS_DATE,
+        0,
+        _FULL,
+        _FULL,
+        len(filename),
+        len(extra),
+    )
+    return head + filename + extra
+
+
+def central_directory(entries: list[Entry], start: int) -> bytes:
+    """The directory and both end records, for a directory that begins at byte `start`."""
+    body = b"".join(_central_header(e) for e in entries)
+    count, end = len(entries), start + len(body)
+    zip64_end = struct.pack(
+        "<4sQ2H2L4Q",
+        b"PK\x06\x06",
+        44,
+        _UNIX | _VERSION,
+        _VERSION,
+        0,
+        0,
+        count,
+        count,
+        len(body),
+        start,
+    )
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1)
+    short = min(count, 0xFFFF)
+    end_record = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, short, short, _FULL, _FULL, 0)
+    return body + zip64_end + locator + end_record
+
+
+def _central_header(entry: Entry) -> bytes:
+    extra = struct.pack("<HHQQQ", 1, 24, entry.size, entry.size, entry.offset)
+    head = struct.pack(
+        "<4s6H3L5H2L",
+        b"PK\x01\x02",
+        _UNIX | _VERSION,
+        _VERSION,
+        _flags(entry.filename),
+        0,
+        0,
+        _DOS_DATE,
+        entry.crc,
+        _FULL,
+        _FULL,
+        len(entry.filename),
+        len(extra),
+        0,
+        0,
+        0,
+        _FILE_MODE,
+        _FULL,
+    )
+    return head + entry.filename + extra
+
+
+def _flags(filename: bytes) -> int:
+    return 0 if filename.isascii() else _UTF8

@@ -5,33 +5,32 @@ whose score may reach a floor, guessed from a sample. The second scores these in
 k-th best of them reaches the floor, nothing that was left out can be better: the answer is
 certified. Queries for which it does not are scanned again with a floor that is certain; those whose
 rows were too many to hold, in float32, at last score by score. All give the same answers, because
-all of them return the scores of `ttf.mining.scan.scores`.
+all of them return the scores of `ttf.mining.scan.float32_rows`.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.mining.scan import float32_product
+from ttf.machine.gemm import is_float32, set_to
+from ttf.machine.processor import FirstPass
 from ttf.mining.scan.bf16_bank import HalfBank
-from ttf.mining.scan.bf16_units import FirstPass
-from ttf.mining.scan.bounds import asked
-from ttf.mining.scan.first_pass import BLOCK_ROWS, Block, offer
-from ttf.mining.scan.floors import Sample, sampled
-from ttf.mining.scan.one_by_one import scan_one_by_one
-from ttf.mining.scan.pairs import PAIR_BYTES, Bounds, Found
-from ttf.mining.scan.rounding import upper_norms
+from ttf.mining.scan.error_bounds import asked, upper_norms
+from ttf.mining.scan.first_pass import BLOCK_ROWS, PAIR_BYTES, Block, Bounds, Found, offer
+from ttf.mining.scan.float32_rows import scan_one_by_one
+from ttf.mining.scan.scan_counters import ScanTally
+from ttf.mining.scan.score_floors import Sample, sampled
 from ttf.mining.scan.second_pass import Scored, by_row, scored
 from ttf.mining.scan.sort_keys import rows_and_scores
-from ttf.mining.scan.tally import ScanTally
 
 _TILE = 1024
 _LATER_TILE = 128
@@ -52,22 +51,15 @@ class _Round:
     """Pairs held for a query, on average, before the floors are raised."""
 
 
-@dataclass(kw_only=True)
 class _Answers:
-    queries: NDArray[np.float32]
-    k: int
-    ids: NDArray[np.int64] = field(init=False)
-    scores: NDArray[np.float32] = field(init=False)
-    floors: NDArray[np.float32] = field(init=False)
-    """What the k-th best of each query is at least, for certain."""
-    done: NDArray[np.bool_] = field(init=False)
-    crowded: NDArray[np.bool_] = field(init=False)
-
-    def __post_init__(self) -> None:
-        num = len(self.queries)
-        self.ids = np.empty((num, self.k), np.int64)
-        self.scores = np.empty((num, self.k), np.float32)
+    def __init__(self, queries: NDArray[np.float32], k: int) -> None:
+        num = len(queries)
+        self.queries = queries
+        self.k = k
+        self.ids = np.empty((num, k), np.int64)
+        self.scores = np.empty((num, k), np.float32)
         self.floors = np.full(num, -np.inf, np.float32)
+        """What the k-th best of each query is at least, for certain."""
         self.done = np.zeros(num, np.bool_)
         self.crowded = np.zeros(num, np.bool_)
 
@@ -89,7 +81,7 @@ class Scan:
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Best first, of equal scores the smaller row; `k` is cut to the number of rows."""
-        found = _Answers(queries=queries, k=min(k, self.bank.shape[0]))
+        found = _Answers(queries, min(k, self.bank.shape[0]))
         if len(queries) and found.k:
             self._answer(found, tally)
         return found.ids, found.scores
@@ -152,7 +144,8 @@ class _Pass:
 
     def run(self, sample: Sample | None) -> None:
         with (
-            float32_product.settings(self._threads // self._workers),
+            set_to("medium" if is_float32("medium") else "highest"),
+            _torch_threads(self._threads // self._workers),
             ThreadPoolExecutor(self._workers) as pool,
         ):
             self._pairs = list(pool.map(lambda tile: self._begun(tile, sample), self._tiles))
@@ -230,6 +223,16 @@ class _Pass:
         found.take(tile[whole_T], keys_TK[whole_T])
         reached_T = found.scores[tile[whole_T], -1] >= pairs.floors.numpy()[whole_T]
         found.done[tile[whole_T]] = reached_T
+
+
+@contextlib.contextmanager
+def _torch_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def room_of(k: int) -> int:

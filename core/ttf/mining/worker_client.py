@@ -12,48 +12,26 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ttf.contracts import Progress
-from ttf.errors import (
-    BadAnswer,
-    GaveUp,
-    MinerFailed,
-    PluginUnavailable,
-    TtfError,
-)
+from ttf.errors import BadAnswer, GaveUp, MinerFailed, PluginUnavailable, TtfError
 from ttf.incidents.death import Death, KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.machine.thread_variables import thread_environment
-from ttf.mining.answers import Journal, checked_report, num_queries
-from ttf.mining.failures import (
-    AttemptFailed,
-    as_sentence,
-    death_of,
-    error_in,
-    failed_here,
-    hint_without,
-    how_it_ended,
-    keep_stderr,
-    last_words,
-    no_answer,
-    remedy,
-    remove_if_empty,
-    settings_of,
-    stacks_file,
-    told,
-    with_words,
-)
+from ttf.mining import failures
+from ttf.mining.failures import AttemptFailed
 from ttf.mining.job import Isolation, MinerChoice, MiningJob, MiningReport
+from ttf.mining.miner_results import Journal, checked_report, num_queries
 from ttf.process import serve
 from ttf.process.child import WORKER, Child
 from ttf.process.conversation import Conversation, NoAnswer
 
 if TYPE_CHECKING:
-    from ttf.mining.worker import Searcher
+    from ttf.mining.worker_main import Searcher
 
 Say = Callable[[str], None]
 OnDeath = Callable[[Death, str], None]
@@ -66,12 +44,8 @@ _GRACE_S: Final = 5.0
 _LOOK_EVERY_S: Final = 1.0
 
 
-def _nothing() -> None:
-    """Nobody wants signs of life."""
-
-
 class Worker:
-    """One process that answers requests for one miner; see `ttf.mining.worker` for its side.
+    """One process that answers requests for one miner; see `ttf.mining.worker_main` for its side.
 
     Make it in a thread that lives as long as it shall: it ends with that thread.
     """
@@ -84,7 +58,7 @@ class Worker:
         self._inputs: tuple[str, ...] = ()
         self._looked_at = 0.0
         self._child = Child(
-            serve.warm("ttf.mining.worker", stacks),
+            serve.warm("ttf.mining.worker_main", stacks),
             variable=WORKER,
             # Fixed before a library loads: OpenMP reads them once.
             environment=thread_environment(threads),
@@ -119,7 +93,7 @@ class Worker:
         wake: Callable[[], None],
     ) -> None:
         """See `Conversation.ask`."""
-        message = serve.task("mine", job.to_json())
+        message = serve.task("mine", asdict(job))
         self._conversation.ask(message, deadline_s, hear, wake, stacks=self._stacks)
 
     def end(self) -> int:
@@ -143,7 +117,7 @@ class MinerWorkers:
         isolation: Isolation,
         say: Say,
         logs: Path | None = None,
-        beat: Callable[[], None] = _nothing,
+        beat: Callable[[], None] = lambda: None,
         on_death: OnDeath | None = None,
     ) -> None:
         """`logs`: folder for the worker's stacks, and for its standard error after a death unless
@@ -194,11 +168,11 @@ class MinerWorkers:
                 except AttemptFailed as failed:
                     deaths.append(str(failed.error))
                     again = attempt < attempts
-                    self._say(
-                        f"MINER FAILED ({choice.name}, attempt {attempt}): "
-                        f"{as_sentence(str(failed.error))}{' Trying once more.' if again else ''}"
-                    )
-                    self._tell(failed.death, remedy(again, self._isolation, miners[place + 1 :]))
+                    text = failures.as_sentence(str(failed.error))
+                    text += " Trying once more." if again else ""
+                    self._say(f"MINER FAILED ({choice.name}, attempt {attempt}): {text}")
+                    next_ones = miners[place + 1 :]
+                    self._tell(failed.death, failures.remedy(again, self._isolation, next_ones))
                 except PluginUnavailable as error:
                     if not place:
                         raise
@@ -210,7 +184,7 @@ class MinerWorkers:
         last = deaths[-1] if deaths else "none of them can run here"
         raise GaveUp(
             f"No miner could answer; tried: {tried}. The last failure: {last}",
-            hint=hint_without(miners),
+            hint=failures.hint_without(miners),
         )
 
     def run(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
@@ -238,7 +212,7 @@ class MinerWorkers:
     def close(self) -> None:
         """Leaves nothing behind; may be called again, and another job starts anew."""
         self.release()
-        remove_if_empty(self._logs)
+        failures.remove_if_empty(self._logs)
 
     def __enter__(self) -> Self:
         return self
@@ -249,13 +223,13 @@ class MinerWorkers:
     # --- one attempt ----------------------------------------------------------------------
 
     def _attempt(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
-        self._settings = settings_of(job, self._isolation, self._fallback)
+        self._settings = failures.settings_of(job, self._isolation, self._fallback)
         if self._isolation == "none":
             return self._in_process(job, progress)
         return self._isolated(job, deadline_s, progress)
 
     def _in_process(self, job: MiningJob, progress: Progress) -> MiningReport:
-        from ttf.mining.worker import Searcher
+        from ttf.mining.worker_main import Searcher
 
         def advance(done: int, total: int) -> None:
             try:
@@ -270,13 +244,13 @@ class MinerWorkers:
         except _NotTheMiners as passed:
             raise passed.error from None
         except MinerFailed as error:
-            raise failed_here(job, error, self._settings) from error
+            raise failures.failed_here(job, error, self._settings) from error
         except TtfError:
             raise
         except Exception as error:
             traceback.print_exc()  # who has it in this process looks for its line
             text = f"The miner {job.miner!r} raised {type(error).__name__}: {error}"
-            raise failed_here(job, error, self._settings, text) from error
+            raise failures.failed_here(job, error, self._settings, text) from error
 
     def _isolated(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
         last = (0, num_queries(job))
@@ -308,7 +282,7 @@ class MinerWorkers:
             worker.ask(job, deadline_s, hear, wake)
             if "answer" in answer:
                 return _believed(job, answer["answer"])
-            raise error_in(job, answer["error"])
+            raise failures.error_in(job, answer["error"])
         except NoAnswer as none:
             raise self._failed(worker, job, none.why, str(none)) from none
         except BadAnswer as error:
@@ -324,20 +298,23 @@ class MinerWorkers:
         worker = self._worker
         if worker is not None and not worker.alive():
             self._worker = None
-            death = death_of(worker, settings={**self._settings, "miner.name": worker.miner})
+            death = failures.death_of(
+                worker, settings={**self._settings, "miner.name": worker.miner}
+            )
             self._say(
-                f"MINER WORKER LOST ({worker.miner}): the idle process {how_it_ended(death)}. "
-                f"A fresh one takes its place. {last_words(death)}"
+                f"MINER WORKER LOST ({worker.miner}): the idle process "
+                f"{failures.how_it_ended(death)}. A fresh one takes its place. "
+                f"{failures.last_words(death)}"
             )
             self._tell(death, "A fresh process takes its place.")
         elif worker is not None and (worker.miner, worker.threads) != _needs(job):
             self.release()
         if self._worker is None:
             try:
-                self._worker = Worker(*_needs(job), stacks_file(self._logs, self._say))
+                self._worker = Worker(*_needs(job), failures.stacks_file(self._logs, self._say))
             except OSError as error:  # no memory, no processes, no descriptors left
                 text = f"No process could be started for the miner {job.miner!r}: {error}"
-                raise failed_here(job, error, self._settings, text) from error
+                raise failures.failed_here(job, error, self._settings, text) from error
         return self._worker
 
     def _failed(
@@ -352,18 +329,20 @@ class MinerWorkers:
         self._worker = None
         if error is None and not why and not worker.gone_within(_GRACE_S):
             why, reason = "garbage", "closed its pipe and hung"
-        death = death_of(
+        death = failures.death_of(
             worker,
             settings=self._settings,
             out=job.out,
             why=why,
             reason=reason,
-            error=None if error is None else told(error),
+            error=None if error is None else failures.told(error),
         )
-        words = last_words(death)
+        words = failures.last_words(death)
         if self._on_death is None and self._logs is not None:
-            words = f"{keep_stderr(death, self._logs)} {words}".strip()
-        return AttemptFailed(with_words(error, words) or no_answer(job.miner, death, words), death)
+            words = f"{failures.keep_stderr(death, self._logs)} {words}".strip()
+        return AttemptFailed(
+            failures.with_words(error, words) or failures.no_answer(job.miner, death, words), death
+        )
 
     def _tell(self, death: Death, remedy: str) -> None:
         if self._on_death is not None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ttf.rundir.checkpoint_files import newest_first, step_of
 from ttf.rundir.documents import (
     METRICS_LINES,
     FiledIncident,
@@ -23,10 +22,11 @@ from ttf.rundir.documents import (
     Summary,
 )
 from ttf.rundir.flight_record import Flight, read_flight
-from ttf.rundir.folder import RunFolder
 from ttf.rundir.incident_files import incident_folders, read_incident, unknown
 from ttf.rundir.json_lines import parsed_line, raw_lines
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.typed_json import read_typed, typed
+from ttf.rundir.verified_folders import newest_first, step_of
 
 _ORIGIN: Final = "  # "
 

@@ -15,24 +15,24 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner, Progress, VectorSource
-from ttf.data.vector_ref import OpenRef, open_ref
-from ttf.errors import BadData, DataChanged, TtfError, storage_error
+from ttf.data.sources import OpenRef, open_ref
+from ttf.errors import ArtifactDamaged, BadData, DataChanged, StorageError, TtfError, storage_error
 from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
-from ttf.mining.answers import IDS, SCORES, Journal, checked_search
 from ttf.mining.choose import checked_options
-from ttf.mining.index_cache import IndexRecord, ready_index
-from ttf.mining.job import MiningJob, MiningReport
+from ttf.mining.job import IndexRecord, MiningJob, MiningReport
+from ttf.mining.miner_results import IDS, SCORES, Journal, checked_search
 from ttf.mining.provenance import code_of, versions_of
-from ttf.mining.scan.tally import Certifies, ScanTally
-from ttf.rundir.durable import TEMP_PREFIX, sha256_file
-from ttf.rundir.verified_folder import folder_key
+from ttf.mining.scan.scan_counters import Certifies, ScanTally
+from ttf.rundir.durable import TEMP_PREFIX, folder_written_whole, sha256_file
+from ttf.rundir.typed_json import dataclass_from
+from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
 
 Say = Callable[[str], None]
 
@@ -139,7 +139,7 @@ def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) 
         tell({"say": text})
 
     notices.hear(say)
-    job = MiningJob.from_json(request)
+    job = dataclass_from(MiningJob, request)
     try:
         report = _SEARCHER.do(job, say, lambda done, total: tell({"progress": [done, total]}))
     except TtfError:
@@ -147,7 +147,7 @@ def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) 
     except Exception:
         traceback.print_exc()  # kept with what the process wrote, should it be ended for this
         raise
-    tell({"answer": report.to_json()})
+    tell({"answer": asdict(report)})
     give_back()  # after the answer: until the next request, which may be long in coming
 
 
@@ -253,3 +253,87 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
         "libraries": versions_of(traits.native),
         "api": plugins.API,
     }
+
+
+# --- indexes of frozen banks, built once for all runs: `<cache>/index/<key>/` ---------------------
+
+
+def ready_index(
+    cache: Path,
+    made_from: Mapping[str, Any],
+    miner: Miner,
+    source: VectorSource,
+    workdir: Path,
+    say: Say,
+) -> IndexRecord:
+    """Makes `miner` ready to search: from the cache, or built and put there.
+
+    Two runs never build the same index at once; the second waits and loads. An index that cannot
+    be kept is used all the same, and said.
+    """
+    folder = cache / "index" / folder_key(made_from)
+    try:
+        lock = lock_folder(folder)
+    except OSError as error:
+        say(f"The index cache {folder.parent} cannot be used ({error}); building without it.")
+        miner.build(source, workdir)
+        return _record(folder, made_from, None)
+    with lock:
+        hashes = _loaded(folder, miner, source, say)
+        if hashes is not None:
+            return _record(folder, made_from, hashes, "reused")
+        miner.build(source, workdir)
+        return _record(folder, made_from, _kept(folder, miner, made_from, say))
+
+
+def _loaded(folder: Path, miner: Miner, source: VectorSource, say: Say) -> Mapping[str, str] | None:
+    """The hashes of the files that the miner loaded; None where there is nothing to load."""
+    if not folder.exists():
+        return None
+    try:
+        hashes: Mapping[str, str] = verified_manifest(folder, "The index")["sha256"]
+        miner.load(folder, source)
+    except ArtifactDamaged as error:
+        say(f"{error} The index is built anew.")
+        return None
+    except TtfError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a stranger's code: a file it cannot read is no death
+        say(
+            f"The miner could not load the index {folder} ({type(error).__name__}: {error}); it is "
+            "built anew."
+        )
+        return None
+    return hashes
+
+
+def _kept(
+    folder: Path, miner: Miner, made_from: Mapping[str, Any], say: Say
+) -> Mapping[str, str] | None:
+    """The hashes of the files that were written; None where the disk did not take them."""
+    try:
+        with folder_written_whole(folder, "index") as temp:
+            miner.save(temp)
+            hashes = {file.name: sha256_file(file) for file in sorted(temp.iterdir())}
+            facts = {"key": folder.name, "made_from": dict(made_from)}
+            write_manifest(temp, facts, hashes, "index")
+    except StorageError as error:
+        say(f"{error} The index is used from memory and not kept. {error.hint}".rstrip())
+        return None
+    return hashes
+
+
+def _record(
+    folder: Path,
+    made_from: Mapping[str, Any],
+    hashes: Mapping[str, str] | None,
+    origin: Literal["built", "reused"] = "built",
+) -> IndexRecord:
+    return IndexRecord(
+        key=folder.name,
+        origin=origin,
+        path=None if hashes is None else str(folder),
+        size_bytes=sum((folder / name).stat().st_size for name in hashes or ()),
+        sha256=hashes or {},
+        made_from=made_from,
+    )

@@ -7,7 +7,6 @@ shapes, ids and scores are checked here, by the process that searched and by the
 from __future__ import annotations
 
 import contextlib
-import io
 import zlib
 from pathlib import Path
 from typing import Any, Final, Self
@@ -16,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner
-from ttf.data.vector_ref import open_ref
+from ttf.data.sources import open_ref
+from ttf.data.vectors import npy_header
 from ttf.errors import BadAnswer, BadData, storage_error
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.rundir.durable import fsync_dir, fsync_file, read_json, write_json
+from ttf.rundir.typed_json import dataclass_from
 
 PROGRESS: Final = "progress.json"
 IDS: Final = "ids.npy"
@@ -144,16 +145,7 @@ class Journal:
         )
 
     def _header(self, name: str) -> bytes:
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(
-            header,
-            {
-                "descr": np.lib.format.dtype_to_descr(_DTYPES[name]),
-                "fortran_order": False,
-                "shape": self._shape,
-            },
-        )
-        return header.getvalue()
+        return npy_header(self._shape, _DTYPES[name])
 
     def _offset(self, name: str, rows: int) -> int:
         return len(self._header(name)) + rows * self._shape[1] * int(_DTYPES[name].itemsize)
@@ -213,7 +205,7 @@ def num_queries(job: MiningJob) -> int:
 
 def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> MiningReport:
     try:
-        report = MiningReport.from_json(values)
+        report = dataclass_from(MiningReport, values)
         took = float(report.build_s), float(report.search_s)
         continued = int(report.continued_from)
         rescanned = int(report.rescanned)

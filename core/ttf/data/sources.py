@@ -1,0 +1,211 @@
+"""Sources of vectors that are no stored array: several stacked as one, or given in memory.
+
+And `VectorRef`: a source described in JSON, so that another process can open it anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType, Store, VectorSource
+from ttf.data.vectors import (
+    RowView,
+    UnitRows,
+    checked_ids,
+    checked_out,
+    checked_span,
+    on_disk,
+    will_need,
+)
+from ttf.errors import BadData, DataMissing
+from ttf.host.plugins import open_store
+
+
+class StackedRows:
+    """Several sources of equal width as one, e.g. Y_train and Y_val as a bank."""
+
+    def __init__(self, parts: Sequence[VectorSource]) -> None:
+        self.parts = tuple(parts)
+        self.name = "+".join(part.name for part in parts)
+        self.uri = parts[0].uri
+        self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])
+        self.shape = (int(self._starts[-1]), *parts[0].shape[1:])
+        self.dtype: DType = parts[0].dtype
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
+        for part, here, within in self._by_part(rows):
+            into[here] = part.gather(within)
+        return into
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        for part, _, within in self._by_part(checked_ids(ids, self.shape[0], self.name)):
+            will_need(part, within)
+
+    def _by_part(
+        self, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[VectorSource, NDArray[np.int64], NDArray[np.int64]]]:
+        """For each part that holds some of them: their places in `rows`, their numbers in it."""
+        owner = np.searchsorted(self._starts, rows, side="right") - 1
+        for index, part in enumerate(self.parts):
+            here = np.flatnonzero(owner == index)
+            if here.size:
+                yield part, here, rows[here] - self._starts[index]
+
+    @property
+    def on_disk(self) -> bool:
+        return any(on_disk(part) for part in self.parts)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, self.shape[0], self.name)
+        into = checked_out(out, (stop - start, *self.shape[1:]), self.dtype, self.name)
+        for first, part in zip(self._starts.tolist(), self.parts, strict=False):
+            low, high = max(start, first), min(stop, first + part.shape[0])
+            if low < high:
+                into[low - start : high - start] = part.read(low - first, high - first)
+        return into
+
+    def owner_of(self, row: int) -> tuple[VectorSource, int]:
+        """The part that holds a row, and the row's number there."""
+        part, _, within = next(self._by_part(np.array([row])))
+        return part, int(within[0])
+
+    def fingerprint(self) -> str:
+        joined = "+".join(part.fingerprint() for part in self.parts)
+        return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
+
+
+class GivenRows:
+    """An array (N, D) or (N, L, D) of finite numbers, as float32."""
+
+    def __init__(self, array: NDArray[Any], name: str) -> None:
+        if array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
+            raise BadData(
+                f"The {name} given are {array.dtype} {array.shape}; they must be numbers of "
+                "shape (N, D) or (N, L, D).",
+                hint="One vector is an array of one row: x[None].",
+            )
+        self._array = np.ascontiguousarray(array, dtype=np.float32)
+        wrong = np.flatnonzero(~np.isfinite(self._array).all(axis=tuple(range(1, array.ndim))))
+        if wrong.size:
+            raise BadData(
+                f"Row {wrong[0]} of the {name} given is not finite (NaN or infinite; "
+                f"{wrong.size:,} of {len(array):,} rows)."
+            )
+        self.name = name
+        self.uri = "the array given"
+        self.shape: tuple[int, ...] = self._array.shape
+        self.dtype: DType = "float32"
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
+        into[:] = self._array[rows]
+        return into
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, self.shape[0], self.name)
+        return self.gather(np.arange(start, stop), out)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._array.data).hexdigest()[:16]
+
+
+@dataclass
+class MemorySource:
+    """Rows as they are, unchecked; `largest_read` says how many were asked for at once."""
+
+    rows: NDArray[Any]
+    dtype: DType = "float32"
+    name: str = "vectors"
+    uri: str = "memory"
+    largest_read: int = 0
+    shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.shape = self.rows.shape
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        found = self.rows[ids]
+        if out is None:
+            return found
+        out[:] = found
+        return out
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        self.largest_read = max(self.largest_read, stop - start)
+        if out is None:
+            view = self.rows[start:stop]
+            view.flags.writeable = False
+            return view
+        out[:] = self.rows[start:stop]
+        return out
+
+    def fingerprint(self) -> str:
+        return "memory"
+
+
+@dataclass(frozen=True)
+class VectorRef:
+    """Where an array lies, and how it is to be seen: which rows, whether at unit length."""
+
+    uri: str
+    array: str
+    """A name, or several joined by `+`: stacked one after another."""
+    storage: str = "auto"
+    rows_path: str | None = None
+    """A .npy file of int64 row numbers; None: all rows in order."""
+    unit: bool = False
+
+
+class OpenRef:
+    """An opened reference: `source` to read from, `store` to check, `close` when done."""
+
+    def __init__(self, source: VectorSource, store: Store) -> None:
+        self.source = source
+        self.store = store
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_ref(ref: VectorRef) -> OpenRef:
+    """Opens a reference; use it with `with`, or close it yourself."""
+    store = open_store(ref.uri, ref.storage)
+    try:
+        source: VectorSource
+        if ref.array in store.names() or "+" not in ref.array:
+            source = store.source(ref.array)
+        else:
+            source = StackedRows([store.source(name) for name in ref.array.split("+")])
+        if ref.rows_path is not None:
+            source = RowView(source, _row_numbers(ref.rows_path))
+        return OpenRef(UnitRows(source) if ref.unit else source, store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _row_numbers(path: str) -> NDArray[np.int64]:
+    try:
+        rows = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise DataMissing(f"{path}: the file of row numbers is gone.") from None
+    except (ValueError, EOFError) as error:
+        raise BadData(f"{path}: the file of row numbers cannot be read: {error}") from None
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.int64 or rows.ndim != 1:
+        raise BadData(f"{path}: row numbers must be one int64 array of one dimension.")
+    return rows

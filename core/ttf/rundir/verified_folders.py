@@ -1,0 +1,253 @@
+"""Folders that are used only after every file in them matched its SHA-256.
+
+Checkpoints, candidate tables, and in the cache indexes and bfloat16 copies of banks. Such a folder
+is written beside its place (`folder_written_whole`), gets a manifest of hashes as its last file, and
+is renamed when all of it is on the disk. Native readers die of damaged files: nothing is opened
+before it was verified. Light: the supervisor asks here, without torch or numpy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+from ttf.errors import ArtifactDamaged, storage_error
+from ttf.rundir.durable import (
+    TEMP_PREFIX,
+    json_bytes,
+    read_json,
+    remove_folder,
+    sha256_file,
+    write_new,
+)
+
+MANIFEST: Final = "manifest.json"
+_CHANGED: Final = "does not match its hash"
+
+
+def folder_key(made_from: Mapping[str, Any]) -> str:
+    """The name of a folder: a hash of everything its content follows from."""
+    text = json.dumps(made_from, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def lock_folder(folder: Path) -> AbstractContextManager[Any]:
+    """Waits for whoever makes or reads this folder of the cache, and holds its lock; what makers
+    that were killed left beside it is removed. Raises OSError where the cache cannot be used."""
+    import filelock
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    held = filelock.FileLock(folder.with_suffix(".lock")).acquire()
+    # Only of this very folder: others may be in the making, under locks of their own.
+    for left in folder.parent.glob(f"{TEMP_PREFIX}{folder.name}-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return held
+
+
+def write_manifest(
+    folder: Path, facts: Mapping[str, Any], hashes: Mapping[str, str], area: str
+) -> None:
+    """The last file of a folder that is being written; `hashes` by the names of the others."""
+    write_new(folder / MANIFEST, json_bytes({**facts, "sha256": dict(hashes)}), area)
+
+
+def verified_manifest(
+    folder: Path, what: str, *, names: Iterable[str] | None = None, hint: str = ""
+) -> dict[str, Any]:
+    """The manifest, every file having matched its hash. Raises ArtifactDamaged.
+
+    `what` begins the message, e.g. "The index". `names`: the files there must be; None: those that
+    the manifest names.
+    """
+    try:
+        manifest = dict(read_json(folder / MANIFEST))
+        hashes = dict(manifest["sha256"])
+        expected = {name: str(hashes[name]) for name in (hashes if names is None else names)}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ArtifactDamaged(
+            f"{what} {folder} is not whole ({type(error).__name__}: {error}).", hint=hint
+        ) from error
+    for name, digest in expected.items():
+        problem = file_problem(folder / name, digest)
+        if problem == _CHANGED:
+            raise ArtifactDamaged(f"{folder / name} {problem}.", hint=hint)
+        if problem:
+            raise ArtifactDamaged(f"{what} {folder} is not whole ({name} {problem}).", hint=hint)
+    return manifest
+
+
+def file_problem(path: Path, digest: str, *, from_disk: bool = False) -> str:
+    """Why a file is not the one with this SHA-256, e.g. "is missing"; empty if it is.
+
+    `from_disk`: see `sha256_file`.
+    """
+    try:
+        same = sha256_file(path, from_disk=from_disk) == digest
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return "" if same else _CHANGED
+
+
+# --- candidate tables -----------------------------------------------------------------------------
+
+TABLE_AREA: Final = "candidates"
+ARRAYS: Final = ("rows", "ids", "scores", "positive_scores")
+
+
+def table_digest(folder: Path) -> str:
+    """What a checkpoint commits to: the manifest holds the hash of every array. Raises OSError."""
+    return sha256_file(folder / MANIFEST)
+
+
+def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = True) -> str:
+    """Why a table cannot be used; empty if it is whole and the one that `digest` names.
+
+    Without `read_arrays` they are only looked for: a table may be larger than all of a checkpoint.
+    """
+    try:
+        manifest = (folder / MANIFEST).read_bytes()
+        if digest and hashlib.sha256(manifest).hexdigest() != digest:
+            return f"its candidate table {folder.name} is not the one it was saved with"
+        if read_arrays:
+            verified_table(folder)
+            return ""
+        missing = [name for name in ARRAYS if not (folder / f"{name}.npy").is_file()]
+        return f"its candidate table {folder.name} lacks {missing[0]}.npy" if missing else ""
+    except FileNotFoundError:
+        return f"its candidate table {folder.name} is missing"
+    except OSError as error:
+        return f"its candidate table {folder.name} cannot be read ({error.strerror})"
+    except ArtifactDamaged as error:
+        return f"its candidate table is damaged: {str(error).rstrip('.')}"
+
+
+def prune_tables(candidates: Path, in_use: Collection[str]) -> None:
+    """Removes tables that neither a checkpoint nor the run names. Raises StorageError."""
+    try:
+        for folder in sorted(candidates.iterdir()):
+            if folder.is_dir() and folder.name not in in_use and not folder.name.startswith("."):
+                remove_folder(folder, TABLE_AREA)
+    except OSError as error:
+        raise storage_error(error, f"{candidates} while removing old tables") from error
+
+
+def verified_table(folder: Path) -> dict[str, Any]:
+    """The table's manifest, every file having matched its hash. Raises ArtifactDamaged."""
+    return verified_manifest(
+        folder,
+        "The candidate table",
+        names=[f"{name}.npy" for name in ARRAYS],
+        hint="Delete the folder: it is mined again.",
+    )
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+FORMAT: Final = 2
+CHECKPOINT: Final = "checkpoint.json"
+CHECKPOINT_AREA: Final = "checkpoint"
+_PREFIX: Final = "step-"
+_UNREADABLE: Final = (OSError, LookupError, TypeError, AttributeError, ValueError)
+
+
+def path_of(folder: Path, step: int) -> Path:
+    return folder / f"{_PREFIX}{step:09d}"
+
+
+def step_of(path: Path) -> int:
+    """-1 for a name that no checkpoint has."""
+    number = path.name.removeprefix(_PREFIX)
+    return int(number) if path.name.startswith(_PREFIX) and number.isdecimal() else -1
+
+
+def candidates_beside(folder: Path) -> Path:
+    """Where the tables of these checkpoints are."""
+    return folder.parent / "candidates"
+
+
+def newest_first(folder: Path) -> list[Path]:
+    found = [path for path in folder.glob(f"{_PREFIX}*") if step_of(path) >= 0]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def newest_step(folder: Path) -> int:
+    """The step of the newest intact checkpoint; -1: there is none. Reads all of it."""
+    return next((step_of(path) for path in newest_first(folder) if not problem_with(path)), -1)
+
+
+def digest_of(manifest: Mapping[str, Any]) -> str:
+    """Of the manifest's own content, whose numbers matter as much as the tensors do."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = False) -> str:
+    """Why a checkpoint cannot be used; empty if it is intact, with the table it continues with.
+
+    `read_tables` False only looks whether the table's files are there. `from_disk`: see
+    `sha256_file`.
+    """
+    try:
+        manifest = read_json(path / CHECKPOINT)
+        if manifest["format"] != FORMAT:
+            return f"its format is {manifest['format']}, this version reads {FORMAT}"
+        if manifest.pop("sha256") != digest_of(manifest):
+            return f"{CHECKPOINT} does not match its SHA-256"
+        if manifest["step"] != step_of(path):
+            return f"{CHECKPOINT} is that of step {manifest['step']}"
+        files, table = dict(manifest["files"]), dict(manifest["table"])
+    except _UNREADABLE as error:
+        return f"{CHECKPOINT} cannot be read ({type(error).__name__})"
+    for name, digest in files.items():
+        problem = file_problem(path / name, digest, from_disk=from_disk)
+        if problem:
+            return f"{name} {problem}"
+    if not table:
+        return ""
+    return problem_with_table(
+        candidates_beside(path.parent) / table["key"], table["sha256"], read_arrays=read_tables
+    )
+
+
+def prune(folder: Path, keep: int, *, verified: Path | None = None) -> None:
+    """Removes what is older than the `keep` newest intact ones; damaged ones do not count as kept.
+
+    Call it when the newest is durable (its folder fsynced) and was read back: `verified` is not
+    read again. Raises StorageError.
+    """
+    intact = 0
+    try:
+        for path in newest_first(folder):
+            if intact >= keep:
+                remove_folder(path, CHECKPOINT_AREA)
+            elif path == verified or not problem_with(path, read_tables=False):
+                intact += 1
+    except OSError as error:
+        raise storage_error(error, f"{folder} while removing old checkpoints") from error
+
+
+def remove_newer(path: Path) -> None:
+    """Removes what is newer than a checkpoint that was just made: the run would have continued
+    from there if it were intact. Raises StorageError."""
+    try:
+        for other in newest_first(path.parent):
+            if step_of(other) > step_of(path):
+                remove_folder(other, CHECKPOINT_AREA)
+    except OSError as error:
+        raise storage_error(error, str(path.parent)) from error
+
+
+def tables_in_use(folder: Path) -> set[str]:
+    """The candidate tables that some checkpoint refers to."""
+    used = set()
+    for path in newest_first(folder):
+        with contextlib.suppress(*_UNREADABLE):
+            used.add(str(read_json(path / CHECKPOINT)["table"]["key"]))
+    return used

@@ -1,0 +1,134 @@
+"""What the arrays of both containers share: checks of what is asked, and what is told of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf import DType, TtfError, checked_ids, checked_out, checked_span
+
+
+class StoredRows(ABC):
+    """The rows of one array; each kind says how they are copied."""
+
+    mappable = False
+    aligned = False
+
+    def __init__(self, name: str, uri: str, shape: tuple[int, ...], dtype: DType) -> None:
+        self.name = name
+        self.uri = uri
+        self.shape = shape
+        self.dtype: DType = dtype
+        self._fingerprint = ""
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        into = checked_out(out, (len(rows), *self.shape[1:]), self.dtype, self.name)
+        if into.size:
+            self._take(rows, into)
+        return into
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        checked_span(start, stop, self.shape[0], self.name)
+        view = self._view(start, stop) if out is None else None
+        if view is not None:
+            return view
+        into = checked_out(out, (stop - start, *self.shape[1:]), self.dtype, self.name)
+        if into.size:
+            self._copy(start, stop, into)
+        return into
+
+    def fingerprint(self) -> str:
+        self._fingerprint = self._fingerprint or self._digest()
+        return self._fingerprint
+
+    @abstractmethod
+    def _digest(self) -> str:
+        """Of the content; asked for once."""
+
+    @abstractmethod
+    def _take(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
+        """Copies these rows, all within the array."""
+
+    @abstractmethod
+    def _copy(self, start: int, stop: int, into: NDArray[Any]) -> None:
+        """The same of rows start..stop."""
+
+    def _view(self, start: int, stop: int) -> NDArray[Any] | None:
+        """Rows start..stop where they lie, None where that cannot be."""
+        return None
+
+
+class RowBytes(Protocol):
+    """The rows of mapped files, as bytes."""
+
+    @property
+    def on_disk(self) -> bool: ...
+    def take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None: ...
+    def will_need(self, rows: NDArray[np.int64]) -> None: ...
+
+
+class MappedStoredRows(StoredRows):
+    """Rows that are gathered from maps, whose pages may be asked for beforehand."""
+
+    mappable = True
+    _rows: RowBytes
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        if 0 not in self.shape:
+            self._rows.will_need(checked_ids(ids, self.shape[0], self.name))
+
+    @property
+    def on_disk(self) -> bool:
+        return self._rows.on_disk
+
+    def _take(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
+        self._rows.take(rows, as_bytes(into))
+
+
+def as_bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:
+    """C-contiguous rows, seen as one row of bytes each."""
+    return rows.reshape(len(rows), -1).view(np.uint8)
+
+
+def described(
+    declared: Callable[[], Mapping[str, Any]],
+    source: Callable[[], StoredRows],
+    *,
+    stored: str,
+    size: int,
+) -> dict[str, Any]:
+    """For `Store.describe`: what the header declares, and whether the rows can be had."""
+    facts: dict[str, Any] = {
+        "shape": None,
+        "dtype": None,
+        "stored": stored,
+        "mappable": False,
+        "aligned": False,
+        "bytes": size,
+        "problem": None,
+    }
+    try:
+        facts |= declared()
+        rows = source()
+    except TtfError as error:
+        facts["problem"] = str(error)
+    else:
+        facts |= {"dtype": rows.dtype, "mappable": rows.mappable, "aligned": rows.aligned}
+    return facts
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An array of any numeric type, read once from front to back, compressed or not."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    marker: str | None
+    """'bfloat16' where uint16 stands for it."""
+    blocks: Iterator[NDArray[Any]]
