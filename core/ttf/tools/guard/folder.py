@@ -56,7 +56,7 @@ class GuardFolder:
 
     def keep(self) -> Path:
         """The folder, made now where it was not yet."""
-        from ttf.rundir.folder import make_next
+        from ttf.rundir.run_folder import make_next
 
         if self.path is None:
             try:
