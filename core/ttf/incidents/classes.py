@@ -21,21 +21,19 @@ _UNCHANGED: Final = "restarts unchanged; after the third crash at the same place
 _FIRST: Final = "restarts with a remedy, already after the first crash"
 _ENDS: Final = "keeps the checkpoint and ends with exit code {}"
 _SMALLER: Final = (
-    "smaller micro-batches; the optimizer step stays the same. If the crash was in mining or "
-    "evaluation, a smaller `memory.budget` comes before smaller micro-batches"
+    "smaller micro-batches; the number of samples in an optimizer step stays the same (on `mps`, "
+    "this number may decrease). After a crash in mining or evaluation, `ttf` first lowers "
+    "`memory.budget`"
 )
-_NATIVE: Final = (
-    "one after another: `--isolation process`, `--device cpu`, at most four (larger) micro-batches "
-    "per step if the device limits their number, `--threads 1`"
-)
+_NATIVE: Final = "one after another: `--isolation process`, `--device cpu`, `--threads 1`"
 
 CLASSES: Final[Mapping[str, About]] = {
     "omp-duplicate": About(
         signature="`OMP: Error #15: Initializing ..., but found ... already initialized`, SIGABRT",
         does=_FIRST,
-        remedy="`--isolation process`. If the process of the miner aborted, isolation was already on: "
-        "then use another miner. Never set `KMP_DUPLICATE_LIB_OK`, because the variable silences "
-        "only the check and does not remove the fault",
+        remedy="`--isolation process`, if isolation was off. If the miner process itself aborted: "
+        "another miner. Never set `KMP_DUPLICATE_LIB_OK`: the variable only silences the check, "
+        "and the fault remains",
     ),
     "segfault": About(signature="SIGSEGV", does=_UNCHANGED, remedy=_NATIVE),
     "abort": About(
@@ -52,15 +50,16 @@ CLASSES: Final[Mapping[str, About]] = {
         signature="SIGABRT and `terminate called ...`", does=_UNCHANGED, remedy=_NATIVE
     ),
     "bus-error": About(
-        signature="SIGBUS. If an input file was truncated or overwritten, the incident contains its name",
+        signature="SIGBUS. If an input file was truncated or overwritten, the incident contains the name "
+        "of the file",
         does=f"if an input file was truncated or overwritten: {_ENDS.format(3)}. If not: {_UNCHANGED}",
-        remedy="if an input file was truncated or overwritten: restore the file. If not: the same as for "
+        remedy="if an input file was truncated or overwritten: restore the file. If not: the remedies of "
         "`segfault`",
     ),
     "illegal-instruction": About(
         signature="SIGILL, or SIGFPE (integer division by zero)",
         does=_UNCHANGED,
-        remedy=f"build the library on this machine. `ttf` itself tries, {_NATIVE}",
+        remedy=f"build the library on this machine. The remedies of `ttf` are, {_NATIVE}",
     ),
     "oom-kill": About(
         signature="SIGKILL, and a kernel counter of OOM kills increased (cgroup `memory.events` or "
@@ -69,7 +68,7 @@ CLASSES: Final[Mapping[str, About]] = {
         remedy=_SMALLER,
     ),
     "memory-limit": About(
-        signature="`ttf` stopped the process before the kernel killed it",
+        signature="`ttf` ended the process because the memory limit was almost reached",
         does=_FIRST,
         remedy=_SMALLER,
     ),
@@ -89,8 +88,8 @@ CLASSES: Final[Mapping[str, About]] = {
         signature="SIGKILL, and no OOM counter increased; or SIGTERM, SIGHUP or a similar signal; or "
         "SIGXCPU or SIGXFSZ (a limit of CPU time or of file size was reached)",
         does=f"restarts unchanged. Exception: after SIGXFSZ, {_ENDS.format(8)}",
-        remedy="if a limit was reached: raise the limit (`ulimit`). Against a signal from outside, no setting "
-        "helps",
+        remedy="if a limit was reached: raise the limit (`ulimit`). If another program or a person sent "
+        "the signal: no setting helps",
     ),
     "vanished": About(
         signature="exit code 0, but the process did not report that it had finished. Under `ttf guard`: "
@@ -104,22 +103,23 @@ CLASSES: Final[Mapping[str, About]] = {
         remedy="free some space, or choose a folder on another disk (`--out`)",
     ),
     "data-changed": About(
-        signature="`ttf` detected that an input file was truncated or overwritten; or a Python error "
-        "occurred, and an input file has changed",
+        signature="a check of `ttf` during the run found that an input file had changed (certain). Or: a "
+        "Python error occurred, and afterwards `ttf` found that an input file had changed (the "
+        "probable cause)",
         does=_ENDS.format(3),
-        remedy="restore the original file, then `ttf resume`",
+        remedy="restore the original file, then run `ttf resume`",
     ),
     "non-finite": About(
         signature="a loss or gradient that is not finite, or wrong results of the device",
         does=_ENDS.format(4),
-        remedy="read the error message first. Often one of these helps: a lower learning rate, data without "
-        "NaN, `--precision fp32`",
+        remedy="read the error message first. Often one of these changes helps: a lower learning rate, "
+        "data without NaN, `--precision fp32`",
     ),
     "python-error": About(
         signature="an uncaught Python exception",
-        does="if `ttf` raised the error on purpose, such as for a wrong setting: ends with the exit code "
-        "of the error. After any other error: restarts unchanged. If the same error occurs twice in "
-        "a row at the same place: the run ends",
+        does="if `ttf` itself reports the error, such as a wrong setting: ends with the exit code of the "
+        "error. After any other error: restarts unchanged. If an error occurs twice in a row at the "
+        "same place: the run ends",
         remedy="none",
     ),
     "device-lost": About(

@@ -206,8 +206,8 @@ def _state(path: Path) -> InputState:
 
 def _changed(store: Store, was: InputState, now: InputState, problem: str) -> DataChanged:
     return DataChanged(
-        f"{store.uri} is not what it was when the run began (then {_told(was)}; now {_told(now)})."
-        f"{problem}",
+        f"{store.uri} is not what it was when the run began (before: {_told(was)}; now: "
+        f"{_told(now)}).{problem}",
         hint="Put the file back as it was, or start a new run with ttf train.",
     )
 

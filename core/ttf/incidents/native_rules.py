@@ -14,8 +14,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "bus-error",
         When(text=error_texts.CHILD_BUS_ERROR, signals=ABORTS, facts=("failed", "cut-file")),
-        "A child of {who_object} read a mapped file {at} whose end is gone: {file} was cut ({was}; "
-        "now {now}).",
+        "A child of {who_object} read a mapped file {at} whose end is gone: {file} was cut (before: "
+        "{was}; now: {now}).",
         certain=True,
         ends_with=ExitCode.BAD_DATA,
     ),
@@ -27,7 +27,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "bus-error",
         When(signals=("SIGBUS",), facts=("cut-file",)),
-        "{who} read a mapped file {at} whose end is gone: {file} was cut ({was}; now {now}).",
+        "{who} read a mapped file {at} whose end is gone: {file} was cut (before: {was}; now: "
+        "{now}).",
         certain=True,
         ends_with=ExitCode.BAD_DATA,
     ),
@@ -35,7 +36,7 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         "bus-error",
         When(signals=("SIGBUS",), facts=("changed-files",)),
         "{who} touched a mapped page {at} that had no file behind it, and {file} was written anew "
-        "({was}; now {now}): a file that is rewritten is empty for a moment.",
+        "(before: {was}; now: {now}): a file that is rewritten is empty for a moment.",
         ends_with=ExitCode.BAD_DATA,
     ),
     Rule(

@@ -65,6 +65,6 @@ NOTES: Final[tuple[Note, ...]] = (
     Note(
         names=(*NATIVE_CLASSES, "killed", "hang", "vanished", "oom-kill"),
         when=When(facts=("changed-files",), without=("cut-file",)),
-        text="{file} changed while it was in use ({was}; now {now}).",
+        text="{file} changed while it was in use (before: {was}; now: {now}).",
     ),
 )

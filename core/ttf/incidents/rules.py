@@ -105,8 +105,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "data-changed",
         When(signals=(EXIT,), facts=("failed", "traceback", "changed-files")),
-        "{who} failed {at}, and {file} is not what it was when the run opened it ({was}; now "
-        "{now}). Wrong numbers read from it may well be why.",
+        "{who} failed {at}, and {file} is not what it was when the run opened it (before: "
+        "{was}; now: {now}). Wrong numbers read from it may well be why.",
         ends_with=ExitCode.BAD_DATA,
     ),
     Rule(

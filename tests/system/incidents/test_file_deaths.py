@@ -36,7 +36,7 @@ def test_a_mapped_input_that_was_cut_is_named_with_both_sizes(tmp_path: Path) ->
         during=lambda _: os.truncate(path, 4096),
     )
     assert (found.name, found.certain, found.ends_with) == ("bus-error", True, 3)
-    assert f"{path} was cut (40,960 bytes" in found.explanation
+    assert f"{path} was cut (before: 40,960 bytes" in found.explanation
     assert f"{path}: was 40,960 bytes, fingerprint " in told(found)
     assert "; is 4,096 bytes, fingerprint " in told(found)
 
