@@ -25,7 +25,8 @@ def _sections(command: click.Command, path: str, parent: click.Context | None) -
         info_name=path.rpartition(" ")[2],
         parent=parent,
         terminal_width=100,
-        help_option_names=["-h", "--help"],
+        # As at the command line: a context takes what it is not told from its parent.
+        **({} if parent else {**cli.context_settings, "max_content_width": None}),
     )
     text = command.get_help(context)
     plain = "\n".join(line.rstrip() for line in text.splitlines())

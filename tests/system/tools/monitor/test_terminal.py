@@ -195,14 +195,22 @@ def test_a_screen_that_is_resized_shows_one_whole_page(
     assert screen.shows("BEFORE", title), "the last page stays, and so does what was there"
 
 
+def _page(lines: list[str], title: str) -> list[str]:
+    """The page that was drawn last. A terminal that grows may bring back what had scrolled away
+    above it while it was small: tmux does, and no program can know."""
+    heads = [number for number, line in enumerate(lines) if line.startswith(title)]
+    return lines[heads[-1] :] if heads else []
+
+
 def _clock(lines: list[str], title: str) -> str:
-    return next((line.split()[-1] for line in lines if line.startswith(title)), "")
+    page = _page(lines, title)
+    return page[0].split()[-1] if page else ""
 
 
 def _is_one_page(lines: list[str], title: str) -> bool:
+    page = _page(lines, title)
     return all(
-        sum(line.startswith(begin) for line in lines) == 1
-        for begin in (title, "process  ", "memory")
+        sum(line.startswith(begin) for line in page) == 1 for begin in ("process  ", "memory")
     )
 
 
