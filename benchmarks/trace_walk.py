@@ -484,6 +484,7 @@ def main() -> int:
     add("--at-most", nargs=4, type=int, metavar="N", help="files of 1, 2, 3, and re-entries")
     add("--rule-help", action="store_true", help="print the rule and end")
     given = parser.parse_args()
+    given.python = str(Path.cwd() / given.python)  # not resolved: the link is what has the packages
     if given.rule_help:
         print(RULE, end="")
         return 0

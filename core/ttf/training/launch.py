@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
-from ttf.process import child, conversation, lifeline
+from ttf.process import child, lifeline
 from ttf.process.error_document import to_document
 from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
@@ -44,9 +44,8 @@ _GRACE_S = 0.4
 def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.die_with_parent(parent)
     lifeline.start_keeper(life, child.TREE, grace_s=_GRACE_S, watched_parent=parent)
-    link = SupervisedLink(results)
-    conversation.follow(life, link.obey)
-    request = link.request()
+    link = SupervisedLink(life, results)
+    request = link.request
     lifeline.leave_when_stopped(parent)
     lifeline.stacks_to(Path(request.run_dir) / STACKS)
     end = _end(request, link, display)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ttf.process import messages
+from ttf.process import conversation, messages
 from ttf.process.signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.request import Change, FromTrainer, History, ToTrainer, TrainRequest
@@ -69,25 +69,23 @@ class Link:
 class SupervisedLink(Link):
     """Tells by frames on a pipe, and obeys what comes down the life line."""
 
-    def __init__(self, results: int) -> None:
+    def __init__(self, lifeline: int, results: int) -> None:
+        """Waits for the request: the first message there is."""
         super().__init__()
         self._results = results
         self._lock = threading.Lock()
         self._requests: queue.SimpleQueue[TrainRequest] = queue.SimpleQueue()
-
-    def request(self) -> TrainRequest:
-        """Waits for it: the first message there is."""
-        request = self._requests.get()
-        self.flight = FlightRecorder(Path(request.run_dir) / "flight.bin")
-        self.history = request.history
-        self.overlay = request.overlay
-        return request
+        conversation.follow(lifeline, self._obey)
+        self.request = self._requests.get()
+        self.flight = FlightRecorder(Path(self.request.run_dir) / "flight.bin")
+        self.history = self.request.history
+        self.overlay = self.request.overlay
 
     def tell(self, message: FromTrainer) -> None:
         with self._lock:
             messages.write(self._results, message)
 
-    def obey(self, received: Mapping[str, Any]) -> None:
+    def _obey(self, received: Mapping[str, Any]) -> None:
         """Called by the life line's thread; what is asked happens at the next step boundary."""
         message = cast("ToTrainer", received)
         if "request" in message:
