@@ -153,7 +153,8 @@ class TowerShape:
 
 @dataclass(frozen=True, kw_only=True)
 class TowerCost:
-    """Per sample, for the plan: bytes that training keeps for backward, and the work of a forward."""
+    """Per sample, for the plan: bytes that training keeps for backward, and the work of a
+    forward."""
 
     parameters: int
     activation_bytes: int

@@ -123,7 +123,8 @@ class TrainerFault(TtfError):
 
 
 class MinerFailed(GaveUp):
-    """A miner died, hung or answered wrongly; a fresh process, then another miner, may take over."""
+    """A miner died, hung or answered wrongly; a fresh process, then another miner, may take
+    over."""
 
     def __init__(self, miner: str, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -102,8 +102,8 @@ def ttf_device(name: str) -> DeviceFactory | None:
 
 @hookspec(firstresult=True)
 def ttf_doctor_check(name: str) -> Check | None:
-    """Return the check `name` of `ttf doctor`, or None if it is not yours; it is loaded and run in a
-    process of its own."""
+    """Return the check `name` of `ttf doctor`, or None if it is not yours. It is loaded and run in
+    a process of its own."""
 
 
 @hookspec

@@ -59,7 +59,8 @@ def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
 def to_float32(
     rows: NDArray[Any], dtype: DType, out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
-    """Stored rows as float32, exactly, in `out` if given; else the array itself if it is float32."""
+    """Stored rows as float32, exactly, in `out` if given; else the array itself if it is
+    float32."""
     if out is not None:
         if dtype == "bfloat16":
             np.left_shift(rows, np.uint32(16), out=out.view(np.uint32), dtype=np.uint32)

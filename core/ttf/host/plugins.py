@@ -228,7 +228,8 @@ def _loaded(name: str) -> StorageFactory:
 
 
 def open_store(uri: str, storage: str = "auto") -> Store:
-    """Opens a container for reading; raises DataMissing, with the nearest names, if there is none."""
+    """Opens a container for reading; raises DataMissing, with the nearest names, if there is
+    none."""
     name = storage_for(uri, storage)
     if is_local(uri) and not Path(uri).exists():
         raise _missing(Path(uri))

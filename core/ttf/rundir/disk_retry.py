@@ -14,7 +14,8 @@ _CHECK_EVERY_S: Final = 0.2
 
 
 class Patience:
-    """Measures consecutive failures, from the first to the last; with 0 seconds the first is final."""
+    """Measures consecutive failures, from the first to the last; with 0 seconds the first is
+    final."""
 
     def __init__(self, retry_s: float) -> None:
         self.retry_s = retry_s

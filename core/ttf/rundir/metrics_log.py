@@ -55,7 +55,8 @@ class MetricsLog:
         self._durable = self._file.size
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Raises StorageError once the disk has failed for too long, or too much is held in memory."""
+        """Raises StorageError once the disk has failed for too long, or too much is held in
+        memory."""
         line = json.dumps(finite(dict(record)), allow_nan=False).encode() + b"\n"
         try:
             with self._state:

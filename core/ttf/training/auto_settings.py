@@ -193,7 +193,8 @@ def _leave_out_beside_whole_bank(draft: _Draft, key: str) -> None:
 
 
 def _step_as_cut(draft: _Draft) -> BatchPlan:
-    """The device's cut, then fewer, larger parts; every part sees the candidates of the whole step."""
+    """The device's cut, then fewer, larger parts; every part sees the candidates of the whole
+    step."""
     policy = draft.policy
     train = draft.config.train
     assert isinstance(train.batch_size, int)

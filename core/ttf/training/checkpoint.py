@@ -95,7 +95,8 @@ def _own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save(folder: Path, snapshot: Snapshot) -> Path:
-    """Writes a checkpoint durably and reads it back; older checkpoints stay. Raises StorageError."""
+    """Writes a checkpoint durably and reads it back; older checkpoints stay. Raises
+    StorageError."""
     path = path_of(folder, snapshot.step)
     table = _table_named(folder, snapshot.table)
     with folder_written_whole(path, CHECKPOINT_AREA) as temp:

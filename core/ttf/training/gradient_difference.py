@@ -1,4 +1,5 @@
-"""Compares two sets of gradients: how much they differ, where most, and whether that is too much."""
+"""Compares two sets of gradients: how much they differ, where most, and whether that is too
+much."""
 
 from __future__ import annotations
 

@@ -236,7 +236,8 @@ class Trainer:
         return ending
 
     def _finish(self, recorder: Recorder) -> Ending:
-        """Saves the last checkpoint, then the finished towers; the ending has the hash of their weights."""
+        """Saves the last checkpoint, then the finished towers; the ending has the hash of their
+        weights."""
         session = self.session
         settings = session.config.evaluate
         if self._selection.patience_used_up:

@@ -174,7 +174,8 @@ class HalfBank(ABC):
     @property
     @abstractmethod
     def norms(self) -> NDArray[np.float32]:
-        """Upper bounds of every row's length. Without a stored copy the first call reads the bank."""
+        """Upper bounds of every row's length. Without a stored copy the first call reads the
+        bank."""
 
     @property
     @abstractmethod

@@ -34,7 +34,8 @@ _SMALLEST = float(np.finfo(np.float32).smallest_normal)
 
 @dataclass(frozen=True, kw_only=True)
 class Rounded:
-    """Rows in bfloat16, and upper bounds of the lengths of the rows and of the rounding residuals."""
+    """Rows in bfloat16, and upper bounds of the lengths of the rows and of the rounding
+    residuals."""
 
     half: torch.Tensor
     norms: NDArray[np.float32]

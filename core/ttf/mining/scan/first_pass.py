@@ -156,7 +156,8 @@ class Block:
 
 
 def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> None:
-    """Adds rows that may reach the floors of `found`; `scratch` holds a tile's scores of a block."""
+    """Adds rows that may reach the floors of `found`; `scratch` holds a tile's scores of a
+    block."""
     unsafe_T = ~(found.asked.lengths * block.longest <= SAFE)
     if bool(unsafe_T.any()):
         found.give_up(unsafe_T)

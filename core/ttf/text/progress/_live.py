@@ -36,7 +36,8 @@ def _columns(stream: TextIO) -> int:
 
 
 class ConsoleReporter(Shown):
-    """For terminals. Hand-written: a screen layout library takes longer than a short training step."""
+    """For terminals. Hand-written: a screen layout library takes longer than a short training
+    step."""
 
     def __init__(
         self,
