@@ -150,7 +150,7 @@ def run(argv: Sequence[str]) -> int:
             return _leave_quietly()
         return _report_os_error(error, as_json)
     except Exception as error:  # noqa: BLE001 - the last place where a fault can be explained
-        return _report_our_fault(error, as_json)
+        return _report_bug(error, as_json)
     return code
 
 
@@ -205,7 +205,7 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
 
     theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
     if error.errno not in theirs:
-        return _report_our_fault(error, as_json)
+        return _report_bug(error, as_json)
     from ttf.errors import storage_error
 
     _debug()
@@ -213,7 +213,7 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
     return _report_ttf(storage_error(error, what), as_json)
 
 
-def _report_our_fault(error: Exception, as_json: bool) -> int:
+def _report_bug(error: Exception, as_json: bool) -> int:
     _debug()
     where = "" if _debugging() else f"The traceback is in {_keep_traceback(error)}; "
     message = f"a fault of ttf, not of yours: {type(error).__name__}: {error}"

@@ -328,13 +328,13 @@ def _with_tables(draft: Draft, kind: Kind) -> None:
             continue
         if not isinstance(value, dict):
             draft.problem((kind, key), f"no such key.{suggestion(key, fields)}")
-        elif _named(draft, kind, key, fields):
+        elif _is_plugin_table(draft, kind, key, fields):
             table = _factory(draft, kind, key, (kind, key), must_run=False)
             if table is not None:
                 _options(draft, table, value, (kind, key))
 
 
-def _named(draft: Draft, kind: Kind, key: str, fields: Sequence[str]) -> bool:
+def _is_plugin_table(draft: Draft, kind: Kind, key: str, fields: Sequence[str]) -> bool:
     """True if a table has a plugin's name; otherwise adds a problem that says why not."""
     try:
         host.find(kind, key)

@@ -85,7 +85,7 @@ def _inspect(store: Store, full: bool) -> Inspection:
     seen = Inspection(store.uri, store.container, [], [], [])
     for name in store.names():
         seen.arrays.append(_array(store, name, full, seen))
-    seen.problems += _disagreements({a.name: a for a in seen.arrays})
+    seen.problems += _shape_problems({a.name: a for a in seen.arrays})
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
     for error in unfit(store):
         seen.note(error)
@@ -183,7 +183,7 @@ def _sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], N
         yield part, source.gather(part)
 
 
-def _disagreements(arrays: Mapping[str, ArrayFacts]) -> list[str]:
+def _shape_problems(arrays: Mapping[str, ArrayFacts]) -> list[str]:
     """Arrays of a split must have the same number of rows, those of a kind the same width."""
     problems = []
     for split in ("train", "val"):

@@ -54,10 +54,10 @@ def from_array(source: VectorSource, bank_rows: int) -> Positives:
             f"bank, which has {bank_rows:,} rows ({len(wrong):,} such values in all).",
             hint="Use -1 for an unknown positive, or give the bank these positions were made for.",
         )
-    return Positives(rows=_each_once(rows))
+    return Positives(rows=_without_repeats(rows))
 
 
-def _each_once(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _without_repeats(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     # A positive that is given twice for one pair counts once: the repetition becomes -1.
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)

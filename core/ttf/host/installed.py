@@ -167,7 +167,7 @@ def find(kind: Kind, name: str) -> PluginInfo:
     if own:
         return own[0]
     if not matches:
-        _refuse_what_is_known(kind, owner, bare)
+        _raise_if_not_offered(kind, owner, bare)
         raise UnknownName(kind, name, choices(kind))
     if len(matches) > 1:
         named = [f"{p.distribution}:{p.name}" for p in matches]
@@ -180,7 +180,7 @@ def find(kind: Kind, name: str) -> PluginInfo:
     return matches[0]
 
 
-def _refuse_what_is_known(kind: Kind, owner: str, bare: str) -> None:
+def _raise_if_not_offered(kind: Kind, owner: str, bare: str) -> None:
     # A plugin that is installed but not offered: says why, before it is imported.
     for one in declared():
         if (one.kind, one.name) != (kind, bare) or not one.owned_by(owner):

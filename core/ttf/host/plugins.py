@@ -63,7 +63,7 @@ def load(kind: Kind, name: str) -> Factory:
     info = find(kind, name)
     hook = _HOOKS.get(kind, f"ttf_{kind}")
     try:
-        factory = getattr(_registered(info), hook)(name=info.name)
+        factory = getattr(_hooks_of(info), hook)(name=info.name)
     except (Exception, SystemExit) as error:
         raise broken(info, "failed to load", error) from error
     if factory is None:
@@ -75,7 +75,7 @@ def load(kind: Kind, name: str) -> Factory:
     return cast("Factory", factory if info.ours else Blamed(factory, info))
 
 
-def _registered(info: PluginInfo) -> Any:
+def _hooks_of(info: PluginInfo) -> Any:
     # A manager per plugin: no other plugin receives these hook calls.
     manager = pluggy.PluginManager("ttf")
     manager.add_hookspecs(hookspecs)
@@ -90,13 +90,11 @@ def _registered(info: PluginInfo) -> Any:
         if issubclass(warning.category, PluginDeprecationWarning):
             notices.say(f"{info.reference} of {info.distribution}: {warning.message}")
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    _tell_of_hooks_nobody_calls(manager, plugin, info)
+    _warn_of_unknown_hooks(manager, plugin, info)
     return manager.hook
 
 
-def _tell_of_hooks_nobody_calls(
-    manager: pluggy.PluginManager, plugin: object, info: PluginInfo
-) -> None:
+def _warn_of_unknown_hooks(manager: pluggy.PluginManager, plugin: object, info: PluginInfo) -> None:
     # A misspelt hook would otherwise never be noticed.
     known = [name for name in vars(hookspecs) if name.startswith("ttf_")]
     for caller in manager.get_hookcallers(plugin) or ():
@@ -173,7 +171,7 @@ def observer(name: str) -> tuple[PluginInfo, Any]:
     `availability`, as factories do."""
     info = find("observer", name)
     try:
-        hooks = _registered(info)
+        hooks = _hooks_of(info)
         ask = getattr(info.entry_point.load(), "availability", None)
         state = ask() if callable(ask) else Availability(ok=True)
     except (Exception, SystemExit) as error:

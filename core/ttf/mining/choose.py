@@ -68,7 +68,7 @@ def choose_miner(
     exact = Offer(name=EXACT, cost=estimate(EXACT, miner.options_of(EXACT), work, context))
     offers = []
     for other in plugins.ours("miner"):
-        cost = _if_approximate(other, miner.options_of(other), work, context)
+        cost = _approximate_cost(other, miner.options_of(other), work, context)
         if cost is not None:
             offers.append(Offer(name=other, cost=cost))
     fitting = [offer for offer in offers if offer.cost.anon_bytes <= budget_bytes]
@@ -153,7 +153,7 @@ def above_budget(
     )
 
 
-def _if_approximate(
+def _approximate_cost(
     name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
 ) -> MinerCost | None:
     """The cost of an approximate miner that can run here; None for any other."""

@@ -223,7 +223,7 @@ class MinerWorkers:
         self._settings = failures.settings_of(job, self._isolation, self._fallback)
         if self._isolation == "none":
             return self._in_process(job, progress)
-        return self._isolated(job, deadline_s, progress)
+        return self._in_worker(job, deadline_s, progress)
 
     def _in_process(self, job: MiningJob, progress: Progress) -> MiningReport:
         from ttf.mining.worker_main import Searcher
@@ -233,12 +233,12 @@ class MinerWorkers:
                 self._beat()
                 progress(done, total)
             except Exception as error:
-                raise _NotTheMiners(error) from error
+                raise _ProgressRaised(error) from error
 
         self._searcher = self._searcher or Searcher()
         try:
             return self._searcher.do(job, self._say, advance)
-        except _NotTheMiners as passed:
+        except _ProgressRaised as passed:
             raise passed.error from None
         except MinerFailed as error:
             raise failures.failed_here(job, error, self._settings) from error
@@ -249,7 +249,7 @@ class MinerWorkers:
             text = f"The miner {job.miner!r} raised {type(error).__name__}: {error}"
             raise failures.failed_here(job, error, self._settings, text) from error
 
-    def _isolated(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
+    def _in_worker(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
         last = (0, num_queries(job))
         answer: Mapping[str, Any] = {}
         worker = self._worker_for(job)
@@ -279,7 +279,7 @@ class MinerWorkers:
         try:
             worker.ask(job, deadline_s, hear, wake)
             if "answer" in answer:
-                return _believed(job, answer["answer"])
+                return _checked_answer(job, answer["answer"])
             raise failures.error_in(job, answer["error"])
         except NoAnswer as none:
             raise self._failed(worker, job, none.why, str(none)) from none
@@ -305,11 +305,13 @@ class MinerWorkers:
                 f"{failures.last_words(death)}"
             )
             self._tell(death, "A fresh process takes its place.")
-        elif worker is not None and (worker.miner, worker.threads) != _needs(job):
+        elif worker is not None and (worker.miner, worker.threads) != _worker_key(job):
             self.release()
         if self._worker is None:
             try:
-                self._worker = Worker(*_needs(job), failures.stacks_file(self._logs, self._say))
+                self._worker = Worker(
+                    *_worker_key(job), failures.stacks_file(self._logs, self._say)
+                )
             except OSError as error:  # no memory, no processes, no descriptors left
                 text = f"No process could be started for the miner {job.miner!r}: {error}"
                 raise failures.failed_here(job, error, self._settings, text) from error
@@ -347,7 +349,7 @@ class MinerWorkers:
             self._on_death(death, remedy)
 
 
-class _NotTheMiners(Exception):
+class _ProgressRaised(Exception):
     """Carries what the caller's `progress` raised past the handling of miner faults."""
 
     def __init__(self, error: Exception) -> None:
@@ -355,11 +357,11 @@ class _NotTheMiners(Exception):
         self.error = error
 
 
-def _needs(job: MiningJob) -> tuple[str, int]:
+def _worker_key(job: MiningJob) -> tuple[str, int]:
     return job.miner, job.context.threads
 
 
-def _believed(job: MiningJob, report: Any) -> MiningReport:
+def _checked_answer(job: MiningJob, report: Any) -> MiningReport:
     try:
         return checked_report(job, report)
     except BadAnswer:

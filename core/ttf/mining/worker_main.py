@@ -76,7 +76,7 @@ class Searcher:
     def _do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
         queries = _queries(job)
         with open_ref(job.bank) as bank:
-            rows = _fits(queries, bank.source)
+            rows = _rows_of_bank(queries, bank.source)
             k = min(job.k, rows)
             made_from = _made_from(job, bank.source)
             key = folder_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
@@ -87,7 +87,7 @@ class Searcher:
                 ready = self._make_ready(job, made_from, say)
                 index, build_s, ready.build_s = ready.index, ready.build_s, 0.0
                 search_s = _search(job, queries, k, rows, ready.miner, journal, progress)
-                tally = _tally(ready.miner, say)
+                tally = _take_tally(ready.miner, say)
                 ready.bank.store.check_unchanged()
             bank.store.check_unchanged()
         return MiningReport(
@@ -119,7 +119,7 @@ class Searcher:
             context = replace(job.context, cache=job.cache)
             miner = plugins.usable("miner", job.miner).create(_options(job), context)
             on_failure.callback(miner.close)
-            index = _built(job, miner, bank.source, made_from, say)
+            index = _build(job, miner, bank.source, made_from, say)
             on_failure.pop_all()
         build_s = time.monotonic() - started
         self._ready = _Ready(key=key, bank=bank, miner=miner, index=index, build_s=build_s)
@@ -155,7 +155,7 @@ def _queries(job: MiningJob) -> NDArray[np.float32]:
     return queries  # type: ignore[no-any-return]
 
 
-def _fits(queries: NDArray[np.float32], bank: VectorSource) -> int:
+def _rows_of_bank(queries: NDArray[np.float32], bank: VectorSource) -> int:
     rows, dim = bank.shape
     if queries.shape[1] != dim:
         raise BadData(
@@ -190,7 +190,7 @@ def _search(
     return time.monotonic() - started
 
 
-def _tally(miner: Miner, say: Say) -> ScanTally | None:
+def _take_tally(miner: Miner, say: Say) -> ScanTally | None:
     # What the miner counted in this job: a new tally counts the next one.
     if not isinstance(miner, Certifies):
         return None
@@ -200,7 +200,7 @@ def _tally(miner: Miner, say: Say) -> ScanTally | None:
     return tally
 
 
-def _built(
+def _build(
     job: MiningJob, miner: Miner, source: VectorSource, made_from: dict[str, Any], say: Say
 ) -> IndexRecord | None:
     traits = plugins.usable("miner", job.miner).traits(_options(job), job.context)
@@ -275,14 +275,16 @@ def ready_index(
         miner.build(source, workdir)
         return _record(folder, made_from, None)
     with lock:
-        hashes = _loaded(folder, miner, source, say)
+        hashes = _load_index(folder, miner, source, say)
         if hashes is not None:
             return _record(folder, made_from, hashes, "reused")
         miner.build(source, workdir)
-        return _record(folder, made_from, _kept(folder, miner, made_from, say))
+        return _record(folder, made_from, _store_index(folder, miner, made_from, say))
 
 
-def _loaded(folder: Path, miner: Miner, source: VectorSource, say: Say) -> Mapping[str, str] | None:
+def _load_index(
+    folder: Path, miner: Miner, source: VectorSource, say: Say
+) -> Mapping[str, str] | None:
     """Hashes of the files that the miner loaded; None if there is nothing to load."""
     if not folder.exists():
         return None
@@ -303,7 +305,7 @@ def _loaded(folder: Path, miner: Miner, source: VectorSource, say: Say) -> Mappi
     return hashes
 
 
-def _kept(
+def _store_index(
     folder: Path, miner: Miner, made_from: Mapping[str, Any], say: Say
 ) -> Mapping[str, str] | None:
     """Hashes of the written files; None if the disk did not take them."""

@@ -1,7 +1,7 @@
 """Writes everything of a run folder: to a temporary name, fsync, rename, fsync of the folder.
 
 Every change of the disk is an `Operation` with a name ("checkpoint.write") that passes through
-`_through`: there a recorder lists operations and a failpoint (`ttf.rundir.failpoints`) makes them
+`_perform`: there a recorder lists operations and a failpoint (`ttf.rundir.failpoints`) makes them
 fail.
 
 After a failed fsync a file is given up, never fsynced again: the kernel has marked its pages clean.
@@ -59,7 +59,7 @@ Interceptor = Callable[[Operation, Act], int]
 _interceptor: Interceptor | None = failpoints.from_environment()
 
 
-def _through(operation: Operation, act: Act) -> int:
+def _perform(operation: Operation, act: Act) -> int:
     if _interceptor is None:
         return act(memoryview(operation.data))
     return _interceptor(operation, act)
@@ -84,7 +84,7 @@ def _change(
         act()
         return 0
 
-    _through(Operation(verb=verb, area=area, path=path, target=target), do)
+    _perform(Operation(verb=verb, area=area, path=path, target=target), do)
 
 
 # --- single operations ---------------------------------------------------------------------------
@@ -136,13 +136,13 @@ def remove_tree(path: Path, area: str) -> None:
 
 def remove_folder(path: Path, area: str) -> None:
     # Readers look for this folder: rename it first, so that it disappears as a whole.
-    gone = _beside(path, _GONE_PREFIX)
+    gone = _temp_path(path, _GONE_PREFIX)
     rename(path, gone, area)
     remove_tree(gone, area)
 
 
 class OpenFile:
-    """A new file that grows at its end; every byte passes through `_through`. Raises OSError.
+    """A new file that grows at its end; every byte passes through `_perform`. Raises OSError.
 
     A file whose fsync failed refuses another fsync: write its content again to a new file.
     """
@@ -168,7 +168,7 @@ class OpenFile:
         position = start
         while left:
             chunk = left[:_CHUNK_BYTES]
-            count = _through(
+            count = _perform(
                 Operation(
                     verb="write", area=self.area, path=self.path, offset=position, data=chunk
                 ),
@@ -211,7 +211,7 @@ class OpenFile:
 # --- whole files and folders ---------------------------------------------------------------------
 
 
-def _beside(path: Path, prefix: str = TEMP_PREFIX) -> Path:
+def _temp_path(path: Path, prefix: str = TEMP_PREFIX) -> Path:
     # A name that was never used: a retried write does not meet its own leftovers.
     return path.with_name(f"{prefix}{path.name}-{os.getpid()}.{next(_counter)}")
 
@@ -233,7 +233,7 @@ def file_written_whole(path: Path, area: str | None = None) -> Iterator[OpenFile
     area = area or path.stem
     file: OpenFile | None = None
     try:
-        file = OpenFile(_beside(path), area)
+        file = OpenFile(_temp_path(path), area)
         yield file
         file.sync()
         file.move_to(path)
@@ -271,7 +271,7 @@ def folder_written_whole(path: Path, area: str | None = None) -> Iterator[Path]:
     Raises StorageError.
     """
     area = area or path.stem
-    temp, old = _beside(path), _beside(path, OLD_PREFIX)
+    temp, old = _temp_path(path), _temp_path(path, OLD_PREFIX)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         make_dir(temp, area)

@@ -36,8 +36,8 @@ def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 class Tail:
     """Whole new lines at every call; at the first call, those of the last `backlog` bytes.
 
-    A file that was replaced or became shorter is read from its start, and `anew` is True until the
-    next call: a resumed run writes its metrics again, without the steps after its checkpoint.
+    A file that was replaced or became shorter is started again, and `anew` is True until the next
+    call: a resumed run writes its metrics again, without the steps after its checkpoint.
     """
 
     def __init__(self, path: Path, backlog: int) -> None:

@@ -85,7 +85,7 @@ class MetricsLog:
         try:
             with self._syncing:
                 if self._fsync_failed:
-                    self._write_anew()
+                    self._rewrite_file()
                 else:
                     self._sync_in_place()
         except OSError as error:
@@ -126,7 +126,7 @@ class MetricsLog:
             del self._tail[: end - self._durable]
             self._durable = end
 
-    def _write_anew(self) -> None:
+    def _rewrite_file(self) -> None:
         # Lines before `_durable` come from the file, later lines from memory, because the kernel
         # counts the pages of a failed fsync as written.
         with self._state:

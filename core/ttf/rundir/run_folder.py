@@ -76,7 +76,7 @@ class RunFolder:
                 (path / name).mkdir(exist_ok=True)
         except (OSError, StorageError) as error:
             if made and path is not None:
-                _take_back(path)
+                _remove_partial(path)
             if isinstance(error, StorageError):
                 raise
             raise storage_error(error, str(path or "runs")) from error
@@ -128,7 +128,7 @@ class RunFolder:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise FolderInUse(
-                f"{self.path} is in use by another live process{self._holder()}.",
+                f"{self.path} is in use by another live process{self._owner_text()}.",
                 hint="Wait for it, stop it, or choose another --out.",
             ) from None
         except OSError as error:
@@ -176,7 +176,7 @@ class RunFolder:
                 (self.path / ".owner").unlink(missing_ok=True)
         self._lock.release()
 
-    def _holder(self) -> str:
+    def _owner_text(self) -> str:
         # The lock may be so new that its owner's name is not there yet, and a dead owner's is.
         from ttf.process.lifeline import is_stopped
 
@@ -199,7 +199,7 @@ class RunFolder:
         write_json(self.summary, summary)
 
 
-def _take_back(path: Path) -> None:
+def _remove_partial(path: Path) -> None:
     # Removes parts of a new folder when the disk takes no more.
     for name in (".owner", ".lock", *FOLDERS):
         with contextlib.suppress(OSError):

@@ -96,7 +96,7 @@ def _fit(hint: Hashable) -> _Fit:
     return _SIMPLE[hint]
 
 
-def _whole(value: Any) -> Any:
+def _integer(value: Any) -> Any:
     # JSON has one kind of number: 1e9 may be meant as a count.
     return int(value) if is_number(value) and value == int(value) else _UNFIT
 
@@ -112,7 +112,7 @@ _SIMPLE: Final[Mapping[Any, _Fit]] = {
     Any: lambda value: value,
     str: _text,
     bool: lambda value: value if isinstance(value, bool) else _UNFIT,
-    int: _whole,
+    int: _integer,
     float: lambda value: value if is_number(value) else _UNFIT,
     NoneType: lambda value: value if value is None else _UNFIT,
 }

@@ -118,7 +118,7 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
         write_new(temp / CHECKPOINT, document, CHECKPOINT_AREA)
     problem = problem_with(path, read_tables=False, from_disk=True)
     if problem:
-        _take_back(path)
+        _remove_unreadable(path)
         raise StorageError(
             f"The checkpoint {path} does not read back as it was written: {problem}.",
             hint="Check the disk before you trust it again; older checkpoints are kept.",
@@ -139,7 +139,7 @@ def _table_named(folder: Path, key: str) -> dict[str, str]:
         ) from error
 
 
-def _take_back(path: Path) -> None:
+def _remove_unreadable(path: Path) -> None:
     # It was never relied on; if it stayed, every start would read and skip it.
     try:
         remove_folder(path, CHECKPOINT_AREA)

@@ -181,7 +181,7 @@ class Saver:
                 job.snapshot = None
                 job.done.set()
 
-    def _must_be_there(self) -> None:
+    def _require_folder(self) -> None:
         # If the folder was deleted, do not make a new one that holds only part of it.
         if not self._folder.is_dir():
             raise StorageError(
@@ -192,7 +192,7 @@ class Saver:
     def _write(self, job: _Job) -> None:
         assert job.snapshot is not None
         try:
-            self._must_be_there()
+            self._require_folder()
             if self._sync_first is not None:
                 self._sync_first()
             path = checkpoint.save(self._folder, job.snapshot)

@@ -92,13 +92,13 @@ class Probe:
         without the device; leaves generators, weights and gradients unchanged."""
         self._last = step
         began = time.perf_counter()
-        report = self._compare(step, *self._both(), began)
+        report = self._compare(step, *self._compute_both(), began)
         self._record(report.to_json())
         if not report.ok:
             self._refuse(report)
         return report
 
-    def _both(self) -> tuple[_Side, _Side]:
+    def _compute_both(self) -> tuple[_Side, _Side]:
         generators = self._policy.rng_state()
         try:
             head, micro = self._sample()
@@ -120,7 +120,7 @@ class Probe:
         size, order, documents = self._gradients.micro_batch, self._order, self._gradients.documents
         if not documents.fixed:  # a trainable tower encodes a micro-batch's share at a time
             order = replace(order, samples_per_step=size)
-        draw = self._stand_ins if self._mined else None
+        draw = self._fixed_documents if self._mined else None
         head = head_of(0, self._data.train, order, documents.read, draw)
         head = replace(
             head, rows=head.rows[:size], known=head.known[:size], targets=head.targets[:size]
@@ -128,7 +128,7 @@ class Probe:
         queries = self._data.train.batch(head.rows)
         return head, MicroBatch(start=0, stop=len(head.rows), queries=queries)
 
-    def _stand_ins(
+    def _fixed_documents(
         self, step: int, rows: NDArray[np.int64], known: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         # Fixed documents instead of mined ones: mined documents differ from step to step.

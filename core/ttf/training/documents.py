@@ -66,7 +66,7 @@ class Documents:
         """Vectors of documents that `read` returned, with a graph if the tower is trainable."""
         if self.fixed:
             return self._policy.to_device(torch.from_numpy(inputs))
-        padded = _to_whole_lots(inputs)
+        padded = _pad_to_lots(inputs)
         x = self._policy.to_device(torch.from_numpy(padded))
         return self._model.encode_documents(x)[: len(inputs)]
 
@@ -167,7 +167,7 @@ def _reference_to(path: Path) -> VectorRef:
     return VectorRef(uri=str(path.resolve()), array="vectors", storage="npz")
 
 
-def _to_whole_lots(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+def _pad_to_lots(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
     """Pads with copies of the first row. The number of distinct documents differs per step, and
     activations of ever new sizes fragment the heap (1.5 GB held for 0.5 GB needed,
     wordnet-definitions with two towers at 2,048 a step)."""

@@ -240,9 +240,9 @@ class _Tile:
         everyone = torch.arange(len(q_BD))
         # `near`: bfloat16 decides well enough; `far`: counted in float32.
         self.near, self.far = (everyone, everyone[:0]) if half else (everyone[:0], everyone)
-        self._asked = self._asked_by_near() if half else None
+        self._asked = self._prepared_near() if half else None
 
-    def _asked_by_near(self) -> Asked:
+    def _prepared_near(self) -> Asked:
         return asked(self._q[self.near].contiguous().numpy(), half=True)
 
     def _limits(self, which: torch.Tensor, column: int) -> _Limits:
@@ -271,26 +271,26 @@ class _Tile:
         found = []
         for column in range(self._ids.shape[1]):
             limits = self._limits(self.near, column)
-            sure_B, open_K, row_K = _sorted_out(scores_BN, error_BG, limits)
+            sure_B, open_K, row_K = _count_certain(scores_BN, error_BG, limits)
             crowded_B |= torch.bincount(open_K, minlength=len(self.near)) * _CROWD > block.count
             found.append((limits, sure_B, open_K, row_K))
         for column, (limits, sure_B, open_K, row_K) in enumerate(found):
             stay_K = ~crowded_B[open_K]
             open_K, row_K = open_K[stay_K], row_K[stay_K]
             scores_K = _pair_scores(self._q, self.near[open_K], docs_ND, row_K)
-            better_K = _better(scores_K, limits, open_K, row_K + block.first)
+            better_K = _is_better(scores_K, limits, open_K, row_K + block.first)
             sure_B.index_add_(0, open_K, better_K.long())
             self.counts[self.near, column] += torch.where(crowded_B, 0, sure_B)
         if bool(crowded_B.any()):
             self.far = torch.cat([self.far, self.near[crowded_B]])
-            self._go_on_with(~crowded_B)
+            self._keep_near(~crowded_B)
 
-    def _go_on_with(self, stay_B: torch.Tensor) -> None:
+    def _keep_near(self, stay_B: torch.Tensor) -> None:
         self.near = self.near[stay_B]
-        self._asked = self._asked_by_near()
+        self._asked = self._prepared_near()
 
 
-def _sorted_out(
+def _count_certain(
     scores_BN: torch.Tensor, error_BG: torch.Tensor, limits: _Limits
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns, per query, how many rows certainly beat the positive, and the undecided pairs
@@ -300,8 +300,8 @@ def _sorted_out(
     because the limit itself is a rounded sum.
     """
     groups_BGM = scores_BN.view(len(scores_BN), -1, GROUPS).transpose(1, 2)
-    low_BG = _moved(limits.low, -(2.0**-21))[:, None] - error_BG
-    high_BG = _moved(limits.high, 2.0**-21)[:, None] + error_BG
+    low_BG = _moved_limit(limits.low, -(2.0**-21))[:, None] - error_BG
+    high_BG = _moved_limit(limits.high, 2.0**-21)[:, None] + error_BG
     low_BG, high_BG = low_BG.to(scores_BN.dtype), high_BG.to(scores_BN.dtype)
     query_K, group_K = (groups_BGM.amax(-1) >= low_BG).nonzero(as_tuple=True)
     found_KM = groups_BGM[query_K, group_K]
@@ -313,7 +313,7 @@ def _sorted_out(
     return sure_B, query_K[at_K], member_K * GROUPS + group_K[at_K]
 
 
-def _moved(limit_B: torch.Tensor, by: float) -> torch.Tensor:
+def _moved_limit(limit_B: torch.Tensor, by: float) -> torch.Tensor:
     """Moves limits by a share of their size; infinite limits (no positive) stay."""
     return torch.where(limit_B.isinf(), limit_B, limit_B + limit_B.abs() * by)
 
@@ -328,7 +328,7 @@ def _pair_scores(
     return torch.cat(parts) if parts else torch.zeros(0)
 
 
-def _better(
+def _is_better(
     scores_K: torch.Tensor, limits: _Limits, query_K: torch.Tensor, rows_K: torch.Tensor
 ) -> torch.Tensor:
     """A mask of the pairs that come before the query's positive."""
@@ -354,6 +354,6 @@ def _count_better(scores_BN: torch.Tensor, limits: _Limits, first: int) -> torch
     query_K, group_K = (groups_BGM.amax(-1) >= limits.low[:, None]).nonzero(as_tuple=True)
     found_KM = groups_BGM[query_K, group_K]
     rows_KM = first + group_K[:, None] * GROUPS + torch.arange(GROUPS)
-    better_KM = _better(found_KM, limits, query_K[:, None].expand_as(rows_KM), rows_KM)
+    better_KM = _is_better(found_KM, limits, query_K[:, None].expand_as(rows_KM), rows_KM)
     counts_B = torch.zeros(len(scores_BN), dtype=torch.int64)
     return counts_B.index_add_(0, query_K, better_KM.sum(-1))

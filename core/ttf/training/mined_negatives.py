@@ -145,7 +145,7 @@ class MinedNegatives:
             return CandidateTable.load(self._folder / self.table_key)
         session = self._session
         rows = session.decided.order.rows_between(window.start, window.stop)
-        table = self._mine(rows, step)
+        table = self._mine_with_retry(rows, step)
         known = session.data.train.known(rows)
         report = yield_report(table, known, session.config.negatives)
         self._record(step, report)
@@ -184,7 +184,7 @@ class MinedNegatives:
 
     # --- one table ------------------------------------------------------------------------
 
-    def _mine(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
+    def _mine_with_retry(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
         """Mines the k best documents of these training rows with the current weights. If the disk
         takes no table, waits for the disk; a run without saved progress fails instead."""
         session = self._session
@@ -198,30 +198,30 @@ class MinedNegatives:
         )
         while True:
             try:
-                table = self._reused_or_made_readable(rows)
+                table = self._load_or_mine_readable(rows)
                 break
             except StorageError as error:
                 retry.wait_or_raise(error)
         flight.enter(Phase.DATA, step)
         return table
 
-    def _reused_or_made_readable(self, rows: NDArray[np.int64]) -> CandidateTable:
+    def _load_or_mine_readable(self, rows: NDArray[np.int64]) -> CandidateTable:
         try:
             try:
-                return self._reused_or_made(rows)
+                return self._load_or_mine(rows)
             except _Unreadable as error:  # a disk that lied once need not do so again
                 self._say(f"{error} It is mined again.")
-                return self._reused_or_made(rows)
+                return self._load_or_mine(rows)
         except OSError as error:
             raise storage_error(error, str(self._folder)) from error
 
-    def _reused_or_made(self, rows: NDArray[np.int64]) -> CandidateTable:
+    def _load_or_mine(self, rows: NDArray[np.int64]) -> CandidateTable:
         self._round = Round()
         name = _table_name(self._session, self.miner, rows)
-        table = self._reused(self._folder / name)
-        return table if table is not None else self._made(rows, name)
+        table = self._load_existing(self._folder / name)
+        return table if table is not None else self._mine_table(rows, name)
 
-    def _reused(self, folder: Path) -> CandidateTable | None:
+    def _load_existing(self, folder: Path) -> CandidateTable | None:
         if not (folder / MANIFEST).is_file():
             return None
         try:
@@ -234,7 +234,7 @@ class MinedNegatives:
         self._note_miner(table.miner)
         return table
 
-    def _made(self, rows: NDArray[np.int64], name: str) -> CandidateTable:
+    def _mine_table(self, rows: NDArray[np.int64], name: str) -> CandidateTable:
         began = time.perf_counter()
         session = self._session
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=self._folder) as scratch:

@@ -130,7 +130,7 @@ class Recorder:
 
     def settled(self, step: int) -> None:
         self._saver.raise_if_failed()
-        self._tell_saved()
+        self._report_saved()
         if self._probe.due(step):  # first: what a wrong device made is not to be saved
             self._run_probe(step)
         if self._save_due(step):
@@ -138,7 +138,7 @@ class Recorder:
         elif time.monotonic() - self._synced_at > SYNC_METRICS_EVERY_S:
             self._metrics.sync()
             self._synced_at = time.monotonic()
-        self._obey()
+        self._handle_requests()
         self._flight.enter(Phase.DATA, step)
 
     def _run_probe(self, step: int) -> None:
@@ -149,19 +149,19 @@ class Recorder:
             self._flight.enter(Phase.PROBE, step)
             raise
 
-    def _obey(self) -> None:
+    def _handle_requests(self) -> None:
         """Does what the supervisor asked for since the last step."""
         link = self._session.link
         for text in link.notes():
             self._session.reporter.note(text)
         if link.shed_asked.is_set():
             link.shed_asked.clear()
-            self._shed()
+            self._free_memory()
         if link.leave_asked.is_set():
             raise LeaveAsked
         link.stop.raise_if_asked()
 
-    def _shed(self) -> None:
+    def _free_memory(self) -> None:
         """Frees memory that can be made again at a cost."""
         self._mined.release()
         gc.collect()
@@ -206,7 +206,7 @@ class Recorder:
         began = time.perf_counter()
         self._saver.flush(self._snapshot(step))
         self._saving_s += time.perf_counter() - began
-        self._tell_saved()
+        self._report_saved()
 
     def _snapshot(self, step: int) -> Snapshot:
         self._note_peak()
@@ -214,7 +214,7 @@ class Recorder:
         snapshot.progress["summary"] = summary_facts(step, self._session.decided, self._state)
         return snapshot
 
-    def _tell_saved(self) -> None:
+    def _report_saved(self) -> None:
         while not self._newly_saved.empty():
             step, path = self._newly_saved.get()
             self._session.link.tell({"checkpointed": step})

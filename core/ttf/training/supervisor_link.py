@@ -75,7 +75,7 @@ class SupervisedLink(Link):
         self._results = results
         self._lock = threading.Lock()
         self._requests: queue.SimpleQueue[TrainRequest] = queue.SimpleQueue()
-        conversation.follow(lifeline, self._obey)
+        conversation.follow(lifeline, self._handle_request)
         self.request = self._requests.get()
         self.flight = FlightRecorder(Path(self.request.run_dir) / "flight.bin")
         self.history = self.request.history
@@ -85,7 +85,7 @@ class SupervisedLink(Link):
         with self._lock:
             messages.write(self._results, message)
 
-    def _obey(self, received: Mapping[str, Any]) -> None:
+    def _handle_request(self, received: Mapping[str, Any]) -> None:
         # In the life line's thread; requests take effect at the next step boundary.
         message = cast("ToTrainer", received)
         if "request" in message:

@@ -98,7 +98,7 @@ class Found:
         best, floors_T = self._best(bounds)
         self.floors = torch.maximum(self.floors, floors_T)
         if len(best.query) > self._room:
-            crowded_T = _crowded(best.query, len(floors_T), self._room // 2)
+            crowded_T = _queries_to_drop(best.query, len(floors_T), self._room // 2)
             self.give_up(torch.from_numpy(crowded_T))
             best = best.at(np.flatnonzero(~crowded_T[best.query]))
         self._parts = [best]
@@ -129,7 +129,7 @@ def _joined(parts: list[_Pairs]) -> _Pairs:
     )
 
 
-def _crowded(query_C: NDArray[np.int16], num: int, room: int) -> NDArray[np.bool_]:
+def _queries_to_drop(query_C: NDArray[np.int16], num: int, room: int) -> NDArray[np.bool_]:
     """A mask (num,) of the queries with most pairs, so that the others' pairs fit into `room`."""
     counts_T = np.bincount(query_C, minlength=num)
     fewest = np.argsort(counts_T, kind="stable")
@@ -166,7 +166,7 @@ def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> 
     torch.mm(found.asked.vectors, block.rows.T, out=score_TN)
     low_TG = _thresholds(found, block)
     turned = score_TN.dtype == torch.bfloat16 and not float(low_TG.amin()) > _TINY
-    whole_TN, least_TG = _whole_numbers(score_TN, low_TG.to(score_TN.dtype), turned)
+    whole_TN, least_TG = _as_integers(score_TN, low_TG.to(score_TN.dtype), turned)
     if bool(found.given_up.any()):
         # what no score reaches, infinite ones neither
         never = torch.nan if least_TG.dtype.is_floating_point else _MAGNITUDE
@@ -196,7 +196,7 @@ def _places(score_TN: torch.Tensor, low_TG: torch.Tensor) -> NDArray[np.int64]:
     return place_HM.ravel()[np.flatnonzero(reaches)]
 
 
-def _whole_numbers(
+def _as_integers(
     score_TN: torch.Tensor, low_TG: torch.Tensor, turned: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """bfloat16 numbers as integers, which compare in a third of the time. Positive numbers are in

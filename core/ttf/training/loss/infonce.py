@@ -73,7 +73,7 @@ def info_nce(
     if not symmetric:
         return forward_B
     self_B = torch.arange(len(q_BD), device=q_BD.device)
-    siblings_BB = _siblings(target_B, known_BP)
+    siblings_BB = _shared_positives(target_B, known_BP)
     reverse_B = _contrast(cand_ND[target_B], q_BD, scale, self_B, siblings_BB, None)
     return (forward_B + reverse_B) / 2
 
@@ -83,7 +83,7 @@ def _blocks(cand_ND: Tensor) -> Iterator[Block]:
         yield start, cand_ND[start : start + COLUMNS_AT_ONCE]
 
 
-def _siblings(target_B: Tensor, known_BP: Tensor) -> Tensor:
+def _shared_positives(target_B: Tensor, known_BP: Tensor) -> Tensor:
     """Mask (document i, query j): the target of query i is also a positive of query j."""
     out_BB = target_B[:, None] == target_B[None, :]
     for known_B in known_BP.unbind(1):
