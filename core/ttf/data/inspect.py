@@ -241,7 +241,7 @@ def unfit(store: Store) -> Iterator[BadData]:
 
 def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
     def queries() -> None:
-        # What seq_* refers to is another file: its own numbers stand in and are never followed.
+        # seq_* refers to another file: use its own numbers as context, they are never followed.
         queries_of(arrays, split, lambda: arrays[f"seq_{split}"])
 
     yield from _raised(queries)

@@ -191,7 +191,7 @@ class Loader:
                     self._put(MicroBatch(start=start, stop=stop, queries=queries))
                     if self._closing.is_set():
                         return
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever iterates
+        except BaseException as error:  # noqa: BLE001 - raised again in the iterating thread
             self._put(error)
 
     def _read_ahead(self, step: int, samples: int) -> None:
@@ -216,7 +216,7 @@ class Loader:
 
     def close(self) -> None:
         self._closing.set()
-        # The thread may be waiting for room in the queue: what lies there makes way until it ends.
+        # The thread may wait for room in the queue: take items out until it ends.
         while self._thread.is_alive():
             try:
                 self._queue.get_nowait()

@@ -101,7 +101,7 @@ def write_synth(
                 _write_pairs(paths["pairs"], paths["bank"], shape, dtype, targets, report)
         except BaseException:
             for folder in made:
-                with contextlib.suppress(OSError):  # somebody put a file there: it stays
+                with contextlib.suppress(OSError):  # it holds another file: it stays
                     folder.rmdir()
             raise
     return paths

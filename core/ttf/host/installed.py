@@ -95,7 +95,7 @@ def declared() -> Iterator[Declared]:
     """Every entry point of every distribution in a group `ttf.v<number>`."""
     for dist in distributions():
         text = dist.read_text("entry_points.txt")
-        if text and "ttf.v" in text:  # most have none of ours: their metadata stays unread
+        if text and "ttf.v" in text:  # skips reading the metadata of other distributions
             yield from _declared_by(dist)
 
 

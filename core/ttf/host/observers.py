@@ -31,7 +31,7 @@ class Observers:
             info, hooks = entry
             try:
                 getattr(hooks, hook)(**arguments)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party code
                 self._loaded.remove(entry)
                 self._say(
                     f"The {info.reference} of the distribution {info.distribution} failed in "

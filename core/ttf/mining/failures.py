@@ -114,7 +114,7 @@ def death_of(
     death = worker.witness.death(end)
     worker.close()
     death = replace(death, stderr=worker.stderr.text(), raw_stderr=worker.stderr.data())
-    # It raised, and we ended what was left of it: what Python itself would have ended with.
+    # It raised and we killed the rest of it: report the exit code Python would have given.
     raised = error is not None and not died and not why
     return replace(death, signal=None, exit_code=_RAISED) if raised else death
 
@@ -153,7 +153,7 @@ def stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
 
 def remove_if_empty(logs: Path | None) -> None:
     """Removes the file of stacks."""
-    with contextlib.suppress(OSError):  # an empty file that cannot be removed harms nobody
+    with contextlib.suppress(OSError):  # an empty file may stay
         if logs is not None and not (logs / STACKS).stat().st_size:
             (logs / STACKS).unlink()
 

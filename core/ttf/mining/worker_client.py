@@ -74,7 +74,7 @@ class Worker:
         if tuple(inputs) != self._inputs:
             self._inputs = tuple(inputs)
             self.witness.inputs = ()
-            with contextlib.suppress(OSError):  # one that cannot be read is met by whoever needs it
+            with contextlib.suppress(OSError):  # opening an unreadable file raises later
                 self.witness.inputs = look_at(inputs)
 
     def look(self) -> None:
@@ -287,7 +287,7 @@ class MinerWorkers:
             raise self._failed(worker, job, "garbage", str(error), error) from error
         except MinerFailed as error:
             raise self._failed(worker, job, "", "", error) from error
-        except BaseException:  # it is in the middle of something, or what it met is not its fault
+        except BaseException:  # the worker is still busy, or the error is not its fault
             self.release()
             raise
 

@@ -142,7 +142,7 @@ def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) 
     except TtfError:
         raise
     except Exception:
-        traceback.print_exc()  # kept with what the process wrote, should it be ended for this
+        traceback.print_exc()  # for the worker's standard error, if it is killed for this
         raise
     tell({"answer": asdict(report)})
     give_back()  # after the answer: until the next request, which may be long in coming
@@ -233,7 +233,8 @@ def _options(job: MiningJob) -> Any:
 def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
     """Everything an index depends on; a bank's fingerprint says if it is at unit length."""
     plugin = plugins.find("miner", job.miner)
-    traits = plugins.usable("miner", job.miner).traits(_options(job), job.context)
+    options = _options(job)
+    traits = plugins.usable("miner", job.miner).traits(options, job.context)
     rows = job.bank.rows_path
     return {
         "bank": source.fingerprint(),
@@ -241,7 +242,7 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
         "unit": job.bank.unit,
         "rows": None if rows is None else hashlib.sha256(Path(rows).read_bytes()).hexdigest(),
         "miner": job.miner,
-        "options": asdict(_options(job)),
+        "options": asdict(options),
         "deterministic": job.context.deterministic,
         "seed": job.context.seed,
         "plugin": f"{plugin.distribution} {plugin.version}",
@@ -296,7 +297,7 @@ def _load_index(
         return None
     except TtfError:
         raise
-    except Exception as error:  # noqa: BLE001 - a stranger's code: a file it cannot read is no death
+    except Exception as error:  # noqa: BLE001 - third-party code: an unreadable file is no crash
         say(
             f"The miner could not load the index {folder} ({type(error).__name__}: {error}); it is "
             "built anew."

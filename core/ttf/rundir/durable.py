@@ -326,7 +326,7 @@ def remove_leftovers(folder: Path) -> None:
         if not target.exists():
             rename(old, target, "leftover")
     for left in sorted(folder.glob(f"{TEMP_PREFIX}*")):
-        with contextlib.suppress(OSError):  # it is in nobody's way
+        with contextlib.suppress(OSError):  # it may stay
             remove_tree(left, "leftover")
 
 

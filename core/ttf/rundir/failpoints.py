@@ -98,7 +98,7 @@ class Failpoint:
 
     def _hold(self) -> None:
         if self.fault == "stop":
-            # To this thread: sent to the process, another one may take it while we go on.
+            # To this thread: another thread could receive a signal to the process, and this one continue.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         else:
             time.sleep(self.seconds)

@@ -96,7 +96,7 @@ class RunFolder:
         folders += [self.path] if self._made else []
         folders += [self.path.parent] if self._made_parent else []
         for made in folders:
-            with contextlib.suppress(OSError):  # somebody put a file there: it stays
+            with contextlib.suppress(OSError):  # it holds another file: it stays
                 made.rmdir()
 
     def close(self) -> None:
@@ -136,7 +136,9 @@ class RunFolder:
         if outermost:
             try:
                 (self.path / ".owner").write_text(str(os.getpid()))
-                if tidy and self.config.exists():  # a run's folder: what is unfinished is ours
+                if (
+                    tidy and self.config.exists()
+                ):  # a run's folder: unfinished files are the run's own
                     self.tidy()
             except OSError as error:
                 self._lock.release()
@@ -172,7 +174,7 @@ class RunFolder:
 
     def _release(self) -> None:
         if self._lock.lock_counter == 1:
-            with contextlib.suppress(OSError):  # the disk may have gone: the lock goes all the same
+            with contextlib.suppress(OSError):  # even if the disk is gone, release the lock
                 (self.path / ".owner").unlink(missing_ok=True)
         self._lock.release()
 

@@ -306,8 +306,8 @@ def _grad_cache(draft: _Draft) -> tuple[bool, str]:
     if draft.config.loss.negatives != "bank":
         needed = _needs_all_queries(draft.config, plan)
         return needed, "the symmetric loss needs all queries of a step" if needed else "not needed"
-    # The pass over the bank wants all queries of a step at once: their graphs are kept where half
-    # the budget holds them, else computed twice.
+    # The pass over the bank needs all queries of a step at once: their graphs are kept if they fit
+    # in half the budget, else computed twice.
     if plan.accumulate == 1:
         return False, "not needed"
     held = BACKWARD * draft.specs.query.cost().activation_bytes * plan.samples
@@ -370,8 +370,9 @@ def _with_options(resolved: Resolved, specs: Specs) -> Resolved:
     origins = dict(resolved.origins)
     towers = {}
     for side, spec in (("query", specs.query), ("doc", specs.doc)):
-        towers[side] = getattr(config.tower, side).model_copy(update=asdict(spec.options))
-        _fill(origins, f"tower.{side}", asdict(spec.options))
+        options = asdict(spec.options)
+        towers[side] = getattr(config.tower, side).model_copy(update=options)
+        _fill(origins, f"tower.{side}", options)
     updates: dict[str, Any] = {"tower": config.tower.model_copy(update=towers)}
     chosen = {"device": config.device.name}
     if config.miner.negatives:

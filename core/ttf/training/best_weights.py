@@ -36,7 +36,7 @@ class Selection:
         now, best = record.metrics[self.config.metric], self.best.get(self.config.metric)
         gained = best is None or now > best
         self.without_gain = 0 if gained else self.without_gain + 1
-        # Weights that were trained beat those that were not, where they are as good.
+        # With equal metrics, trained weights win over untrained ones.
         if gained or (now == best and self.best_step == 0):
             self.best = dict(record.metrics)
             self.best_step = record.step

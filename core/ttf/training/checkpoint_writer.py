@@ -70,7 +70,7 @@ class Saver:
         self._job: _Job | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.saved_step = -1  # The newest checkpoint that this process made durable.
-        # A daemon: a disk that hangs must not keep a run alive that was told to end at once.
+        # A daemon: a hanging disk must not keep a run alive that has to end at once.
         self._thread = threading.Thread(target=self._run, name="ttf-checkpoints", daemon=True)
         self._thread.start()
 
@@ -205,8 +205,8 @@ class Saver:
         if self._patience.succeeded():
             self._notes.append(f"The disk takes checkpoints again: step {job.step} is saved.")
         self.saved_step = job.step
-        # Word of it goes out before older ones are removed: who is asked meanwhile which checkpoint
-        # there is must not name one that is gone.
+        # Report it before older ones are removed, so that nobody names a removed checkpoint as the
+        # newest.
         self._on_saved(job.step, path)
         job.path = path
         try:

@@ -192,7 +192,7 @@ def ranks_in_blocks(
     Scores within `ties_QP` of a positive's score count as equal. `first` None: chosen by processor.
     """
     ids_QP = torch.from_numpy(positives_QP)
-    # where there is no positive nothing is better, so nothing is looked into
+    # without a positive no row is better, so no group is read
     low_QP = torch.where(ids_QP >= 0, positive_scores_QP - ties_QP, torch.inf)
     high_QP = positive_scores_QP + ties_QP
     half = (first or first_pass()) == "bf16" and len(q_QD) >= _ENOUGH_QUERIES

@@ -99,7 +99,7 @@ def _difference(name: str, there: Tensor, here: Tensor, smallest: float) -> Diff
     norm, norm_cpu = _norm(there), _norm(here)
     finite = bool(torch.isfinite(there).all()), bool(torch.isfinite(here).all())
     if not all(finite):
-        # Not finite on both sides is no fault of the device: the step itself says whose it is.
+        # Not finite on both sides: not the device's fault; the step itself raises for it.
         error = 0.0 if not any(finite) else math.inf
         return Difference(name=name, error=error, cosine=math.nan, norm=norm, norm_cpu=norm_cpu)
     apart, scale = _norm(there.double() - here.double()), max(norm_cpu, smallest)

@@ -59,7 +59,7 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEn
         return {"summary": _train(request, link, display)}
     except LeaveAsked:
         return {"left": "memory"}
-    except BaseException as error:  # noqa: BLE001 - told to the supervisor, which decides
+    except BaseException as error:  # noqa: BLE001 - sent to the supervisor, which decides
         if not isinstance(error, TtfError) or os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
             sys.excepthook(type(error), error, error.__traceback__)
         return {"error": to_document(error)}
@@ -135,7 +135,7 @@ def read_config(
 
     resolved = load_run_toml(folder.config, overlay=overlay)
     recorded: Mapping[str, str] = {}
-    # Only for the message: a manifest that is gone or damaged is the business of whoever needs it.
+    # Only for the message; a missing or damaged manifest raises where it is needed.
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         recorded = read_json(folder.manifest)["plugins"]
     for kind, name in _plugins_of(resolved.config, to_train=to_train):

@@ -156,11 +156,12 @@ class MinedNegatives:
     def _judge(self, table: CandidateTable, report: YieldReport, step: int) -> None:
         """Raises ConfigError if a trained tower leaves too few queries a negative."""
         negatives = self._session.config.negatives
-        if share_in_reach(table) >= negatives.min_yield:
+        in_reach = share_in_reach(table)
+        if in_reach >= negatives.min_yield:
             require_yield(report, negatives)
         elif report.with_survivor < negatives.min_yield:
             self._say(
-                f"At step {step} the tower finds the positive of only {share_in_reach(table):.1%} "
+                f"At step {step} the tower finds the positive of only {in_reach:.1%} "
                 f"of the queries among the {table.ids.shape[1]} best documents, so that hardly any "
                 "mined candidate can be trusted as a negative yet; the other negatives carry on."
             )

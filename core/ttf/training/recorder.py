@@ -74,8 +74,8 @@ class Recorder:
             keep=checkpoints.keep,
             retry_s=checkpoints.retry_s,
             flight=self._flight,
-            # Observers are called, and tables removed, by the main thread alone: the checkpoint
-            # thread only leaves word of what it has saved.
+            # Only the main thread calls observers and removes tables; the checkpoint thread only
+            # queues what it has saved.
             on_saved=lambda step, path: self._newly_saved.put((step, path)),
             say=session.reporter.note,
             sync_first=metrics.make_durable,
@@ -104,7 +104,7 @@ class Recorder:
 
     def close(self) -> None:
         self._saver.close()
-        remove_leftovers(self._session.folder.checkpoints)  # what the disk did not let go at first
+        remove_leftovers(self._session.folder.checkpoints)  # those that could not be removed before
         if self._sampler is not None:
             self._sampler.stop()
         self._note_peak()
@@ -131,7 +131,7 @@ class Recorder:
     def settled(self, step: int) -> None:
         self._saver.raise_if_failed()
         self._report_saved()
-        if self._probe.due(step):  # first: what a wrong device made is not to be saved
+        if self._probe.due(step):  # first: do not save results of a wrong device
             self._run_probe(step)
         if self._save_due(step):
             self._save(step)
@@ -192,7 +192,7 @@ class Recorder:
         # If the previous checkpoint is still being written, tries again at the next step.
         self._flight.enter(Phase.CHECKPOINT, step)
         began = time.perf_counter()
-        # What was read since the last check is not to be saved.
+        # Raises if the data changed: what was read since the last check must not be saved.
         self._session.data.check_unchanged()
         if not self._saver.busy and self._saver.save(self._snapshot(step)):
             self._saved_at = time.monotonic()

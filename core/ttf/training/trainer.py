@@ -301,7 +301,7 @@ def _has_begun(folder: RunFolder, say: Say) -> bool:
     starts anew; a run whose checkpoints are gone must not."""
     if newest_first(folder.checkpoints):
         return True
-    # A run that nobody supervised has no journal; its summary tells of an end that saved.
+    # An unsupervised run has no journal; its summary shows that it ended and saved.
     noted = folder.supervision.exists()
     if Journal.read(folder.supervision).checkpointed >= 0 or (
         not noted and folder.summary.exists()

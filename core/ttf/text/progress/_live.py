@@ -28,7 +28,7 @@ NOTE = len("  note ")
 
 def _columns(stream: TextIO) -> int:
     # Of the terminal that `stream` writes to: in a trainer, standard output is no terminal.
-    with contextlib.suppress(OSError, ValueError):  # it is none, or it is gone
+    with contextlib.suppress(OSError, ValueError):  # no terminal, or closed
         columns = os.get_terminal_size(stream.fileno()).columns
         if columns > 0:
             return columns
@@ -80,7 +80,7 @@ class ConsoleReporter(Shown):
             self._draw()
 
     def note(self, text: str) -> None:
-        # Folded, not cut: the end of a path is what tells it from others.
+        # Folded, not cut: paths often differ only at the end.
         first, *more = wrapped(text, max(20, self._width() - 1 - NOTE), fold=True) or [""]
         self._clear()
         self._out.write(f"  {self._paint('1;33', 'note')} {first}\n")

@@ -350,9 +350,9 @@ class LastingStream:
             return
         try:
             act(self._stream)
-        except UnicodeError:  # a fault of ours, not of the stream
+        except UnicodeError:  # a bug of ttf, not of the stream
             raise
-        except (OSError, ValueError):  # ValueError: somebody closed the stream
+        except (OSError, ValueError):  # ValueError: the stream is closed
             self._give_up(self._stream)
 
     def _give_up(self, stream: TextIO) -> None:

@@ -107,7 +107,8 @@ def _training(
 ) -> Iterator[Item]:
     batch, width = choices.batch, facts.doc_dim
     smaller = f"--batch-size (now {batch.micro_batch:,})" if batch.micro_batch > 1 else ""
-    candidates = step_documents(config, choices) + choices.memory_bank
+    documents = step_documents(config, choices)
+    candidates = documents + choices.memory_bank
     steps = facts.length if facts.sequence else 1
     yield Item(
         component="micro-batches on their way",
@@ -116,10 +117,10 @@ def _training(
         why=f"{BUFFERED_BATCHES} x {batch.micro_batch} x {steps} x {facts.in_dim} x 4 B",
         lower=smaller,
     )
-    chunks = batch.samples if _whole_step(config, choices) else batch.micro_batch
+    chunks = batch.samples if _whole_step(config) else batch.micro_batch
     activations = batch.micro_batch * choices.query.activation_bytes
     if not choices.doc_frozen:
-        activations += step_documents(config, choices) * choices.doc.activation_bytes
+        activations += documents * choices.doc.activation_bytes
     yield Item(
         component="activations",
         phase="training",
@@ -133,15 +134,14 @@ def _training(
         component="memory bank and candidates",
         phase="always",
         anon_bytes=candidates * width * FLOAT,
-        why=f"({choices.memory_bank:,} + {step_documents(config, choices):,} of the step) "
-        f"x {width} x 4 B",
+        why=f"({choices.memory_bank:,} + {documents:,} of the step) x {width} x 4 B",
         lower=f"--memory-bank (now {choices.memory_bank:,})" if choices.memory_bank else smaller,
     )
     yield Item(
         component="documents of the next steps",
         phase="training",
-        anon_bytes=2 * step_documents(config, choices) * width * FLOAT,
-        why=f"2 x {step_documents(config, choices):,} x {width} x 4 B",
+        anon_bytes=2 * documents * width * FLOAT,
+        why=f"2 x {documents:,} x {width} x 4 B",
         lower=smaller,
     )
     yield Item(
@@ -167,7 +167,7 @@ def step_documents(config: RunConfig, choices: Choices) -> int:
     return choices.batch.samples * (1 + mined)
 
 
-def _whole_step(config: RunConfig, choices: Choices) -> bool:
+def _whole_step(config: RunConfig) -> bool:
     return bool(config.train.grad_cache is True or config.loss.symmetric)
 
 
