@@ -9,7 +9,7 @@ It must never break or slow that process: only built-in modules, nothing raised,
 import os
 import sys
 
-_FIRST_FD = 512  # out of the way: whoever closes and reuses descriptors begins with low ones
+_FIRST_FD = 512  # out of the way: programs that close and reuse descriptors begin with low ones
 _DUMP_SIGNAL_FROM_END = 3
 
 
