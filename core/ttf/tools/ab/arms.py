@@ -133,8 +133,7 @@ def check_arms(
 ) -> tuple[tuple[Arm, ...], list[str]]:
     """The arms with their defaults filled in, and notes about them.
 
-    Resolves every configuration in one child process. Raises ConfigError with the problems of all
-    arms.
+    Resolves all configurations in one child process. Raises ConfigError with all problems.
     """
     _refuse_study_keys(sets, steps, arms)
     request = [{"toml": arm.toml, "sets": [*sets, *arm.sets]} for arm in arms]

@@ -22,8 +22,7 @@ from ttf.tools.studies.one_run import FinishedRun, StartedRun, result_of, tidy
 
 
 def train_words(setup: ABSetup, cell: Cell) -> list[str]:
-    """The arguments of a repeat, without --out and --json: those of all arms, of the arm, of the
-    study."""
+    """The arguments, without --out and --json: of all arms, then the arm's, then the study's."""
     arm = setup.arm(cell.arm)
     out = ["train", arm.toml, "--seed", str(cell.seed), "--no-remedies"]
     if setup.steps is not None:
@@ -185,8 +184,7 @@ def slope(memory: Sequence[tuple[float, int, float]]) -> float | None:
 
 
 def thinned(points: Sequence[tuple[float, float]], of: Callable[[Sequence[float]], float]) -> Curve:
-    """At most `MOST_POINTS`. Each stands for equally many neighbours: at the position of the last
-    one, with `of` their values."""
+    """At most `MOST_POINTS`, each for equally many neighbours: the last x, and `of` their values."""
     size = max(1, math.ceil(len(points) / MOST_POINTS))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return tuple((round(g[-1][0], 3), round(of([y for _, y in g]), 6)) for g in groups)

@@ -58,8 +58,7 @@ Turns = tuple[Sequence[OwnArm], Sequence[BenchArm]]
 
 
 def bench(arms: Callable[[Visit], Generator[Turns]]) -> Work:
-    """The task that measures what a generator yields; the generator continues after the
-    measurement."""
+    """The task that measures what a generator yields, and then continues the generator."""
 
     def work(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         size = SIZES[request["size"]]

@@ -29,8 +29,7 @@ def measure(
 ) -> Ceilings:
     """Every figure, on this process's threads; saves nothing (`save_ceilings` does).
 
-    After `budget_s`, the remaining figures are measured once each. Does not change torch's
-    settings.
+    After `budget_s`, the rest is measured once each. Does not change torch's settings.
     """
     import torch
 

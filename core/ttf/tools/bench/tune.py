@@ -23,8 +23,7 @@ _CALL_FLOPS, _MOST_CALLS = 2e9, 1000  # the least work of a timed call: about 10
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A product (rows x inner) @ (inner x columns) of a training step, and how often it is
-    computed."""
+    """A product (rows x inner) @ (inner x columns) of a step, and how often it is computed."""
 
     rows: int
     inner: int

@@ -220,7 +220,7 @@ class Findings:
     def pairs(self) -> list[tuple[str, ...]]:
         """Pairs of ingredients that may both have to go, likeliest first."""
         pairs = [names for names, _ in self.verdict.suspects if len(names) == 2]
-        return pairs[:_MOST_PAIRS]
+        return list(pairs[:_MOST_PAIRS])
 
     def commands(self) -> Iterator[tuple[str, str]]:
         """Titles and commands to type now."""

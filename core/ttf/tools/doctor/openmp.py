@@ -1,8 +1,8 @@
 """Check `openmp-duplicates`: which installed packages bring an OpenMP runtime. Imports none of them.
 
-Two families. GNU's libgomp has no check for duplicates, and copies of it live side by side. LLVM's
-libomp and Intel's libiomp5 are one program under two names, which aborts where it finds another of
-its kind at work. What is installed may never meet in a process: `coload` is the proof.
+There are two families. GNU's libgomp has no check for duplicates, and copies of it can coexist.
+LLVM's libomp and Intel's libiomp5 are one program under two names, which aborts if it finds another
+active copy. Installed copies may never be in one process: the check `coload` tests this.
 """
 
 from __future__ import annotations

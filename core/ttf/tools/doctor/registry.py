@@ -69,8 +69,7 @@ def all_checks() -> list[Check]:
 
 
 def chosen(ids: Sequence[str]) -> list[Check]:
-    """The checks with these ids (all if `ids` is empty), in the order of `all_checks`. Raises
-    UnknownName."""
+    """The checks with these ids, or all, in the order of `all_checks`. Raises UnknownName."""
     every = all_checks()
     known = {check.id for check in every}
     for name in ids:

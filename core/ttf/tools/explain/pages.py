@@ -67,8 +67,7 @@ def _what_ttf_does(name: str) -> str:
 
 
 def classes_of_ending(text: str) -> list[str] | None:
-    """The possible classes of an ending: 'SIGSEGV', 'segv', '139', '-11'; None if `text` is no
-    ending.
+    """The possible classes of 'SIGSEGV', 'segv', '139' or '-11'; None if `text` is no ending.
 
     An exit code below 128 is the program's own and can have many causes.
     """

@@ -98,8 +98,7 @@ class Stacks:
         return found
 
     def fresh_crash(self, signal_name: str = "") -> str:
-        """The stacks of the one process that crashed in the last seconds; '' if none, or several
-        did.
+        """The stacks of the process that crashed in the last seconds; '' if none or several did.
 
         `signal_name`: only this signal, as faulthandler calls it.
         """
@@ -113,8 +112,7 @@ class Stacks:
         return found[0] if len(found) == 1 else ""
 
     def ask(self, pids: Iterable[int]) -> None:
-        """Makes every process with a handler write its stacks, and waits a moment. Stopped
-        processes run for this moment."""
+        """Makes processes with a handler write their stacks, and waits; stopped ones run meanwhile."""
         asked = [pid for pid in pids if catches(pid, dump_signal())]
         held = [pid for pid in asked if is_stopped(pid)]
         for pid in asked:

@@ -73,8 +73,7 @@ def file_inputs(
 
 @contextlib.contextmanager
 def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
-    """The training queries of a finished run, encoded by its tower; row i is row i of the pairs
-    file."""
+    """The training queries of a run, encoded by its tower; row i is row i of the pairs file."""
     from ttf.config.resolve import load_run_toml
     from ttf.data.open_dataset import open_dataset
     from ttf.rundir.run_folder import RunFolder

@@ -156,8 +156,7 @@ class _Attempt:
     reporter: Reporter
 
     def queries_file(self) -> Path:
-        """The query vectors as one file for mapping; reuses an equal file of an interrupted
-        attempt."""
+        """The query vectors as one file; reuses an equal one of an interrupted attempt."""
         inputs = self.inputs
         path, note = self.folder / "queries.npy", self.folder / "queries.json"
         with contextlib.suppress(OSError, ValueError):

@@ -35,8 +35,7 @@ class LimitWatch:
         self._series: dict[str, deque[Point]] = {}
 
     def look(self, now: float, tree: Sequence[Point]) -> NearestLimit:
-        """`tree` (memory of the processes, may reach further back) replaces a series that is too
-        short.
+        """`tree`, the memory of the processes, may be older and replaces a series that is too short.
 
         Raises ProcessLookupError.
         """

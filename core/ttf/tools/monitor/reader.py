@@ -125,8 +125,7 @@ class RunReader:
         )
 
     def _ended(self, flight: Flight | None) -> Ended | None:
-        """None if the end is not recorded: a summary older than the last sign of life belongs to an
-        earlier attempt."""
+        """None if not recorded. A summary older than the last sign of life is of an earlier attempt."""
         path = self.folder.summary
         summary = self._cached(path, self.record.summary)
         if summary is None:

@@ -107,8 +107,7 @@ class View:
 
     @property
     def status(self) -> str:
-        """'starting', 'running', the recorded end of a run, or "gone" without a record; "ended" for
-        other processes."""
+        # Without a record of its end a run is "gone"; other processes have only "ended".
         if self.alive:
             starting = self.run is not None and self.run.phase == "start"
             return "starting" if starting else "running"

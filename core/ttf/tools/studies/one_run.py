@@ -89,8 +89,7 @@ class StartedRun(TtfCommand):
         cwd: Path | None = None,
         began: float | None = None,
     ) -> None:
-        """`words` follow `ttf`, without --out and --json. `began` (monotonic clock) includes
-        preparations."""
+        """`words` exclude --out and --json. `began` (monotonic clock) includes preparations."""
         self.folder = folder.absolute()
         shutil.rmtree(self.folder, ignore_errors=True)  # of a study that was killed
         self.folder.parent.mkdir(exist_ok=True)

@@ -84,8 +84,7 @@ class Study(ABC, Generic[SetupT, RunT]):
     def find(cls, identity: object, out: Path | None) -> Path | None:
         """The folder of an earlier study with this identity, or None.
 
-        Without `out` only unfinished studies count. Raises ConfigError if `out` holds another
-        study.
+        Without `out` only unfinished studies count. Raises ConfigError if `out` has another study.
         """
         if out is None:
             begun = sorted(_RUNS.glob(f"{cls.COMMAND}-*"), reverse=True)

@@ -152,8 +152,7 @@ def to_be_same(
 
 @functools.lru_cache(maxsize=4)
 def _choices(n: int) -> Floats:
-    """One row for each choice: 1 if the sign is flipped. Opposites come once; the choice without
-    flips is left out."""
+    """One row per choice: 1 if the sign is flipped. Opposites come once; no flips is left out."""
     if n <= EXACT_UP_TO:
         numbers = np.arange(1, 2 ** (n - 1))[:, None]
         return (numbers >> np.arange(n) & 1).astype(np.float64)

@@ -1,5 +1,5 @@
-"""Runs at the start of every Python that a guarded command starts, whatever its version: has it
-write its stacks where it crashes, then steps aside for the user's own sitecustomize.
+"""Runs at the start of every Python that a guarded command starts, of any version: makes it write
+its stacks at a crash, then loads the user's own sitecustomize.
 
 It must never break or slow that process: only built-in modules, nothing raised, old syntax.
 """

@@ -1,8 +1,8 @@
-"""Runs the suite of a plugin's kind where a death is a finding, and goes on with the next test.
+"""Runs the suite of a plugin's kind in child processes. A death is a finding; the next test follows.
 
-parent ── load it ────────> child: dies, raises, hangs? then that is all there is to say
-   └───── the whole suite ─> child (pytest): tells each test's beginning and end
-                              dies in one of them: a new child does the rest
+parent ── load it ────────> child: if it dies, raises or hangs, the check ends here
+   └───── the whole suite ─> child (pytest): reports each test's beginning and end
+                              if it dies in a test, a new child does the rest
 """
 
 from __future__ import annotations

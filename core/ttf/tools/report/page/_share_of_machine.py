@@ -12,8 +12,7 @@ from ttf.tools.report.page._read import RunFiles
 
 
 def share_of_machine(run: RunFiles) -> dict[str, Any]:
-    """`rows` of a table; `date` of the measurement of the machine, or None and the command to
-    measure."""
+    """`rows` of a table; `date`: when the machine was measured, or None; `measure`: the command."""
     work = run.manifest.get("work")
     if run.guarded or work is None or not run.steps:
         return {"rows": []}
