@@ -1,4 +1,4 @@
-"""`--safe`: every remedy is active from the start, for a result at the cost of speed."""
+"""`--safe`: every remedy is active from the start, for runs that must not fail."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _lengths(pairs: NamedArrays, split: str, source: VectorSource) -> NDArray[np
 
 @dataclass(frozen=True, kw_only=True)
 class QueryBatch:
-    """Inputs of the query tower: (B, D) or (B, L, D) float32; lengths only where they differ."""
+    """Inputs of the query tower: (B, D) or (B, L, D) float32; lengths only if they differ."""
 
     x: NDArray[np.float32]
     lengths: NDArray[np.int64] | None

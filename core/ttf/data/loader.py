@@ -56,7 +56,7 @@ class MicroBatch:
 def choose_targets(
     known: NDArray[np.int64], rows: NDArray[np.int64], seed: int, step: int
 ) -> NDArray[np.int64]:
-    """One of each query's positives, drawn anew each time the query is used."""
+    """One of each query's positives, drawn again each time the query is used."""
     if known.shape[1] == 1:
         return known[:, 0]
     counts = (known >= 0).sum(axis=1)

@@ -143,7 +143,7 @@ class MinerWorkers:
         deadline_s: Callable[[MiningJob], float],
         progress: Progress,
     ) -> MiningReport:
-        """Tries the job's miner, a second time in a new process, then each of `fallback` likewise.
+        """Tries the job's miner, a second time in a new process, then each of `fallback` the same way.
 
         Reports every death. Raises GaveUp when no miner is left, a TtfError that is not the miner's
         fault, and what `progress` raises.

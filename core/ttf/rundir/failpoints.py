@@ -1,7 +1,7 @@
 """Faults on demand in everything `ttf.rundir.durable` does: TTF_FAILPOINT=<operation>:<N>:<fault>.
 
-<operation> is a name as `durable` gives it ("checkpoint.write", "metrics.fsync") or a pattern of such
-names ("checkpoint.*", "*"); <N> counts its occurrences from 1, "3+" means from the third on.
+<operation> is a name of `durable` ("checkpoint.write", "metrics.fsync") or a pattern of such names
+("checkpoint.*", "*"); <N> counts its occurrences from 1, "3+" means from the third on.
 
     kill     SIGKILL of this process; half of a write has reached the file by then
     enospc   "No space left on device", half of a write done
@@ -11,10 +11,9 @@ names ("checkpoint.*", "*"); <N> counts its occurrences from 1, "3+" means from 
     sleep    hangs for an hour before the operation; "sleep=0.5" for as many seconds
     stop     SIGSTOP of this process before the operation
 
-For tests and for the chaos run; read once, when `ttf.rundir.durable` is imported, so that a process without
-the variable pays nothing. Each process counts for itself: the supervisor, its trainer and a miner
-have the variable, a trainer that stands in for one that died has it only where
-TTF_FAILPOINT_EVERY=1 asks for the fault in every one.
+For tests and the chaos run. The variable is read once, when `ttf.rundir.durable` is imported, so a
+process without it pays nothing. Each process counts for itself. The supervisor, its trainer and a
+miner have the variable; a restarted trainer has it only with TTF_FAILPOINT_EVERY=1.
 """
 
 from __future__ import annotations

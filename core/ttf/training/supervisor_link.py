@@ -23,7 +23,7 @@ class LeaveAsked(Exception):
 
 
 class Link:
-    """The trainer without a supervisor: records nothing, tells nothing, is told nothing."""
+    """The trainer without a supervisor: sends and receives nothing."""
 
     def __init__(self) -> None:
         self.flight = FlightRecorder(None)

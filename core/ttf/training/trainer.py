@@ -298,7 +298,7 @@ class Trainer:
 
 def _has_begun(folder: RunFolder, say: Say) -> bool:
     """True if there is, or was, something to resume. A run that ended before its first checkpoint
-    starts anew; a run whose checkpoints are gone must not."""
+    starts again; a run whose checkpoints are gone must not."""
     if newest_first(folder.checkpoints):
         return True
     # An unsupervised run has no journal; its summary shows that it ended and saved.

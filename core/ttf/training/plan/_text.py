@@ -1,4 +1,4 @@
-"""A plan as aligned text of at most 80 columns, where names and paths allow it."""
+"""A plan as aligned text of at most 80 columns, if names and paths allow it."""
 
 from __future__ import annotations
 
