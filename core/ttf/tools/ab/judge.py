@@ -39,7 +39,7 @@ class JudgeSettings:
     power: float = 0.8
     margins: Mapping[str, float] = field(default_factory=dict)  # by measure, instead of the default
     planned: int | None = None  # blocks of the whole study; needed with looks
-    looks: tuple[int, ...] = ()  # blocks at each look of a sequential study, this one last
+    looks: tuple[int, ...] = ()  # rising blocks of the looks of a sequential study, this one last
 
     def __post_init__(self) -> None:
         assert 0 < self.alpha < 1 and 0 < self.power < 1

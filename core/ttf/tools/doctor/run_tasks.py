@@ -92,10 +92,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
-    """Complaints about missing or unfit arrays under their standard names, if names are mapped.
-
-    Then only opening the data can judge them.
-    """
+    """Complaints about arrays under standard names: not valid if names are mapped."""
     if not config.names:
         return set()
     from ttf.data.inspect import unfit
