@@ -1,4 +1,4 @@
-"""From a death to a finding: the first row of the table that fits, and the evidence in plain words."""
+"""Classifies a death: finds the first matching rule and lists the evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ttf.incidents.death import Death, Evidence, FileChange, Finding
-from ttf.incidents.facts import Area, DeathFacts, signal_name
+from ttf.incidents.facts import DISK_LOW, Area, DeathFacts, signal_name
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
@@ -28,7 +28,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True)
 class Match:
-    """Where a row's text was found, and its named groups; empty for a row without text."""
+    """Where the text of a rule was found, and its named groups. Empty for a rule without text."""
 
     area: Area | None = None
     line: int = 0
@@ -37,7 +37,7 @@ class Match:
 
 
 def classify(death: Death) -> Finding:
-    """What a death was, why we think so, and what avoids it."""
+    """Returns the class of a death, the explanation and evidence, and the remedies."""
     facts = DeathFacts(death)
     rule, match = first_match(facts)
     ends_with = _ends_with(rule, death)
@@ -64,7 +64,7 @@ def first_match(facts: DeathFacts) -> tuple[Rule, Match]:
 
 
 def matches(when: When, facts: DeathFacts) -> Match | None:
-    """How a row fits; None where it does not."""
+    """Returns None if the rule does not match."""
     death = facts.death
     error = str((death.error or {}).get("class", ""))
     fits = (
@@ -143,7 +143,7 @@ def _values(facts: DeathFacts) -> dict[str, str]:
 
 
 def at(death: Death) -> str:
-    """'in mining, after step 12'; empty where nobody kept a flight recorder."""
+    """Returns for example 'in mining, after step 12'; '' without a flight recorder."""
     flight = death.flight
     if flight is None:
         return ""
@@ -153,7 +153,7 @@ def at(death: Death) -> str:
 
 
 def first_change(death: Death) -> FileChange | None:
-    """The change to name where there are several: one that cut a file explains most."""
+    """Returns the change to name: a truncated file explains most."""
     return min(death.changed_files, key=lambda change: not change.cut, default=None)
 
 
@@ -170,8 +170,6 @@ def _error_line(facts: DeathFacts) -> str:
 
 
 def _low(facts: DeathFacts) -> Iterator[tuple[str, int]]:
-    from ttf.incidents.facts import DISK_LOW
-
     yield from ((k, v) for k, v in facts.death.free_disk.items() if v < DISK_LOW)
 
 
@@ -260,6 +258,6 @@ def _flight_line(death: Death) -> str:
 
 
 def _short(text: str, longest: int = _LONGEST) -> str:
-    """One line that does nothing to a terminal."""
+    """Returns one line without control characters, safe to print on a terminal."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 3]}..."

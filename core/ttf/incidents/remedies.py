@@ -1,7 +1,7 @@
-"""The table from a class and the configuration to edits that avoid it, cheapest first.
+"""The remedies of each incident class: configuration edits, cheapest first.
 
-`KMP_DUPLICATE_LIB_OK` is not among them: it silences a check, and its own authors warn of silently
-wrong results.
+`KMP_DUPLICATE_LIB_OK` is not a remedy: it silences a check, and its authors warn of silently wrong
+results.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final
 from ttf.incidents.death import ProcessName, Remedy
 
 SMALLEST_BUDGET: Final = 64 << 20
+# Deep accumulation is suspect on some devices; their remedy reduces it to this.
 MOST_ACCUMULATE: Final = 4
-"""What devices that are suspect under deep accumulation are cut down to."""
 _CPU: Final = "cpu"
 _FLAGS: Final = {
     "miner.isolation": "--isolation",
@@ -28,7 +28,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True)
 class Situation:
-    """What a recipe looks at."""
+    """What a recipe may read."""
 
     settings: Mapping[str, Any]
     process: ProcessName
@@ -44,7 +44,7 @@ class Situation:
 
     @property
     def accumulation_cap(self) -> int | None:
-        """Where the device in use plans no deeper than that."""
+        # Set if the device in use limits accumulation.
         return self.number(f"device.{self.settings.get('device.name')}.max_accumulate")
 
 
@@ -54,9 +54,9 @@ Recipe = Callable[[Situation], Remedy | None]
 def remedies_for(
     name: str, settings: Mapping[str, Any], *, process: ProcessName = "trainer", phase: str = ""
 ) -> tuple[Remedy, ...]:
-    """Edits of the flat configuration for an incident class; () where there is none left.
+    """Returns configuration edits for an incident class, or ().
 
-    For a stranger's command, whose configuration nobody knows, remedies are advice: `set` is empty.
+    The configuration of a foreign command is unknown: its remedies are advice with an empty `set`.
     """
     if process == "command":
         return tuple(Remedy(text=text) for text in ADVICE.get(name, ()))
@@ -92,7 +92,7 @@ def _isolate(now: Situation) -> Remedy | None:
 
 
 def _other_miner(now: Situation) -> Remedy | None:
-    """Only where the miner is the one that died: changing it does not mend a trainer."""
+    # Only if the miner process died: another miner does not help a trainer.
     name = now.settings.get("miner.name")
     if now.process != "miner" or name is None:
         return None
@@ -118,7 +118,7 @@ def _smaller_budget(now: Situation) -> Remedy | None:
 
 
 def _unfused(now: Situation) -> Remedy | None:
-    """Micro-batches as they were asked for, one at a time."""
+    """Turns off fusing: one micro-batch at a time, as configured."""
     fused = now.number("train.fuse")
     if fused is None or fused < 2 or now.process == "miner":
         return None
@@ -128,7 +128,7 @@ def _unfused(now: Situation) -> Remedy | None:
 
 
 def _smaller_micro_batch(now: Situation) -> Remedy | None:
-    """The same optimizer step in more parts: the size is divided by its smallest factor."""
+    """The same optimizer step in more parts: divides the batch size by its smallest factor."""
     batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
     if batch is None or parts is None or batch < 2 or now.process == "miner":
         return None
@@ -164,7 +164,7 @@ def _on_cpu(now: Situation) -> Remedy | None:
 
 
 def _capped_accumulation(now: Situation) -> Remedy | None:
-    """Only where the device plans a cap itself: elsewhere deep accumulation is not suspect."""
+    # Only if the device itself has a cap: on other devices deep accumulation is not suspect.
     batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
     cap = now.accumulation_cap
     if now.process == "miner" or batch is None or parts is None or cap is None:
@@ -195,6 +195,7 @@ _NATIVE: Final[tuple[Recipe, ...]] = (
     _capped_accumulation,
     _one_thread,
 )
+# No edit avoids the classes that are missing here.
 RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
     "omp-duplicate": (_isolate, _other_miner),
     "oom-kill": _MEMORY,
@@ -210,7 +211,6 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
     "device-lost": (_on_cpu,),
     "unknown": (_other_miner,),
 }
-"""Classes that are not here have no edit that avoids them."""
 
 _NATIVE_ADVICE: Final = (
     "Look at the stacks in faulthandler.txt: the innermost frame is the call that crashed.",
