@@ -74,15 +74,14 @@ def initial(
     *,
     settings: Settings | None = None,
 ) -> Decision:
-    """The state before the first trainer, and its Spawn. `settings`: what is known before the
-    trainer tells (--no-remedies)."""
+    """Returns the state before the first trainer, and its Spawn. `settings`: what is known before
+    the trainer reports its configuration (--no-remedies)."""
     overlay = overlay or {}
     state = State(overlay=overlay, history=history or History(), settings=settings or Settings())
     return state, (Spawn(overlay=overlay),)
 
 
 def decide(state: State, event: Event) -> Decision:
-    """What an event changes, and what is to be done about it."""
     if state.stage == "over":
         return state, ()
     if isinstance(event, Signalled):
@@ -99,13 +98,13 @@ def decide(state: State, event: Event) -> Decision:
 
 
 def wake_at(state: State) -> float | None:
-    """When a Tick is wanted; None: not before something happens."""
+    """Returns the time of the next Tick; None if only an event can change something."""
     deadline = next_deadline(state)
     return None if deadline is None else deadline.at
 
 
 def _awaiting(state: State, event: Event) -> Decision:
-    """Nothing but a start counts: what an earlier trainer said is late."""
+    # Only a start counts: other events come late, from an earlier trainer.
     if not isinstance(event, Started):
         return state, ()
     trainer = Trainer(started_at=event.now, beat_at=event.now)
@@ -142,7 +141,8 @@ def _running(state: State, trainer: Trainer, event: Event) -> Decision:
 
 
 def _signalled(state: State, event: Signalled) -> Decision:
-    """The first is passed on, the second is obeyed at once, and so is one that meets no trainer."""
+    # The first signal is passed on. A second signal, or a signal without a trainer, ends the run
+    # now.
     stop = Stop(signum=event.signum)
     if state.stage != "running" or state.trainer is None:
         return over(state), (stop,)

@@ -1,4 +1,4 @@
-"""How long the supervisor waits for a sign of life, and what it does when none comes."""
+"""How long the supervisor waits for a sign of life, and what it does after that."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Final, Literal
 from ttf.supervise.events import Beat, Suspended
 from ttf.supervise.state import Pace, Saving, State, Trainer
 
+# For a phase without known pauses: reading an uncached 11 GB file takes minutes.
 UNKNOWN_S: Final = 600.0
-"""For a phase whose pauses are not known yet: reading a cold 11 GB file takes minutes."""
+# Minimum for the start, whatever is configured: loading torch from an uncached disk or on a busy
+# machine gives no sign of life, and this delay tells nothing about the run.
 START_S: Final = 600.0
-"""Least for a start, whatever is set: loading torch from a cold disk, or on a busy machine, gives no
-sign of life, and says nothing of the run."""
 LEAST_S: Final = 60.0
 SAVE_LEAST_S: Final = 300.0
 FACTOR: Final = 10.0
-KNOWN_AFTER: Final = 3
-"""So many times a phase must have been left before its pauses are believed."""
+KNOWN_AFTER: Final = 3  # a phase must end this often before its pauses are used
 DUMP_GRACE_S: Final = 2.0
 LEAVE_GRACE_S: Final = 20.0
 KILL_GRACE_S: Final = 30.0
@@ -26,7 +25,7 @@ KILL_GRACE_S: Final = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Deadline:
-    """When something must have happened, and what is to be said if it has not."""
+    """A time limit, its kind, and the text if it is missed."""
 
     at: float
     missed: Literal["hang", "dumped", "leave", "kill"]
@@ -34,7 +33,7 @@ class Deadline:
 
 
 def next_deadline(state: State) -> Deadline | None:
-    """The earliest one; None where nobody is waited for."""
+    """Returns the earliest deadline, or None."""
     if state.stage != "running" or state.trainer is None:
         return None
     return min(_deadlines(state, state.trainer), key=lambda d: d.at, default=None)
@@ -72,7 +71,7 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
 
 
 def silence_limit_s(state: State, phase: str) -> float:
-    """How long a phase may go without a sign of life."""
+    """Returns how long a phase may go without a sign of life."""
     limit = state.settings.hang_timeout_s
     if limit is None:
         pace = state.paces.get(phase, Pace())
@@ -87,21 +86,21 @@ def silence_limit_s(state: State, phase: str) -> float:
 
 
 def save_limit_s(state: State) -> float:
-    """How long one checkpoint may be written at."""
+    """Returns how long the write of one checkpoint may take."""
     if state.settings.hang_timeout_s is not None:
         return state.settings.hang_timeout_s
     return max(SAVE_LEAST_S, FACTOR * state.longest_save_s)
 
 
 def stop_limit_s(state: State) -> float:
-    """How long a request to stop may wait for a step boundary: a mining round or an evaluation
-    may lie before it, whose own pauses say nothing of their length."""
+    # A mining round or an evaluation may come before the step boundary; the length of their pauses
+    # does not tell their duration.
     hang = state.settings.hang_timeout_s
     return UNKNOWN_S if hang is None else hang
 
 
 def beaten(state: State, trainer: Trainer, beat: Beat) -> State:
-    """A sign of life was seen: the clocks start anew, and its phase's pauses are known better."""
+    """Handles a sign of life: restarts the clocks and updates the known pauses of the phase."""
     # A record that was torn by its writer's death may claim any time.
     at = max(trainer.beat_at, min(beat.at, beat.now))
     saving = _saving(trainer.saving, beat)
@@ -136,7 +135,7 @@ def _learned(
 
 
 def suspended(state: State, event: Suspended) -> State:
-    """Nobody could give a sign of life for so long: every clock stood still."""
+    """Moves all times by the length of the suspension: no sign of life was possible."""
 
     def later(at: float) -> float:
         return min(at + event.seconds, max(at, event.now))

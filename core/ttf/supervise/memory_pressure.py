@@ -1,4 +1,5 @@
-"""What is done while memory runs short: a word, then less, then a restart with less need of it."""
+"""What the supervisor does when memory runs short: a warning, freeing of caches, then a restart
+with a remedy."""
 
 from __future__ import annotations
 
@@ -9,20 +10,20 @@ from ttf.supervise.events import Action, AskToLeave, AskToShed, Kill, Pressure, 
 from ttf.supervise.restart_rules import Decision, applicable, shown
 from ttf.supervise.state import State, Trainer
 
+# Below this share, the next crossing is reported again if the last report is old enough: the memory
+# of a training rises and falls with every step.
 ENOUGH: Final = 0.80
-"""Below it, the next crossing is news again, if the last is long ago: the memory of a training goes
-up and down with every step."""
 NEWS_AFTER_S: Final = 600.0
 WARN: Final = 0.85
 SHED: Final = 0.90
 LEAVE: Final = 0.95
+# Above this share there is no time to save: the kernel would kill next, without a reason.
 LAST: Final = 0.99
-"""Beyond it there is no time to save: the kernel would kill next, and not say why."""
 SHED_EVERY_S: Final = 30.0
 
 
 def squeezed(state: State, trainer: Trainer, event: Pressure) -> Decision:
-    """A look at the memory of a trainer that runs."""
+    """Handles a look at the memory of a running trainer."""
     if trainer.killed_at is not None or trainer.hang is not None:
         return state, ()
     if event.share < ENOUGH:
@@ -45,7 +46,7 @@ def squeezed(state: State, trainer: Trainer, event: Pressure) -> Decision:
 
 
 def _leaving(state: State, trainer: Trainer, event: Pressure) -> Decision:
-    """It was asked to leave; the memory may not last that long."""
+    # It was asked to leave; the memory may not last that long.
     if event.share < LAST or _has_a_first_victim(state, trainer):
         return state, ()
     text = f"memory was at {_share(event)} before it could leave"
@@ -54,7 +55,7 @@ def _leaving(state: State, trainer: Trainer, event: Pressure) -> Decision:
 
 
 def _has_a_first_victim(state: State, trainer: Trainer) -> bool:
-    """While a worker mines, the kernel ends that one and not the trainer."""
+    # While a worker process mines, the kernel kills the worker and not the trainer.
     return trainer.phase == "mining" and state.flat.get("miner.isolation") == "process"
 
 

@@ -1,4 +1,4 @@
-"""What follows a death: the same again, a remedy, the trainer's own error, or the end."""
+"""What follows a death: an unchanged restart, a restart with a remedy, an error, or giving up."""
 
 from __future__ import annotations
 
@@ -8,23 +8,15 @@ from typing import Any, Final
 
 from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change, History
-from ttf.supervise.events import (
-    Action,
-    Died,
-    EndWithError,
-    GiveUp,
-    Say,
-    Spawn,
-    Stop,
-)
+from ttf.supervise.events import Action, Died, EndWithError, GiveUp, Say, Spawn, Stop
 from ttf.supervise.state import Edit, State, Strike
 
+# After so many deaths in a row at one place, the remedy is applied even if it is not certain.
 STRIKES: Final = 3
-"""So often in a row at one place, and a class is answered with its remedy, certain or not."""
+# Only a remedy helps against these: a device with wrong results has them after a restart, too.
 MET_AGAIN: Final = frozenset({"non-finite"})
-"""Classes that only a remedy mends: a device that computes wrongly does so after a restart."""
+# In a row, without a newer checkpoint. Halving a batch of a million takes twenty.
 MOST_REMEDIES: Final = 24
-"""In a row without a checkpoint that grew; halving a batch of a million takes twenty."""
 LONGEST_DELAY_S: Final = 30.0
 _TOLD: Final = 20
 
@@ -32,7 +24,6 @@ Decision = tuple[State, tuple[Action, ...]]
 
 
 def after_death(state: State, died: Died) -> Decision:
-    """The trainer is gone; its incident is written."""
     configured = state.trainer is not None and state.trainer.configured
     state = _reckoned(state, died)
     streak = _streak(state.strikes)
@@ -62,12 +53,11 @@ def after_death(state: State, died: Died) -> Decision:
 
 
 def over(state: State) -> State:
-    """Nothing is done any more, whatever happens."""
     return replace(state, stage="over", trainer=None)
 
 
 def applicable(state: State, remedies: Iterable[Remedy]) -> Remedy | None:
-    """The first that would change something and was not tried before."""
+    """Returns the first remedy that changes something and was not tried before."""
     if state.remedies_in_a_row >= MOST_REMEDIES:
         return None
     for remedy in remedies:
@@ -81,13 +71,13 @@ def _edits(remedy: Remedy) -> frozenset[Edit]:
 
 
 def shown(remedy: Remedy) -> str:
-    """What it changes, and what that does to the numbers."""
+    """Returns what a remedy changes, and its effect on the numbers."""
     edits = ", ".join(f"{key} = {_toml(value)}" for key, value in remedy.set.items())
     return f"{edits} ({remedy.deviation or 'the numbers stay the same'})"
 
 
 def _reckoned(state: State, died: Died) -> State:
-    """The death is written down; a checkpoint that grew since the last one opens a new account."""
+    """Adds the death to the state. A newer checkpoint since the last death resets the counters."""
     progress = died.checkpoint_step > state.best_checkpoint
     trainer, history = state.trainer, state.history
     wall = 0.0 if trainer is None else max(0.0, died.now - trainer.started_at)
@@ -115,7 +105,7 @@ def _reckoned(state: State, died: Died) -> State:
 
 
 def _streak(strikes: tuple[Strike, ...]) -> int:
-    """How many of the last deaths, up to `STRIKES`, were the same."""
+    """Returns how many of the last deaths were the same, at most `STRIKES`."""
     last = strikes[-STRIKES:]
     for count, strike in enumerate(reversed(last)):
         if strike.place != strikes[-1].place:
@@ -124,7 +114,6 @@ def _streak(strikes: tuple[Strike, ...]) -> int:
 
 
 def _due(state: State, died: Died, streak: int) -> Remedy | None:
-    """The remedy that the evidence or the repetition asks for."""
     if died.certain or streak >= STRIKES:
         return applicable(state, died.remedies)
     return None
@@ -201,7 +190,7 @@ def _by_hand(died: Died, remedy: Remedy) -> Say:
 
 
 def _story(state: State) -> str:
-    """Every death, what was tried, what to do."""
+    """Returns a text about all deaths, what was tried, and what to do."""
     strikes, most = state.strikes, state.settings.max_restarts
     left_out = len(strikes) - _TOLD
     lines = [
