@@ -1,4 +1,4 @@
-"""Choosing the device, and preparing the process for it before torch loads."""
+"""Chooses the device and prepares the process for it before torch is loaded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ttf.contracts import DeviceFactory, DevicePolicy
 
 AUTO = "auto"
+# The variables that `prepare` set, as JSON. Children inherit them: they are not the user's choice.
 MARKER = "TTF_PREPARED"
-"""Variables that `prepare` set, as JSON: children inherit them, and they are no user's wish."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +25,18 @@ class Prepared:
     """What `prepare` did to the environment of this process."""
 
     applied: Mapping[str, str]
+    # messages for the user: settings that were kept, settings that came too late
     notes: tuple[str, ...] = ()
-    """What the user must hear: settings of theirs that were kept, settings that came too late."""
 
 
 def choose(
     name: str, options_by_name: Mapping[str, Any] | None = None, threads: int | None = None
 ) -> DevicePolicy:
-    """The policy of the device `name`; "auto" takes the best of those that come with
-    ttf and says why in `reason`; one of somebody else has to be named.
+    """Returns the policy of the device `name`.
 
-    `options_by_name` holds, per device, its validated options or the raw table of them. Without
-    `threads`, a number the user put into OMP_NUM_THREADS counts as asked for.
+    "auto" takes the best of the devices of ttf itself and explains the choice in `reason`; a
+    third-party device must be named. `options_by_name` has validated options or their raw table per
+    device. If `threads` is None, the user's OMP_NUM_THREADS counts.
     """
     wanted = options_by_name or {}
     count = threads if threads is not None else _threads_of_user()
@@ -46,9 +46,9 @@ def choose(
 
 
 def prepare(policy: DevicePolicy) -> Prepared:
-    """Sets the policy's environment; call it before anything imports torch.
+    """Sets the environment variables of the policy. Must be called before torch is imported.
 
-    A variable the user set is kept, and named in the notes where it differs.
+    A variable set by the user is kept, and named in the notes if the policy has another value.
     """
     ours = _ours()
     loaded = "torch" in sys.modules
