@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _margin(text: str) -> tuple[str, float]:
-    """A measure and how much of a difference does not matter, as in samples_per_s=0.05."""
+    """Parses a measure and its margin, as in samples_per_s=0.05."""
     from ttf.errors import suggestion
     from ttf.tools.ab.measures import CRASH_RATE, PAIRED
 
@@ -143,7 +143,7 @@ def command(
 
 
 def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
-    """A new study, or the one that this very command began."""
+    """Returns a new study, or the study that the same command started earlier."""
     from ttf.tools.ab.study import begin
 
     if not files:
@@ -154,7 +154,7 @@ def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
 
 
 def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) -> None:
-    """To its end, and what there is to say of it."""
+    """Runs the study to its end and prints the result."""
     from ttf.tools.ab import finish
     from ttf.tools.ab.progress import RepeatLines
     from ttf.tools.ab.study import carry_on

@@ -92,8 +92,7 @@ def _list(checks: list[Check], as_json: bool) -> None:
 
 
 def _needs_a_run(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | None) -> None:
-    """Raises ConfigError where a file cannot even be parsed, or a check needs one that is not
-    there: nobody should wait for the other checks to hear that."""
+    # Raises ConfigError before any check runs: the user should not wait for it.
     if run_toml is not None:
         from ttf.config import toml
 
@@ -111,7 +110,7 @@ def _needs_a_run(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | 
 def _results(
     checks: list[Check], run_toml: Path | None, *, verbose: bool, as_json: bool
 ) -> Iterator[Result]:
-    """Each is shown as soon as it is made."""
+    """Runs the checks; prints each result at once."""
     from ttf.tools.doctor import report
     from ttf.tools.doctor.context import Examination
 

@@ -1,4 +1,4 @@
-"""`ttf plugins check`: the conformance suite on installed plugins; an abort of one is a finding."""
+"""`ttf plugins check`: runs the conformance suite on installed plugins. A crash is a finding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ _MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "died": ("DIED", "re
 
 
 def _references() -> list[str]:
-    """What can be typed for one plugin."""
     from ttf.host import plugins as host
 
     return [f"{p.kind}.{host.choice_of(p)}" for p in host.installed()]
@@ -33,7 +32,7 @@ def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 def find(reference: str) -> PluginInfo:
-    """By `kind.name`, or by a name that only one kind has."""
+    """Finds a plugin by `kind.name`, or by a name that only one kind has."""
     from ttf.contracts import KINDS
     from ttf.host import plugins as host
 
@@ -131,7 +130,7 @@ def _settings(sets: Sequence[str]) -> dict[str, Any]:
 
 
 def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:
-    """Each finding is shown as soon as it is made."""
+    """Runs the checks; prints each finding at once."""
     from ttf.tools.plugins.check.run import SUITES, check
 
     info = wanted.info
@@ -158,7 +157,7 @@ def _show(finding: Finding, *, verbose: bool) -> None:
 
 
 def _passed(findings: Sequence[Finding]) -> bool:
-    """Something was asked, and nothing went wrong: what cannot run here was not checked."""
+    # A plugin that cannot run here was not checked, so at least one check must have passed.
     return any(f.status == "ok" for f in findings) and not any(f.bad for f in findings)
 
 
