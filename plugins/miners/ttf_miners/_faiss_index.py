@@ -1,7 +1,7 @@
 """faiss indexes that are built once and saved: a graph (HNSW) and inverted lists (IVF).
 
-A search that comes back with -1 is widened until it is complete; what stays short after that is
-scanned exactly, so that -1 never leaves this file.
+faiss marks missing answers with -1. Such searches are repeated with wider parameters, and then
+scanned exactly: -1 never leaves this file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ADD_ROWS = 8192
 
 
 class _FaissIndex(TiledMiner):
-    """What both kinds share; a kind says how to make one, how to fill it, how wide to look."""
+    """The common part; a subclass creates and fills its index and sets the search parameters."""
 
     def build(self, source: VectorSource, workdir: Path) -> None:
         self._require_room(source)
@@ -51,7 +51,7 @@ class _FaissIndex(TiledMiner):
         self._source = source
 
     def save(self, path: Path) -> None:
-        """Hashed while it is written, then read back: faiss does not fsync."""
+        # Hashed while it is written, then read back. faiss itself does not fsync.
         digest = hashlib.sha256()
         file = path / FILE
         try:
@@ -112,15 +112,15 @@ class _FaissIndex(TiledMiner):
 
     @abstractmethod
     def _size(self, source: VectorSource) -> int:
-        """Bytes the whole index takes in memory."""
+        """Bytes of the whole index in memory."""
 
     @abstractmethod
     def _filled(self, source: VectorSource) -> Any:
-        """A new index that holds every row."""
+        """Returns a new index with every row."""
 
     @abstractmethod
     def _ever_wider(self, k: int) -> Iterator[Any]:
-        """Search parameters, each looking further than the one before."""
+        """Yields search parameters, each wider than the one before."""
 
 
 class HnswIndex(_FaissIndex):
@@ -165,7 +165,8 @@ class IvfIndex(_FaissIndex):
         return index
 
     def _sample(self, source: VectorSource, wanted: int) -> NDArray[np.float32]:
-        """Rows to learn the lists from, within a quarter of the budget; the same every time."""
+        """Returns rows to train the lists with, within a quarter of the budget. Equal seed, equal
+        rows."""
         rows, dim = source.shape
         count = min(rows, wanted, max(1024, self._context.budget_bytes // (16 * dim)))
         chosen = sampled_rows(rows, count, self._context.seed, "ivf sample")

@@ -85,12 +85,12 @@ def ttf_run_finished(run_dir: Path, summary: Mapping[str, Any]) -> None:
 
 
 def _tag(name: str) -> str:
-    """Times and rates are of the machine, everything else is of the training."""
+    # Times and rates describe the machine, all other values the training.
     return f"perf/{name}" if name.endswith("_s") else f"train/{name.removeprefix('train_')}"
 
 
 def _code(value: Mapping[str, Any]) -> str:
-    """As Markdown, which is what TensorBoard's page of texts shows."""
+    # TensorBoard shows texts as Markdown.
     return f"```\n{json.dumps(value, indent=2)}\n```"
 
 
@@ -100,7 +100,7 @@ def _opened() -> EventFile:
 
 
 def _close() -> None:
-    """Also of an earlier run in this process that ended without a word."""
+    # Also closes the file of an earlier run in this process that did not finish.
     global _events
     if _events is not None:
         _events.close()

@@ -20,18 +20,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+# After a gather that waited for the disk, so many gathers at most get hints before the next trial.
+# The number starts at 1 and doubles each time. It returns to 1 after as many gathers without a
+# wait.
 _MOST_HINTED: Final = 256
-"""Gathers that are hinted after one that waited for the disk; then the next one is a trial. Twice as
-many each time, from 1 on; back to 1 after as many that did not wait."""
 _SLOW_S: Final = 2e-4
-_SLOW_RATE: Final = 1e9
-"""A gather slower than this, bytes a second, may have waited for a disk."""
-_TRIAL_ROWS: Final = 8
-"""Of a gather, taken without a hint to see whether they are in memory."""
+_SLOW_RATE: Final = 1e9  # bytes/s; a slower gather may have waited for a disk
+_TRIAL_ROWS: Final = 8  # rows gathered without a hint, to see whether they are in memory
 
 
 class PagedRows:
-    """The rows of a matrix that begins at `offset` of a map."""
+    """The rows of a matrix that starts at `offset` of a map."""
 
     def __init__(self, mapped: mmap.mmap | None, offset: int, matrix: NDArray[np.uint8]) -> None:
         self._mapped = mapped
@@ -42,7 +41,7 @@ class PagedRows:
         self._unhinted = 0
 
     def take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
-        """Copies `rows`, all within the matrix."""
+        """Copies `rows`. All must be within the matrix."""
         if self._hints_left > 0:
             self._take_hinted(rows, out)
             return
@@ -76,8 +75,8 @@ class PagedRows:
         return self._hints_left > 0
 
     def will_need(self, rows: NDArray[np.int64]) -> None:
-        """Starts reading these rows, in the order of the file; does nothing while rows turn out to
-        be in memory."""
+        """Starts reading these rows in the order of the file. Does nothing while rows are in
+        memory."""
         if self._hints_left <= 0 or self._mapped is None or not len(rows):
             return
         width = self.matrix.shape[1]
