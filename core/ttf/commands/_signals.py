@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
-_OF_A_SIGNAL: Final = 128  # a shell reports 128 + signal number
+_SIGNAL_EXIT_BASE: Final = 128  # a shell reports 128 + signal number
 
 
 @contextlib.contextmanager
@@ -20,11 +20,11 @@ def handled(signals: Iterable[int], handler: Callable[[int, Any], object]) -> It
             signal.signal(signum, earlier)
 
 
-def ended_as_asked() -> contextlib.AbstractContextManager[None]:
+def exit_on_signals() -> contextlib.AbstractContextManager[None]:
     """Within the block, SIGTERM and SIGHUP (closed terminal) raise SystemExit."""
 
     def leave(signum: int, frame: Any) -> NoReturn:
-        raise SystemExit(_OF_A_SIGNAL + signum)
+        raise SystemExit(_SIGNAL_EXIT_BASE + signum)
 
     wanted = (signal.SIGTERM, signal.SIGHUP)
     return handled([s for s in wanted if signal.getsignal(s) != signal.SIG_IGN], leave)

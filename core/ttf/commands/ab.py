@@ -129,7 +129,7 @@ def command(
     places = Places(**{name: chosen.pop(name) for name in ("csv", "markdown", "html")})
     given = {name: value for name, value in chosen.items() if value not in (None, (), {}, False)}
     if resume is None:
-        study = _begun(files, out, repeats=repeats or 10, **given)
+        study = _new_or_started(files, out, repeats=repeats or 10, **given)
     else:
         flags = {p.name: p.opts[0] for p in click.get_current_context().command.params}
         others = ["FILES"] * bool(files) + ["--out"] * bool(out) + [flags[name] for name in given]
@@ -142,7 +142,7 @@ def command(
     _carry_out(study, limits, places, as_json)
 
 
-def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
+def _new_or_started(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
     """Returns a new study, or the study that the same command started earlier."""
     from ttf.tools.ab.study import begin
 

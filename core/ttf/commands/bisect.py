@@ -111,10 +111,10 @@ def command(
         )
     toml = run_toml / "run.toml" if run_toml.is_dir() else run_toml
     given = {name: value for name, value in request.items() if value is not None}
-    _carry_out(_begun(BisectRequest(toml=toml, **given), out), limits, as_json)
+    _carry_out(_new_or_started(BisectRequest(toml=toml, **given), out), limits, as_json)
 
 
-def _begun(request: BisectRequest, out: Path | None) -> BisectStudy:
+def _new_or_started(request: BisectRequest, out: Path | None) -> BisectStudy:
     """Returns a new study, or the study that the same command started earlier."""
     from ttf.tools.bisect.study import BisectStudy, prepare
 

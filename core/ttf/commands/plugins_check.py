@@ -10,7 +10,7 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
-from ttf.commands._signals import ended_as_asked
+from ttf.commands._signals import exit_on_signals
 from ttf.errors import ConfigError, ExitCode, UnknownName
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def command(
     """
     from ttf.tools.plugins.check.run import Wanted
 
-    plugins = _asked_for(name)
+    plugins = _plugins_named(name)
     if importlib.util.find_spec("pytest") is None:
         raise ConfigError(
             "The conformance suite is made of pytest's tests, and pytest is not installed.",
@@ -110,7 +110,7 @@ def command(
     return int(ExitCode.DONE if ok else ExitCode.GATE)
 
 
-def _asked_for(name: str) -> list[PluginInfo]:
+def _plugins_named(name: str) -> list[PluginInfo]:
     from ttf.host import plugins as host
 
     of_distribution = [p for p in host.installed() if p.owned_by(name)]
@@ -138,7 +138,7 @@ def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:
     what = f"with ttf.testing.{suite}" if suite else "by loading it: its kind has no suite"
     say(f"Checking {info.reference} of {info.distribution} {info.version} {what}")
     findings = []
-    with ended_as_asked():
+    with exit_on_signals():
         for finding in check(wanted):
             findings.append(finding)
             if not as_json:

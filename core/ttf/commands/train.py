@@ -141,7 +141,7 @@ def command(
         predicted = plan_resolved(resolve(run_toml, sets, given, safe=safe))
         show_result(predicted.to_json(), predicted.text(), as_json)
         if predicted.fits:
-            next_command(_again(run_toml, out, sets, given, safe=safe))
+            next_command(_command_line(run_toml, out, sets, given, safe=safe))
         return
     from ttf.rundir.request import TrainRequest
     from ttf.rundir.run_folder import RunFolder
@@ -170,7 +170,7 @@ def _refuse(beside_resume: list[str]) -> None:
         )
 
 
-def _again(
+def _command_line(
     run_toml: Path | None,
     out: Path | None,
     sets: tuple[str, ...],

@@ -125,7 +125,7 @@ def _values(facts: DeathFacts) -> dict[str, str]:
     death = facts.death
     who = _NAMES[death.process]
     change = first_change(death)
-    low = [f"{folder}: {size(free)} free" for folder, free in _low(facts)]
+    low = [f"{folder}: {size(free)} free" for folder, free in _nearly_full_folders(facts)]
     return {
         "who": who[0].upper() + who[1:],
         "who_object": who,
@@ -169,7 +169,7 @@ def _error_line(facts: DeathFacts) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _low(facts: DeathFacts) -> Iterator[tuple[str, int]]:
+def _nearly_full_folders(facts: DeathFacts) -> Iterator[tuple[str, int]]:
     yield from ((k, v) for k, v in facts.death.free_disk.items() if v < DISK_LOW)
 
 
@@ -178,13 +178,13 @@ def _low(facts: DeathFacts) -> Iterator[tuple[str, int]]:
 
 def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]:
     death = facts.death
-    yield Evidence(source="exit status", text=_status(facts))
+    yield Evidence(source="exit status", text=_exit_text(facts))
     if death.killed_by_us:
         yield Evidence(
             source="supervisor", text=f"ended by ttf: {death.reason or 'no reason noted'}"
         )
     if match.area is not None:
-        yield Evidence(source=_place(match, facts), text=_short(match.text))
+        yield Evidence(source=_text_source(match, facts), text=_short(match.text))
     elif death.error is not None:
         yield Evidence(source="its own report", text=_short(_error_line(facts)))
     if facts.stacks.strip():
@@ -196,7 +196,7 @@ def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]
         yield Evidence(source="flight recorder", text=_flight_line(death))
     for change in death.changed_files:
         yield Evidence(source=change.path, text=f"was {change.was}; is {change.now}")
-    for folder, free in _low(facts):
+    for folder, free in _nearly_full_folders(facts):
         yield Evidence(source=folder, text=f"{size(free)} free")
     if len(death.openmp) > 1 or (death.openmp and rule.name == "omp-duplicate"):
         yield Evidence(source="mapped libraries", text=f"OpenMP: {', '.join(death.openmp)}")
@@ -204,7 +204,7 @@ def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]
         yield Evidence(source="kernel", text=_short(line))
 
 
-def _status(facts: DeathFacts) -> str:
+def _exit_text(facts: DeathFacts) -> str:
     death = facts.death
     if death.signal is None:
         return f"process {death.pid} ended with exit code {death.exit_code}"
@@ -216,7 +216,7 @@ def _status(facts: DeathFacts) -> str:
     return f"process {death.pid} was ended by {signal_name(death.signal)} ({death.signal})"
 
 
-def _place(match: Match, facts: DeathFacts) -> str:
+def _text_source(match: Match, facts: DeathFacts) -> str:
     if match.area == "words":
         first = facts.words[0]
         return f"stderr:{first + match.line - 1}" if first else "its own report"

@@ -200,12 +200,12 @@ def _state(path: Path) -> InputState:
 
 def _changed(store: Store, was: InputState, now: InputState, problem: str) -> DataChanged:
     return DataChanged(
-        f"{store.uri} is not what it was when the run began (before: {_told(was)}; now: "
-        f"{_told(now)}).{problem}",
+        f"{store.uri} is not what it was when the run began (before: {_describe(was)}; now: "
+        f"{_describe(now)}).{problem}",
         hint="Put the file back as it was, or start a new run with ttf train.",
     )
 
 
-def _told(seen: InputState) -> str:
+def _describe(seen: InputState) -> str:
     written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seen["mtime_ns"] / 1e9))
     return f"{seen['bytes']:,} bytes, fingerprint {seen['fingerprint']}, written {written}"

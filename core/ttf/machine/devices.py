@@ -50,7 +50,7 @@ def prepare(policy: DevicePolicy) -> Prepared:
 
     A variable set by the user is kept, and named in the notes if the policy has another value.
     """
-    ours = _ours()
+    ours = _set_by_prepare()
     loaded = "torch" in sys.modules
     applied: dict[str, str] = {}
     kept: list[str] = []
@@ -99,7 +99,7 @@ def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
             passed.append(f"{factory.name}: {error}")
             continue
         passed.extend(_less_preferred(usable[position + 1 :]))
-        policy.reason = _because(policy, passed)
+        policy.reason = _reason(policy, passed)
         return policy
     raise PluginUnavailable(
         "No device can be used here: " + ("; ".join(passed) or "no device plugin is installed"),
@@ -115,7 +115,7 @@ def _less_preferred(factories: list[DeviceFactory]) -> list[str]:
     return out
 
 
-def _because(policy: DevicePolicy, passed: list[str]) -> str:
+def _reason(policy: DevicePolicy, passed: list[str]) -> str:
     threads = f"{policy.threads} thread{'s' if policy.threads != 1 else ''}"
     return "; ".join([f"the best device here, with {threads}", *(f"not {p}" for p in passed)])
 
@@ -137,12 +137,12 @@ def _options(name: str, wanted: Mapping[str, Any]) -> Any:
 
 def _threads_of_user() -> int | None:
     value = os.environ.get("OMP_NUM_THREADS", "")
-    if not value or _ours().get("OMP_NUM_THREADS") == value:
+    if not value or _set_by_prepare().get("OMP_NUM_THREADS") == value:
         return None
     first = value.split(",")[0].strip()
     return int(first) if first.isdigit() and int(first) > 0 else None
 
 
-def _ours() -> dict[str, str]:
+def _set_by_prepare() -> dict[str, str]:
     marker = os.environ.get(MARKER)
     return dict(json.loads(marker)) if marker else {}

@@ -152,16 +152,11 @@ class Ceilings:
         return max(found, key=lambda one: one[2].value)
 
     def to_json(self) -> dict[str, Any]:
-        best: dict[PrecisionName, tuple[str, str, Figure]] = {
-            "fp32": self.best("fp32"),
-            "bf16": self.best("bf16"),
-        }
-        return asdict(self) | {
-            "best": {
-                name: {"way": way, "shape": shape, "gflops": figure.value}
-                for name, (way, shape, figure) in best.items()
-            }
-        }
+        best = {}
+        for precision in get_args(PrecisionName):
+            way, shape, figure = self.best(precision)
+            best[precision] = {"way": way, "shape": shape, "gflops": figure.value}
+        return asdict(self) | {"best": best}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Ceilings:

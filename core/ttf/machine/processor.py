@@ -72,7 +72,7 @@ class Processor:
 def processor(cpuinfo: Path = CPUINFO) -> Processor:
     """Returns the first processor that the system lists."""
     if system.MACOS:
-        return _of_a_mac()
+        return _mac_processor()
     fields = dict(_first_block(cpuinfo))
     words = set(fields.get("flags", fields.get("Features", "")).split())
     return Processor(
@@ -103,7 +103,7 @@ def _number(text: str) -> int:
         return 0
 
 
-def _of_a_mac() -> Processor:
+def _mac_processor() -> Processor:
     model = _sysctl("machdep.cpu.brand_string")
     has_bf16 = _sysctl("hw.optional.arm.FEAT_BF16") == "1"
     flags = {"bf16"} if has_bf16 else set()
@@ -162,10 +162,10 @@ FirstPass = Literal["bf16", "fp32"]
 def first_pass() -> FirstPass:
     """Returns the precision of a scan's first pass: bf16 if the processor has units for it and
     torch's product keeps the error bound; else fp32."""
-    return "bf16" if processor().bf16_unit and _keeps_bound() else "fp32"
+    return "bf16" if processor().bf16_unit and _bf16_is_accurate() else "fp32"
 
 
-def _keeps_bound() -> bool:
+def _bf16_is_accurate() -> bool:
     # Compares a fixed product with float64. Sums must be kept in float32 and rounded once, at the
     # end. The row is long and its terms have one sign: sums kept in bfloat16 would be off by
     # percents.

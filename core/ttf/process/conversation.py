@@ -162,7 +162,7 @@ class Conversation:
             if now >= ends_at:
                 if self.stages:
                     self.dump_stacks(stacks)
-                raise NoAnswer("hang", _late(deadline_s, starts=starts))
+                raise NoAnswer("hang", _deadline_text(deadline_s, starts=starts))
             timeout = max(0.0, min(ends_at, wake_at) - now)
             wait([self], timeout)
             overslept = time.monotonic() - now - timeout
@@ -230,7 +230,7 @@ class Conversation:
         except OSError:
             return 0
 
-    def waited_for(self, poll: select.poll) -> None:
+    def register(self, poll: select.poll) -> None:
         """Registers what ends a wait."""
         for fd in self._open:
             poll.register(fd, select.POLLIN)
@@ -244,7 +244,7 @@ def wait(conversations: Iterable[Conversation], timeout_s: float, *others: HasFi
     """Waits until a child has something to take or has ended, at most `timeout_s`."""
     poll = select.poll()
     for conversation in conversations:
-        conversation.waited_for(poll)
+        conversation.register(poll)
     for other in others:
         poll.register(other, select.POLLIN)
     poll.poll(max(0.0, timeout_s) * 1000)
@@ -255,7 +255,7 @@ def start_limit_s(deadline_s: float) -> float:
     return max(deadline_s, START_S)
 
 
-def _late(deadline_s: float, *, starts: bool) -> str:
+def _deadline_text(deadline_s: float, *, starts: bool) -> str:
     if starts:
         return f"was not ready to work within {start_limit_s(deadline_s):,.0f} s"
     return f"did not finish within {deadline_s:,.0f} s"

@@ -59,8 +59,8 @@ from ttf.supervise.events import (
     Suspended,
     Tick,
 )
-from ttf.supervise.hang_deadlines import beaten, next_deadline, suspended
-from ttf.supervise.memory_pressure import squeezed
+from ttf.supervise.hang_deadlines import after_beat, next_deadline, suspended
+from ttf.supervise.memory_pressure import after_pressure
 from ttf.supervise.restart_rules import Decision, after_death, over
 from ttf.supervise.state import Hang, State, Stopping, Trainer
 
@@ -125,17 +125,17 @@ def _running(state: State, trainer: Trainer, event: Event) -> Decision:
             )
             return state, ()
         case Beat():
-            return beaten(state, trainer, event), ()
+            return after_beat(state, trainer, event), ()
         case Pressure():
-            return squeezed(state, trainer, event)
+            return after_pressure(state, trainer, event)
         case Ended():
             return _ended(state, event)
         case Tick():
             return _ticked(state, trainer, event)
-        case Checkpointed():
-            return state, ()  # what counts is which one is intact after a death
-        case Started() | Signalled() | Suspended() | Died():
-            return state, ()  # a second Started; the others never come here
+        case Checkpointed() | Started() | Signalled() | Suspended() | Died():
+            # Checkpointed: after a death the newest intact checkpoint counts. Started: it is a
+            # second one. The others never come here.
+            return state, ()
         case _:
             assert_never(event)
 

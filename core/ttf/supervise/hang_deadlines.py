@@ -43,14 +43,14 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
     if trainer.killed_at is not None:
         if not trainer.survives_said:
             text = (
-                f"The trainer was killed {_s(KILL_GRACE_S)} ago and is still there: the kernel "
+                f"The trainer was killed {_seconds(KILL_GRACE_S)} ago and is still there: the kernel "
                 "waits in its place for a disk or a device. It cannot be restarted before it is "
                 "gone; another signal ends the supervisor."
             )
             yield Deadline(at=trainer.killed_at + KILL_GRACE_S, missed="kill", text=text)
         return
     if trainer.leave_at is not None:
-        text = f"it was asked to leave for lack of memory {_s(LEAVE_GRACE_S)} ago and did not"
+        text = f"it was asked to leave for lack of memory {_seconds(LEAVE_GRACE_S)} ago and did not"
         yield Deadline(at=trainer.leave_at + LEAVE_GRACE_S, missed="leave", text=text)
     if trainer.hang is not None:
         at = trainer.hang.noticed_at + DUMP_GRACE_S
@@ -58,15 +58,15 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
         return
     limit = silence_limit_s(state, trainer.phase)
     where = f"in {trainer.phase} at step {trainer.step}"
-    text = f"no sign of life for {_s(limit)} {where}"
+    text = f"no sign of life for {_seconds(limit)} {where}"
     yield Deadline(at=trainer.beat_at + limit, missed="hang", text=text)
     if trainer.saving is not None:
         limit = save_limit_s(state)
-        text = f"the checkpoint begun {_s(limit)} ago is still not written, {where}"
+        text = f"the checkpoint begun {_seconds(limit)} ago is still not written, {where}"
         yield Deadline(at=trainer.saving.since + limit, missed="hang", text=text)
     if state.stopping is not None:
         limit = stop_limit_s(state)
-        text = f"it was asked to stop {_s(limit)} ago and did not, {where}"
+        text = f"it was asked to stop {_seconds(limit)} ago and did not, {where}"
         yield Deadline(at=state.stopping.at + limit, missed="hang", text=text)
 
 
@@ -99,7 +99,7 @@ def stop_limit_s(state: State) -> float:
     return UNKNOWN_S if hang is None else hang
 
 
-def beaten(state: State, trainer: Trainer, beat: Beat) -> State:
+def after_beat(state: State, trainer: Trainer, beat: Beat) -> State:
     """Handles a sign of life: restarts the clocks and updates the known pauses of the phase."""
     # A record that was torn by its writer's death may claim any time.
     at = max(trainer.beat_at, min(beat.at, beat.now))
@@ -109,7 +109,7 @@ def beaten(state: State, trainer: Trainer, beat: Beat) -> State:
         longest = max(longest, at - trainer.saving.since)
     return replace(
         state,
-        paces=_learned(state.paces, trainer, at, beat.phase),
+        paces=_updated_paces(state.paces, trainer, at, beat.phase),
         longest_save_s=longest,
         trainer=replace(trainer, beat_at=at, step=beat.step, phase=beat.phase, saving=saving),
     )
@@ -123,7 +123,7 @@ def _saving(before: Saving | None, beat: Beat) -> Saving | None:
     return Saving(reported=beat.saving_since, since=min(beat.saving_since, beat.now))
 
 
-def _learned(
+def _updated_paces(
     paces: Mapping[str, Pace], trainer: Trainer, at: float, phase: str
 ) -> Mapping[str, Pace]:
     pace = paces.get(trainer.phase, Pace())
@@ -158,5 +158,5 @@ def suspended(state: State, event: Suspended) -> State:
     return replace(state, stopping=stopping, trainer=trainer)
 
 
-def _s(seconds: float) -> str:
+def _seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:g} s"

@@ -113,7 +113,7 @@ class _Running:
 
     def look(self) -> None:
         """Reads the messages of the task; kills it after its deadline."""
-        self._hear(self.conversation.take())
+        self._receive(self.conversation.take())
         self._witness.look()
         now, task = time.monotonic(), self._task
         if not self.conversation.ready:
@@ -128,7 +128,7 @@ class _Running:
 
     def finish(self) -> Ended:
         code, messages = self.conversation.finish()
-        self._hear(messages)
+        self._receive(messages)
         answer, error = self._last("answer"), self._last("error")
         raw = self.conversation.stderr.data()
         death = finding = None
@@ -160,7 +160,7 @@ class _Running:
         found = [m[key] for m in self._messages if isinstance(m.get(key), dict)]
         return found[-1] if found else None
 
-    def _hear(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def _receive(self, messages: Sequence[Mapping[str, Any]]) -> None:
         for message in messages:
             self._messages.append(message)
             self._heard_at = time.monotonic()

@@ -87,11 +87,11 @@ class RunningTrainer:
         events: list[Event] = []
         if late > LATE_S:
             events.append(Suspended(now=now(), seconds=late))
-        elif self._nobody_reads():
+        elif self._display_is_blocked():
             events.append(Suspended(now=now(), seconds=now() - began))
-        return [*events, *self._understood(messages), *self._beat(), *self._look()]
+        return [*events, *self._parsed(messages), *self._beat(), *self._look()]
 
-    def _nobody_reads(self) -> bool:
+    def _display_is_blocked(self) -> bool:
         # A held terminal (Ctrl-S), or a pager that shows its first page: the trainer waits until
         # somebody reads on. This is not a hang.
         if self._display is None:
@@ -109,7 +109,7 @@ class RunningTrainer:
         """Why the messages cannot be read any more; '' if they can."""
         return self._conversation.garbage
 
-    def _understood(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
+    def _parsed(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
         for message in messages:
             try:
                 event = self._event(cast("FromTrainer", message))
@@ -181,7 +181,7 @@ class RunningTrainer:
         """Reaps the process, reads its last messages, ends its descendants. Returns the return
         code."""
         code, messages = self._conversation.finish()
-        for _ in self._understood(messages):
+        for _ in self._parsed(messages):
             pass  # only the final record still matters
         self._write_stderr()
         return code

@@ -83,7 +83,7 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
             supervisor.close()
 
 
-def _with_its_own_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
+def _with_trainer_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
     # A trainer that found wrong results of its device reports the remedy itself.
     if error is None or error["class"] != "DeviceMistrusted":
         return finding
@@ -138,7 +138,7 @@ class Supervisor:
 
     def _decided(self, event: Event) -> Iterable[Action]:
         self._state, actions = decide(self._state, event)
-        self._remember(event)
+        self._save_journal(event)
         return actions
 
     def _events(self) -> Iterable[Event]:
@@ -150,7 +150,7 @@ class Supervisor:
         yield from trainer.wait(wake_at(self._state))
         yield from self._from_signals()
         if trainer.over:
-            yield from self._end_of(trainer)
+            yield from self._end_events(trainer)
             return
         if trainer.garbage and not trainer.killed[0]:
             trainer.kill("garbage", trainer.garbage)
@@ -182,7 +182,7 @@ class Supervisor:
             self._running.child.continue_tree()
         return Suspended(now=now(), seconds=now() - began)
 
-    def _end_of(self, trainer: RunningTrainer) -> Iterable[Event]:
+    def _end_events(self, trainer: RunningTrainer) -> Iterable[Event]:
         """Yields Ended, or Died, or both if the trainer left because it was asked to."""
         from ttf.incidents.classify import classify
 
@@ -202,7 +202,7 @@ class Supervisor:
                     trainer.killed = ("memory", "it saved and left, as it was asked to")
                     yield Ended(now=now(), exit_code=int(ExitCode.DONE), left="memory")
                 death = trainer.death(code)
-                yield self._died(death, _with_its_own_remedy(classify(death), error))
+                yield self._died(death, _with_trainer_remedy(classify(death), error))
         finally:
             self._running = None
             trainer.close()
@@ -214,7 +214,7 @@ class Supervisor:
         self._finding = finding
         return Died(
             now=now(),
-            incident=self._written(death, finding, checkpoint, step),
+            incident=self._write_incident(death, finding, checkpoint, step),
             name=finding.name,
             certain=finding.certain,
             step=step,
@@ -224,7 +224,7 @@ class Supervisor:
             retry=finding.ends_with is None,
         )
 
-    def _written(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
+    def _write_incident(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
         from ttf.incidents.writing import write_incident
 
         try:
@@ -240,7 +240,7 @@ class Supervisor:
             self._say(f"The incident could not be written: {error}", loud=True)
             return "(not written)"
 
-    def _remember(self, event: Event) -> None:
+    def _save_journal(self, event: Event) -> None:
         """Saves what the next supervisor of this run needs if this one is killed."""
         before = self._journal
         if isinstance(event, Checkpointed):
@@ -296,7 +296,7 @@ class Supervisor:
             case Say():
                 self._say(action.text, loud=action.loud)
             case EndWithError():
-                self._fail(self._its_own_error(action))
+                self._fail(self._trainer_error(action))
             case GiveUp():
                 self._fail(GaveUp(action.text))
             case Stop():
@@ -337,7 +337,7 @@ class Supervisor:
             return self._end["summary"]
         raise from_document(self._end["error"])
 
-    def _its_own_error(self, action: EndWithError) -> TtfError:
+    def _trainer_error(self, action: EndWithError) -> TtfError:
         """Returns what the trainer raised; if it could not, the meaning of its death."""
         document, finding = self._end.get("error"), self._finding
         assert finding is not None

@@ -32,11 +32,11 @@ def answer(task: str, **request: Any) -> Mapping[str, Any]:
     """Returns the answer of the task; fails the test if there is none."""
     done = ended(task, **request)
     if done.answer is None or not done.well:
-        pytest.fail(told(done), pytrace=False)
+        pytest.fail(describe_end(done), pytrace=False)
     return done.answer
 
 
-def told(done: Ended) -> str:
+def describe_end(done: Ended) -> str:
     """Describes how a child ended, with the end of its stderr."""
     where = f" while {done.stage}" if done.stage else ""
     lines = [f"The process{where}: {task_failures.in_a_word(done)}", *task_failures.evidence(done)]

@@ -43,24 +43,24 @@ def crashing(kind: Kind, name: str, folder: Path) -> Iterator[str]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(VARIABLE, json.dumps(told))
             patch.syspath_prepend(folder)
-            _forget()
+            _clear_plugin_caches()
             yield NAME
     finally:
-        _forget()
+        _clear_plugin_caches()
 
 
-def _forget() -> None:
+def _clear_plugin_caches() -> None:
     installed.installed.cache_clear()
     plugins.load.cache_clear()
 
 
-def _told() -> dict[str, str]:
+def _settings() -> dict[str, str]:
     told: dict[str, str] = json.loads(os.environ[VARIABLE])
     return told
 
 
 def _die_once() -> None:
-    mark = Path(_told()["mark"])
+    mark = Path(_settings()["mark"])
     if not mark.exists():
         mark.touch()
         ctypes.string_at(0)
@@ -91,7 +91,7 @@ class _Wrapped:
 
 
 def _factory(kind: Kind) -> Any:
-    factory = plugins.load(kind, _told()["name"])
+    factory = plugins.load(kind, _settings()["name"])
     wraps = {"tower": _tower, "miner": _miner, "storage": _storage, "device": _device}
     return wraps[kind](factory)
 

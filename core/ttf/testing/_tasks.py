@@ -192,13 +192,12 @@ def memory_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
     from ttf.testing._measuring import PeakMemory
 
-    small = np.load(request["bank"], mmap_mode="r")[:200]
+    bank = np.load(request["bank"], mmap_mode="r")
     queries = np.load(request["queries"])
     factory, warm, context = made(request)  # libraries and their buffers are loaded by a small one
-    warm.build(_source(np.array(small)), Path(tempfile.mkdtemp()))
+    warm.build(_source(np.array(bank[:200])), Path(tempfile.mkdtemp()))
     warm.search(queries[:10], request["k"])
     warm.close()
-    bank = np.load(request["bank"], mmap_mode="r")
     rows, dim = bank.shape
     options = chosen_options(factory, request)
     cost = factory.estimate(rows, dim, len(queries), request["k"], options, context)

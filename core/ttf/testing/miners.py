@@ -244,7 +244,7 @@ class MinerTests(PluginTests):
         _needs_index(traits)
         request = self._request(tmp_path) | {"cache": str(tmp_path / "first")}
         whole = _children.ended("keep_index", **request)
-        assert whole.answer is not None and whole.answer["kept"], _children.told(whole)
+        assert whole.answer is not None and whole.answer["kept"], _children.describe_end(whole)
         took = next(float(n["seconds"]) for n in whole.notes if n.get("at") == "saved")
         expected = _answers(request)
         request["cache"] = str(tmp_path / "second")

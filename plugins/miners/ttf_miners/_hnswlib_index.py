@@ -125,9 +125,9 @@ class HnswlibMiner(TiledMiner):
                     raise
                 continue
             return found.astype(np.int64), np.float32(1) - distances
-        return self._halves(source, queries, k)
+        return self._answer_halves(source, queries, k)
 
-    def _halves(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
+    def _answer_halves(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
         """Splits the batch until the queries with too few answers are single; these are scanned."""
         if len(queries) == 1:
             return exact_search(source, queries, k)

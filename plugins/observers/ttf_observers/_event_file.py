@@ -87,13 +87,13 @@ class EventFile:
         try:
             self._file.write(self._held.getvalue())
         except OSError as error:
-            self._put_up_with(storage_error(error, str(self._file.path)))
+            self._raise_if_too_long(storage_error(error, str(self._file.path)))
         else:
             self._failing_since = None
             self._held.seek(0)
             self._held.truncate()
 
-    def _put_up_with(self, error: StorageError) -> None:
+    def _raise_if_too_long(self, error: StorageError) -> None:
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now

@@ -19,13 +19,13 @@ PIECE_BYTES: Final = 4 << 10
 # Files read of an array with more files: the first, the last and evenly spaced ones.
 FILES: Final = 64
 _PIECES: Final = 128  # read of an array, over all its files: half a MiB
-_FEWEST: Final = 4  # of each file that is read, with its first and last piece
+_LEAST_PIECES: Final = 4  # of each file that is read, with its first and last piece
 
 
 def sampled(paths: Sequence[Path], sizes: Sequence[int]) -> Iterator[bytes]:
     """Yields pieces of some files of one array; equal for equal files in any folder."""
     chosen = _evenly(len(paths), FILES)
-    pieces = max(_FEWEST, _PIECES // max(1, len(chosen)))
+    pieces = max(_LEAST_PIECES, _PIECES // max(1, len(chosen)))
     for number in chosen:
         try:
             with paths[number].open("rb", buffering=0) as file:

@@ -37,7 +37,7 @@ class PagedRows:
         self._offset = offset
         self.matrix = matrix
         self._hints_left = 1 if mapped is not None and _CAN_HINT and matrix.size else 0
-        self._spell = 1
+        self._hinted_gathers = 1
         self._unhinted = 0
 
     def take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
@@ -52,7 +52,7 @@ class PagedRows:
             return
         self._unhinted += 1
         if self._unhinted == _MOST_HINTED:
-            self._spell = 1
+            self._hinted_gathers = 1
 
     def _take_hinted(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         self._hints_left -= 1
@@ -60,15 +60,15 @@ class PagedRows:
             before = _major_faults()
             self._take(rows[:_TRIAL_ROWS], out[:_TRIAL_ROWS])
             if _major_faults() > before:
-                self._waited()
+                self._hint_more()
             rows, out = rows[_TRIAL_ROWS:], out[_TRIAL_ROWS:]
         self.will_need(rows)
         self._take(rows, out)
 
-    def _waited(self) -> None:
+    def _hint_more(self) -> None:
         self._unhinted = 0
-        self._hints_left = self._spell + 1
-        self._spell = min(2 * self._spell, _MOST_HINTED)
+        self._hints_left = self._hinted_gathers + 1
+        self._hinted_gathers = min(2 * self._hinted_gathers, _MOST_HINTED)
 
     @property
     def on_disk(self) -> bool:
@@ -102,10 +102,10 @@ if _CAN_HINT:
     import resource
 
     # Where a thread's own faults are not told apart, another's only cause a hint too many.
-    _WHO: Final[int] = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+    _RUSAGE_OF: Final[int] = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
     def _major_faults() -> int:
-        return resource.getrusage(_WHO).ru_majflt
+        return resource.getrusage(_RUSAGE_OF).ru_majflt
 
 else:  # pragma: no cover - platforms without madvise
 

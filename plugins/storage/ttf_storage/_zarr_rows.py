@@ -47,10 +47,10 @@ class MappedChunks:
             number = int(file[part[0]])
             within = rows[part] - number * self._file_rows
             if part[-1] - part[0] + 1 == len(part):
-                self._take_of(number, within, out[part[0] : part[-1] + 1])
+                self._take_from_file(number, within, out[part[0] : part[-1] + 1])
                 continue
             rows_of_file = np.empty((len(part), out.shape[1]), np.uint8)
-            self._take_of(number, within, rows_of_file)
+            self._take_from_file(number, within, rows_of_file)
             out[part] = rows_of_file
 
     on_disk = False
@@ -66,7 +66,7 @@ class MappedChunks:
         first = file * self._file_rows
         return self._contiguous_in(file, start - first, stop - first, itemsize)
 
-    def _take_of(self, file: int, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    def _take_from_file(self, file: int, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         """Copies rows of one file, numbered from its first row, as bytes."""
         offsets = self._files[file].offsets
         mapped, base = self._map(file)

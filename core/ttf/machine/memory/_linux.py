@@ -16,7 +16,7 @@ GONE = (FileNotFoundError, ProcessLookupError)
 _KCMP: Final = {"x86_64": 312, "aarch64": 272}
 _KCMP_VM: Final = 1
 # A child whose memory differs from its parent's by this share has its own: no need to ask.
-_MUCH: Final = 0.05
+_DIFFERS: Final = 0.05
 # smaps_rollup walks every mapped page (33 ms with 11 GB mapped). It is read again only after this
 # many times its duration, so it takes less than 0.05% of a processor.
 ROLLUP_DUTY: Final = 2000
@@ -37,8 +37,8 @@ class LinuxTree:
 
     def __call__(self) -> TreeMemory:
         usage: dict[int, tuple[int, int, int]] = {}
-        for pid, parent in _family(self.pid):
-            use = _of_its_own(pid, parent, usage.get(parent))
+        for pid, parent in _tree(self.pid):
+            use = _own_memory(pid, parent, usage.get(parent))
             if use is not None:
                 usage[pid] = use
         if self.pid not in usage:
@@ -66,10 +66,10 @@ class LinuxTree:
 
 def descendants(pid: int) -> list[int]:
     """Returns `pid` and all processes below it, parents first."""
-    return [each for each, _ in _family(pid)]
+    return [each for each, _ in _tree(pid)]
 
 
-def _family(pid: int) -> list[tuple[int, int]]:
+def _tree(pid: int) -> list[tuple[int, int]]:
     """Returns pairs (process, its parent), parents first."""
     found = [(pid, 0)]
     for parent, _ in found:
@@ -77,12 +77,12 @@ def _family(pid: int) -> list[tuple[int, int]]:
     return found
 
 
-def _of_its_own(
+def _own_memory(
     pid: int, parent: int, of_parent: tuple[int, int, int] | None
 ) -> tuple[int, int, int] | None:
     # Between vfork and exec a child has the memory of its parent: returns None then.
     use = status(pid)
-    if use is None or of_parent is None or abs(use[0] - of_parent[0]) > of_parent[0] * _MUCH:
+    if use is None or of_parent is None or abs(use[0] - of_parent[0]) > of_parent[0] * _DIFFERS:
         return use
     if one_memory(pid, parent):
         return None

@@ -152,11 +152,11 @@ class OomCounters:
         Call it while `pid` lives: afterwards its group is not known, and a kill counts only in the
         group of the killed process.
         """
-        return cls(counts=dict(_counted(_files(pid, root))), root=root)
+        return cls(counts=dict(_read_counts(_counter_files(pid, root))), root=root)
 
     def again(self) -> OomCounters:
         """Reads the same counters again, without those removed together with their group."""
-        return OomCounters(counts=dict(_counted(self.counts)), root=self.root)
+        return OomCounters(counts=dict(_read_counts(self.counts)), root=self.root)
 
     def rise_since(self, before: OomCounters) -> tuple[int, str]:
         """Returns the largest increase and its counter; (0, "") if no counter could be read twice.
@@ -197,8 +197,8 @@ class OomWatch:
         """Call about once a second while the process is alive."""
         now = time.monotonic() if now is None else now
         # A process may be moved to another group; one that is ending may seem to be in the root.
-        files = dict.fromkeys([*_files(self._pid, self._root), *self._first])
-        counts = dict(_counted(files))
+        files = dict.fromkeys([*_counter_files(self._pid, self._root), *self._first])
+        counts = dict(_read_counts(files))
         for file, count in counts.items():
             self._first.setdefault(file, count)
         if not self._changes or self._changes[-1][1] != counts:
@@ -210,13 +210,13 @@ class OomWatch:
         """Returns (count, source) of the increase that belongs to the process's end, which is
         now."""
         now = time.monotonic() if now is None else now
-        last = OomCounters(counts=dict(_counted(self._first)), root=self._root)
+        last = OomCounters(counts=dict(_read_counts(self._first)), root=self._root)
         settled = [counts for seen, counts in self._changes if seen <= now - _RECENT_S]
         before = self._first | (settled[-1] if settled else {})
         return last.rise_since(OomCounters(counts=before, root=self._root))
 
 
-def _files(pid: int | Literal["self"], root: Path) -> Iterator[Path]:
+def _counter_files(pid: int | Literal["self"], root: Path) -> Iterator[Path]:
     """Yields the counter of the nearest group that has one: without the memory controller, a
     group's memory counts in its parent.
 
@@ -230,7 +230,7 @@ def _files(pid: int | Literal["self"], root: Path) -> Iterator[Path]:
     yield root / MACHINE.lstrip("/")
 
 
-def _counted(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+def _read_counts(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
     for file in files:
         count = _count(file)
         if count is not None:
