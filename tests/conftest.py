@@ -142,11 +142,13 @@ def _children() -> set[psutil.Process]:
 def _children_of(parent: int) -> Iterator[int]:
     """All below `parent`. The kernel's own lists: psutil reads every process of the machine, twice a
     test, which took a minute of the suite."""
-    tasks = Path(f"/proc/{parent}/task")
-    if not tasks.is_dir():
+    if not Path("/proc/self/task").is_dir():
         yield from (p.pid for p in psutil.Process(parent).children(recursive=True))
         return
-    for task in tasks.iterdir():
+    tasks: list[Path] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
+        tasks = list(Path(f"/proc/{parent}/task").iterdir())
+    for task in tasks:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
             for child in map(int, (task / "children").read_text().split()):
                 yield child

@@ -1,6 +1,6 @@
 """`ttf` trains two-tower retrievers on vectors that lie on disk. This file: the public names.
 
-Everything is imported on first use, so that `import ttf` costs next to nothing.
+Everything is imported on first use, so that `import ttf` is fast.
 """
 
 from __future__ import annotations

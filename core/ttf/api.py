@@ -1,4 +1,4 @@
-"""The same verbs as the commands, for Python; light to import, typed, no global state."""
+"""The functions behind the commands, for Python; fast to import, typed, no global state."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def train(
     supervised: bool = True,
     **overrides: Any,
 ) -> Run:
-    """Trains and returns the finished run; raises a `ttf.TtfError` where it does not finish.
+    """Trains and returns the finished run; raises a `ttf.TtfError` if it does not finish.
 
-    `config` is a TOML file or a mapping of its sections; overrides are named like the flags of
-    `ttf train` (`pairs=`, `lr=`, `miner=`). `progress` shows on standard error what the command
-    would show. The training has a process of its own, so that a crash of it costs no more than
-    some steps; `supervised=False` trains in this one, for debuggers.
+    `config` is a TOML file or a mapping of its sections; overrides are named like the flags of `ttf
+    train` (`pairs=`, `lr=`, `miner=`). `progress` shows the command's progress on standard error.
+    The training has a process of its own, so a crash costs only some steps; `supervised=False`
+    trains in this process, for debuggers.
     """
     from ttf.rundir.request import TrainRequest
 
@@ -93,7 +93,7 @@ def train(
 
 
 def _plain(value: Any) -> Any:
-    """What crosses to the trainer's process: JSON's own types."""
+    """Converts a value for the trainer's process to JSON types."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -102,16 +102,16 @@ def _plain(value: Any) -> Any:
 
 
 def resume(run_dir: Path | str, *, progress: bool = False, supervised: bool = True) -> Run:
-    """Continues a run from its newest intact checkpoint; a finished one is returned as it is."""
+    """Continues a run from its newest intact checkpoint; returns a finished run unchanged."""
     folder = RunFolder.existing(Path(run_dir))
     summary = resume_run(folder, progress=progress, supervised=supervised)
     return Run(path=folder.path, summary=summary)
 
 
 def plan(config: Path | str | Mapping[str, Any] | None = None, **overrides: Any) -> Plan:
-    """What `ttf.train` with the same arguments would take: memory, disk and time, predicted.
+    """Predicts memory, disk and time of `ttf.train` with the same arguments.
 
-    No run folder is made; without data, the demo set is made once in the cache.
+    Makes no run folder; without data, the demo set is made once in the cache.
     """
     from ttf.config.resolve import resolve
     from ttf.training.launch import plan_resolved
@@ -131,10 +131,10 @@ def mine(
     progress: bool = False,
     **overrides: Any,
 ) -> Mined:
-    """A table of candidates for a run's training queries, or for the vectors of a file.
+    """Mines a candidate table for a run's training queries, or for the vectors of a file.
 
-    Give `run_dir`, or `queries` and `bank`; `similarity` goes with the latter. Overrides are
-    named like the flags of `ttf mine` (`k=`, `miner=`, `memory_budget=`, `threads=`).
+    Give `run_dir`, or `queries` and `bank`; `similarity` belongs to the latter. Overrides are named
+    like the flags of `ttf mine` (`k=`, `miner=`, `memory_budget=`, `threads=`).
     """
     from ttf.config.resolve import resolve
     from ttf.errors import ConfigError
@@ -174,7 +174,7 @@ def resume_run(
     supervised: bool = True,
     own_process: bool = False,
 ) -> Summary:
-    """Continues a run where its newest intact checkpoint stands; a finished one is only shown."""
+    """Continues a run from its newest intact checkpoint; only shows a finished one."""
     from ttf.rundir.request import TrainRequest
 
     summary = folder.read_summary()
@@ -187,9 +187,9 @@ def resume_run(
 def run(
     request: TrainRequest, folder: RunFolder, *, supervised: bool = True, own_process: bool = False
 ) -> Summary:
-    """A new run or one to be continued, to its end; the summary, with `run_dir`.
+    """Runs a new or resumed run to its end; returns the summary, with `run_dir`.
 
-    `own_process`: this process is there for the run alone, and adopts what it leaves behind.
+    `own_process`: this process exists only for the run, and adopts its orphaned child processes.
     """
     from dataclasses import replace
 
@@ -224,7 +224,7 @@ def run(
 
 
 def _write_report(folder: RunFolder) -> None:
-    """report.html, where there is a summary to show; no run fails because of its page."""
+    """Writes report.html if there is a summary; a failure here does not fail the run."""
     if not folder.summary.exists():
         return
     from ttf.host import notices
@@ -266,7 +266,7 @@ def evaluate(
     bank: Path | str | None = None,
     k: Sequence[int] = (1, 10, 100, 500),
 ) -> Mapping[str, float]:
-    """The metrics alone: `recall@k`, `mrr@10`, `ndcg@10`."""
+    """Only the metrics: `recall@k`, `mrr@10`, `ndcg@10`."""
     found = evaluate_run(
         Path(run_dir),
         pairs=None if pairs is None else Path(pairs),

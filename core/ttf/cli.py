@@ -1,7 +1,7 @@
-"""The command `ttf`: a table of commands imported on use, and one place where errors end.
+"""The command `ttf`: commands imported on use, and one place that handles errors.
 
-`ttf --help` imports click and this file alone. Whatever goes wrong becomes one message on standard
-error and the exit code of its class; with --json it is also one document on standard output.
+`ttf --help` imports click and this file alone. Every error becomes one message on standard error
+and the exit code of its class; with --json it is also one document on standard output.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ttf.host.version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Name and one line of help; the code is the object `command` of `ttf.commands.<name>`.
 COMMANDS: dict[str, str] = {
     "train": "Train towers on your pairs; without data, on a built-in demo set.",
     "resume": "Continue a run where it stopped.",
@@ -37,7 +38,6 @@ COMMANDS: dict[str, str] = {
     "plugins": "What is installed, and one plugin's options.",
     "completion": "The completion script of your shell.",
 }
-"""Name and one line of help; the code is the object `command` of `ttf.commands.<name>`."""
 
 _EPILOG = """\
 \b
@@ -166,7 +166,7 @@ def _invoke(argv: list[str]) -> int:
 
 
 def color() -> bool | None:
-    """False where NO_COLOR asks for plain text; None leaves it to whether it is a terminal."""
+    """False if NO_COLOR is set; None: click decides by the terminal."""
     return False if os.environ.get("NO_COLOR") else None
 
 
@@ -200,7 +200,7 @@ def _report_ttf(error: TtfError, as_json: bool) -> int:
 
 
 def _report_os_error(error: OSError, as_json: bool) -> int:
-    """A disk that is full or read-only is the user's to mend, wherever it was met."""
+    # The user must mend a full or read-only disk, whichever code met it.
     import errno
 
     theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
@@ -226,7 +226,7 @@ def _debugging() -> bool:
 
 
 def _debug() -> None:
-    """Inside an `except`: shows the traceback where TTF_DEBUG asks for it."""
+    # Call it in an `except`: shows the traceback if TTF_DEBUG is set.
     if _debugging():
         import traceback
 
@@ -234,7 +234,6 @@ def _debug() -> None:
 
 
 def _keep_traceback(error: Exception) -> Path:
-    """Writes the traceback to a file of its own and returns its path."""
     import tempfile
     import traceback
     from pathlib import Path
@@ -248,7 +247,7 @@ def _keep_traceback(error: Exception) -> Path:
 
 
 def _reader_is_gone() -> bool:
-    """Whether standard output or error lost its reader; a broken pipe of ours is another matter."""
+    """True if standard output or error lost its reader; other broken pipes are errors."""
     import select
 
     poller = select.poll()
@@ -261,7 +260,7 @@ def _reader_is_gone() -> bool:
 
 
 def _leave_quietly() -> int:
-    """Keeps the interpreter's own flush at exit from complaining about the missing reader."""
+    # Else the interpreter's own flush at exit complains about the missing reader.
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(null, stream.fileno())

@@ -1,8 +1,8 @@
-"""The four nouns of `ttf`: Tower, Miner, Store and DevicePolicy, and what makes them.
+"""The four main types of `ttf`: Tower, Miner, Store and DevicePolicy, and their factories.
 
-Every kind has two faces. The *factory* is what a plugin's hook hands out: light to import, it
-declares its options (a frozen dataclass), says whether it can run here, and estimates its cost.
-The *instance* does the work, in the process that needs it. Nothing here imports numpy or torch.
+Every kind has two parts. The *factory* is returned by a plugin's hook: fast to import, it declares
+its options (a frozen dataclass), says if it can run here, and estimates its cost. The *instance*
+does the work, in the process that needs it. Nothing here imports numpy or torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DType = Literal["float32", "float16", "bfloat16", "int32", "int64", "uint8"]
 
 @dataclass(frozen=True, kw_only=True)
 class Availability:
-    """Whether a plugin can run here, and why (not); `fix` is a command the user can type."""
+    """If a plugin can run here, and why (not); `fix` is a command the user can type."""
 
     ok: bool
     reason: str = ""
@@ -34,7 +34,7 @@ class Availability:
 
 
 class Factory(Protocol):
-    """What every kind's hook returns; imports nothing heavy until asked to create."""
+    """Returned by every kind's hook; imports nothing heavy until asked to create."""
 
     name: str
     options_type: type[Any]
@@ -48,7 +48,7 @@ class Factory(Protocol):
 class VectorSource(Protocol):
     """One named array of a store, read by rows; row 0 is the first axis.
 
-    Rows come back in the stored type; bfloat16 comes back as uint16 bits (numpy has no bfloat16);
+    Rows have the stored type; bfloat16 rows are uint16 bits (numpy has no bfloat16);
     `ttf.data.vectors.to_float32` widens them. Safe to call from several threads.
     """
 
@@ -65,11 +65,12 @@ class VectorSource(Protocol):
         ...
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Rows start..stop, contiguous; a read-only view where that needs no copy and no `out`."""
+        """Rows start..stop, contiguous; a read-only view if no copy is needed and `out` is not
+        given."""
         ...
 
     def fingerprint(self) -> str:
-        """Short hex digest of what identifies the content, from headers and the container's own
+        """Short hex digest that identifies the content, from headers and the container's own
         checksums: it never reads the whole array."""
         ...
 
@@ -92,12 +93,12 @@ class Store(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """Raises DataChanged when a file behind the store was replaced, cut or rewritten since it
-        was opened; costs one stat call per file."""
+        """Raises DataChanged if a file of the store was replaced, cut or rewritten since it was
+        opened; costs one stat call per file."""
         ...
 
     def verify(self) -> Iterator[str]:
-        """Reads everything once; yields a problem a line (wrong checksum, short file)."""
+        """Reads everything once; yields one problem per line (wrong checksum, short file)."""
         ...
 
     def close(self) -> None: ...
@@ -113,7 +114,7 @@ class StoreWriter(Protocol):
     """Writes a new container with bounded memory; nothing is visible at the uri until `commit`."""
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ArrayWriter:
-        """Opens the next array; arrays are written one after another, in full."""
+        """Opens the next array; write arrays one after another, each complete."""
         ...
 
     def commit(self) -> None:
@@ -127,11 +128,11 @@ class StoreWriter(Protocol):
 
 class StorageFactory(Factory, Protocol):
     suffixes: tuple[str, ...]
-    """File endings it reads, e.g. (".parquet",); the first is that of files made for it."""
+    """File endings it reads, e.g. (".parquet",); new files get the first."""
 
     def claims(self, uri: str) -> bool:
-        """Whether it reads this. A plugin of yours is asked where its name is the file's ending:
-        `storage.parquet` for `bank.parquet`."""
+        """True if it reads this uri. A third-party plugin is asked if its name is the file's
+        ending: `storage.parquet` for `bank.parquet`."""
         ...
 
     def open(self, uri: str) -> Store: ...
@@ -141,7 +142,7 @@ class StorageFactory(Factory, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TowerShape:
-    """What a tower gets to see: vectors of `in_dim`, alone (length 1) or `length` in a row."""
+    """A tower's input: vectors of `in_dim`, alone (length 1) or `length` in a row."""
 
     in_dim: int
     length: int
@@ -152,7 +153,8 @@ class TowerShape:
 
 @dataclass(frozen=True, kw_only=True)
 class TowerCost:
-    """Per sample, for the plan: what training keeps for backward, and the work of a forward."""
+    """Per sample, for the plan: bytes that training keeps for backward, and the work of a
+    forward."""
 
     parameters: int
     activation_bytes: int
@@ -168,7 +170,7 @@ class Tower(Protocol):
     frozen: bool
     """No trainable parameters: its outputs are computed once per row."""
     identity: bool
-    """Returns its input as it is: rows of the bank can be used where they lie."""
+    """Returns its input unchanged: rows of the bank are used directly."""
 
     def __call__(self, x: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor: ...
 
@@ -177,8 +179,8 @@ class TowerFactory(Factory, Protocol):
     def estimate(self, shape: TowerShape, options: Any) -> TowerCost: ...
 
     def create(self, shape: TowerShape, options: Any) -> torch.nn.Module:
-        """Called after seeding, so that initial weights follow from the run's seed. The module
-        has the attributes of `Tower`."""
+        """Called after seeding, so that initial weights depend on the run's seed. The module has
+        the attributes of `Tower`."""
         ...
 
 
@@ -188,7 +190,7 @@ class MinerTraits:
     deterministic: bool
     """Same source, seed and queries give the same ids, bit for bit."""
     has_index: bool
-    """`build` makes something worth saving; the exact scan has nothing."""
+    """`build` makes something worth saving; the exact scan has no index."""
     native: tuple[str, ...] = ()
     """Native libraries it loads (for doctor), e.g. ("faiss",)."""
     needs_torch: bool = False
@@ -201,34 +203,33 @@ class MinerCost:
     anon_bytes: int
     disk_bytes: int
     recall: float = 1.0
-    """Expected share of the true k best that is found, of text vectors; nothing is promised."""
+    """Expected share of the true k best that is found, for text vectors; no guarantee."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinerContext:
-    """What the run grants a miner."""
+    """What a run gives its miner."""
 
     threads: int
     seed: int
     deterministic: bool
     budget_bytes: int
-    """Anonymous memory the miner may use for its working blocks; where the index itself cannot
-    fit, `build` raises ConfigError with the figure instead of trying."""
+    """Anonymous memory the miner may use for its working blocks; if the index itself cannot fit,
+    `build` raises ConfigError with the figure instead of trying."""
     cache: str | None = None
-    """Folder for what may be kept for a bank that does not change; None: this bank is thrown
-    away."""
+    """Folder for files of a bank that does not change; None: this bank is thrown away."""
 
 
 class Miner(Protocol):
     """Finds the k best bank rows by dot product; numpy in, numpy out.
 
     Ids are rows of the source (int64, 0 <= id < rows), best first; ties by smaller id for exact
-    miners. Never -1, never a duplicate in a row of the result: k is cut to the number of rows,
-    and a search that comes back short is widened until it is not.
+    miners. Never -1, never a duplicate in a result row: k is cut to the number of rows, and a
+    search with too few results is widened until it has enough.
     """
 
     def build(self, source: VectorSource, workdir: Path) -> None:
-        """Once per source. `workdir` is scratch space that is removed afterwards."""
+        """Called once per source. `workdir` is scratch space that is removed afterwards."""
         ...
 
     def search(
@@ -237,11 +238,11 @@ class Miner(Protocol):
 
     def save(self, path: Path) -> None:
         """Writes the index into the existing, empty folder `path`; the caller hashes the files.
-        Raises StorageError when what was written does not read back."""
+        Raises StorageError if what was written does not read back."""
         ...
 
     def load(self, path: Path, source: VectorSource) -> None:
-        """The inverse; the caller has verified the hashes."""
+        """The inverse of `save`; the caller has verified the hashes."""
         ...
 
     def close(self) -> None: ...
@@ -266,10 +267,10 @@ class BatchPlan:
     micro_batch: int
     accumulate: int
     notes: tuple[str, ...] = ()
-    """What the user must hear, e.g. that a cap made the effective batch smaller."""
+    """Messages for the user, e.g. that a cap made the effective batch smaller."""
 
     fused: int = 1
-    """How many micro-batches, as they were asked for, one of these is."""
+    """Number of requested micro-batches that were put together to one."""
 
     @property
     def samples(self) -> int:
@@ -277,7 +278,7 @@ class BatchPlan:
 
     @property
     def cut(self) -> str:
-        """The cut in the words it was asked for, e.g. "32 x 16, 4 at a time"."""
+        """The cut with the requested sizes, e.g. "32 x 16, 4 at a time"."""
         asked = f"{self.micro_batch // self.fused} x {self.accumulate * self.fused}"
         return asked if self.fused == 1 else f"{asked}, {self.fused} at a time"
 
@@ -287,17 +288,17 @@ class Precision:
     name: Literal["fp32", "bf16"]
     reason: str
     note: str = ""
-    """What the user must hear, e.g. that it is slower here."""
+    """Message for the user, e.g. that it is slower here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What an option left at "auto" comes to on this machine."""
+    """The value of an option left at "auto" on this machine."""
 
     value: Any
     reason: str
     note: str = ""
-    """What the user must hear, e.g. that a stored measurement is damaged."""
+    """Message for the user, e.g. that a stored measurement is damaged."""
 
 
 class DevicePolicy(Protocol):
@@ -306,14 +307,14 @@ class DevicePolicy(Protocol):
     constant_shapes: bool
     """Tensors must keep their shapes from step to step (graph caches, known bugs)."""
     rows_at_once: int
-    """Samples it computes fastest at a time: shorter micro-batches of a step are put together up to
-    here (`train.fuse`). 0: never, memory is why a step was cut."""
+    """Number of samples it computes fastest at a time: shorter micro-batches of a step are put
+    together up to here (`train.fuse`). 0: never, because memory is the reason for the cut."""
     probe_at_start: bool
-    """Its loss and gradients are compared with the CPU's before a run trusts it."""
+    """Compare its loss and gradients with the CPU's before a run trusts it."""
     name: str
-    """The concrete device ("cpu"), also where "auto" was asked for."""
+    """The concrete device ("cpu"), also if "auto" was asked for."""
     reason: str
-    """Why this one, in a sentence; empty where it was asked for by name."""
+    """Why this device, in a sentence; empty if it was asked for by name."""
     threads: int
 
     def environment(self) -> Mapping[str, str]:
@@ -325,8 +326,8 @@ class DevicePolicy(Protocol):
         ...
 
     def settled(self) -> Mapping[str, Settled]:
-        """What each option that may be "auto" comes to here, also where it was asked for; the
-        same in every process of this machine, so from nothing that was timed in this one."""
+        """The "auto" value of each option that may be "auto", also if the user set another value.
+        The same in every process of this machine, so it must not depend on timing in this one."""
         ...
 
     def torch_device(self) -> torch.device: ...
@@ -338,21 +339,21 @@ class DevicePolicy(Protocol):
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]: ...
 
     def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Moves a host tensor; returns it as it is where host and device are one."""
+        """Moves a host tensor; returns it unchanged if host and device are one."""
         ...
 
     def synchronize(self) -> None:
-        """Waits for the step's work, so that a fault is met in the step that caused it."""
+        """Waits for the step's work, so that a fault is raised in the step that caused it."""
         ...
 
     def memory(self) -> Mapping[str, int]:
-        """Bytes by name, e.g. {"allocated": ...}; empty where the host's memory is the device's."""
+        """Bytes by name, e.g. {"allocated": ...}; empty if the device uses the host's memory."""
         ...
 
     def empty_cache(self) -> None: ...
 
     def rng_state(self) -> dict[str, torch.Tensor]:
-        """Every generator a forward pass on this device may draw from, host's included."""
+        """Every generator that a forward pass on this device may use, including the host's."""
         ...
 
     def set_rng_state(self, state: Mapping[str, torch.Tensor]) -> None: ...
@@ -360,7 +361,7 @@ class DevicePolicy(Protocol):
 
 class DeviceFactory(Factory, Protocol):
     preference: int
-    """`--device auto` takes the available one of ttf's own devices with the highest."""
+    """`--device auto` takes the available device of ttf itself with the highest value."""
 
     def create(self, options: Any, threads: int | None) -> DevicePolicy:
         """`threads` None: the device chooses. Raises PluginUnavailable with the reason."""
@@ -369,7 +370,7 @@ class DeviceFactory(Factory, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """What is known after an optimizer step; a line of metrics.jsonl."""
+    """Data of an optimizer step; a line of metrics.jsonl."""
 
     step: int
     epoch: int

@@ -1,7 +1,7 @@
-"""Every way `ttf` fails on purpose: one class per situation, each with its exit code.
+"""Every intended error of `ttf`: one class per situation, each with its exit code.
 
-A message has three movements: what happened, why probably, what to do. `hint` holds the last.
-Anything that is not a `TtfError` is a fault of ours and ends with exit code 70.
+A message says what happened, why probably, and what to do (`hint`). An exception that is not a
+`TtfError` is a bug in ttf and ends with exit code 70.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class ExitCode(IntEnum):
-    """What a `ttf` command ends with; CONTRACT: fixed names and numbers."""
+    """The exit codes of `ttf` commands; CONTRACT: fixed names and numbers."""
 
     DONE = 0
     USAGE = 2
@@ -40,7 +40,7 @@ class TtfError(Exception):
         super().__init__(message)
         self.hint = hint
         self.details: dict[str, Any] = {}
-        """What stands beside the error in the document of --json: `run_dir`, `summary`."""
+        """More fields of the error's document with --json: `run_dir`, `summary`."""
 
 
 class ConfigError(TtfError):
@@ -55,7 +55,7 @@ class ConfigError(TtfError):
 
 
 class UnknownName(ConfigError):
-    """A name nobody registered; offers the closest match."""
+    """An unregistered name; offers the closest match."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         self.name = name
@@ -98,13 +98,13 @@ class ArtifactDamaged(BadData):
 
 
 class NumericFailure(TtfError):
-    """A loss or gradient that is not finite, or numbers a device got wrong."""
+    """A loss or gradient is not finite, or a device computed wrong numbers."""
 
     exit_code = ExitCode.NUMERIC
 
 
 class DeviceMistrusted(NumericFailure):
-    """A device computed other numbers than the CPU; `remedy` says how to go on without it."""
+    """A device's numbers differ from the CPU's; `remedy` says how to go on without it."""
 
     def __init__(self, message: str, *, remedy: Mapping[str, Any], hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -113,17 +113,18 @@ class DeviceMistrusted(NumericFailure):
 
 
 class GaveUp(TtfError):
-    """Something died more often than we were allowed to restart it."""
+    """Something died more often than restarts are allowed."""
 
     exit_code = ExitCode.GAVE_UP
 
 
 class TrainerFault(TtfError):
-    """The training process raised what it should not have: a fault of ours, or of a plugin."""
+    """The training process raised an unexpected exception: a bug of ttf or of a plugin."""
 
 
 class MinerFailed(GaveUp):
-    """A miner died, hung or answered wrongly; a fresh process, then another miner, may take over."""
+    """A miner died, hung or answered wrongly; a fresh process, then another miner, may take
+    over."""
 
     def __init__(self, miner: str, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -161,7 +162,7 @@ class FolderInUse(TtfError):
 
 
 class NoCheckpoint(TtfError):
-    """There is nothing intact to resume from."""
+    """There is no intact checkpoint to resume from."""
 
     exit_code = ExitCode.NO_CHECKPOINT
 
@@ -187,7 +188,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def storage_error(error: OSError, what: str) -> StorageError:
-    """Turns an OSError met while writing `what` into the error the user should see."""
+    """Turns an OSError from writing `what` into the error for the user."""
     import errno
 
     hints = {

@@ -1,5 +1,5 @@
-"""The hooks a plugin may implement; one sentence each says when it is called. And what a check of
-`ttf doctor` gets and returns."""
+"""The hooks a plugin may implement, each with its time of call, and the types of `ttf doctor`
+checks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Cause = Literal["environment", "data", "configuration"]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a check found: one line, what it rests on, and what to do."""
+    """The result of a check: one line, its evidence, and what to do."""
 
     status: Status
     detail: str
-    """One line; names what was looked at."""
+    """One line; names what was checked."""
     evidence: tuple[str, ...] = ()
     """Facts and where they were found, a line each."""
     remedy: str = ""
@@ -58,17 +58,17 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckContext:
-    """What a check of a plugin is told."""
+    """The input of a plugin's check."""
 
     run_toml: Path | None = None
-    """The configuration that was named, if one was."""
+    """The given configuration, if any."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Its values by dotted key, {"miner.name": "faiss", ...}; empty without one."""
 
 
 class Check(Protocol):
-    """A check that a plugin brings: an entry point `check.<name>` whose hook `ttf_doctor_check`
-    returns it. It is loaded and run in a process of its own."""
+    """A plugin's check: an entry point `check.<name>` whose hook `ttf_doctor_check` returns it. It
+    is loaded and run in a process of its own."""
 
     id: str
     """The name of its entry point."""
@@ -76,7 +76,7 @@ class Check(Protocol):
     """The question it answers, in a line."""
 
     def run(self, context: CheckContext) -> Verdict:
-        """May take some seconds; what it raises, and how it dies, is told as a finding."""
+        """May take some seconds; an exception or a crash is reported as a finding."""
         ...
 
 
@@ -102,8 +102,8 @@ def ttf_device(name: str) -> DeviceFactory | None:
 
 @hookspec(firstresult=True)
 def ttf_doctor_check(name: str) -> Check | None:
-    """Return the check `name` of `ttf doctor`, or None if it is not yours; it is loaded and run in a
-    process of its own."""
+    """Return the check `name` of `ttf doctor`, or None if it is not yours. It is loaded and run in
+    a process of its own."""
 
 
 @hookspec

@@ -1,7 +1,7 @@
-"""The training loop. What happens in what order; how each thing is done lies elsewhere.
+"""The training loop: what happens in what order. Other modules do the work.
 
-Everything a verb needs is in `Training`; who listens is in `Events`. A run that is continued enters
-at the step its checkpoint names and takes the same path.
+`Training` has everything the loop calls; `Events` receives what happens. A resumed run starts at
+the step of its checkpoint and takes the same path.
 """
 
 from __future__ import annotations
@@ -18,37 +18,34 @@ from ttf.training.step import Stepper
 
 
 class Events(Protocol):
-    """What the loop tells the world, in the order it happens."""
+    """Events of the loop, in the order they happen."""
 
-    def stepped(self, record: StepRecord) -> None:
-        """After every optimizer step."""
-        ...
+    def stepped(self, record: StepRecord) -> None: ...
 
     def evaluated(self, record: EvalRecord) -> None:
-        """After every evaluation. Raises GateNotMet."""
+        """Raises GateNotMet."""
         ...
 
     def settled(self, step: int) -> None:
-        """When nothing of a step is left to do: the state can be saved and continued from here.
-        May save a checkpoint; raises StopAsked where the user asked for an end."""
+        """When the step is complete: the state can be saved and resumed from here. May save a
+        checkpoint; raises StopAsked if the user asked for an end."""
         ...
 
 
 @dataclass(kw_only=True)
 class Training:
-    """A run in motion; `step` is the number of optimizer steps done."""
+    """The state of the loop; `step` is the number of optimizer steps done."""
 
     step: int
     total_steps: int
     order: Order
     stepper: Stepper
     learning_rate: Callable[[int], float]
+    # Returns how to draw, and the step until which that holds; mines if a refresh is due.
     negatives_from: Callable[[int], tuple[DrawNegatives | None, int]]
-    """(how to draw, the step until which that holds); mines if a refresh is due."""
     load: Callable[[int, int, DrawNegatives | None], Loader]
     evaluate: Callable[[int], EvalRecord]
-    evaluation_due: Callable[[int], bool]
-    """Whether this step is to be evaluated and has not been."""
+    evaluation_due: Callable[[int], bool]  # True if this step is to be evaluated and has not been.
     ended_early: Callable[[], bool]
 
     @property

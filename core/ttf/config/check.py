@@ -1,5 +1,5 @@
-"""A configuration while it is put together, and what can be wrong with it: keys, types and bounds;
-plugins and their options."""
+"""A configuration while its layers are merged, and its checks: keys, types and bounds; plugins and
+their options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOWERS = {"query": "gru", "doc": "identity"}
 
 @dataclass(kw_only=True)
 class Draft:
-    """What the layers say together, before anything is validated."""
+    """The merged layers, before validation."""
 
     tree: dict[str, Any] = field(
         default_factory=lambda: {"tower": {s: {"name": name} for s, name in _TOWERS.items()}}
@@ -36,8 +36,7 @@ class Draft:
     places: dict[Keys, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    renamed: bool = False
-    """Something that was written under an earlier name has its present one now."""
+    renamed: bool = False  # Something written under an earlier name was moved to its current name.
 
     def apply(self, layer: Layer) -> None:
         for side in _TOWERS:
@@ -47,7 +46,7 @@ class Draft:
         self.places.update(layer.places)
 
     def problem(self, path: Sequence[str], text: str) -> None:
-        """`run.toml:12: section.key: text`; the place is left out for defaults."""
+        """Adds `run.toml:12: section.key: text`; without the place for defaults."""
         origin = self.origin(tuple(path))
         exact = self.places.get(tuple(path), origin)
         if exact.partition(":")[0] == origin.partition(":")[0]:
@@ -56,7 +55,7 @@ class Draft:
         self.problems.append(f"{place}{'.'.join(path)}: {text}" if path else f"{place}{text}")
 
     def rename(self, path: Keys, name: str) -> None:
-        """What is written at `path` is read as its neighbour `name`."""
+        # The value at `path` becomes its neighbour `name`.
         section = self.section(*path[:-1])
         self.renamed = True
         self._put((*path[:-1], name), section.pop(path[-1]), self.origin(path))
@@ -69,7 +68,7 @@ class Draft:
         return below[0] if below else "default"
 
     def section(self, *path: str) -> dict[str, Any]:
-        """The table at `path`; empty where there is none or it is no table."""
+        """The table at `path`; empty if there is none or it is no table."""
         node: Any = self.tree
         for part in path:
             node = node.get(part, {}) if isinstance(node, dict) else {}
@@ -91,8 +90,8 @@ class Draft:
         self.origins[path] = origin
 
     def _change_tower(self, side: str, layer: Layer) -> None:
-        """A tower chosen anew does not take over the options of the one it replaces. Options
-        given by --set beside --tower were meant for it, though: both are on one command line."""
+        # A newly chosen tower does not inherit the options of the one it replaces. Options given by
+        # --set together with --tower were meant for it, though: both are on one command line.
         name = layer.values.get(("tower", side, "name"))
         options = self.section("tower", side)
         before = options.get("name")
@@ -112,7 +111,7 @@ class Draft:
 
 
 def tidy(draft: Draft) -> None:
-    """The word none where a value may be None, and what no key can take."""
+    # The word none where a value may be None, and what no key can take.
     for path in list(draft.origins):
         section = draft.section(*path[:-1])
         value = section.get(path[-1])
@@ -137,7 +136,7 @@ def _encodable(text: str) -> bool:
 
 
 def schema(draft: Draft) -> RunConfig | None:
-    """The configuration, or None after noting every problem in the draft."""
+    """The configuration, or None after adding every problem to the draft."""
     from ttf.config.resolve import as_json
 
     _pairs_are_there(draft)
@@ -202,7 +201,7 @@ def _is_number(text: str) -> bool:
 
 
 def _given_path(draft: Draft, loc: Sequence[str | int], kind: str) -> Keys:
-    """The part of pydantic's location that the user wrote; the rest names a union's member."""
+    # The part of pydantic's location that the user wrote; the rest names a union's member.
     node: Any = draft.tree
     path: list[str] = []
     for part in loc:
@@ -243,7 +242,6 @@ def _got(draft: Draft, path: Keys, texts: Sequence[str]) -> str:
 
 
 def _model(path: Keys) -> type[BaseModel] | None:
-    """The schema's class at a path of section names."""
     model: type[BaseModel] = RunConfig
     for part in path:
         info = model.model_fields.get(part)
@@ -272,7 +270,7 @@ def _keys(path: Keys) -> list[str]:
 
 
 def _may_be_switched_off(path: Keys) -> bool:
-    """Whether a key has a value by default and may be None: there the word none says so."""
+    # Such a key has a default value and may be None: the word none means None.
     model = _model(path[:-1])
     info = model.model_fields.get(path[-1]) if model else None
     return (
@@ -287,7 +285,7 @@ def _may_be_switched_off(path: Keys) -> bool:
 
 
 def plugins(draft: Draft) -> None:
-    """Names, options and availability of the plugins that are chosen; only those are loaded."""
+    """Checks names, options and availability of the chosen plugins; loads only those."""
     for side in ("query", "doc"):
         _tower(draft, side)
     _with_tables(draft, "miner")
@@ -317,7 +315,7 @@ def _tower(draft: Draft, side: str) -> None:
 
 
 def _with_tables(draft: Draft, kind: Kind) -> None:
-    """A section `[miner]` or `[device]` with a table of options per plugin in it."""
+    # A section `[miner]` or `[device]` may have one table of options per plugin.
     section = draft.section(kind)
     name = section.get("name")
     chosen = name if isinstance(name, str) and name != "auto" else None
@@ -337,7 +335,7 @@ def _with_tables(draft: Draft, kind: Kind) -> None:
 
 
 def _named(draft: Draft, kind: Kind, key: str, fields: Sequence[str]) -> bool:
-    """Whether a table is called as a plugin; otherwise a problem says why not."""
+    """True if a table has a plugin's name; otherwise adds a problem that says why not."""
     try:
         host.find(kind, key)
     except UnknownName:
@@ -357,7 +355,7 @@ def _factory(draft: Draft, kind: Kind, name: str, path: Keys, *, must_run: bool)
 
 
 def _loading(draft: Draft, path: Keys, load: Callable[[], _Loaded]) -> _Loaded | None:
-    """What `load` gives, or None after noting why not."""
+    """The result of `load`, or None after adding a problem."""
     try:
         return load()
     except TtfError as error:

@@ -1,8 +1,7 @@
-"""From defaults, a file, --set and flags to one validated configuration, and who said what.
+"""Merges defaults, a file, --set and flags to one validated configuration with origins.
 
-Layers, each over the one before: default < TOML file < --set < flag < --safe < remedies. Everything
-that is wrong is collected and raised as one ConfigError, each problem with the place it was written
-at.
+Layers, later ones win: default < TOML file < --set < flag < --safe < remedies. All problems are
+collected and raised as one ConfigError, each with the place of the wrong value.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 Keys = tuple[str, ...]
 
+# Every flag of `ttf train` that sets a key; Python's overrides use the same names (`lr=`).
 FLAGS: Mapping[str, str] = {
     "--pairs": "data.pairs",
     "--bank": "data.bank",
@@ -46,10 +46,9 @@ FLAGS: Mapping[str, str] = {
     "--threads": "device.threads",
     "--precision": "device.precision",
 }
-"""Every flag of `ttf train` that sets a key; Python's overrides use the same names (`lr=`)."""
 
+# Flags that set a key to false; a flag that is not given (false itself) sets nothing.
 NEGATIONS: Mapping[str, str] = {"--no-remedies": "supervise.remedies"}
-"""Flags that set a key to false; one that is not given (false itself) says nothing."""
 
 PATHS = frozenset({"data.pairs", "data.bank", "data.context", "train.init"})
 
@@ -60,11 +59,9 @@ class Resolved:
 
     config: RunConfig
     origins: Mapping[str, str]
-    notes: tuple[str, ...] = ()
-    """What a higher layer made of a lower one, to be said aloud."""
+    notes: tuple[str, ...] = ()  # Changes that a higher layer made to a lower one, for the user.
+    # Of a resumed run: remedies may cut its steps, not change them. None: a new run.
     samples_per_step: int | None = None
-    """Of the run that goes on with this configuration: remedies may cut its steps, not change
-    them. None: a new run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +70,8 @@ class Layer:
 
     values: dict[Keys, Any] = field(default_factory=dict)
     origins: dict[Keys, str] = field(default_factory=dict)
+    # Where tables begin, and the content of [[tables]]: finer than the leaves' origins.
     places: dict[Keys, str] = field(default_factory=dict)
-    """Where tables begin, and what stands inside [[tables]]: finer than the leaves' origins."""
 
     def add(self, path: Keys, value: Any, origin: str) -> None:
         for leaf, item in _leaves(path, value):
@@ -93,7 +90,7 @@ def resolve(
 ) -> Resolved:
     """Raises ConfigError with all problems at once. `flags` are named as on the command line
     (`--lr`, `lr`) or by key (`train.lr`); `overlay` holds remedies by key, each with its own
-    origin; without `plugins`, names and options are not checked."""
+    origin. Without `plugins`, names and options of plugins are not checked."""
     from ttf.config import check
     from ttf.config.safe_mode import make_safe
 
@@ -171,7 +168,7 @@ def _overlay_layer(overlay: Mapping[str, Change]) -> Layer:
 
 
 def parse_value(text: str) -> Any:
-    """A value as TOML would read it; what is no TOML (a bare word, a path) is a string.
+    """A value as TOML reads it; if it is not TOML (a bare word, a path), a string.
 
     >>> parse_value("0.1"), parse_value("[1, 10]"), parse_value("hnswlib")
     (0.1, [1, 10], 'hnswlib')
@@ -184,7 +181,7 @@ def parse_value(text: str) -> Any:
 
 
 def _leaves(path: Keys, value: Any) -> Iterator[tuple[Keys, Any]]:
-    """Every value with its path; an empty table is a leaf, so that its name is looked at."""
+    # An empty table is a leaf, so that its name is checked.
     if isinstance(value, Mapping) and (value or not path):
         for key, item in value.items():
             yield from _leaves((*path, str(key)), item)
@@ -193,7 +190,7 @@ def _leaves(path: Keys, value: Any) -> Iterator[tuple[Keys, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """TOML's own types from what Python callers pass."""
+    """Converts values of Python callers to TOML's own types."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -202,7 +199,8 @@ def _plain(value: Any) -> Any:
 
 
 def _anchor(layer: Layer, folder: Path) -> None:
-    """Makes paths absolute: in a file they are relative to its folder, elsewhere to where we are."""
+    """Makes paths absolute: in a file they are relative to its folder, elsewhere to the current
+    one."""
     for path, value in layer.values.items():
         if ".".join(path) in PATHS and isinstance(value, str) and value and "://" not in value:
             expanded = os.path.expanduser(value)  # noqa: PTH111 - Path would normalise the text
@@ -215,13 +213,13 @@ def _origins(config: RunConfig, draft: Draft) -> dict[str, str]:
 
 
 def flat(config: RunConfig) -> dict[str, Any]:
-    """Every value by its dotted key, in JSON's own types: what remedies and their rules look at."""
+    """Every value by its dotted key, in JSON types: for remedies and their rules."""
     leaves = _leaves((), config.model_dump(mode="json"))
     return {".".join(path): value for path, value in leaves}
 
 
 def as_json(tree: Mapping[str, Any]) -> str:
-    """For pydantic's strict JSON mode: lists become tuples, but `true` is no number."""
+    # For pydantic's strict JSON mode: lists become tuples, but `true` is no number.
     return json.dumps(tree, default=str)
 
 
@@ -231,9 +229,9 @@ def as_json(tree: Mapping[str, Any]) -> str:
 def load_run_toml(
     path: Path, *, overlay: Mapping[str, Change] | None = None, plugins: bool = False
 ) -> Resolved:
-    """A run's configuration with the origins it was written with, and remedies over it.
+    """A run's configuration with its written origins, and remedies over it.
 
-    Plugins are not looked at unless asked: reading a run must not need the libraries it used.
+    Plugins are checked only if asked: reading a run must not need the libraries it used.
     """
     written = resolve(path, plugins=plugins and not overlay)
     resolved = resolve(path, overlay=overlay, plugins=plugins) if overlay else written
@@ -255,6 +253,6 @@ def load_run_toml(
 
 
 def _samples_per_step(written: Resolved) -> int | None:
-    """None where the run never came so far that its batch size was settled."""
+    # None if the run ended before its batch size was settled.
     train = written.config.train
     return None if train.batch_size == "auto" else train.batch_size * train.accumulate

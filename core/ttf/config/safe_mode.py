@@ -1,4 +1,4 @@
-"""`--safe`: every remedy on from the start, for those who must have a result by morning."""
+"""`--safe`: every remedy is active from the start, for a result at the cost of speed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _BATCH: Final = ("train", "batch_size")
 
 
 def make_safe(draft: Draft) -> None:
-    """Puts the safe values over the file's, each with a note; what the same command line says
-    against them is a problem."""
+    """Puts the safe values over the file's, each with a note; opposite flags on the same command
+    line are problems."""
     from ttf.config.resolve import Layer
 
     layer = Layer()
@@ -47,8 +47,8 @@ def _edit(draft: Draft, layer: Layer, path: Keys, value: Any) -> None:
 
 
 def _cap_accumulation(draft: Draft, layer: Layer) -> None:
-    """The same samples per optimizer step in fewer, larger micro-batches, where the size of one is
-    a number; otherwise the step becomes smaller."""
+    # The same samples per optimizer step in fewer, larger micro-batches, if the micro-batch size is
+    # a number; otherwise the step becomes smaller.
     train = draft.section("train")
     asked, batch = train.get("accumulate", 1), train.get("batch_size", "auto")
     if not _is_count(asked) or asked <= MOST_ACCUMULATE:
@@ -88,7 +88,7 @@ def _note(draft: Draft, path: Keys, given: Any, value: Any) -> str:
 
 
 def _on_command_line(origin: str) -> bool:
-    """Flags are `--lr`, Python's overrides `lr=`; a file's values are `run.toml:3`."""
+    # Flags are `--lr`, Python's overrides `lr=`; a file's values are `run.toml:3`.
     return origin.startswith("--") or origin.endswith("=")
 
 

@@ -1,8 +1,8 @@
 """The run configuration: every section and key, its type, default and bounds.
 
-Imported only where a configuration is read: pydantic takes 200 ms. Plugin options live in
-free-form tables (`[tower.query]` beside `name`, `[miner.<name>]`, `[device.<name>]`) and are
-validated by the plugin's own options type in `ttf.config.resolve`.
+Imported only when a configuration is read: pydantic takes 200 ms. Plugin options are in free-form
+tables (`[tower.query]` with `name`, `[miner.<name>]`, `[device.<name>]`); the plugin's own options
+type validates them in `ttf.config.resolve`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DataConfig(Section):
 
 
 class TowerConfig(BaseModel):
-    """`name`, and beside it whatever options that tower declares."""
+    """`name`, and the options of that tower."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str
@@ -77,7 +77,7 @@ class MinerConfig(WithPluginTables):
 
 
 class NegativesConfig(Section):
-    """Which mined candidates may be drawn: the positive-aware filter."""
+    """The positive-aware filter: which mined candidates may be drawn."""
 
     relative_margin: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         0.05, description="keep s < s_pos - margin * |s_pos|"
@@ -179,7 +179,7 @@ class SuperviseConfig(Section):
 
 
 class ProbeConfig(Section):
-    """The same micro-batch on the device and on the CPU: do loss and gradients agree?"""
+    """Compares loss and gradients of one micro-batch on the device and on the CPU."""
 
     every: NonNegative = Field(
         0, description="optimizer steps between probes; 0: only where the device asks, at start"

@@ -30,7 +30,7 @@ COMMENT = "  # "
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A parsed TOML file and where its keys stand."""
+    """A parsed TOML file and the lines of its keys."""
 
     name: str
     values: Mapping[str, Any]
@@ -46,7 +46,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """Raises ConfigError with line and column where the text is no TOML."""
+    """Raises ConfigError with line and column if the text is not TOML."""
     text = _text(path)
     try:
         values = tomllib.loads(text)
@@ -87,7 +87,7 @@ def _nearby(path: Path) -> str:
 
 
 def _lines(text: str) -> dict[Keys, int]:
-    """The line of every key; what stands in a multi-line string may only lose a line number."""
+    # The line of every key; at worst, text in a multi-line string loses a line number.
     found: dict[Keys, int] = {}
     table: Keys = ()
     counts: dict[Keys, int] = {}
@@ -125,7 +125,7 @@ def _split(dotted: str) -> Keys:
 
 
 def dump(resolved: Resolved) -> str:
-    """run.toml: valid TOML, every value followed by where it came from."""
+    """run.toml: valid TOML, every value followed by its origin."""
     tree = resolved.config.model_dump()
     lines = [
         "# The configuration of this run, complete; each value says where it came from.",
@@ -185,7 +185,7 @@ def _key(name: str) -> str:
 
 
 def render(value: Any) -> str:
-    """One value on one line of TOML; None is the word none, which `resolve` reads back."""
+    # On one line; None is the word none, which `resolve` reads back.
     if value is None:
         return '"none"'
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Rewrites a container: another format, another type of its vectors, uncompressed, aligned.
+"""Rewrites a container: another format or dtype, uncompressed, aligned.
 
-Arrays are read once from front to back: by rows where that is possible, else decompressed.
+Arrays are read once from front to back: by rows if possible, else decompressed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AS_STORED: Final[dict[str, DType]] = {
 
 
 class RawStream(Protocol):
-    """What a store gives of an array that it cannot read by rows."""
+    """An array that its store cannot read by rows."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -57,7 +57,7 @@ class Streams(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """An array in one of the stored types, block by block; the blocks can be taken once."""
+    """An array in one of the stored types, block by block; the blocks can be read once."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -65,7 +65,7 @@ class Rows:
 
 
 def stream_rows(store: Store, name: str) -> Rows:
-    """Raises BadData, DataCompressed among it, where the store has no way to read the array."""
+    """Raises BadData (or its subclass DataCompressed) if the store cannot read the array."""
     try:
         source = store.source(name)
     except BadData:
@@ -78,14 +78,14 @@ def stream_rows(store: Store, name: str) -> Rows:
 
 
 def as_float32(rows: Rows) -> Rows:
-    """Whole numbers that are vectors all the same; floating point stays as it is."""
+    """Integers that are used as vectors; floating point stays unchanged."""
     if rows.dtype in FLOATS:
         return rows
     return Rows(rows.shape, "float32", (block.astype(np.float32) for block in rows.blocks))
 
 
 def converted(rows: Rows, dtype: DType, where: str) -> Rows:
-    """The same vectors in another type; BadData names a row that does not fit into it."""
+    """The same vectors in another type; BadData names a row that does not fit."""
     if dtype == rows.dtype or rows.dtype not in FLOATS:
         return rows
 
@@ -139,7 +139,7 @@ def _check_range(
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written, and which single values were left out."""
+    """What was written, and the single values that were left out."""
 
     path: str
     arrays: list[dict[str, Any]]
@@ -176,7 +176,7 @@ def convert(
 
 
 def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arrays to write, and single values, which are left out unless they were asked for."""
+    """The arrays to write, and single values, which are left out unless asked for."""
     known = list(store.names())
     for name in wanted:
         if name not in known:

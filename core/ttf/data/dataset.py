@@ -1,6 +1,6 @@
-"""A data set as training sees it: two splits of usable pairs with their queries, and the bank.
+"""A data set for training: two splits of usable pairs with their queries, and the bank.
 
-Arrays come under the names a user gave them, each checked before it is used; every problem names the
+Arrays are found under the user's names, and each is checked before use; every problem names the
 file, the array and the row.
 """
 
@@ -38,7 +38,7 @@ class NamedArrays:
         return self.store.source(self._names.get(name, name))
 
     def said(self, name: str) -> str:
-        """The name as a message should have it, with what the user mapped it to."""
+        """The name for messages, with the user's name for it."""
         mapped = self._names.get(name, name)
         return name if mapped == name else f"{name} (mapped to {mapped!r})"
 
@@ -141,7 +141,7 @@ class Queries:
         return len(self) * self.length
 
     def batch(self, rows: NDArray[np.int64], buffers: Buffers | None = None) -> QueryBatch:
-        """The inputs of some rows; their memory is from `buffers` where those are given."""
+        """The inputs of some rows; uses memory from `buffers` if given."""
         lengths = None if self.lengths is None else self.lengths[rows]
         if self.context is None:
             x = _gathered(self.source, rows, buffers)
@@ -158,11 +158,9 @@ class Queries:
 
     @property
     def on_disk(self) -> bool:
-        """Whether recent batches had to wait for a disk, so that `will_need` helps."""
         return on_disk(self.source if self.context is None else self.context)
 
     def will_need(self, rows: NDArray[np.int64]) -> None:
-        """Says which rows `batch` will be asked for soon."""
         if self.context is None:
             will_need(self.source, rows)
             return
@@ -170,14 +168,14 @@ class Queries:
         will_need(self.context, self._steps(rows, lengths)[0].reshape(-1))
 
     def check_steps(self, rows: NDArray[np.int64]) -> None:
-        """Raises BadData naming the first row with a step outside the context."""
+        """Raises BadData that names the first row with a step outside the context."""
         if self.context is not None:
             self._steps(rows, None if self.lengths is None else self.lengths[rows])
 
     def _steps(
         self, rows: NDArray[np.int64], lengths: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Context rows of each step, padding moved to the end (and pointed at row 0)."""
+        """Context rows of each step, padding moved to the end (and set to row 0)."""
         assert self.context is not None
         steps = np.asarray(self.source.gather(rows), dtype=np.int64)
         if lengths is not None:
@@ -220,7 +218,7 @@ def _gathered(
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """The usable pairs of a split; row i of it is row `keep[i]` of the files."""
+    """The usable pairs of a split; its row i is row `keep[i]` of the files."""
 
     name: str
     queries: Queries
@@ -235,7 +233,6 @@ class Split:
         return self.queries.batch(self.keep[rows], buffers)
 
     def will_need(self, rows: NDArray[np.int64]) -> None:
-        """Says which rows `batch` will be asked for soon."""
         self.queries.will_need(self.keep[rows])
 
     def known(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -245,18 +242,17 @@ class Split:
 
 @dataclass(kw_only=True)
 class OpenBank:
-    """The documents of a data set, a VectorSource; owns the stores that are open."""
+    """The documents of a data set, a VectorSource; owns the open stores."""
 
     bank: VectorSource
     bank_at: VectorRef
-    bank_rows: NDArray[np.int64] | None
-    """Which rows of `bank_at` are the bank; None: all."""
+    bank_rows: NDArray[np.int64] | None  # Rows of `bank_at` that are the bank; None: all.
     bank_ids: NDArray[np.int64] | None
     notes: list[str]
     stores: list[Store] = field(repr=False)
 
     def bank_ref(self, folder: Path, *, unit: bool) -> VectorRef:
-        """A reference another process can open; what it needs for that is written to `folder`."""
+        """A reference another process can open; writes what it needs to `folder`."""
         if self.bank_rows is None:
             return dataclasses.replace(self.bank_at, unit=unit)
         path = folder / "bank-rows.npy"
@@ -267,7 +263,7 @@ class OpenBank:
         return dataclasses.replace(self.bank_at, unit=unit, rows_path=str(path.resolve()))
 
     def document_name(self, row: int) -> str:
-        """Where a document lies in the user's files, for messages: array, row and file."""
+        """A document's place in the user's files, for messages: array, row and file."""
         source = self.bank
         if isinstance(source, RowView):
             row, source = int(source.rows[row]), source.source
@@ -292,14 +288,12 @@ class OpenBank:
 
 @dataclass(kw_only=True)
 class Dataset(OpenBank):
-    """An open data set: the bank and both splits."""
-
     train: Split
     val: Split
 
     @property
     def fingerprint(self) -> str:
-        """Of everything that numbers depend on: inputs, bank, positives and lengths."""
+        """Covers everything that numbers depend on: inputs, bank, positives and lengths."""
         parts = [self.bank.fingerprint()]
         for split in (self.train, self.val):
             queries = split.queries

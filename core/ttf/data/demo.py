@@ -1,4 +1,4 @@
-"""The built-in set that `ttf train` uses when it is given no data, and settings that suit it."""
+"""The built-in data set of `ttf train` without data, and settings that suit it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ SHAPE: Final[Mapping[str, Any]] = {
     "noise": 1.0,
     "marker_strength": 1.5,
 }
-VERSION: Final = 1
-"""Of the generator: raise it when the same shape would give other values."""
+VERSION: Final = 1  # Of the generator: raise it if the same shape would give other values.
 
 SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "train": {"epochs": 5, "lr": 2e-3, "batch_size": 256},
@@ -45,7 +44,7 @@ def demo_folder() -> Path:
 
 
 def with_demo(resolved: Resolved, reporter: Reporter) -> Resolved:
-    """The configuration with the demo set filled in, made first if need be; others unchanged."""
+    """Fills in the demo set, made first if needed; configurations with data are unchanged."""
     if not wants_demo(resolved):
         return resolved
     folder = demo_folder()

@@ -1,6 +1,6 @@
-"""What is in a container and what is wrong with it: the facts behind inspect and verify.
+"""What a container holds and what is wrong with it: the facts for inspect and verify.
 
-Also whether `ttf train` would take it, as far as the file alone can tell: the checks are those of
+Also whether `ttf train` would accept it, as far as one file can tell: the checks are those of
 `ttf.data.open_dataset`, split by split, so that all problems come at once.
 """
 
@@ -23,8 +23,7 @@ from ttf.errors import ArrayMissing, BadData
 from ttf.host.plugins import open_store
 
 _SPLITS: Final = ("train", "val")
-_ANY_BANK: Final = 1 << 62
-"""Rows of a bank that nobody named: any position from 0 on may be one."""
+_ANY_BANK: Final = 1 << 62  # Rows of an unknown bank: any position from 0 on is possible.
 SAMPLE_BYTES: Final = 32 << 20
 SAMPLE_ROWS: Final = 4096
 _NAMED: Final = 3
@@ -32,7 +31,7 @@ _NAMED: Final = 3
 
 @dataclass
 class ArrayFacts:
-    """One array as `ttf data inspect --json` shows it; None: not looked at."""
+    """One array as in `ttf data inspect --json`; None: not checked."""
 
     name: str
     shape: list[int] | None
@@ -52,8 +51,7 @@ class Inspection:
     container: str
     arrays: list[ArrayFacts]
     problems: list[str]
-    hints: list[str]
-    """What helps against the problems, each once."""
+    hints: list[str]  # Remedies for the problems, each once.
 
     def note(self, error: BadData) -> None:
         self.problems.append(str(error))
@@ -61,7 +59,8 @@ class Inspection:
 
 
 def inspect(uri: str, *, storage: str = "auto", full: bool = False) -> Inspection:
-    """Looks at a bounded sample of rows, or at all of them; BadData where nothing opens."""
+    """Looks at a bounded sample of rows, or at all of them; BadData if the container cannot be
+    opened."""
     store = open_store(uri, storage)
     try:
         return _inspect(store, full)
@@ -70,7 +69,7 @@ def inspect(uri: str, *, storage: str = "auto", full: bool = False) -> Inspectio
 
 
 def verify(uri: str, *, storage: str = "auto") -> Inspection:
-    """Reads everything: checksums and sizes by the container, every number by us."""
+    """Reads everything: the container checks checksums and sizes, this module every number."""
     store = open_store(uri, storage)
     try:
         found = list(store.verify())
@@ -117,7 +116,7 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
 
 
 def _measure_stream(store: Store, name: str, facts: ArrayFacts, seen: Inspection) -> None:
-    """A compressed array is measured as well where all rows are read anyway."""
+    # A compressed array is measured only if all rows are read anyway.
     try:
         rows: Rows = stream_rows(store, name)
         numbered = _numbered(rows.blocks)
@@ -175,7 +174,7 @@ def _all_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArr
 
 
 def _sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Rows spread evenly over the array, first and last among them."""
+    """Rows spread evenly over the array, including the first and the last."""
     rows, step = source.shape[0], block_rows(source.shape)
     most = min(rows, SAMPLE_ROWS, max(2, SAMPLE_BYTES // (16 << 20) * step))
     ids = np.unique(np.linspace(0, max(0, rows - 1), most).astype(np.int64))
@@ -208,7 +207,7 @@ def _disagreements(arrays: Mapping[str, ArrayFacts]) -> list[str]:
 
 
 def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
-    """`ids` name the rows of `vectors`, each once."""
+    # `ids` name the rows of `vectors`, each once.
     ids, vectors = arrays.get("ids"), arrays.get("vectors")
     if not ids or not ids.mappable or not ids.shape:
         return []
@@ -226,13 +225,12 @@ def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
 
 
 def looks_like_pairs(names: Sequence[str]) -> bool:
-    """Whether there is any array of a training or validation split."""
     known = {f"{kind}_{split}" for kind in ("X", "seq", "pos", "Y") for split in _SPLITS}
     return not known.isdisjoint(names)
 
 
 def unfit(store: Store) -> Iterator[BadData]:
-    """Every reason for which `ttf train` would refuse this file, as pairs or as a bank."""
+    """Every reason why `ttf train` would refuse this file, as pairs or as a bank."""
     arrays = NamedArrays(store, {})
     if "vectors" in arrays:  # queries of `ttf search` may have three dimensions
         yield from _raised(lambda: need_floats(arrays["vectors"], (2, 3), "(rows, dim)"))
@@ -261,7 +259,7 @@ def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
 
 
 def _known(arrays: NamedArrays, split: str) -> None:
-    """Raises BadData where no pair has a positive, and none can be found by value."""
+    """Raises BadData if no pair has a positive, and none can be found by value."""
     found = positives.from_array(arrays[f"pos_{split}"], _ANY_BANK)
     if not len(found.usable) and f"Y_{split}" not in arrays:
         raise BadData(

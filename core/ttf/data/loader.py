@@ -1,8 +1,8 @@
 """The gather thread: reads the next steps' rows while the current one is computed.
 
 One thread is enough: a gather is a copy from mapped pages, about a millisecond per ten megabytes,
-and it releases the interpreter lock. Micro-batches pass through a short queue, so memory stays at
-a few of them however large the optimizer step is.
+and it releases the interpreter lock. Micro-batches go through a short queue, so memory holds a few
+of them however large the optimizer step is.
 """
 
 from __future__ import annotations
@@ -26,22 +26,20 @@ QUEUE_LENGTH = 2
 _AHEAD_BYTES = 64 << 20
 _AHEAD_STEPS = 8
 
+# (step, rows, known positives) -> mined bank rows (S, n), padded with -1.
 DrawNegatives = Callable[[int, NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
-"""(step, rows, known positives) -> mined bank rows (S, n), padded with -1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepHead:
-    """What is known of an optimizer step before its micro-batches are read."""
+    """Data of an optimizer step that is known before its micro-batches are read."""
 
     step: int
     rows: NDArray[np.int64]
-    known: NDArray[np.int64]
-    """Bank rows of each query's known positives (S, P), padded with -1."""
-    targets: NDArray[np.int64]
-    """The positive each query is trained towards in this step (S,)."""
+    known: NDArray[np.int64]  # Bank rows of each query's known positives (S, P), padded with -1.
+    targets: NDArray[np.int64]  # The positive that each query is trained towards in this step (S,).
+    # The distinct documents of the step: targets and mined negatives, ascending.
     doc_ids: NDArray[np.int64]
-    """The distinct documents the step offers: targets and mined negatives, ascending."""
     docs: NDArray[np.float32]
     num_mined: int
 
@@ -58,7 +56,7 @@ class MicroBatch:
 def choose_targets(
     known: NDArray[np.int64], rows: NDArray[np.int64], seed: int, step: int
 ) -> NDArray[np.int64]:
-    """One of each query's positives, drawn anew each time the query comes up."""
+    """One of each query's positives, drawn anew each time the query is used."""
     if known.shape[1] == 1:
         return known[:, 0]
     counts = (known >= 0).sum(axis=1)
@@ -74,7 +72,6 @@ def head_of(
     read_documents: Callable[[NDArray[np.int64]], NDArray[np.float32]],
     draw: DrawNegatives | None,
 ) -> StepHead:
-    """Everything of a step but its queries."""
     rows = order.rows(step)
     known = split.known(rows)
     targets = choose_targets(known, rows, order.seed, step)
@@ -99,7 +96,7 @@ def head_of(
 
 @dataclass(frozen=True, kw_only=True)
 class StepReader:
-    """Where the gather thread reads: data, order and documents, nothing that training changes."""
+    """The inputs of the gather thread: data, order and documents, nothing that training changes."""
 
     data: Dataset
     order: Order
@@ -134,7 +131,7 @@ class Loader:
         stop: int,
         rows_of: Callable[[int], NDArray[np.int64]] | None = None,
     ) -> None:
-        """`rows_of`: the rows of any step; given it, steps to come are read ahead from a disk."""
+        """`rows_of`: the rows of any step; if given, later steps are read ahead from a disk."""
         self._make_head = make_head
         self._rows_of = rows_of
         self._announced_step = start
@@ -151,7 +148,7 @@ class Loader:
         self._thread.start()
 
     def __iter__(self) -> Iterator[tuple[StepHead, Iterator[MicroBatch]]]:
-        """Each step's micro-batches must be used up before the next step is asked for."""
+        """Use up each step's micro-batches before asking for the next step."""
         for _ in self._steps:
             head = self._take()
             yield head, self._micro_batches(len(head.rows))
@@ -161,7 +158,7 @@ class Loader:
             yield self._take()
 
     def take_waited_s(self) -> float:
-        """How long the thread was waited for since the last call."""
+        """Seconds spent waiting for the thread since the last call."""
         waited_s = self._waited_s
         self._waited_s = 0.0
         return waited_s
@@ -198,7 +195,7 @@ class Loader:
             self._put(error)
 
     def _read_ahead(self, step: int, samples: int) -> None:
-        """Starts reading the next steps' queries, where recent ones had to wait for a disk."""
+        # Starts reading the next steps' queries, if recent ones had to wait for a disk.
         queries = self._split.queries
         if self._rows_of is None or not queries.on_disk:
             return

@@ -1,7 +1,7 @@
-"""Opens what `[data]` names and checks how pairs, bank and context fit together.
+"""Opens what `[data]` names and checks that pairs, bank and context fit together.
 
-Reads headers and the small integer arrays (positives, lengths), never the vectors, except where
-positives have to be found by value. Every problem names the file, the array and the row.
+Reads headers and the small integer arrays (positives, lengths), never the vectors, except if
+positives must be found by value. Every problem names the file, the array and the row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _CHECK_AT_OPEN_BYTES = 64 << 20
 
 
 def open_dataset(config: DataConfig) -> Dataset:
-    """Opens what `[data]` names; every problem names the file, the array and the row."""
     with Opening(config) as opening:
         bank = opening.bank
         train, val = opening.split("train"), opening.split("val")
@@ -45,13 +44,14 @@ def open_dataset(config: DataConfig) -> Dataset:
 
 
 class Opening:
-    """What `[data]` names, opened as it is asked for: each file once, none that is not needed.
+    """Opens the containers of `[data]` on first use: each file once, and only files that are
+    needed.
 
     Leaving the `with` block closes everything, unless `keep` handed it over.
     """
 
     def __init__(self, config: DataConfig, *, own_pairs: str | None = None) -> None:
-        """`own_pairs`: whose targets are the bank where there is none; else those of the pairs."""
+        """`own_pairs`: its targets are the bank if there is none; default: those of the pairs."""
         self._config = config
         self._own_pairs = own_pairs or config.pairs
         self._stores: dict[str, Store] = {}
@@ -64,7 +64,7 @@ class Opening:
         return self._stores[uri]
 
     def adopt(self, store: Store) -> None:
-        """Closes a store with the others that somebody else opened."""
+        """Also closes a store that the caller opened."""
         self._stores[store.uri] = store
 
     @cached_property
@@ -96,7 +96,7 @@ class Opening:
 
     @cached_property
     def context(self) -> VectorSource:
-        """What seq_* refers to."""
+        """The array that seq_* refers to."""
         config = self._config
         return (
             vectors_of(self.store(config.context), config.names)
@@ -144,7 +144,7 @@ class Opening:
         return NamedArrays(self.store(uri), self._config.names)
 
     def keep(self) -> list[Store]:
-        """Hands the open stores over: whoever takes them closes them."""
+        """Hands the open stores to the caller, who closes them."""
         stores, self._stores = list(self._stores.values()), {}
         return stores
 
@@ -208,7 +208,7 @@ def _same_count(pairs: NamedArrays, name: str, got: int, split: str, count: int)
 def _bank_from_targets(
     pairs: NamedArrays, config: DataConfig
 ) -> tuple[RowView, VectorRef, dict[str, pos.Positives]]:
-    """The distinct rows of Y_train, then those of Y_val, as a view; and every pair's row in it."""
+    """The distinct rows of Y_train, then of Y_val, as a view; and every pair's row in it."""
     targets = []
     for name in ("Y_train", "Y_val"):
         if name not in pairs:
@@ -267,7 +267,7 @@ def _same_inputs(pairs: NamedArrays, train: Queries, val: Queries) -> None:
 
 @contextlib.contextmanager
 def open_queries(uri: str, config: DataConfig, bank: VectorSource) -> Iterator[Queries]:
-    """An array `vectors`, or the first X_* or seq_* of the file; closed after the `with`."""
+    """Yields an array `vectors`, or the first X_* or seq_* of the file; closed after the `with`."""
     with Opening(config) as opening:
         arrays = NamedArrays(open_store(uri), {})
         opening.adopt(arrays.store)

@@ -1,7 +1,7 @@
 """Which training rows an optimizer step takes, and the keyed random numbers that decide it.
 
-Every draw is a pure function of a seed and what it is for: nothing has to be saved to continue a run
-at step t, and the order does not depend on threads, storage or how a step is cut into micro-batches.
+Every draw is a pure function of a seed and its purpose: nothing must be saved to resume at step t,
+and the order does not depend on threads, storage or how a step is cut into micro-batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def key(*parts: int | str) -> int:
 
 
 def derived_seed(seed: int, label: str) -> int:
-    """A seed for one purpose, from the seed of the run: 31 bits, which every library takes."""
+    """A seed for one purpose, from the seed of the run: 31 bits, which every library accepts."""
     return key(seed, label) & 0x7FFFFFFF
 
 
@@ -38,20 +38,19 @@ def hash64(values: NDArray[np.int64] | NDArray[np.uint64], key: int) -> NDArray[
 
 
 def uniform(values: NDArray[np.int64], key: int) -> NDArray[np.float64]:
-    """A number in [0, 1) for each value."""
     return (hash64(values, key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 class Permutation:
     """A keyed bijection of range(size): element i costs O(1), nothing is stored.
 
-    A Feistel network on the smallest even number of bits that holds `size`, walked until it
-    lands inside (on average fewer than four rounds).
+    A Feistel network on the smallest even number of bits that holds `size`, repeated until the
+    result is inside (fewer than four rounds on average).
     """
 
     ROUNDS = 6
+    # Below 256 elements the halves are so narrow that pairs are measurably uneven after six.
     ROUNDS_SMALL = 10
-    """Below 256 elements the halves are so narrow that pairs are measurably uneven after six."""
 
     def __init__(self, size: int, key: int) -> None:
         self.size = size
@@ -61,7 +60,7 @@ class Permutation:
         self._keys = [int(k) for k in hash64(np.arange(rounds, dtype=np.int64), key)]
 
     def __call__(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where each position goes; IndexError outside range(size), whose walk might not end."""
+        # IndexError outside range(size), because the walk might not end there.
         if positions.size and (positions.min() < 0 or positions.max() >= self.size):
             raise IndexError(f"positions must lie in 0..{self.size - 1}")
         out = self._once(positions.astype(np.uint64))
@@ -79,7 +78,7 @@ class Permutation:
 
 
 def sampled_rows(num_rows: int, count: int, seed: int, label: str) -> NDArray[np.int64]:
-    """`count` different rows of `num_rows`, ascending; the same ones for the same seed and label."""
+    """`count` different rows of `num_rows`, ascending; the same for the same seed and label."""
     return np.sort(Permutation(num_rows, key(seed, label))(np.arange(count)))
 
 
@@ -91,8 +90,7 @@ class Order:
     samples_per_step: int
     seed: int
     fingerprint: str
-    shuffle: bool = True
-    """False: the rows as they lie, every epoch the same, the last ones left out."""
+    shuffle: bool = True  # False: rows in file order, every epoch the same, the last ones left out.
 
     @property
     def steps_per_epoch(self) -> int:
@@ -102,8 +100,8 @@ class Order:
         return step // self.steps_per_epoch + 1
 
     def rows(self, step: int) -> NDArray[np.int64]:
-        """The rows of an optimizer step; an epoch leaves out size % samples_per_step of them,
-        others each time where it shuffles."""
+        """The rows of an optimizer step. An epoch leaves out size % samples_per_step rows; with
+        shuffling, different ones each time."""
         epoch, batch = divmod(step, self.steps_per_epoch)
         together = max(1, _AT_ONCE // self.samples_per_step)
         first = batch - batch % together
@@ -111,7 +109,7 @@ class Order:
         return _rows_of_steps(self, epoch, first, together)[start : start + self.samples_per_step]
 
     def rows_between(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The distinct rows that steps start..stop visit, sorted: what a mining round covers."""
+        """The distinct rows of steps start..stop, sorted: the rows of a mining round."""
         visited = np.zeros(self.size, dtype=np.bool_)
         length = self.steps_per_epoch
         for epoch in range(start // length, -(-stop // length)):
@@ -131,7 +129,7 @@ class Order:
 
 @lru_cache(maxsize=4)
 def _rows_of_steps(order: Order, epoch: int, first: int, count: int) -> NDArray[np.int64]:
-    """Of some steps of an epoch at once: for one small step, calling numpy is what takes time."""
+    # Some steps of an epoch at once: for one small step, numpy's call overhead is the cost.
     last = min(first + count, order.steps_per_epoch)
     size = order.samples_per_step
     rows = order._rows_of(epoch, first * size, last * size)

@@ -14,13 +14,13 @@ from ttf.errors import BadData
 
 UNKNOWN = -1
 _COMPARED_AT_ONCE = 8192
+# Fits a core's cache: hashing is then limited by arithmetic, not by memory.
 _BLOCK_BYTES = 256 << 10
-"""Fits a core's cache: hashing is then bound by arithmetic, not by memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Positives:
-    """Bank rows (N, P), padded with -1; a pair without any is left out of training and metrics."""
+    """Bank rows (N, P), padded with -1; a pair without any is not used for training and metrics."""
 
     rows: NDArray[np.int64]
     matched_by_value: int = 0
@@ -36,7 +36,7 @@ class Positives:
 
 
 def from_array(source: VectorSource, bank_rows: int) -> Positives:
-    """Reads pos_* and checks every value; raises BadData naming the first wrong row."""
+    """Reads pos_* and checks every value; raises BadData that names the first wrong row."""
     shape = source.shape
     if source.dtype not in ("int32", "int64") or len(shape) not in (1, 2) or 0 in shape:
         raise BadData(
@@ -58,7 +58,7 @@ def from_array(source: VectorSource, bank_rows: int) -> Positives:
 
 
 def _each_once(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A positive named twice for one pair counts once: the repetition becomes unknown."""
+    # A positive that is given twice for one pair counts once: the repetition becomes -1.
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)
     again = np.zeros(rows.shape, dtype=np.bool_)
@@ -67,7 +67,7 @@ def _each_once(rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def match(targets: VectorSource, bank: VectorSource) -> Positives:
-    """Finds each target vector in the bank by value; the first bank row wins among equal ones."""
+    """Finds each target vector in the bank by value; the first of equal bank rows wins."""
     target_hashes = _row_hashes(targets)
     bank_hashes = _row_hashes(bank)
     order = np.argsort(bank_hashes, kind="stable")
@@ -82,7 +82,7 @@ def match(targets: VectorSource, bank: VectorSource) -> Positives:
 
 
 def distinct_rows(targets: VectorSource) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(rows that stand for all, for each target its place among them): Y as its own bank."""
+    """Returns (distinct rows, each target's position among them): Y as its own bank."""
     _, first, inverse = np.unique(_row_hashes(targets), return_index=True, return_inverse=True)
     by_row = np.argsort(first)
     rank = np.empty_like(by_row)

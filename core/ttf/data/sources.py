@@ -1,6 +1,6 @@
-"""Sources of vectors that are no stored array: several stacked as one, or given in memory.
+"""Sources of vectors other than a stored array: several stacked as one, or given in memory.
 
-And `VectorRef`: a source described in JSON, so that another process can open it anew.
+And `VectorRef`: a source described in JSON, so that another process can open it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class StackedRows:
     def _by_part(
         self, rows: NDArray[np.int64]
     ) -> Iterator[tuple[VectorSource, NDArray[np.int64], NDArray[np.int64]]]:
-        """For each part that holds some of them: their places in `rows`, their numbers in it."""
+        """For each part with some of these rows: their positions in `rows`, their numbers in the
+        part."""
         owner = np.searchsorted(self._starts, rows, side="right") - 1
         for index, part in enumerate(self.parts):
             here = np.flatnonzero(owner == index)
@@ -73,7 +74,7 @@ class StackedRows:
         return into
 
     def owner_of(self, row: int) -> tuple[VectorSource, int]:
-        """The part that holds a row, and the row's number there."""
+        """The part that holds a row, and the row's number in it."""
         part, _, within = next(self._by_part(np.array([row])))
         return part, int(within[0])
 
@@ -120,7 +121,7 @@ class GivenRows:
 
 @dataclass
 class MemorySource:
-    """Rows as they are, unchecked; `largest_read` says how many were asked for at once."""
+    """Unchecked rows; `largest_read` is the largest number of rows of one read."""
 
     rows: NDArray[Any]
     dtype: DType = "float32"
@@ -154,19 +155,17 @@ class MemorySource:
 
 @dataclass(frozen=True)
 class VectorRef:
-    """Where an array lies, and how it is to be seen: which rows, whether at unit length."""
+    """Location of an array, and the view of it: which rows, whether at unit length."""
 
     uri: str
-    array: str
-    """A name, or several joined by `+`: stacked one after another."""
+    array: str  # A name, or several joined by `+`: stacked one after another.
     storage: str = "auto"
-    rows_path: str | None = None
-    """A .npy file of int64 row numbers; None: all rows in order."""
+    rows_path: str | None = None  # A .npy file of int64 row numbers; None: all rows in order.
     unit: bool = False
 
 
 class OpenRef:
-    """An opened reference: `source` to read from, `store` to check, `close` when done."""
+    """`source` to read from, `store` to check, `close` when done."""
 
     def __init__(self, source: VectorSource, store: Store) -> None:
         self.source = source
@@ -183,7 +182,7 @@ class OpenRef:
 
 
 def open_ref(ref: VectorRef) -> OpenRef:
-    """Opens a reference; use it with `with`, or close it yourself."""
+    """Use the result with `with`, or close it."""
     store = open_store(ref.uri, ref.storage)
     try:
         source: VectorSource

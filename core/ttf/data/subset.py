@@ -1,4 +1,4 @@
-"""Cuts a data set down: fewer pairs, and if wanted a bank of only the rows they need."""
+"""Cuts a data set: fewer pairs, and optionally a bank of only the rows they need."""
 
 from __future__ import annotations
 
@@ -26,14 +26,10 @@ class Subset:
 
     train: int | None = None
     val: int | None = None
-    seed: int | None = None
-    """Random rows by this seed; None: the first ones."""
-    distractors: int = 0
-    """Bank rows kept beyond those that the pairs name."""
-    context: str | None = None
-    """The file whose rows `seq_*` numbers: those numbers stay as they are."""
-    context_is_bank: bool = False
-    """`seq_*` numbers rows of the bank: renumbered where it is cut."""
+    seed: int | None = None  # Random rows by this seed; None: the first ones.
+    distractors: int = 0  # Bank rows kept in addition to those of the pairs.
+    context: str | None = None  # The file that `seq_*` refers to: these row numbers do not change.
+    context_is_bank: bool = False  # `seq_*` refers to the bank: renumbered if the bank is cut.
 
 
 def subset(
@@ -41,7 +37,7 @@ def subset(
 ) -> dict[str, Any]:
     """Writes fewer pairs; with `bank` and `bank_out` a cut bank too, positives renumbered.
 
-    What `seq_*` refers to is in no file: where the bank is cut, `keep` must say it.
+    No file says what `seq_*` refers to: if the bank is cut, `keep` must say it.
     """
     if (bank is None) != (bank_out is None):
         raise ConfigError("Cutting the bank takes both: the bank, and where to write it.")
@@ -71,7 +67,7 @@ def subset(
 
 
 def _check_references(store: Store, keep: Subset, *, cut: bool) -> None:
-    """ConfigError where it is not clear, or said twice, what `seq_*` refers to."""
+    # ConfigError if `keep` does not say, or says twice, what `seq_*` refers to.
     if keep.context is not None and keep.context_is_bank:
         raise ConfigError(
             "seq_* numbers rows of one file: of a context or of the bank, not of both.",
@@ -88,7 +84,7 @@ def _check_references(store: Store, keep: Subset, *, cut: bool) -> None:
 
 
 def _check_context(store: Store, chosen: dict[str, Rows | None], context: str) -> None:
-    """BadData where a chosen pair refers to a row that the context does not have."""
+    # BadData if a chosen pair refers to a row that the context does not have.
     opened = open_store(context)
     try:
         total = opened.source("vectors").shape[0]
@@ -111,7 +107,7 @@ def _check_context(store: Store, chosen: dict[str, Rows | None], context: str) -
 
 
 def _chosen_rows(store: Store, split: str, keep: Subset) -> Rows | None:
-    """Which rows of a split stay, in their order; None where the file has no such split."""
+    """Rows of a split that stay, in order; None if the file has no such split."""
     arrays = _arrays_of(store, split)
     if not arrays:
         return None
@@ -135,7 +131,7 @@ def _arrays_of(store: Store, split: str) -> list[str]:
 def _cut_bank(
     store: Store, chosen: dict[str, Rows | None], bank: str, bank_out: str, keep: Subset
 ) -> Rows:
-    """Writes the bank rows that the pairs name and some more; returns their old numbers."""
+    """Writes the bank rows of the pairs and some more; returns their old numbers."""
     named = [_named_rows(store, split, ids, keep) for split, ids in chosen.items()]
     used = np.unique(np.concatenate(named))
     bank_store = open_store(bank)
@@ -196,7 +192,7 @@ def _write_pairs(
 
 
 def _copy(writer: StoreWriter, source: VectorSource, ids: Rows, kept: Rows | None = None) -> None:
-    """Some rows of a source; with `kept`, its values are bank rows and get their new numbers."""
+    # With `kept`, the values are bank rows and get their new numbers.
     array = writer.array(source.name, (len(ids), *source.shape[1:]), source.dtype)
     step = block_rows(source.shape)
     for start in range(0, len(ids), step):

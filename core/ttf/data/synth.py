@@ -1,10 +1,10 @@
-"""The synthetic set: a query that a GRU can learn to read and no average of it can.
+"""The synthetic set: queries that a GRU can learn to read and an average cannot.
 
-Every step of a query is a noisy unit vector of some document. One step also carries the marker, a
-fixed direction; the step right after it is the target. Which step that is differs from query to
-query, so the mean, the first, the last or any weighting by position finds the target no more often
-than any other of the documents in the query. Queries of length one are the noisy target, turned by
-a fixed rotation, which a linear tower can undo.
+Every step of a query is a noisy unit vector of some document. One step also has the marker, a fixed
+direction added to it; the next step is the target. The marked step differs from query to query, so
+the mean, the first, the last or any weighting by position finds the target no more often than any
+other document of the query. Queries of length one are the noisy target, turned by a fixed rotation,
+which a linear tower can undo.
 
 Every block is a pure function of (seed, array, block).
 """
@@ -30,24 +30,22 @@ from ttf.data.writing import array_bytes, make_room, sigterm_raised, writing
 from ttf.errors import ConfigError
 from ttf.host.plugins import open_store
 
+# Length of the noise added to a document before it is scaled back to length one.
 NOISE: Final = 0.5
-"""Length of the noise added to a document before it is scaled back to length one."""
-MARKER_STRENGTH: Final = 1.0
-"""Length of the marker added to a step."""
+MARKER_STRENGTH: Final = 1.0  # Length of the marker added to a step.
+# Angle of the rotation, in each of the planes, for queries of length one.
 ROTATION: Final = np.pi / 2
-"""Angle of the rotation, in each of the planes, for queries of length one."""
 
 _BLOCK_VALUES: Final = 1 << 21
 _WORKERS: Final = 2
-_BYTE_SPREAD: Final = float(np.sqrt((256**2 - 1) / 12))
-"""Standard deviation of a uniform byte."""
+_BYTE_SPREAD: Final = float(np.sqrt((256**2 - 1) / 12))  # Standard deviation of a uniform byte.
 
 _Report = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SynthShape:
-    """What determines the values, apart from how they are stored."""
+    """Everything that determines the values; not how they are stored."""
 
     pairs: int
     val: int
@@ -73,7 +71,7 @@ class SynthShape:
 
     @property
     def block_rows(self) -> int:
-        """Part of what the values follow from: never a matter of memory settings."""
+        # The values depend on it, so it must not follow memory settings.
         return max(1, _BLOCK_VALUES // (self.seq_len * self.dim))
 
 
@@ -88,7 +86,7 @@ def write_synth(
 ) -> dict[str, Path]:
     """Writes `pairs` and `bank` with bounded memory; `targets` adds Y_train and Y_val.
 
-    Progress counts vectors. Raises StorageError before it starts where the disk is too small.
+    Progress counts vectors. Raises StorageError before it starts if the disk is too small.
     """
     shape.check()
     paths = {name: Path(out_dir) / f"{name}.{container}" for name in ("pairs", "bank")}
@@ -111,7 +109,7 @@ def write_synth(
 
 @contextlib.contextmanager
 def _removed_on_failure(path: Path) -> Iterator[None]:
-    """A bank without its pairs is of no use."""
+    # A bank without its pairs is useless.
     try:
         yield
     except BaseException:
@@ -139,7 +137,6 @@ def positives(shape: SynthShape, split: str, rows: int) -> NDArray[np.int64]:
 def query_block(
     shape: SynthShape, split: str, targets: NDArray[np.int64], bank: VectorSource, block: int
 ) -> NDArray[np.float32]:
-    """The queries of one block of a split, by their targets."""
     target = targets[_span(len(targets), shape.block_rows, block)]
     draw = _generator(shape, f"X_{split}", block)
     if shape.seq_len == 1:
@@ -196,7 +193,7 @@ def _append(
     report: _Report,
     vectors_per_row: int,
 ) -> None:
-    """Makes blocks on both cores while the one before is written."""
+    # Makes blocks on both cores while the previous block is written.
     for rows in _ahead(blocks, lambda b: from_float32(make(b), dtype).astype(numpy_dtype(dtype))):
         array.append(rows)
         report(len(rows) * vectors_per_row)
@@ -218,7 +215,7 @@ def _ahead(
 def _noisy(
     vectors: NDArray[np.float32], draw: np.random.Generator, noise: float
 ) -> NDArray[np.float32]:
-    """Unit vectors with noise of the given length, at length one again."""
+    """Unit vectors with noise of the given length, scaled to length one."""
     words = draw.integers(2**64, size=-(-vectors.size // 8), dtype=np.uint64).astype("<u8")
     levels = words.view(np.int8)[: vectors.size].reshape(vectors.shape)
     # Uniform bytes: a tenth of the time of normal numbers, and 11 GB are at stake.
@@ -235,7 +232,7 @@ def _marker(shape: SynthShape) -> NDArray[np.float32]:
 
 
 def _rotated(vectors: NDArray[np.float32], shape: SynthShape) -> NDArray[np.float32]:
-    """Turned in dim/2 planes, each of two axes drawn at random; exact and the same everywhere."""
+    """Rotates in dim/2 planes, each of two random axes; exact and the same on every machine."""
     axes = _generator(shape, "rotation", 0).permutation(shape.dim)
     half = shape.dim // 2
     first, second = axes[:half], axes[half : 2 * half]

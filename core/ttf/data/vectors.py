@@ -1,6 +1,6 @@
-"""Rows of numbers: stored dtypes, widening to float32 and back, unit length, memory, views on rows.
+"""Rows of numbers: stored dtypes, conversion to and from float32, unit length, memory, row views.
 
-bfloat16 travels as uint16 bits, because numpy has no such type.
+bfloat16 is held as uint16 bits, because numpy has no such type.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ FLOATS: Final[tuple[DType, ...]] = ("float32", "float16", "bfloat16")
 
 _CACHE_LINE: Final = 64
 _WORTH_ALIGNING: Final = 4096
-_WORTH_KEEPING: Final = 256 << 10
-"""Smaller arrays are used again by the allocator itself."""
+_WORTH_KEEPING: Final = 256 << 10  # Smaller arrays are reused by the allocator itself.
 
 _SHORT: Final[dict[str, DType]] = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
@@ -44,12 +43,12 @@ def parse_dtype(text: str) -> DType:
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """What numpy holds a stored dtype as: bfloat16 is uint16 bits, everything little-endian."""
+    """The numpy type of a stored dtype: bfloat16 is uint16 bits, everything little-endian."""
     return np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
 
 
 def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """What a .npy file of such an array begins with."""
+    """The first bytes of a .npy file of such an array."""
     file = io.BytesIO()
     descr = np.lib.format.dtype_to_descr(dtype)
     fields = {"descr": descr, "fortran_order": False, "shape": shape}
@@ -60,8 +59,8 @@ def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
 def to_float32(
     rows: NDArray[Any], dtype: DType, out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
-    """Stored rows as float32, exactly, in `out` if given; else the array itself where it already
-    is."""
+    """Stored rows as float32, exactly, in `out` if given; else the array itself if it is
+    float32."""
     if out is not None:
         if dtype == "bfloat16":
             np.left_shift(rows, np.uint32(16), out=out.view(np.uint32), dtype=np.uint32)
@@ -78,7 +77,7 @@ def to_float32(
 def from_float32(rows: NDArray[np.float32], dtype: DType) -> NDArray[Any]:
     """float32 rows in the stored dtype, rounded to nearest even; NaN stays NaN.
 
-    Finite values beyond the range of float16 become infinite: the caller checks where it matters.
+    Finite values beyond the range of float16 become infinite: the caller checks if it matters.
     """
     if dtype != "bfloat16":
         with np.errstate(over="ignore"):
@@ -91,7 +90,7 @@ def from_float32(rows: NDArray[np.float32], dtype: DType) -> NDArray[Any]:
 
 
 def row_norms(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The Euclidean length along the last axis, without overflow or underflow on the way."""
+    """The Euclidean length along the last axis, without intermediate overflow or underflow."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         norms = np.sqrt(np.einsum("...i,...i->...", rows, rows))
         extreme = ~((norms > 1e-15) & (norms < 1e18))
@@ -153,7 +152,7 @@ def checked_out(
 
 
 def empty_rows(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """Uninitialised rows that begin on a cache line: rows are copied a quarter faster to it."""
+    """Uninitialised rows that start on a cache line: copying to them is a quarter faster."""
     held = numpy_dtype(dtype)
     wanted = math.prod(shape) * held.itemsize
     if wanted < _WORTH_ALIGNING:
@@ -164,11 +163,10 @@ def empty_rows(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
 
 
 class Buffers:
-    """Arrays of a few sizes, handed out again and again: fresh pages cost as much as filling them.
+    """Arrays of a few sizes that are reused: fresh pages cost as much as filling them.
 
-    An array from here is like any other: it, its views and the tensors made of it may be kept as long
-    as anybody likes. Only when the last of them is gone does its memory serve another array. Safe to
-    use from several threads.
+    An array, its views and tensors made of it may be kept for any time. Only when the last of them
+    is gone is its memory used for another array. Safe to use from several threads.
     """
 
     def __init__(self) -> None:
@@ -177,7 +175,7 @@ class Buffers:
         self._numbers = itertools.count()
 
     def rows(self, shape: tuple[int, ...], dtype: DType = "float32") -> NDArray[Any]:
-        """Rows to be filled: what is in them is left over from before."""
+        """Rows to be filled: they hold old data."""
         held = numpy_dtype(dtype)
         size = math.prod(shape) * held.itemsize
         if size < _WORTH_KEEPING:
@@ -209,34 +207,32 @@ def _memory(size: int) -> mmap.mmap:
 
 
 def will_need(source: VectorSource, ids: NDArray[np.int64]) -> None:
-    """Tells a source which rows will be gathered soon, where it can use that: one that reads from
-    a disk may start reading. Other sources are left alone."""
+    """Tells a source which rows will be gathered soon, if it supports that: a source on a disk may
+    start reading."""
     if isinstance(source, ReadsAhead):
         source.will_need(ids)
 
 
 def on_disk(source: VectorSource) -> bool:
-    """Whether recent gathers of a source had to wait for a disk, so that `will_need` helps."""
+    """True if recent gathers of a source waited for a disk, so that `will_need` helps."""
     return isinstance(source, ReadsAhead) and source.on_disk
 
 
 @runtime_checkable
 class ReadsAhead(Protocol):
-    """What a `VectorSource` may offer besides: being told of rows before they are gathered."""
+    """Optional methods of a `VectorSource`: gets rows before they are gathered."""
 
     @property
     def on_disk(self) -> bool:
-        """Whether recent gathers had to wait for a disk; a guess, and never more than a hint."""
+        """True if recent gathers waited for a disk; a guess, only a hint."""
         ...
 
     def will_need(self, ids: NDArray[np.int64]) -> None:
-        """Returns at once; costs nothing worth mentioning where the rows are in memory."""
+        """Returns at once; cheap if the rows are in memory."""
         ...
 
 
 class _View:
-    """Another source, seen otherwise."""
-
     def __init__(self, source: VectorSource, shape: tuple[int, ...], dtype: DType) -> None:
         self.source = source
         self.name = source.name
@@ -250,7 +246,7 @@ class _View:
 
 
 class RowView(_View):
-    """Some rows of another source in any order; only the row numbers are held."""
+    """Some rows of another source in any order; holds only the row numbers."""
 
     def __init__(self, source: VectorSource, rows: NDArray[np.int64]) -> None:
         self.rows = _rows_of(source, rows)
@@ -324,7 +320,7 @@ def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 class _Writable:
-    """The memory of an array under another flag."""
+    """The memory of an array with a different flag."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.owner = array
@@ -333,6 +329,6 @@ class _Writable:
 
 
 def seen_as_writable(array: NDArray[Any]) -> NDArray[Any]:
-    """The same memory, said to be writable: torch warns about every view of a file that it may only
-    read (pytorch#178261). Nobody writes to it; a private map would count as memory of our own."""
+    """The same memory, marked writable: torch warns about every view of a read-only file
+    (pytorch#178261). Nothing writes to it; a private map would count as our own memory."""
     return array if array.flags.writeable else np.asarray(_Writable(array))

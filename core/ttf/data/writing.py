@@ -1,4 +1,4 @@
-"""Writing containers: room on the disk asked for first, nothing left behind when it fails."""
+"""Writing containers: checks for disk space first, and removes the output on failure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ttf.errors import ConfigError, Stopped, StorageError, storage_error
 from ttf.host.plugins import is_local, storage_for, written_store
 from ttf.text.numbers import size
 
-BLOCK_BYTES: Final = 16 << 20
-"""What the streaming commands hold of an array at a time."""
+BLOCK_BYTES: Final = 16 << 20  # Part of an array that the streaming commands hold at a time.
 
 _WIDTHS: Final[dict[str, int]] = {
     "float32": 4,
@@ -31,7 +30,7 @@ _WIDTHS: Final[dict[str, int]] = {
 
 
 def check_output(uri: str, *, overwrite: bool) -> None:
-    """ConfigError for an ending that nothing writes, or a file that is there; before any work."""
+    """Raises ConfigError for an unknown ending, or a file that exists; call before any work."""
     storage_for(uri, output=True)
     if is_local(uri) and Path(uri).exists() and not overwrite:
         raise ConfigError(f"{uri}: already there.", hint="Add --overwrite, or name another output.")
@@ -39,8 +38,8 @@ def check_output(uri: str, *, overwrite: bool) -> None:
 
 @contextmanager
 def writing(uri: str, storage: str = "auto", *, needed_bytes: int = 0) -> Iterator[StoreWriter]:
-    """A writer that is committed at the end of the block, and aborted if the block raises or the
-    process is told to end (SIGTERM: then Stopped is raised in the block)."""
+    """Yields a writer that is committed at the end of the block. It is aborted if the block raises
+    or on SIGTERM (then the block raises Stopped)."""
     if is_local(uri):
         make_room(Path(uri).absolute().parent, needed_bytes)
     stopped = f"Stopped by SIGTERM; nothing was written to {uri}."
@@ -50,9 +49,9 @@ def writing(uri: str, storage: str = "auto", *, needed_bytes: int = 0) -> Iterat
 
 @contextmanager
 def sigterm_raised(message: str) -> Iterator[None]:
-    """Turns the first SIGTERM into an exception, so that cleaning up runs; more do not disturb it.
+    """Turns the first SIGTERM into an exception, so that cleanup runs; later ones are ignored.
 
-    Only in the main thread, and only where nobody handles the signal already.
+    Only in the main thread, and only if the signal has no handler yet.
     """
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -71,7 +70,7 @@ def sigterm_raised(message: str) -> Iterator[None]:
 
 
 def make_room(folder: Path, needed_bytes: int) -> None:
-    """Makes the folder; StorageError if it cannot hold `needed_bytes` more."""
+    """Makes the folder; StorageError if it has no space for `needed_bytes` more."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
@@ -85,10 +84,9 @@ def make_room(folder: Path, needed_bytes: int) -> None:
 
 
 def array_bytes(shape: tuple[int, ...], dtype: DType) -> int:
-    """Of an array as it is stored."""
     return math.prod(shape) * _WIDTHS[dtype]
 
 
 def block_rows(shape: tuple[int, ...], itemsize: int = 4) -> int:
-    """How many rows of such an array make a block."""
+    """Number of rows of such an array in a block."""
     return max(1, BLOCK_BYTES // max(1, math.prod(shape[1:]) * itemsize))

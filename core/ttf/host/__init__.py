@@ -1,1 +1,1 @@
-"""The plugin host: who is installed (from metadata), loading the one that is asked for, their options."""
+"""The plugin host: installed plugins (from metadata), loading one by name, plugin options."""

@@ -22,13 +22,12 @@ def wanted() -> bool:
 
 
 def imported(info: PluginInfo, seconds: float) -> None:
-    """Called after a plugin's module was imported."""
     if wanted():
         _say(info, f"imported {info.entry_point.value} in {seconds * 1e3:.1f} ms")
 
 
 def watch(manager: pluggy.PluginManager, info: PluginInfo) -> None:
-    """Has the hook calls of this plugin printed."""
+    """Prints the hook calls of this plugin."""
     if wanted():
         manager.add_hookcall_monitoring(*_monitor(info))
 

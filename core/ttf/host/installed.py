@@ -1,7 +1,8 @@
-"""Which plugins are installed, from metadata alone: nothing of them is imported here.
+"""Installed plugins, from metadata alone: nothing is imported here.
 
-A plugin is an entry point `<kind>.<name>` in the group `ttf.v<API>` of some distribution. A bare name
-that ttf itself has stays ttf's; any other name that several claim is chosen as `distribution:name`.
+A plugin is an entry point `<kind>.<name>` in the group `ttf.v<API>` of some distribution. A bare
+name that ttf itself has always means ttf's plugin; any other name that several distributions claim
+is chosen as `distribution:name`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KINDS: Final = {str(kind): kind for kind in KINDS}
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """An entry point in a group of ours, whatever its API and kind."""
+    """An entry point in a ttf group, of any API and kind."""
 
     kind: str
     name: str
@@ -37,7 +38,7 @@ class Declared:
 
     @property
     def mismatch(self) -> str:
-        """Which side is too old, and what to type; empty where the API is ours."""
+        """Which side is too old, and the command to type; empty if the API matches."""
         if self.api == API:
             return ""
         age, mend = ("older", self.distribution) if self.api < API else ("newer", OURS)
@@ -51,13 +52,13 @@ class Declared:
         return normal(self.distribution) in disabled_distributions()
 
     def owned_by(self, owner: str) -> bool:
-        """Whether `owner` ("" for anybody) is its distribution, however it is spelt."""
+        # `owner` "" matches any distribution; spelling variants match too.
         return not owner or normal(owner) == normal(self.distribution)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PluginInfo(Declared):
-    """One installed plugin that can be asked for: of our API, of a kind there is."""
+    """An installed plugin that can be used: of this API, of a known kind."""
 
     kind: Kind
 
@@ -71,7 +72,7 @@ class PluginInfo(Declared):
 
     @property
     def editable(self) -> bool:
-        """Installed from the folder it is written in: reinstalling it mends nothing."""
+        """True if installed from its source folder: reinstalling it repairs nothing."""
         dist = self.entry_point.dist
         return dist is not None and '"editable": true' in (dist.read_text("direct_url.json") or "")
 
@@ -117,7 +118,7 @@ def _declared_by(dist: Distribution) -> Iterator[Declared]:
 
 @functools.cache
 def installed(disabled: frozenset[str] | None = None) -> tuple[PluginInfo, ...]:
-    """Every plugin that can be asked for, sorted."""
+    """Every usable plugin, sorted."""
     blocked = disabled_distributions() if disabled is None else disabled
     found = [
         PluginInfo(**{**vars(d), "kind": _KINDS[d.kind]})
@@ -133,8 +134,8 @@ def of_kind(kind: Kind) -> list[PluginInfo]:
 
 
 def ours(kind: Kind) -> list[str]:
-    """The names that come with ttf: what `auto` weighs, so that installing a package changes no
-    run that does not name it."""
+    # The names of ttf's own plugins: `auto` considers only these, so that installing a package
+    # changes no run that does not name it.
     return sorted(p.name for p in of_kind(kind) if p.ours)
 
 
@@ -147,19 +148,19 @@ def claimed_twice(kind: Kind) -> dict[str, list[str]]:
 
 
 def choices(kind: Kind) -> list[str]:
-    """What can be typed for a kind."""
+    """Names that the user can type for a kind."""
     return sorted(choice_of(p) for p in of_kind(kind))
 
 
 def choice_of(info: PluginInfo) -> str:
-    """As a person chooses it: `distribution:name` where the name alone is not enough."""
+    """The name to type: `distribution:name` if the name alone is ambiguous."""
     alone = info.ours or info.name not in claimed_twice(info.kind)
     return info.name if alone else f"{info.distribution}:{info.name}"
 
 
 def find(kind: Kind, name: str) -> PluginInfo:
-    """By `name` or `distribution:name`; raises UnknownName with the closest match, and
-    ConfigError where the name alone does not say whose plugin is meant."""
+    """By `name` or `distribution:name`; raises UnknownName with the closest match, and ConfigError
+    if the name alone is ambiguous."""
     owner, _, bare = name.rpartition(":")
     matches = [p for p in of_kind(kind) if p.name == bare and p.owned_by(owner)]
     own = [p for p in matches if p.ours]
@@ -180,7 +181,7 @@ def find(kind: Kind, name: str) -> PluginInfo:
 
 
 def _refuse_what_is_known(kind: Kind, owner: str, bare: str) -> None:
-    """A plugin that is there and not offered: the person is told why, before it is imported."""
+    # A plugin that is installed but not offered: says why, before it is imported.
     for one in declared():
         if (one.kind, one.name) != (kind, bare) or not one.owned_by(owner):
             continue

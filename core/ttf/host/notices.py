@@ -1,6 +1,6 @@
-"""Notes of the plugin host to people: traces, deprecations, hooks that nobody calls.
+"""Notes of the plugin host to people: traces, deprecations, hooks that nothing calls.
 
-They go to standard error, unless a run or a worker has asked for them (`hear`).
+They go to standard error, unless a run or a worker listens (`hear`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ def say(text: str) -> None:
 
 
 def hear(listener: Listener | None) -> None:
-    """From now on `listener` hears it; None: standard error again."""
+    """Sends notes to `listener`; None: to standard error again."""
     global _listener
     _listener = listener or to_standard_error

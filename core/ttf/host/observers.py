@@ -1,4 +1,4 @@
-"""A run's observers: hooks that listen, and cannot end what they listen to."""
+"""A run's observers: hooks that receive its events and cannot end the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ttf.host.installed import PluginInfo
 class Observers:
     """Calls the hooks of a run's observers, as `observers.ttf_step(record=...)`.
 
-    Watching must not end what is watched: an observer that raises is left out from then on.
+    An observer that raises must not end the run: it is left out from then on.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ def option(
     """A dataclass field with a default, a line of help (state the unit) and bounds.
 
     `was` is an earlier name that is still read, with a note; `deprecated` says what to use instead
-    of this one, to whoever sets it.
+    of this option, to users who set it.
     """
     bounds = {k: v for k, v in {"ge": ge, "gt": gt, "le": le, "lt": lt}.items() if v is not None}
     told = {"help": help, "bounds": bounds, "was": was, "deprecated": deprecated}
@@ -39,7 +39,7 @@ def option(
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
-    """For plugins that have nothing to set."""
+    """For plugins without options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class OptionInfo:
 
 
 def describe(options_type: type[Any]) -> list[OptionInfo]:
-    """What `ttf plugins show` prints, in the order of declaration."""
+    # In the order of declaration, for `ttf plugins show`.
     hints = get_type_hints(options_type)
     return [
         OptionInfo(
@@ -67,14 +67,13 @@ def describe(options_type: type[Any]) -> list[OptionInfo]:
 
 
 def renamed(options_type: type[Any], values: Mapping[str, Any]) -> dict[str, str]:
-    """Earlier names among `values`, with those they have now; one that is given under both is not
-    among them."""
+    """Earlier names in `values`, with their current names; a name given under both is left out."""
     found = {f.metadata.get("was"): f.name for f in dataclasses.fields(options_type)}
     return {key: found[key] for key in values if key in found and found[key] not in values}
 
 
 def deprecations(options_type: type[Any], values: Mapping[str, Any], where: str) -> list[str]:
-    """What to say to somebody who sets what is going out of use."""
+    """Messages for a user who sets deprecated options."""
     told = [
         f"{where}.{old} is called {where}.{new} now; the old name will not be read for ever."
         for old, new in renamed(options_type, values).items()
@@ -89,7 +88,7 @@ def deprecations(options_type: type[Any], values: Mapping[str, Any], where: str)
 def validate(
     options_type: type[Any], values: Mapping[str, Any], where: str
 ) -> tuple[Any | None, list[str]]:
-    """An instance and no problems, or None and every problem, each naming `where.key`."""
+    """Returns an instance and no problems, or None and every problem, each naming `where.key`."""
     import pydantic
 
     fields = {f.name: f for f in dataclasses.fields(options_type)}
@@ -115,7 +114,7 @@ def validate(
 
 
 def _or_none(value: Any, hint: Any) -> Any:
-    """TOML has no null: the word none says it, where no text may stand."""
+    # TOML has no null: the word none means None, unless text is allowed.
     types = get_args(hint)
     return None if value == "none" and type(None) in types and str not in types else value
 

@@ -1,4 +1,4 @@
-"""Whose fault it is: what a stranger's code raises is told with its plugin and distribution."""
+"""Errors of third-party code, reported with the plugin and its distribution."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 from ttf.errors import PluginBroken, TtfError
 from ttf.host.installed import PluginInfo
 
+# Methods of a factory that only answer; creating and working have their own error handling.
 _ASKED: Final = frozenset({"availability", "traits", "estimate", "claims"})
-"""Methods of a factory that only answer; what creates and works has handling of its own."""
 
 
 class Blamed:
-    """A stranger's factory, as it is, but for what its answers raise."""
+    """A third-party factory; errors of its answers become PluginBroken."""
 
     def __init__(self, wrapped: Any, info: PluginInfo) -> None:
         self.wrapped, self._info = wrapped, info
@@ -37,7 +37,6 @@ class Blamed:
 
 
 def broken(info: PluginInfo, did: str, error: BaseException) -> PluginBroken:
-    """For a plugin that raised what no plugin should."""
     return PluginBroken(
         f"The plugin {info.reference} of the distribution {info.distribution} "
         f"{info.version} {did}: {type(error).__name__}: {error}",

@@ -1,7 +1,7 @@
-"""Every plugin that is installed, usable or not, from metadata alone: what `ttf plugins list` says.
+"""Every installed plugin, usable or not, from metadata alone: for `ttf plugins list`.
 
-`installed` offers what can be chosen; this also names what was switched off, was made for another
-plugin API, or declares a kind nobody knows, each with the reason.
+`installed` offers what can be chosen; this also lists plugins that are switched off, made for
+another plugin API, or of an unknown kind, each with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ttf.host.installed import Declared
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One line of the list; `available` None means: not known without loading it."""
+    """One line of the list; `available` None: unknown without loading it."""
 
     kind: str
     name: str
@@ -28,7 +28,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Sorted by kind and name; imports no plugin."""
+    # Sorted by kind and name; imports no plugin.
     found = {(d.kind, d.name, d.distribution, d.api): d for d in installed.declared()}
     listed = [_entry(one) for one in found.values()]
     return sorted(listed, key=lambda e: (_rank(e.kind), e.kind, e.name, e.distribution))

@@ -1,7 +1,7 @@
-"""The plugin host: loads the one plugin that is asked for, by name or by address, and explains failures.
+"""The plugin host: loads one plugin by name or by address, and explains failures.
 
-Names come from metadata (`ttf.host.installed`). Loading imports the one module asked for, registers it
-with pluggy and asks its hook for the factory; a module that raises harms nobody else.
+Names come from metadata (`ttf.host.installed`). Loading imports one module, registers it with
+pluggy and calls its hook for the factory; a module that raises does not affect others.
 """
 
 # ruff: noqa: PLC0414 -- `name as name` offers a name of another file here as well
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     )
     from ttf.hookspecs import Check
 
+# Hooks that are not named after their kind.
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
-"""Hooks that are not named after their kind."""
 
 
 @functools.cache
 def load(kind: Kind, name: str) -> Factory:
-    """Imports the plugin and returns its factory; no check whether it can run here."""
+    """Imports the plugin and returns its factory; does not check if it can run here."""
     info = find(kind, name)
     hook = _HOOKS.get(kind, f"ttf_{kind}")
     try:
@@ -76,7 +76,7 @@ def load(kind: Kind, name: str) -> Factory:
 
 
 def _registered(info: PluginInfo) -> Any:
-    """The hooks of one plugin, which no other plugin hears."""
+    # A manager per plugin: no other plugin receives these hook calls.
     manager = pluggy.PluginManager("ttf")
     manager.add_hookspecs(hookspecs)
     began = time.perf_counter()
@@ -97,7 +97,7 @@ def _registered(info: PluginInfo) -> Any:
 def _tell_of_hooks_nobody_calls(
     manager: pluggy.PluginManager, plugin: object, info: PluginInfo
 ) -> None:
-    """A misspelt hook would otherwise be silent for ever."""
+    # A misspelt hook would otherwise never be noticed.
     known = [name for name in vars(hookspecs) if name.startswith("ttf_")]
     for caller in manager.get_hookcallers(plugin) or ():
         if not caller.has_spec():
@@ -118,7 +118,7 @@ def usable(kind: Literal["device"], name: str) -> DeviceFactory: ...
 @overload
 def usable(kind: Kind, name: str) -> Factory: ...
 def usable(kind: Kind, name: str) -> Factory:
-    """The factory, or PluginUnavailable with the reason and the fix."""
+    """The factory; raises PluginUnavailable with the reason and the fix."""
     factory = load(kind, name)
     _require_available(find(kind, name), factory.availability())
     return factory
@@ -134,14 +134,14 @@ def _require_available(info: PluginInfo, state: Availability) -> None:
 
 
 def check(name: str) -> Check:
-    """A check of `ttf doctor` that a plugin brings; call it where it can do no harm."""
+    # A check of `ttf doctor` by a plugin; call it in a process of its own.
     return cast("Check", load("check", name))
 
 
 def require(kind: Kind, name: str, recorded: str = "") -> None:
-    """For a run that is opened again: raises PluginUnavailable where a plugin it used is gone.
+    """For resuming a run: raises PluginUnavailable if a plugin that it used is missing.
 
-    `recorded` is what the run's manifest says of it: distribution and version.
+    `recorded` is the plugin's entry in the run's manifest: distribution and version.
     """
     owner, _, bare = name.rpartition(":")
     here = [p for p in installed(frozenset()) if p.kind == kind and p.name == bare]
@@ -169,8 +169,8 @@ def require(kind: Kind, name: str, recorded: str = "") -> None:
 
 
 def observer(name: str) -> tuple[PluginInfo, Any]:
-    """An observer's hooks, once it says that it can work here: a module or object may carry a
-    function `availability`, as factories do."""
+    """An observer's hooks, if it can work here: a module or object may have a function
+    `availability`, as factories do."""
     info = find("observer", name)
     try:
         hooks = _registered(info)
@@ -183,7 +183,7 @@ def observer(name: str) -> tuple[PluginInfo, Any]:
 
 
 def observers(wanted: Iterable[str], say: Callable[[str], None] | None = None) -> Observers:
-    """The named observers, loaded one by one; `say` hears of those that fail later."""
+    """Loads the named observers one by one; `say` gets later failures."""
     return Observers([observer(name) for name in wanted], say or notices.to_standard_error)
 
 
@@ -195,11 +195,11 @@ _OUTPUT_HINT: Final = (
 
 
 def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str:
-    """The name of the storage plugin for a uri; ConfigError where none claims it.
+    """The name of the storage plugin for a uri; ConfigError if none claims it.
 
-    Ours are asked; one of somebody else is the uri's where its name is the ending (`parquet` for
-    `bank.parquet`): nothing is imported to find that out. `output`: the message is about a file to
-    write, for which `--storage` is no help.
+    ttf's own plugins are asked. A third-party plugin matches if its name is the ending (`parquet`
+    for `bank.parquet`), so nothing is imported for that. `output`: for the message, a file to
+    write; `--storage` does not help there.
     """
     if storage != "auto":
         find("storage", storage)
@@ -228,7 +228,8 @@ def _loaded(name: str) -> StorageFactory:
 
 
 def open_store(uri: str, storage: str = "auto") -> Store:
-    """Opens a container for reading; DataMissing, with the nearest names, if it is not there."""
+    """Opens a container for reading; raises DataMissing, with the nearest names, if there is
+    none."""
     name = storage_for(uri, storage)
     if is_local(uri) and not Path(uri).exists():
         raise _missing(Path(uri))
@@ -242,7 +243,8 @@ def create_store(uri: str, storage: str = "auto") -> StoreWriter:
 
 @contextlib.contextmanager
 def written_store(uri: str, storage: str = "auto") -> Iterator[StoreWriter]:
-    """A new container that is whole at the end of the block, and gone where the block raises."""
+    """Yields a new container that is committed at the end of the block, removed if the block
+    raises."""
     writer = create_store(uri, storage)
     try:
         yield writer
@@ -253,7 +255,7 @@ def written_store(uri: str, storage: str = "auto") -> Iterator[StoreWriter]:
 
 
 def is_local(uri: str) -> bool:
-    """A path of this machine rather than a URL such as s3://bucket/bank.zarr.
+    """True for a path of this machine, False for a URL such as s3://bucket/bank.zarr.
 
     >>> is_local("data/bank.npz"), is_local("s3://bucket/bank.zarr")
     (True, False)

@@ -1,4 +1,4 @@
-"""Candidate tables: what one mining round found, kept with its scores.
+"""Candidate tables: the result of one mining round, with scores.
 
 Negatives are filtered when they are drawn, so a margin can change without mining again. A table is
 a folder of .npy files and a manifest of their hashes, written whole or not at all.
@@ -21,19 +21,14 @@ from ttf.rundir.verified_folders import ARRAYS, TABLE_AREA, verified_table, writ
 class CandidateTable:
     """The k best bank rows of some training queries, best first."""
 
-    rows: NDArray[np.int64]
-    """(Q,) rows of the training split, ascending."""
-    ids: NDArray[np.int64]
-    """(Q, k) bank rows."""
-    scores: NDArray[np.float32]
-    """(Q, k) of the query tower at mining time."""
+    rows: NDArray[np.int64]  # (Q,) rows of the training split, ascending.
+    ids: NDArray[np.int64]  # (Q, k) bank rows.
+    scores: NDArray[np.float32]  # (Q, k) of the query tower at mining time.
+    # (Q,) the lowest score among the query's known positives, under the same tower; NaN if none is
+    # known.
     positive_scores: NDArray[np.float32]
-    """(Q,) the lowest score among the query's known positives, under the same tower; NaN where
-    none is known."""
-    key: str
-    """What it was mined from, hashed; names its folder."""
-    version: str = "0"
-    """Of the document tower; 0 for ever where it is frozen."""
+    key: str  # Hash of what it was mined from; names its folder.
+    version: str = "0"  # Of the document tower; always 0 if that is frozen.
     miner: str = ""
 
     def __post_init__(self) -> None:
@@ -45,7 +40,7 @@ class CandidateTable:
         return len(self.rows)
 
     def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where sample rows stand in this table; -1 for those it does not cover."""
+        """Positions of sample rows in this table; -1 for rows that are not in it."""
         if not len(self.rows):
             return np.full(len(rows), -1, np.int64)
         at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
@@ -68,7 +63,7 @@ class CandidateTable:
         return folder
 
     def _write(self, name: str, folder: Path) -> str:
-        """Returns the hash of what was meant to be written."""
+        # Returns the hash of the intended bytes.
         file = OpenFile(folder / f"{name}.npy", TABLE_AREA)
         try:
             np.save(file, getattr(self, name), allow_pickle=False)

@@ -1,11 +1,11 @@
-"""Which miner `auto` is, and what a run grants it: threads, seed, memory, time.
+"""Which miner `auto` is, and what a run gives it: threads, seed, memory, time.
 
-The exact scan is taken until an index pays for its building.
+The exact scan is used until an index pays for its building.
 
-An index is weighed with all it costs a run: built once (a frozen bank's is cached), then searched in
-every refresh. It is taken below a third of the exact scan's cost, and where it is expected to find
-0.95 of the true best. Why a third: both estimates are held, by a test, within a factor of the root of
-three of what was measured, so that an index that is taken really is the faster one.
+The cost of an index is its total for a run: built once (a frozen bank's is cached), then searched
+in every refresh. An index is chosen if it costs less than a third of the exact scan, and is
+expected to find 0.95 of the true best. Why a third: a test holds both estimates within a factor of
+sqrt(3) of the measured costs, so a chosen index really is the faster one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 AUTO: Final = "auto"
 EXACT: Final = "exact"
-MUST_BE_BELOW: Final = 1 / 3
-"""Of the exact scan's cost."""
+MUST_BE_BELOW: Final = 1 / 3  # As a share of the exact scan's cost.
 LEAST_RECALL: Final = 0.95
 DEADLINE_FACTOR: Final = 20.0
 SHORTEST_DEADLINE_S: Final = 600.0
@@ -37,8 +36,6 @@ _NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What a run asks of its miner."""
-
     rows: int
     dim: int
     queries: int
@@ -57,10 +54,10 @@ def choose_miner(
     seed: int,
     budget_bytes: int,
 ) -> tuple[str, str]:
-    """The miner's name, and a sentence with the figures; empty where it was asked for by name.
+    """The miner's name, and a sentence with the figures; empty if it was asked for by name.
 
-    `auto` weighs the miners that come with ttf by static estimates, so that two runs choose alike,
-    whatever else is installed.
+    `auto` compares the miners of ttf by static estimates, so two runs choose alike, whatever else
+    is installed.
     """
     if miner.name != AUTO:
         return miner.name, ""
@@ -81,7 +78,7 @@ def choose_miner(
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """A miner and what it costs; figures may be estimated, or measured."""
+    """A miner and its cost; figures may be estimated or measured."""
 
     name: str
     cost: MinerCost
@@ -91,7 +88,7 @@ class Offer:
 
 
 def winner(exact: Offer, offers: Sequence[Offer], refreshes: int) -> Offer:
-    """The cheapest index that finds enough, where that is cheap enough; else the exact scan."""
+    """The cheapest index that finds enough, if it is cheap enough; else the exact scan."""
     best = _best(offers, refreshes)
     pays = best is not None and best.total_s(refreshes) < MUST_BE_BELOW * exact.total_s(refreshes)
     return best if best is not None and pays else exact
@@ -100,7 +97,7 @@ def winner(exact: Offer, offers: Sequence[Offer], refreshes: int) -> Offer:
 def estimate(
     name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
 ) -> MinerCost:
-    """The cost of one miner with these (unvalidated) options."""
+    # The options are not validated yet.
     factory = plugins.usable("miner", name)
     return factory.estimate(
         work.rows, work.dim, work.queries, work.k, checked_options(factory, options), context
@@ -124,7 +121,8 @@ def checked_options(factory: MinerFactory, options: Mapping[str, Any]) -> Any:
 def deadlines(
     rows: int, dim: int, queries: int, configured: float | str = AUTO
 ) -> Callable[[MiningJob], float]:
-    """Seconds a job may take: as configured, or a multiple of what its miner is expected to."""
+    """Returns the time limit of a job in seconds: as configured, or a multiple of the miner's
+    estimate."""
 
     def deadline_s(job: MiningJob) -> float:
         if not isinstance(configured, str):
@@ -139,8 +137,8 @@ def deadlines(
 def above_budget(
     name: str, options: Mapping[str, Any], work: Workload, context: MinerContext
 ) -> str:
-    """What to say where a miner without an index takes more than the budget even for one pass of
-    few queries; empty otherwise. One with an index refuses by itself, with its own figure."""
+    """A message if a miner without an index needs more than the budget even for one pass of few
+    queries; else empty. A miner with an index refuses by itself, with its own figure."""
     factory = plugins.usable("miner", name)
     if factory.traits(checked_options(factory, options), context).has_index:
         return ""
@@ -196,12 +194,11 @@ def _sentence(exact: Offer, offers: Sequence[Offer], work: Workload, budget_byte
 
 
 def miner_threads(miner: MinerConfig, trainer_threads: int) -> int:
-    """`miner.threads`; "auto" is as many as the trainer has."""
+    """`miner.threads`; "auto" is the trainer's number."""
     return trainer_threads if isinstance(miner.threads, str) else miner.threads
 
 
 def miner_context(config: RunConfig, trainer_threads: int) -> MinerContext:
-    """For every place that mines for a run, or estimates what that takes."""
     return MinerContext(
         threads=miner_threads(config.miner, trainer_threads),
         seed=config.train.seed,

@@ -1,5 +1,4 @@
-"""What is known about a failed attempt to mine: a `Death`, the same in a sentence, and the error that
-the caller meets."""
+"""Failed mining attempts: a `Death`, the same in a sentence, and the error for the caller."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _RAISED: Final = 1
 
 
 class AttemptFailed(Exception):
-    """An attempt the miner is to blame for, and what is known about it."""
+    """A failed attempt of which the miner is the cause."""
 
     def __init__(self, error: MinerFailed, death: Death) -> None:
         super().__init__(str(error))
@@ -39,7 +38,7 @@ class AttemptFailed(Exception):
 
 
 class MinerRaised(MinerFailed):
-    """An exception of the miner's own code, which its process survived."""
+    """The miner's own code raised an exception; its process survived."""
 
     def __init__(self, miner: str, document: Mapping[str, Any]) -> None:
         super().__init__(
@@ -49,7 +48,7 @@ class MinerRaised(MinerFailed):
 
 
 def error_in(job: MiningJob, document: Mapping[str, Any]) -> TtfError:
-    """What the worker raised; what is no error of ours is the miner's fault."""
+    # What the worker raised; an error that is not a TtfError is the miner's fault.
     try:
         if document["known"]:
             return from_document(document)
@@ -62,12 +61,12 @@ def error_in(job: MiningJob, document: Mapping[str, Any]) -> TtfError:
 
 
 def told(error: MinerFailed) -> Mapping[str, Any]:
-    """The error as the process that met it told it, with its traceback."""
+    """The error with its traceback, as reported by the process that raised it."""
     return error.document if isinstance(error, MinerRaised) else to_document(error)
 
 
 def with_words(error: MinerFailed | None, words: str) -> MinerFailed | None:
-    """What a miner's own code raised is read beside what it wrote."""
+    """Adds the worker's standard error to an exception of the miner's own code."""
     if not isinstance(error, MinerRaised):
         return error
     text = str(error).rstrip(".")
@@ -75,7 +74,7 @@ def with_words(error: MinerFailed | None, words: str) -> MinerFailed | None:
 
 
 def no_answer(miner: str, death: Death, words: str) -> MinerFailed:
-    """For a worker that gave no answer."""
+    """The error for a worker that gave no answer."""
     if death.killed_by_us == "hang":
         return MinerTimedOut(
             miner,
@@ -102,7 +101,7 @@ def death_of(
     reason: str = "",
     error: Mapping[str, Any] | None = None,
 ) -> Death:
-    """Ends the worker, if it is not gone, and gathers what it left."""
+    """Ends the worker if it still runs, and collects what it left."""
     died = not worker.alive()
     code = worker.end()
     end = ProcessEnd(
@@ -123,8 +122,8 @@ def death_of(
 def failed_here(
     job: MiningJob, error: Exception, settings: Mapping[str, Any], text: str = ""
 ) -> AttemptFailed:
-    """Of an attempt in our own process, which can only raise; `text`: what the caller reads, where
-    the error is none of a miner."""
+    """For an attempt in this process, which can only raise. `text`: the caller's message if the
+    error is not a miner's."""
     death = Death(
         process="miner",
         pid=os.getpid(),
@@ -139,7 +138,7 @@ def failed_here(
 
 
 def stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
-    """An empty one; None where the folder takes no file."""
+    """An empty file; None if the folder takes no file."""
     if logs is None:
         return None
     path = logs / STACKS
@@ -153,14 +152,14 @@ def stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
 
 
 def remove_if_empty(logs: Path | None) -> None:
-    """The file of stacks."""
+    """Removes the file of stacks."""
     with contextlib.suppress(OSError):  # an empty file that cannot be removed harms nobody
         if logs is not None and not (logs / STACKS).stat().st_size:
             (logs / STACKS).unlink()
 
 
 def settings_of(job: MiningJob, isolation: Isolation, fallback: Sequence[str]) -> dict[str, Any]:
-    """The part of the configuration that remedies for a miner edit, by dotted keys."""
+    """The configuration that remedies for a miner edit, by dotted keys."""
     return {
         "miner.name": job.miner,
         "miner.isolation": isolation,
@@ -178,7 +177,7 @@ def how_it_ended(death: Death) -> str:
 
 
 def last_words(death: Death) -> str:
-    """The end of its standard error, and where Python was."""
+    """The end of its standard error, and its Python stack."""
     told = death.stderr.strip()[-_TAIL:]
     stacks = _whole_lines(death.faulthandler.strip(), _STACKS)
     if told:
@@ -193,7 +192,7 @@ def _whole_lines(text: str, most: int) -> str:
 
 
 def keep_stderr(death: Death, logs: Path) -> str:
-    """Writes it to `miner-<n>.stderr.txt`; a sentence that says where, or why not."""
+    """Writes it to `miner-<n>.stderr.txt`; returns a sentence: the path, or why there is none."""
     if not death.raw_stderr:
         return ""
     try:
@@ -218,7 +217,7 @@ def remedy(again: bool, isolation: Isolation, next_ones: Sequence[MinerChoice]) 
 
 
 def as_sentence(text: str) -> str:
-    """Ends as one does; a stack on its own lines stays there."""
+    """Ends one line of text like a sentence; several lines end with a newline."""
     text = text.rstrip()
     if "\n" in text:
         return f"{text}\n"

@@ -1,4 +1,4 @@
-"""Mining jobs: what is asked and answered, as JSON that crosses a process border."""
+"""Mining jobs and their answers, as JSON between processes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ Isolation = Literal["process", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class IndexRecord:
-    """Which index a run searched, and where it came from; JSON in the run's `index/index.json`."""
+    """The index that a run searched, and its origin; JSON in the run's `index/index.json`."""
 
     key: str
     origin: Literal["built", "reused"]
-    path: str | None
-    """None: it could not be kept, and was used from memory."""
+    path: str | None  # None: it could not be stored, and was used from memory.
     size_bytes: int
     sha256: Mapping[str, str]
     made_from: Mapping[str, Any]
 
     def write(self, run_index: Path) -> None:
-        """`<run>/index/index.json`: the index itself stays in the cache."""
+        # The index itself stays in the cache.
         run_index.mkdir(parents=True, exist_ok=True)
         write_json(run_index / "index.json", asdict(self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinerChoice:
-    """A miner and its options, e.g. one that may take over."""
+    """A miner and its options, e.g. a fallback."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -45,19 +44,16 @@ class MiningJob:
     """The k nearest bank rows of every query of a file."""
 
     bank: VectorRef
-    queries: str
-    """A .npy file, float32 (Q, D)."""
+    queries: str  # A .npy file, float32 (Q, D).
     k: int
     miner: str
     options: Mapping[str, Any] = field(default_factory=dict)
     context: MinerContext
-    out: str
-    """Folder for ids.npy and scores.npy; what an equal job left there unfinished is continued."""
+    out: str  # Folder for ids.npy and scores.npy; unfinished results of an equal job are continued.
+    # Folder of the index cache, and the index stays ready for the next job; None: an index is built
+    # and thrown away, because its bank is.
     cache: str | None = None
-    """Folder of the index cache, and the index stays ready for the next job; None: an index is
-    built and thrown away, because its bank is."""
-    chunk: int = 8192
-    """Queries between two durable points."""
+    chunk: int = 8192  # Queries between two durable points.
 
     def with_miner(self, choice: MinerChoice) -> MiningJob:
         return replace(self, miner=choice.name, options=choice.options)
@@ -65,7 +61,7 @@ class MiningJob:
 
 @dataclass(frozen=True, kw_only=True)
 class MiningReport:
-    """How a job went; the numbers themselves are in the two files."""
+    """How a job went; the answers are in the two files."""
 
     miner: str
     bank_rows: int
@@ -73,19 +69,15 @@ class MiningReport:
     k: int
     build_s: float
     search_s: float
-    continued_from: int
-    """Queries that an earlier attempt had already answered."""
+    continued_from: int  # Queries that an earlier attempt had already answered.
     index: IndexRecord | None
-    key: str
-    """A hash of everything the answers follow from."""
+    key: str  # A hash of everything the answers depend on.
     ids_path: str
     scores_path: str
-    deaths: tuple[str, ...] = ()
-    """What was survived on the way, one message each."""
+    deaths: tuple[str, ...] = ()  # Failures survived on the way, one message each.
+    # Exact miners only: the share of queries whose first scan certified the answer.
     certificate_rate: float | None = None
-    """Of an exact miner: the share of queries whose first scan vouched for its answer."""
-    rescanned: int = 0
-    """Queries that were scanned again, to be certain."""
+    rescanned: int = 0  # Queries that were scanned again, to be certain.
 
     @property
     def reused_index(self) -> bool:

@@ -1,7 +1,7 @@
-"""The answers of a search: checked before they are believed, and kept as they grow on disk.
+"""The answers of a search: checked before they are used, and stored in parts.
 
-A killed search continues after its last chunk. This is the one place where a miner is believed:
-shapes, ids and scores are checked here, by the process that searched and by the one that asked.
+A killed search continues after its last chunk. Miners are checked here and nowhere else: shapes,
+ids and scores, by the process that searched and by the process that asked.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _ROWS: Final = 8192
 
 
 class Journal:
-    """`ids.npy` and `scores.npy`, filled from the top; `progress.json` says how far, and is
-    written after the rows are durable. Complete files are ordinary .npy files."""
+    """`ids.npy` and `scores.npy`, filled from the top. `progress.json` holds the number of rows,
+    and is written after the rows are durable. Complete files are ordinary .npy files."""
 
     def __init__(self, folder: Path, shape: tuple[int, int], key: str) -> None:
         self._folder = folder
@@ -41,7 +41,8 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Path, shape: tuple[int, int], key: str) -> Self:
-        """Continues what lies there if it has the same key and reads back; else starts anew."""
+        """Continues the journal in `folder` if it has the same key and reads back; else starts a
+        new one."""
         journal = cls(folder, shape, key)
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -53,7 +54,7 @@ class Journal:
 
     @classmethod
     def finished(cls, folder: Path, shape: tuple[int, int], key: str) -> Self | None:
-        """One whose every row reads back as it was written; None if there is none. Changes
+        """A complete journal whose rows read back as written; None if there is none. Changes
         nothing."""
         journal = cls(folder, shape, key)
         try:
@@ -68,12 +69,12 @@ class Journal:
 
     @staticmethod
     def forget(folder: Path) -> None:
-        """What lies there is not to be believed: the next attempt starts anew."""
+        """Discards the journal: the next attempt starts from nothing."""
         with contextlib.suppress(OSError):  # then it cannot be continued either
             (folder / PROGRESS).unlink(missing_ok=True)
 
     def rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Read, not mapped: a file that is cut meanwhile is an error and no SIGBUS."""
+        # Read, not mapped: if a file is cut meanwhile, this raises and is no SIGBUS.
         with self.path(name).open("rb") as file:
             file.seek(self._offset(name, start))
             found = np.fromfile(file, _DTYPES[name], (stop - start) * self._shape[1])
@@ -81,11 +82,10 @@ class Journal:
 
     @property
     def done(self) -> int:
-        """Queries whose answers are durable."""
         return sum(int(chunk["queries"]) for chunk in self._chunks)
 
     def append(self, ids: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
-        """The answers of the next queries; they are durable on return. Raises StorageError."""
+        """Adds the next queries' answers; they are durable on return. Raises StorageError."""
         chunk: dict[str, Any] = {"queries": len(ids)}
         try:
             answers: dict[str, NDArray[Any]] = {IDS: ids, SCORES: scores}
@@ -128,7 +128,7 @@ class Journal:
             return False
 
     def _reads_back(self, name: str) -> bool:
-        """Whether the finished rows of a file are the ones that were written."""
+        """True if the finished rows of a file are as written."""
         row = self._shape[1] * _DTYPES[name].itemsize
         with (self._folder / name).open("rb") as file:
             if file.read(self._offset(name, 0)) != self._header(name):
@@ -159,8 +159,8 @@ def checked_search(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """`miner.search` of a bank with `rows` rows. Raises BadAnswer, naming the miner and the query.
 
-    Approximate libraries read damaged memory without complaint: an id out of range is a fault
-    that must not reach the trainer.
+    Approximate libraries read damaged memory without complaint: an id out of range is a fault that
+    must not reach the trainer.
     """
     bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
     if bad.size:
@@ -174,9 +174,9 @@ def checked_search(
 
 
 def checked_report(job: MiningJob, values: Any) -> MiningReport:
-    """What another process says it did, if that is what was asked for and its files hold it.
+    """Another process's report, checked: it answers the job, and its files hold the answers.
 
-    Raises BadAnswer; nothing the report says about sizes or paths is taken on trust.
+    Raises BadAnswer; sizes and paths in the report are not trusted.
     """
     with open_ref(job.bank) as bank:
         rows = bank.source.shape[0]
@@ -239,7 +239,6 @@ def _check_answers(
     *,
     first: int = 0,
 ) -> None:
-    """`first`: the number of the first query, for messages."""
     for what, array, dtype in (("ids", ids, np.int64), ("scores", scores, np.float32)):
         if not isinstance(array, np.ndarray):
             raise BadAnswer(

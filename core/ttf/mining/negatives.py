@@ -1,6 +1,6 @@
 """Drawing negatives from a candidate table: the positive-aware filter, and its yield.
 
-A candidate survives where its score is below the positive's by a margin (sign-safe: the relative
+A candidate survives if its score is below the positive's by a margin (sign-safe: the relative
 margin is a share of |s_pos|), its rank is inside the window, and it is no known positive.
 
 Shapes: B sample rows, K candidates of each, P known positives (padded with -1).
@@ -32,10 +32,10 @@ def draw(
     num: int,
     key: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(B, num) bank rows, -1 where a query has too few, and (B,) how many survived the filter.
+    """Returns (B, num) bank rows, -1 if a query has too few, and (B,) the number of survivors.
 
-    Without replacement, from the first `draw_from` survivors. What a row gets depends on `key`
-    and the row alone, not on the batch it comes in.
+    Without replacement, from the first `draw_from` survivors. A row's draw depends on `key` and the
+    row alone, not on its batch.
     """
     at = table.positions(rows)
     found = np.maximum(at, 0)
@@ -62,28 +62,23 @@ def draw(
 
 @dataclass(frozen=True, kw_only=True)
 class YieldReport:
-    """How much of a table the filter leaves."""
-
     queries: int
-    kept_share: float
-    """Of all candidates."""
-    with_survivor: float
-    """Share of queries that have at least one: what `min_yield` is compared with."""
-    survivors: dict[str, float]
-    """Quantiles of survivors per query: p10, p50, p90."""
+    kept_share: float  # Of all candidates.
+    with_survivor: float  # Share of queries with at least one survivor: compared with `min_yield`.
+    survivors: dict[str, float]  # Quantiles of survivors per query: p10, p50, p90.
+    # The largest relative margin that leaves `min_yield` of the queries a survivor; None if no
+    # margin does.
     suggested_margin: float | None
-    """The largest relative margin under which `min_yield` of the queries have a survivor; None
-    where no margin does."""
+    # Mean over the queries of the mean score of the candidates that may be drawn.
     negative_score: float | None = None
-    """Mean over the queries of the mean score of the candidates that may be drawn for it."""
+    # Of the same queries: the closer the two, the harder the negatives.
     positive_score: float | None = None
-    """Of the same queries: the closer the two, the harder the negatives."""
 
 
 def yield_report(
     table: CandidateTable, known_QP: NDArray[np.int64], settings: NegativesConfig
 ) -> YieldReport:
-    """Over all queries of the table; `known_QP` in the order of `table.rows`."""
+    # Over all queries of the table; `known_QP` in the order of `table.rows`.
     kept = np.zeros(len(table), np.int64)
     largest = np.full(len(table), -np.inf)
     hardness = np.full((len(table), 2), np.nan)
@@ -110,7 +105,7 @@ def yield_report(
 
 
 def require_yield(report: YieldReport, settings: NegativesConfig) -> None:
-    """Raises ConfigError where fewer queries than `min_yield` have a survivor."""
+    """Raises ConfigError if fewer queries than `min_yield` have a survivor."""
     if report.with_survivor >= settings.min_yield:
         return
     filters = [f"negatives.relative_margin = {settings.relative_margin}"]
@@ -136,7 +131,7 @@ def require_yield(report: YieldReport, settings: NegativesConfig) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Candidates:
-    """Some rows of a table, and the positives that are known of their queries."""
+    """Some rows of a table, and the known positives of their queries."""
 
     ids_BK: NDArray[np.int64]
     scores_BK: NDArray[np.float32]
@@ -155,7 +150,7 @@ class _Candidates:
         )
 
     def without_margin(self, settings: NegativesConfig) -> NDArray[np.bool_]:
-        """(B, K): which survive everything but the relative margin."""
+        """Mask (B, K): survives all conditions but the relative margin."""
         num = self.ids_BK.shape[1]
         ranks = np.arange(num)
         last = num if settings.rank_to is None else settings.rank_to
@@ -168,7 +163,6 @@ class _Candidates:
         return alive_BK
 
     def survivors(self, settings: NegativesConfig) -> NDArray[np.bool_]:
-        """(B, K)"""
         alive_BK = self.without_margin(settings)
         if settings.relative_margin is not None:
             positive_B = self.positive_B.astype(np.float64)
@@ -177,7 +171,7 @@ class _Candidates:
         return alive_BK
 
     def largest_margins(self, settings: NegativesConfig) -> NDArray[np.float64]:
-        """(B,) below which relative margin a query has a survivor; -inf where none has."""
+        """(B,) the relative margin below which a query has a survivor; -inf if it never has."""
         alive_BK = self.without_margin(settings)
         lowest = np.where(alive_BK, self.scores_BK, np.inf).min(axis=1, initial=np.inf)
         positive = self.positive_B.astype(np.float64)
@@ -186,7 +180,8 @@ class _Candidates:
         return np.where(np.isnan(margin), -np.inf, margin)
 
     def hardness(self, alive_BK: NDArray[np.bool_], draw_from: int) -> NDArray[np.float64]:
-        """(B, 2): mean score of what may be drawn, and of the positive; NaN where nothing may be."""
+        """(B, 2): mean score of what may be drawn, and of the positive; NaN if nothing may be
+        drawn."""
         drawable_BK = alive_BK & (alive_BK.cumsum(axis=1) <= draw_from)
         count_B = drawable_BK.sum(axis=1)
         total_B = np.where(drawable_BK, self.scores_BK, 0.0).sum(axis=1, dtype=np.float64)

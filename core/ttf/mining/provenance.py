@@ -1,7 +1,7 @@
-"""What an index follows from beside data and options: the plugin's own code, its libraries' versions.
+"""What an index depends on besides data and options: the plugin's code, its libraries' versions.
 
-A package that is being written keeps its version while its code changes, and what an earlier state of
-it built must not be taken for what this one would build.
+A package in development keeps its version while its code changes; an index of an earlier state must
+not be used for the current one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _sources(package: str) -> list[Path]:
 
 
 def versions_of(modules: Iterable[str]) -> dict[str, str]:
-    """Of the distributions that bring these modules; "" where none says so."""
+    """Versions of the distributions that provide these modules; "" if none does."""
     wanted = sorted(modules)
     if not wanted:
         return {}
@@ -55,5 +55,5 @@ def versions_of(modules: Iterable[str]) -> dict[str, str]:
 
 @functools.cache
 def _owners() -> Mapping[str, list[str]]:
-    """Which distributions bring a module; reads the metadata of all, so once a process."""
+    # Reads the metadata of every distribution, so once per process.
     return metadata.packages_distributions()

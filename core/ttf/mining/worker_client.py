@@ -1,8 +1,8 @@
-"""Mining for a run: one warm worker process, a fresh one after a death, then the next miner.
+"""Mining for a run: one warm worker process, a new one after a death, then the next miner.
 
-Owned by whoever mines more than once: `with MinerWorkers(...) as workers: workers.mine(...)`.
-Call it from one thread that lives as long as it does (the trainer's main thread): on Linux the
-worker is tied to the thread that first needed it.
+Use: `with MinerWorkers(...) as workers: workers.mine(...)`. Call it from one thread that lives as
+long as it does (the trainer's main thread): on Linux the worker is tied to the thread that first
+needed it.
 """
 
 from __future__ import annotations
@@ -34,24 +34,22 @@ if TYPE_CHECKING:
     from ttf.mining.worker_main import Searcher
 
 Say = Callable[[str], None]
+# Gets every failed attempt, and a sentence: what is done about it.
 OnDeath = Callable[[Death, str], None]
-"""Told of every failed attempt, and in a sentence what is done about it."""
-ATTEMPTS: Final = 2
-"""Deaths in a row on one request, until the next miner takes over."""
-LAST_ATTEMPTS: Final = 4
-"""The same where no other miner is left, and giving up would end the run."""
+ATTEMPTS: Final = 2  # Deaths in a row on one request, until the next miner takes over.
+LAST_ATTEMPTS: Final = 4  # The same if no other miner is left: giving up would end the run.
 _GRACE_S: Final = 5.0
 _LOOK_EVERY_S: Final = 1.0
 
 
 class Worker:
-    """One process that answers requests for one miner; see `ttf.mining.worker_main` for its side.
+    """One process that answers requests for one miner; its side is `ttf.mining.worker_main`.
 
-    Make it in a thread that lives as long as it shall: it ends with that thread.
+    Make it in a thread that lives long enough: the process ends with that thread.
     """
 
     def __init__(self, miner: str, threads: int, stacks: Path | None) -> None:
-        """`stacks` is a file that exists; None: its stacks go to standard error."""
+        """`stacks` is a file that exists; None: stacks go to standard error."""
         self.miner = miner
         self.threads = threads
         self._stacks = stacks
@@ -72,7 +70,7 @@ class Worker:
         weakref.finalize(self, self.witness.close)
 
     def watch(self, inputs: Sequence[str]) -> None:
-        """Notes what these files are, so that a death can be told from their change."""
+        """Notes the state of these files, to recognise a death from their change."""
         if tuple(inputs) != self._inputs:
             self._inputs = tuple(inputs)
             self.witness.inputs = ()
@@ -80,7 +78,7 @@ class Worker:
                 self.witness.inputs = look_at(inputs)
 
     def look(self) -> None:
-        """For the day it dies; costs nothing when it is called often."""
+        # For a report after a death; cheap enough to be called often.
         if time.monotonic() - self._looked_at > _LOOK_EVERY_S:
             self.witness.look()
             self._looked_at = time.monotonic()
@@ -97,19 +95,19 @@ class Worker:
         self._conversation.ask(message, deadline_s, hear, wake, stacks=self._stacks)
 
     def end(self) -> int:
-        """Kills it and whatever it started; its return code. What it wrote stays readable."""
+        """Kills it and its child processes; returns its return code. Its output stays readable."""
         code, _ = self._conversation.finish(grace_s=0.0)
         return code
 
     def close(self) -> None:
-        """Ends it, if it still lives, and lets go of it. May be called again."""
+        """Ends it, if it still runs, and frees it. May be called again."""
         self._child.close()
         self.witness.close()
 
 
 class MinerWorkers:
-    """Keeps at most one worker, from its first job until `release` or `close`; with isolation
-    "none" the same is done in this process, where nothing can be outlived."""
+    """Keeps at most one worker, from its first job until `release` or `close`. With isolation
+    "none" mining runs in this process, and a native crash ends it."""
 
     def __init__(
         self,
@@ -121,8 +119,7 @@ class MinerWorkers:
         on_death: OnDeath | None = None,
     ) -> None:
         """`logs`: folder for the worker's stacks, and for its standard error after a death unless
-        `on_death` keeps it; `beat` is called several times a second while a worker is waited for.
-        """
+        `on_death` keeps it. `beat` is called several times a second while waiting for a worker."""
         self._isolation = isolation
         self._say = say
         self._logs = logs
@@ -135,7 +132,7 @@ class MinerWorkers:
 
     @property
     def pid(self) -> int | None:
-        """The worker that is kept warm."""
+        """Process id of the warm worker."""
         return None if self._worker is None else self._worker.pid
 
     def mine(
@@ -146,10 +143,10 @@ class MinerWorkers:
         deadline_s: Callable[[MiningJob], float],
         progress: Progress,
     ) -> MiningReport:
-        """The job's miner, a second time in a fresh process, then each of `fallback` likewise.
+        """Tries the job's miner, a second time in a new process, then each of `fallback` likewise.
 
-        Every death is said. Raises GaveUp when none is left, a TtfError the miner is not to blame
-        for, and what `progress` raises.
+        Reports every death. Raises GaveUp when no miner is left, a TtfError that is not the miner's
+        fault, and what `progress` raises.
         """
         deaths: list[str] = []
         self._fallback = [choice.name for choice in fallback]
@@ -188,11 +185,11 @@ class MinerWorkers:
         )
 
     def run(self, job: MiningJob, deadline_s: float, progress: Progress) -> MiningReport:
-        """One attempt. Raises MinerFailed when the miner is to blame, another TtfError when not.
+        """One attempt. Raises MinerFailed if the miner is the cause, another TtfError if not.
 
-        What `progress` raises ends the attempt: at once in a process, else after a chunk of
-        queries. The deadline holds for isolation = "process" only: nothing can stop native code in
-        our own.
+        What `progress` raises ends the attempt: at once if the miner has a process, else after a
+        chunk of queries. The deadline holds for isolation = "process" only: nothing can stop native
+        code in this process.
         """
         try:
             return self._attempt(job, deadline_s, progress)
@@ -201,7 +198,7 @@ class MinerWorkers:
             raise failed.error from None
 
     def release(self) -> None:
-        """Gives back the memory of an idle worker, or of the index kept in this process."""
+        """Frees the memory of an idle worker, or of the index kept in this process."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()
@@ -210,7 +207,7 @@ class MinerWorkers:
             searcher.release()
 
     def close(self) -> None:
-        """Leaves nothing behind; may be called again, and another job starts anew."""
+        """Ends and frees everything; may be called again, and a later job starts a new worker."""
         self.release()
         failures.remove_if_empty(self._logs)
 
@@ -273,7 +270,8 @@ class MinerWorkers:
             return bool(answer)
 
         def wake() -> None:
-            """Also while nothing new is heard: what is known is told again, so that a stop is."""
+            # Called also without news: repeats the last progress, so that a stop request is
+            # noticed.
             self._beat()
             worker.look()
             progress(*last)
@@ -294,7 +292,7 @@ class MinerWorkers:
             raise
 
     def _worker_for(self, job: MiningJob) -> Worker:
-        """The warm worker if it fits the job: threads are fixed before a library loads."""
+        # The warm worker if it fits the job: threads are fixed before a library loads.
         worker = self._worker
         if worker is not None and not worker.alive():
             self._worker = None
@@ -325,7 +323,7 @@ class MinerWorkers:
         reason: str,
         error: MinerFailed | None = None,
     ) -> AttemptFailed:
-        """Ends the worker; the error to be raised, with what it left."""
+        """Ends the worker; returns the error to raise, with the worker's output."""
         self._worker = None
         if error is None and not why and not worker.gone_within(_GRACE_S):
             why, reason = "garbage", "closed its pipe and hung"
@@ -350,7 +348,7 @@ class MinerWorkers:
 
 
 class _NotTheMiners(Exception):
-    """Carries what the caller's own `progress` raised past the miner's faults."""
+    """Carries what the caller's `progress` raised past the handling of miner faults."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))

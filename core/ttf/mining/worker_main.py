@@ -1,8 +1,8 @@
-"""Mining jobs done in this process: open the bank, make the miner ready, search in chunks.
+"""Does mining jobs in this process: opens the bank, prepares the miner, searches in chunks.
 
-Runs inside the worker (`mine` is what `ttf.process.serve` calls there, for one request after
-another), or inside the trainer with isolation = "none". Imports the miner's library and nothing
-heavier; torch only where the miner does.
+Runs inside the worker (`ttf.process.serve` calls `mine` there, once per request), or inside the
+trainer with isolation = "none". Imports the miner's library and nothing heavier; torch only if the
+miner does.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ Say = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class _Ready:
-    """A miner that can search, and the bank it reads."""
-
     key: str
     bank: OpenRef
     miner: Miner
@@ -53,13 +51,13 @@ class _Ready:
 
 
 class Searcher:
-    """Does jobs one after another, and keeps the last one's index where the next may use it."""
+    """Does jobs one after another; keeps the last job's index if the next can use it."""
 
     def __init__(self) -> None:
         self._ready: _Ready | None = None
 
     def do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
-        """Answers every query of the job; what an earlier attempt finished is kept."""
+        """Answers every query of the job; keeps what an earlier attempt finished."""
         try:
             report = self._do(job, say, progress)
         except BaseException:
@@ -70,7 +68,7 @@ class Searcher:
         return report
 
     def release(self) -> None:
-        """Gives the memory of the index back."""
+        """Frees the memory of the index."""
         ready, self._ready = self._ready, None
         if ready is not None:
             ready.close()
@@ -128,12 +126,11 @@ class Searcher:
         return self._ready
 
 
-_SEARCHER: Final = Searcher()
-"""The worker's: index and imports stay from one request to the next."""
+_SEARCHER: Final = Searcher()  # The worker's: index and imports stay from one request to the next.
 
 
 def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
-    """The worker's task: a job's report is its answer."""
+    """Does one request; the report is the answer."""
 
     def say(text: str) -> None:
         tell({"say": text})
@@ -159,7 +156,6 @@ def _queries(job: MiningJob) -> NDArray[np.float32]:
 
 
 def _fits(queries: NDArray[np.float32], bank: VectorSource) -> int:
-    """The rows of a bank that these queries can be asked of."""
     rows, dim = bank.shape
     if queries.shape[1] != dim:
         raise BadData(
@@ -195,7 +191,7 @@ def _search(
 
 
 def _tally(miner: Miner, say: Say) -> ScanTally | None:
-    """What the miner counted in this job; it counts the next one anew."""
+    # What the miner counted in this job: a new tally counts the next one.
     if not isinstance(miner, Certifies):
         return None
     for note in miner.tally.take_notes():
@@ -217,7 +213,7 @@ def _built(
 
 @contextlib.contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
-    """Room for the building of an index, in the job's own folder: removed with it after a kill."""
+    # Working files of an index build, in the job's own folder: removed with it after a kill.
     folder = out / f"{TEMP_PREFIX}build"
     try:
         shutil.rmtree(folder, ignore_errors=True)
@@ -235,7 +231,7 @@ def _options(job: MiningJob) -> Any:
 
 
 def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
-    """Everything an index follows from; a bank's fingerprint says whether it is at unit length."""
+    """Everything an index depends on; a bank's fingerprint says if it is at unit length."""
     plugin = plugins.find("miner", job.miner)
     traits = plugins.usable("miner", job.miner).traits(_options(job), job.context)
     rows = job.bank.rows_path
@@ -266,10 +262,10 @@ def ready_index(
     workdir: Path,
     say: Say,
 ) -> IndexRecord:
-    """Makes `miner` ready to search: from the cache, or built and put there.
+    """Makes `miner` ready to search: from the cache, or built and stored there.
 
-    Two runs never build the same index at once; the second waits and loads. An index that cannot
-    be kept is used all the same, and said.
+    Two runs never build the same index at once; the second waits and loads. An index that cannot be
+    stored is used from memory, with a message.
     """
     folder = cache / "index" / folder_key(made_from)
     try:
@@ -287,7 +283,7 @@ def ready_index(
 
 
 def _loaded(folder: Path, miner: Miner, source: VectorSource, say: Say) -> Mapping[str, str] | None:
-    """The hashes of the files that the miner loaded; None where there is nothing to load."""
+    """Hashes of the files that the miner loaded; None if there is nothing to load."""
     if not folder.exists():
         return None
     try:
@@ -310,7 +306,7 @@ def _loaded(folder: Path, miner: Miner, source: VectorSource, say: Say) -> Mappi
 def _kept(
     folder: Path, miner: Miner, made_from: Mapping[str, Any], say: Say
 ) -> Mapping[str, str] | None:
-    """The hashes of the files that were written; None where the disk did not take them."""
+    """Hashes of the written files; None if the disk did not take them."""
     try:
         with folder_written_whole(folder, "index") as temp:
             miner.save(temp)

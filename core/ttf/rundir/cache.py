@@ -1,4 +1,4 @@
-"""Where things that can be made anew are kept between runs: `TTF_HOME`, or the user's cache."""
+"""The cache folder for things that can be made again: `TTF_HOME`, or the user's cache."""
 
 from __future__ import annotations
 

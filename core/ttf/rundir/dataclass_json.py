@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Lists are tuples again. Raises TypeError where a field is missing, or one is not known."""
+    """Lists become tuples again. Raises TypeError for a missing or an unknown field."""
     hints = _hints(cast("Hashable", kind))
     return kind(**{name: _restored(hints.get(name), value) for name, value in values.items()})
 

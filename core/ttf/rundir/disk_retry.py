@@ -1,4 +1,4 @@
-"""A disk that is full or fails is tried again for `checkpoint.retry_s` seconds."""
+"""Retries a full or failing disk for `checkpoint.retry_s` seconds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _CHECK_EVERY_S: Final = 0.2
 
 
 class Patience:
-    """Counts from the first failure to the last one in a row; 0 seconds end with the first."""
+    """Measures consecutive failures, from the first to the last; with 0 seconds the first is
+    final."""
 
     def __init__(self, retry_s: float) -> None:
         self.retry_s = retry_s
-        self.error: StorageError | None = None
-        """The last failure; None while all is well."""
+        self.error: StorageError | None = None  # The last failure; None after a success.
         self._since = 0.0
         self._last = 0.0
         self._since_wall = 0.0
@@ -32,24 +32,24 @@ class Patience:
         self.error = error
 
     def succeeded(self) -> bool:
-        """Whether something had failed before."""
+        """Returns True if something had failed before."""
         failing = self.error is not None
         self.error = None
         return failing
 
     @property
     def used_up(self) -> bool:
-        """A failure so long after the first one that no other attempt is to be made."""
+        """True if this failure is so long after the first that no other attempt is made."""
         return self.error is not None and self._last - self._since >= self.retry_s
 
     @property
     def left_s(self) -> float:
-        """How much longer attempts are made; meaningful while something fails."""
+        """Time left for attempts; meaningful only after a failure."""
         return max(0.0, self._since + self.retry_s - time.monotonic())
 
     @property
     def retry_due(self) -> bool:
-        """It fails, and long enough ago to look whether it still does."""
+        """True after a failure, if enough time has passed for the next attempt."""
         pause = min(_RETRY_EVERY_S, max(1.0, self.retry_s / 10))
         return self.error is not None and time.monotonic() - self._last >= pause
 
@@ -100,8 +100,8 @@ class StorageRetry:
 
 
 def wait(seconds: float, check_stop: Callable[[], None]) -> None:
-    """`check_stop` is called several times a second, and what it raises ends the wait: a person who
-    asks for an end does not wait for the disk."""
+    """`check_stop` is called several times a second and may raise to end the wait: a stop request
+    does not wait for the disk."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         check_stop()

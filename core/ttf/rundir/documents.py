@@ -1,8 +1,8 @@
-"""What the files of a run's folder hold, key by key; for those who write them and those who read them.
+"""The files of a run's folder, key by key, for their writers and readers.
 
-A reader may miss any key: the file may be of an older version, of a run that was cut short, or
-damaged. `ttf.rundir.typed_json` reads them so that what is there has the type that is named here.
-Scripts of users rely on these keys.
+Any key may be missing: the file may be of an older version, of a run that was cut short, or
+damaged. `ttf.rundir.typed_json` reads the files so that every present value has its declared type.
+Users' scripts rely on these keys.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, Final, Literal, TypedDict
 # --- summary.json --------------------------------------------------------------------------------
 
 
+# An incident in a list; `remedy` None: the run was restarted unchanged.
 ListedIncident = TypedDict(
     "ListedIncident",
     {"id": str, "class": str, "process": str, "remedy": str | None},
     total=False,
 )
-"""An incident in a list of them; `remedy` None: the run was restarted unchanged."""
 
 
 class Summary(TypedDict, total=False):
-    """How a run ended and what came of it; of a guarded command, how that did. A checkpoint keeps
-    the part that does not depend on the end."""
+    """The result of a run, or of a guarded command. A checkpoint keeps the part that does not
+    depend on how the run ends."""
 
     status: str
     exit_code: int
@@ -32,8 +32,7 @@ class Summary(TypedDict, total=False):
     steps: int
     epochs: float
     samples: int
-    metrics: dict[str, float]
-    """Of the weights that are kept."""
+    metrics: dict[str, float]  # Of the kept weights.
     metrics_initial: dict[str, float]
     metrics_last: dict[str, float]
     best_step: int
@@ -45,14 +44,11 @@ class Summary(TypedDict, total=False):
     deviations: list[str]
     miner: str
     seed: int | None
-    exact: bool
-    """Whether the numbers are bitwise those of an undisturbed run."""
+    exact: bool  # True if the numbers are bitwise those of an undisturbed run.
     restarts: int
     incidents: list[ListedIncident]
-    command: list[str]
-    """Of a guard."""
-    run_dir: str
-    """Only where it is handed on: a file does not say where it lies."""
+    command: list[str]  # Guarded commands only.
+    run_dir: str  # Only in documents that are passed on: the file itself does not contain its path.
 
 
 # --- incidents/NNN/ ------------------------------------------------------------------------------
@@ -65,10 +61,10 @@ class EvidenceEntry(TypedDict, total=False):
 
 class RemedyEntry(TypedDict, total=False):
     text: str
-    set: dict[str, Any]
-    """Settings by dotted key."""
+    set: dict[str, Any]  # Settings by dotted key.
 
 
+# incident.json
 Incident = TypedDict(
     "Incident",
     {
@@ -87,15 +83,13 @@ Incident = TypedDict(
     },
     total=False,
 )
-"""incident.json"""
 
 
 class FiledIncident(Incident, total=False):
-    """The same with what is known of it beside that file; `class` and `process` always are there."""
+    """An incident with the facts of its other files; `class` and `process` are always there."""
 
     id: str
-    remedy: str | None
-    """What was done about it: applied.json."""
+    remedy: str | None  # What was done about it: applied.json.
 
 
 class AppliedRemedy(TypedDict, total=False):
@@ -108,7 +102,7 @@ class AppliedRemedy(TypedDict, total=False):
 
 
 class StepLine(TypedDict, total=False):
-    """After an optimizer step; more figures may stand beside these."""
+    """After an optimizer step; may have more figures."""
 
     type: Literal["step"]
     step: int
@@ -118,25 +112,23 @@ class StepLine(TypedDict, total=False):
     grad_norm: float
     samples_per_s: float
     seconds: float
-    data_s: float
-    """Of `seconds`, what was spent waiting for data."""
+    data_s: float  # Part of `seconds` spent waiting for data.
     compute_s: float
-    mined: float
-    """Share of the rows that got mined negatives."""
+    mined: float  # Share of the rows that got mined negatives.
 
 
 class EvalLine(TypedDict, total=False):
     """After an evaluation against the full bank."""
 
     type: Literal["eval"]
-    time: float
-    """Of day, in unix seconds; lines of what comes seldom have it."""
+    time: float  # Unix seconds; only lines of rare events have it.
     step: int
     epoch: int
     metrics: dict[str, float]
     seconds: float
 
 
+# After a mining round.
 MiningLine = TypedDict(
     "MiningLine",
     {
@@ -160,7 +152,6 @@ MiningLine = TypedDict(
     },
     total=False,
 )
-"""After a mining round."""
 
 
 class CheckpointLine(TypedDict, total=False):
@@ -196,6 +187,7 @@ class ProbeLine(TypedDict, total=False):
 
 MetricsLine = StepLine | EvalLine | MiningLine | CheckpointLine | ProbeLine
 
+# By the `type` of the line.
 METRICS_LINES: Final[dict[str, type[MetricsLine]]] = {
     "step": StepLine,
     "eval": EvalLine,
@@ -203,7 +195,6 @@ METRICS_LINES: Final[dict[str, type[MetricsLine]]] = {
     "checkpoint": CheckpointLine,
     "probe": ProbeLine,
 }
-"""By what a line says it is."""
 
 
 # --- memory.jsonl --------------------------------------------------------------------------------
@@ -212,15 +203,13 @@ METRICS_LINES: Final[dict[str, type[MetricsLine]]] = {
 class MemoryLine(TypedDict, total=False):
     """The process tree at one moment; bytes."""
 
-    time: float
-    """Unix seconds."""
+    time: float  # Unix seconds.
     step: int
     anon: int
     shared: int
     file: int
     processes: int
-    peak: int
-    """Most anonymous and shared memory held at once so far."""
+    peak: int  # Most anonymous and shared memory held at once so far.
     limit: int | None
 
 
@@ -228,7 +217,7 @@ class MemoryLine(TypedDict, total=False):
 
 
 class InputState(TypedDict):
-    """A container of vectors as it was when the run began."""
+    """A container of vectors at the start of the run."""
 
     bytes: int
     mtime_ns: int
@@ -251,7 +240,7 @@ class DataFacts(TypedDict, total=False):
 
 
 class Numeric(TypedDict, total=False):
-    """What decides the bits of the weights beside configuration, data and seed."""
+    """What decides the bits of the weights, besides configuration, data and seed."""
 
     torch: str
     threads: int
@@ -273,7 +262,7 @@ class NotedCeilings(TypedDict):
 
 
 class Work(TypedDict, total=False):
-    """The least that training computes for a sample, and what the machine can do."""
+    """The minimum of training computation per sample, and the machine's ceilings."""
 
     tower_flops: float
     loss_flops: float
@@ -287,7 +276,7 @@ class ChosenSetting(TypedDict):
 
 
 class Manifest(TypedDict, total=False):
-    """What a run, or a guarded command, ran on."""
+    """The environment of a run or of a guarded command."""
 
     format: int
     ttf: str
@@ -305,8 +294,7 @@ class Manifest(TypedDict, total=False):
     seed: int
     git: str | None
     environment_left_out: dict[str, str]
-    time: float
-    """This and the rest only of a guard."""
+    time: float  # This and the following keys: guarded commands only.
     python_of: str
     variables: dict[str, str]
 
@@ -315,22 +303,17 @@ class Manifest(TypedDict, total=False):
 
 
 class CheckpointProgress(TypedDict, total=False):
-    table: str
-    """Key of the candidate table that training goes on with; empty: none."""
+    table: str  # Key of the candidate table that training continues with; empty: none.
     bank_position: int
-    selection: dict[str, Any]
-    """Which weights are the best so far: see `Selection.to_json`."""
-    totals: dict[str, Any]
-    """Sums over all processes: the fields of `Totals`."""
+    selection: dict[str, Any]  # Which weights are the best so far: see `Selection.to_json`.
+    totals: dict[str, Any]  # Sums over all processes: the fields of `Totals`.
     summary: Summary
 
 
 class CheckpointManifest(TypedDict, total=False):
     format: int
     step: int
-    files: dict[str, str]
-    """SHA-256 by name."""
+    files: dict[str, str]  # SHA-256 by name.
     table: dict[str, str]
     progress: CheckpointProgress
-    sha256: str
-    """Of everything above."""
+    sha256: str  # Of everything above.

@@ -1,10 +1,11 @@
-"""Everything of a run folder is written here: beside, fsynced, renamed, the folder fsynced.
+"""Writes everything of a run folder: to a temporary name, fsync, rename, fsync of the folder.
 
-Every change of the disk is an `Operation` with a name ("checkpoint.write") that passes one seam,
-`_through`: there a recorder lists them and a failpoint (`ttf.rundir.failpoints`) makes them fail.
+Every change of the disk is an `Operation` with a name ("checkpoint.write") that passes through
+`_through`: there a recorder lists operations and a failpoint (`ttf.rundir.failpoints`) makes them
+fail.
 
 After a failed fsync a file is given up, never fsynced again: the kernel has marked its pages clean.
-It is written anew under another name.
+It is written again under another name.
 """
 
 from __future__ import annotations
@@ -40,22 +41,19 @@ class Operation:
     """One change of the disk, or one wait for it."""
 
     verb: Verb
-    area: str
-    """What is being written: 'checkpoint', 'metrics', 'candidates', ..."""
+    area: str  # What is written: 'checkpoint', 'metrics', 'candidates', ...
     path: Path
-    target: Path | None = None
-    """Of a rename."""
+    target: Path | None = None  # Of a rename.
     offset: int = 0
-    data: bytes | memoryview = b""
-    """Of a write."""
+    data: bytes | memoryview = b""  # Of a write.
 
     @property
     def name(self) -> str:
         return f"{self.area}.{self.verb}"
 
 
+# Does the operation; gets the bytes of a write, and returns how many were written.
 Act = Callable[[memoryview], int]
-"""Does the operation; takes the bytes to write, where it is a write, and returns how many were."""
 Interceptor = Callable[[Operation, Act], int]
 
 _interceptor: Interceptor | None = failpoints.from_environment()
@@ -69,7 +67,7 @@ def _through(operation: Operation, act: Act) -> int:
 
 @contextlib.contextmanager
 def intercepted(interceptor: Interceptor) -> Iterator[None]:
-    """Every operation of this process, of all threads, passes `interceptor` meanwhile."""
+    """During the block every operation of this process, of all threads, goes to `interceptor`."""
     global _interceptor
     before, _interceptor = _interceptor, interceptor
     try:
@@ -81,8 +79,7 @@ def intercepted(interceptor: Interceptor) -> Iterator[None]:
 def _change(
     act: Callable[[], object], verb: Verb, area: str, path: Path, target: Path | None = None
 ) -> None:
-    """Any change but a write."""
-
+    # Any change but a write.
     def do(_: memoryview) -> int:
         act()
         return 0
@@ -94,7 +91,7 @@ def _change(
 
 
 def fsync_file(fd: int, path: Path | None = None, area: str = "other") -> None:
-    """Makes a file durable; plain fsync is not on macOS (F_FULLFSYNC there)."""
+    """Makes a file durable; macOS needs F_FULLFSYNC, a plain fsync is not enough there."""
     _change(lambda: _fsync(fd), "fsync", area, path or Path(f"fd {fd}"))
 
 
@@ -129,7 +126,6 @@ def make_dir(path: Path, area: str) -> None:
 
 
 def remove_tree(path: Path, area: str) -> None:
-    """Deletes a file or a folder with all that is in it."""
     if path.is_dir() and not path.is_symlink():
         for inner in sorted(path.iterdir()):
             remove_tree(inner, area)
@@ -139,16 +135,16 @@ def remove_tree(path: Path, area: str) -> None:
 
 
 def remove_folder(path: Path, area: str) -> None:
-    """Deletes a folder that readers look for: it goes from their sight as a whole, first."""
+    # Readers look for this folder: rename it first, so that it disappears as a whole.
     gone = _beside(path, _GONE_PREFIX)
     rename(path, gone, area)
     remove_tree(gone, area)
 
 
 class OpenFile:
-    """A new file that grows at its end; every byte passes the seam. Raises OSError.
+    """A new file that grows at its end; every byte passes through `_through`. Raises OSError.
 
-    A file whose fsync failed refuses to be fsynced again: what it held is to be written anew.
+    A file whose fsync failed refuses another fsync: write its content again to a new file.
     """
 
     def __init__(self, path: Path, area: str) -> None:
@@ -165,8 +161,8 @@ class OpenFile:
         self._fd = os.open(self.path, flags, 0o666)
 
     def write(self, data: bytes | memoryview) -> int:
-        """All of it, in as many calls as it takes. After a failure the same bytes can be written
-        again: they go to the same place."""
+        """Writes all bytes, in as many calls as needed. After a failure the same bytes can be
+        written again: they go to the same position."""
         left = memoryview(data).cast("B")
         start, total = self.size, len(left)
         position = start
@@ -196,7 +192,7 @@ class OpenFile:
             raise
 
     def move_to(self, target: Path) -> None:
-        """Gives the file its name, durably; writing may go on."""
+        """Renames the file, durably; writing may continue."""
         rename(self.path, target, self.area)
         self.path = target
         fsync_dir(target.parent, self.area)
@@ -208,7 +204,7 @@ class OpenFile:
 
     @property
     def sha256(self) -> str:
-        """Of what was meant to be in the file, whatever the disk made of it."""
+        """Of the intended bytes, even if the disk changed them."""
         return self._digest.hexdigest()
 
 
@@ -216,7 +212,7 @@ class OpenFile:
 
 
 def _beside(path: Path, prefix: str = TEMP_PREFIX) -> Path:
-    """A name no writer used before: a write that is tried again does not meet its own remains."""
+    # A name that was never used: a retried write does not meet its own leftovers.
     return path.with_name(f"{prefix}{path.name}-{os.getpid()}.{next(_counter)}")
 
 
@@ -233,7 +229,7 @@ def write_new(path: Path, data: bytes | memoryview, area: str) -> str:
 @contextlib.contextmanager
 def file_written_whole(path: Path, area: str | None = None) -> Iterator[OpenFile]:
     """Yields a file to fill; on success it becomes `path`, durably. It stays open: the caller
-    closes it, and may write on. Raises StorageError."""
+    closes it, and may write more. Raises StorageError."""
     area = area or path.stem
     file: OpenFile | None = None
     try:
@@ -260,7 +256,7 @@ def write_atomically(path: Path, data: bytes, area: str | None = None) -> None:
 
 
 def write_json(path: Path, value: Any, area: str | None = None) -> None:
-    """Non-finite numbers are written as null: JSON has none, and readers choke on NaN."""
+    # Non-finite numbers become null: JSON has none, and readers fail on NaN.
     write_atomically(path, json_bytes(value), area)
 
 
@@ -270,7 +266,7 @@ def json_bytes(value: Any) -> bytes:
 
 @contextlib.contextmanager
 def folder_written_whole(path: Path, area: str | None = None) -> Iterator[Path]:
-    """Yields a folder to fill; on success it becomes `path`, durably, replacing what was there.
+    """Yields a folder to fill; on success it becomes `path`, durably, and replaces an old one.
 
     Raises StorageError.
     """
@@ -307,7 +303,7 @@ def _sync_tree(folder: Path, area: str) -> None:
 
 
 def _put_in_place(temp: Path, path: Path, old: Path, area: str) -> None:
-    """Never a half-removed folder under the real name, and never none where there was one."""
+    # Never a half-removed folder under the real name; always one if there was one before.
     replaces = path.exists()
     if replaces:
         rename(path, old, area)
@@ -321,9 +317,9 @@ def _put_in_place(temp: Path, path: Path, old: Path, area: str) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Deletes what an interrupted write left beside its target; call with the folder locked.
+    """Deletes leftovers of interrupted writes; call with the folder locked.
 
-    What was moved aside for a successor that never came is put back.
+    If a folder was moved aside and its replacement never came, it is put back.
     """
     for old in sorted(folder.glob(f"{OLD_PREFIX}*")):
         target = folder / old.name.removeprefix(OLD_PREFIX).rpartition("-")[0]
@@ -338,8 +334,8 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def sha256_file(path: Path, *, from_disk: bool = False) -> str:
-    """`from_disk` asks the kernel to forget its copy first: what is read is what would be read
-    after a crash. Only for files that were fsynced; a hint, where the system knows it."""
+    """`from_disk` asks the kernel to drop its cached copy first, so that it reads what would be
+    read after a crash. Only for fsynced files; a hint, if the system supports it."""
     with path.open("rb") as file:
         if from_disk and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

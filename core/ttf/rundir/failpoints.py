@@ -39,16 +39,14 @@ _HANG_S: Final = 3600.0
 
 @dataclass(kw_only=True)
 class Failpoint:
-    """Stands in the seam of `durable`: lets operations pass until its turn comes."""
+    """Receives the operations of `durable`; lets them pass until its turn comes."""
 
     pattern: str
     first: int
-    on: bool = False
-    """Every operation from the first on, not that one alone."""
+    on: bool = False  # True: every operation from the first on; False: that one alone.
     fault: str
     seconds: float = _HANG_S
-    met: int = 0
-    """Operations of that name so far."""
+    met: int = 0  # Operations of that name so far.
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -107,6 +105,5 @@ class Failpoint:
 
 
 def from_environment() -> Failpoint | None:
-    """The failpoint this process was started with, if any."""
     text = os.environ.get(VARIABLE)
     return Failpoint.parse(text) if text else None

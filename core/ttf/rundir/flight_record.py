@@ -1,8 +1,8 @@
-"""The flight recorder: what a process was doing, in a small mapped file that outlives it.
+"""The flight recorder: what a process was doing, in a small mapped file that survives the process.
 
 The trainer writes at every change of phase, which costs about a microsecond and no system call; the
-supervisor reads the pages they share, alive or dead. A reader never waits: a record that was being
-written when its writer died is told by its sequence number and read as it stands.
+supervisor reads the shared pages, also after a death. A reader never waits: a sequence number marks
+a record whose writer died while writing; it is read as it is.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Final, Self
 
 _SIZE: Final = 4096
 _MAGIC: Final = b"ttfflt1\n"
+# sequence, step, micro-batch, phase, monotonic ns, unix ns, ns when a checkpoint thread began
 _RECORD: Final = struct.Struct("<QqqBxxxxxxxQQQ")
-"""sequence, step, micro-batch, phase, monotonic ns, unix ns, ns when a checkpoint thread began"""
 _AT: Final = 64
+# The supervisor's part: bytes held by the tree now, and at most.
 _HELD: Final = struct.Struct("<QQ")
-"""The supervisor's part: bytes held by the tree now, and at most."""
 _HELD_AT: Final = 256
+# Total steps of the run; written once, 0 until then and by older versions.
 _TOTAL: Final = struct.Struct("<Q")
-"""How many steps the run takes; written once, 0 until then and by older versions."""
 _TOTAL_AT: Final = 320
 
 
 class Phase(IntEnum):
-    """What the trainer can be doing; `name.lower()` is what incidents and messages say."""
+    """What the trainer is doing; incidents and messages use `name.lower()`."""
 
     START = 0
     DATA = 1
@@ -46,25 +46,19 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Flight:
-    """The last record of a process."""
-
-    step: int
-    """Optimizer steps done."""
+    step: int  # Optimizer steps done.
     micro_batch: int
     phase: str
-    monotonic_s: float
-    """When the record was written, on a clock all processes of the machine share."""
+    monotonic_s: float  # Time of the record, on a clock that all processes of the machine share.
     time: float
+    # Since when the checkpoint thread has worked on one checkpoint; None while it is idle.
     saving_since_s: float | None
-    """Since when the checkpoint thread has been at one checkpoint; None while it is idle."""
-    torn: bool
-    """The writer died within the write."""
-    total_steps: int = 0
-    """Of the run; 0: its trainer has not counted them (yet)."""
+    torn: bool  # The writer died while writing.
+    total_steps: int = 0  # 0: the trainer has not counted them (yet).
 
 
 class FlightRecorder:
-    """The writer's side. Without a path (a run nobody supervises) it records nothing on disk."""
+    """The writer's side. Without a path (an unsupervised run) it records nothing on disk."""
 
     def __init__(self, path: Path | None) -> None:
         self._map: mmap.mmap | bytearray
@@ -101,11 +95,10 @@ class FlightRecorder:
         struct.pack_into("<Q", self._map, _AT, 2 * self._sequence)
 
     def takes(self, total_steps: int) -> None:
-        """Of how many steps the run will be."""
         _TOTAL.pack_into(self._map, _TOTAL_AT, total_steps)
 
     def saving(self, active: bool) -> None:
-        """Called by the checkpoint thread: its hang must not hide behind steps that go on."""
+        """Called by the checkpoint thread: its hang must not be hidden by steps that go on."""
         self._saving_since = time.monotonic_ns() if active else 0
         self.beat()
 
@@ -115,7 +108,7 @@ class FlightRecorder:
 
     @property
     def peak_bytes(self) -> int:
-        """Most memory the supervisor has seen the tree hold; 0 where there is none."""
+        """Most memory the supervisor has seen the tree hold; 0 without a supervisor."""
         return int(_HELD.unpack_from(self._map, _HELD_AT)[1])
 
     @property
@@ -124,8 +117,8 @@ class FlightRecorder:
 
 
 class FlightReader:
-    """The supervisor's side: the same pages; makes the file, so that a death before the first
-    record is told apart from a run that was never supervised."""
+    """The supervisor's side. Makes the file, so that a death before the first record differs from a
+    run that was never supervised."""
 
     def __init__(self, path: Path) -> None:
         self._map = _mapped(path, fresh=True)
@@ -148,7 +141,7 @@ class FlightReader:
 
 
 def read_flight(path: Path) -> Flight | None:
-    """The last record in a file; None where there is no such file or it is none of ours."""
+    """The last record in a file; None if there is no such file or it has another format."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -172,7 +165,7 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
 
 
 def _mapped(path: Path, *, fresh: bool = False) -> mmap.mmap:
-    """`fresh` replaces the file: pages that an earlier process still maps are not ours."""
+    # `fresh` replaces the file: an earlier process may still map the old pages.
     if fresh:
         path.unlink(missing_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

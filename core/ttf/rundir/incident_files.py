@@ -1,4 +1,4 @@
-"""The incidents of a run as their folders hold them; one that is damaged is listed all the same."""
+"""The incidents of a run from their folders; damaged ones are listed too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ APPLIED: Final = "applied.json"
 
 
 def incident_folders(incidents: Path) -> list[Path]:
-    """In their order."""
     try:
         numbered = [path for path in incidents.iterdir() if path.name.isdigit()]
     except OSError:
@@ -22,8 +21,8 @@ def incident_folders(incidents: Path) -> list[Path]:
 
 
 def read_incident(folder: Path) -> FiledIncident:
-    """A folder without a readable incident.json is 'unknown': the disk was full, or whoever wrote
-    it died at it; but something happened."""
+    # A folder without a readable incident.json is 'unknown': the disk was full, or the writer died;
+    # but something happened.
     found = read_typed(folder / INCIDENT, Incident)
     applied = read_typed(folder / APPLIED, AppliedRemedy)
     known: FiledIncident = {**unknown(folder.name), **found}
@@ -37,7 +36,7 @@ def unknown(number: str) -> FiledIncident:
 
 
 def list_incidents(incidents: Path) -> list[ListedIncident]:
-    """As summary.json lists them."""
+    """As in summary.json."""
     return [listed(read_incident(folder)) for folder in incident_folders(incidents)]
 
 

@@ -1,4 +1,4 @@
-"""Files of JSON lines, read while they grow, are torn by a death, or are written anew."""
+"""Reads files of JSON lines that may grow, be torn by a death, or be replaced."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Any, Final
 
 _LONGEST_LINE: Final = 1 << 20
 _BLOCK: Final = 1 << 20
-_SEARCHED: Final = 32 << 20
-"""How far back a line is looked for."""
+_SEARCHED: Final = 32 << 20  # The last bytes of a file that are searched for a line.
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """Raises OSError. A file without line ends, as a damaged disk may leave it, does not fill the
-    memory: it comes in pieces, which are no JSON."""
+    # Raises OSError. A damaged file without line ends comes in pieces (no JSON), so that it does
+    # not fill the memory.
     with path.open("rb") as file:
         yield from iter(lambda: file.readline(_LONGEST_LINE), b"")
 
 
 def parsed_line(raw: bytes) -> dict[str, Any] | None:
-    """None where it is no object: its writer died within it, or is still at it."""
+    """None if it is no object: its writer died, or is still writing it."""
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError):
@@ -31,15 +30,14 @@ def parsed_line(raw: bytes) -> dict[str, Any] | None:
 
 
 def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Those that can be read."""
     return (value for line in lines if (value := parsed_line(line)) is not None)
 
 
 class Tail:
-    """Whole new lines at every call; at the first one, those of the last `backlog` bytes.
+    """Whole new lines at every call; at the first call, those of the last `backlog` bytes.
 
-    A file that was replaced or became shorter is begun anew, and `anew` says so until the next
-    call: a resumed run writes its metrics anew, without the steps that a death undid.
+    A file that was replaced or became shorter is read from its start, and `anew` is True until the
+    next call: a resumed run writes its metrics again, without the steps after its checkpoint.
     """
 
     def __init__(self, path: Path, backlog: int) -> None:
@@ -80,7 +78,7 @@ class Tail:
 
 
 def last_with(path: Path, mark: bytes) -> bytes:
-    """The last whole line that contains `mark`, from the end backwards; b"" where there is none."""
+    """The last whole line that contains `mark`, searched from the end; b"" if there is none."""
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
@@ -100,7 +98,7 @@ def last_with(path: Path, mark: bytes) -> bytes:
 
 
 def _in_block(block: bytes, mark: bytes, *, whole: bool) -> bytes:
-    """`whole`: it begins with a line, not within one."""
+    # `whole`: the block begins at the start of a line.
     at = block.rfind(mark)
     while at >= 0:
         begin, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)

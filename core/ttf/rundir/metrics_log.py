@@ -1,7 +1,7 @@
-"""metrics.jsonl: a line per event, each step once, and none lost to a disk that is full for a while.
+"""metrics.jsonl: a line per event, each step once, and no line lost if a disk is full for a while.
 
-Lines stay in memory until an fsync has taken them in: a write that fails is done again at the same
-place, and after a failed fsync the file is written anew under another name.
+Lines stay in memory until an fsync has stored them: a failed write is repeated at the same
+position, and after a failed fsync the file is written again under another name.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ttf.rundir.durable import file_written_whole, finite
 from ttf.rundir.json_lines import parsed_line, raw_lines
 
 _SYNC_AT_BYTES: Final = 4 << 20
+# Held in memory while the disk fails; a run writes some 200 bytes a step.
 _MOST_BYTES: Final = 64 << 20
-"""Held back while the disk takes nothing; a run writes some 200 bytes a step."""
 _BLOCK_BYTES: Final = 1 << 20
 
 
 class MetricsLog:
-    """Written by the main thread; `make_durable` may be called by another one meanwhile."""
+    """Used by the main thread; another thread may call `make_durable` at the same time."""
 
     def __init__(
         self,
@@ -37,16 +37,15 @@ class MetricsLog:
         say: Callable[[str], None] | None = None,
         area: str = "metrics",
     ) -> None:
-        """`resume_step` None starts the file anew; otherwise later lines are dropped first. A disk
-        that fails is put up with for `retry_s`; `say` hears of it. `area`: see `ttf.rundir.durable`."""
+        """`resume_step` None starts a new file; otherwise later lines are dropped first. A failing
+        disk is retried for `retry_s`, with messages to `say`. `area`: see `ttf.rundir.durable`."""
         self._path = path
         self._say = say or (lambda _: None)
         self._area = area
         self._patience = Patience(retry_s)
         self._state = threading.Lock()
         self._syncing = threading.Lock()
-        self._tail = bytearray()
-        """What no fsync has taken in yet; begins at `_durable`."""
+        self._tail = bytearray()  # Lines without fsync; starts at `_durable`.
         self._fsync_failed = False
         self._closed = False
         kept: Iterator[bytes] = iter(()) if resume_step is None else _lines_until(path, resume_step)
@@ -56,7 +55,8 @@ class MetricsLog:
         self._durable = self._file.size
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Raises StorageError once the disk has failed for too long, or too much is held back."""
+        """Raises StorageError once the disk has failed for too long, or too much is held in
+        memory."""
         line = json.dumps(finite(dict(record)), allow_nan=False).encode() + b"\n"
         try:
             with self._state:
@@ -71,7 +71,7 @@ class MetricsLog:
             self.sync()
 
     def sync(self) -> None:
-        """Makes what was written durable; a failure is put up with as in `write`."""
+        """Makes the lines durable; failures are handled as in `write`."""
         try:
             self.make_durable()
         except StorageError as error:
@@ -80,8 +80,8 @@ class MetricsLog:
             self._recovered()
 
     def make_durable(self) -> None:
-        """The same for a checkpoint, which must not be ahead of its metrics: raises StorageError
-        at every failure, and says nothing. From any thread."""
+        """Like `sync`, for a checkpoint, which must not be ahead of its metrics: raises
+        StorageError at every failure, and says nothing. From any thread."""
         try:
             with self._syncing:
                 if self._fsync_failed:
@@ -92,8 +92,8 @@ class MetricsLog:
             raise storage_error(error, str(self._path)) from error
 
     def close(self) -> None:
-        """Writes what was held back, if the disk takes it now; says how many lines are lost.
-        A second call does nothing."""
+        """Writes remaining lines, if the disk takes them; says how many are lost. A second call
+        does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -107,7 +107,7 @@ class MetricsLog:
     # --- how -------------------------------------------------------------------------------
 
     def _write_out(self) -> None:
-        """What the file does not have yet. A failed write left `size` where it was."""
+        # Writes what the file does not have yet. A failed write left `size` unchanged.
         held_back = bytes(self._tail[self._file.size - self._durable :])
         if held_back:
             self._file.write(held_back)
@@ -127,8 +127,8 @@ class MetricsLog:
             self._durable = end
 
     def _write_anew(self) -> None:
-        """What an fsync took in once, and the lines since then: those from memory, because the
-        kernel counts the pages of a failed fsync as written."""
+        # Lines before `_durable` come from the file, later lines from memory, because the kernel
+        # counts the pages of a failed fsync as written.
         with self._state:
             since = bytes(self._tail)
         with file_written_whole(self._path, self._area) as file:
@@ -157,9 +157,9 @@ class MetricsLog:
 
 
 def _lines_until(path: Path, step: int) -> Iterator[bytes]:
-    """Whole lines up to a step; a line the last process did not finish is dropped.
+    """Whole lines up to a step; drops a line that the last process did not finish.
 
-    A checkpoint is made before the mining that its step starts with, which happens again.
+    A checkpoint is made before the mining of its step, which happens again.
     """
     if not path.is_file():
         return

@@ -1,4 +1,4 @@
-"""A run's folder: its names, its lock, and the files that grow while the run goes on."""
+"""A run's folder: its names, its lock, and the files that grow during the run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ FOLDERS = ("checkpoints", "candidates", "index", "incidents")
 class RunFolder:
     """Paths of a run, and its two locks.
 
-    `with folder:` claims the run: a second `ttf train` or `ttf resume` on it is refused.
-    `with folder.writing():` is held by the process that writes, which may be the claimer's child.
+    `with folder:` claims the run: a second `ttf train` or `ttf resume` on it is refused. `with
+    folder.writing():` is held by the process that writes, perhaps a child of the claiming process.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "run.toml"
         self.manifest = path / "manifest.json"
-        self.environment = path / "environment.json"
-        """Of a guarded command."""
+        self.environment = path / "environment.json"  # Guarded commands only.
         self.metrics = path / "metrics.jsonl"
         self.memory = path / "memory.jsonl"
         self.checkpoints = path / "checkpoints"
@@ -54,8 +53,7 @@ class RunFolder:
 
     @classmethod
     def new(cls, path: Path | None) -> RunFolder:
-        """A folder for a new run, locked until `close`; `runs/run-001` and counting where none is
-        named."""
+        """A folder for a new run, locked until `close`; default `runs/run-001` and counting."""
         made = path is None or not path.exists()
         made_parent = False
         try:
@@ -85,9 +83,9 @@ class RunFolder:
         return folder
 
     def abandon(self) -> None:
-        """Removes what `new` made, where no run began in it: bad input leaves no folder behind.
+        """Removes what `new` made, if no run began in it: bad input leaves no folder behind.
 
-        Only while the lock is held: another run may have taken the folder otherwise.
+        Only while the lock is held: otherwise another run may have taken the folder.
         """
         if not self._lock.is_locked or self.config.exists():
             return
@@ -102,7 +100,7 @@ class RunFolder:
                 made.rmdir()
 
     def close(self) -> None:
-        """Lets go of the lock; does nothing where it is not held."""
+        """Releases the lock; does nothing if it is not held."""
         while self._lock.is_locked:
             self._release()
 
@@ -124,7 +122,7 @@ class RunFolder:
         self._release()
 
     def _acquire(self, *, tidy: bool = True) -> None:
-        """May be nested; the outermost one tidies up after a process that was killed."""
+        # May be nested; the outermost call removes leftovers of a killed process.
         outermost = not self._lock.is_locked
         try:
             self._lock.acquire(timeout=0)
@@ -156,8 +154,7 @@ class RunFolder:
     def writing(self) -> Iterator[Self]:
         """Held by the one process that writes the run's files.
 
-        Whoever claimed the folder may have died and left a child behind, which is gone a moment
-        later: so this waits.
+        Waits, because the claiming process may have died and left a child that ends a moment later.
         """
         try:
             self._writer.acquire(timeout=_ORPHANS_LEAVE_S)
@@ -180,8 +177,7 @@ class RunFolder:
         self._lock.release()
 
     def _holder(self) -> str:
-        """Who has the lock; it may have it for so short a time that its name is not there yet, and
-        that of somebody who died is."""
+        # The lock may be so new that its owner's name is not there yet, and a dead owner's is.
         from ttf.process.lifeline import is_stopped
 
         ends_at = time.monotonic() + _NAMED_WITHIN_S
@@ -196,7 +192,7 @@ class RunFolder:
         return ""
 
     def read_summary(self) -> Summary:
-        """summary.json, or an empty one if the run never came that far. Raises ValueError."""
+        """summary.json; empty if there is none. Raises ValueError."""
         return cast("Summary", read_json(self.summary)) if self.summary.is_file() else {}
 
     def write_summary(self, summary: Summary) -> None:
@@ -204,7 +200,7 @@ class RunFolder:
 
 
 def _take_back(path: Path) -> None:
-    """What was made of a new folder before the disk took no more."""
+    # Removes parts of a new folder when the disk takes no more.
     for name in (".owner", ".lock", *FOLDERS):
         with contextlib.suppress(OSError):
             (path / name).rmdir() if name in FOLDERS else (path / name).unlink()
@@ -213,7 +209,7 @@ def _take_back(path: Path) -> None:
 
 
 def make_next(runs: Path, kind: str) -> Path:
-    """Makes the next free folder, "<kind>-004"; two that begin at once get two."""
+    """Makes the next free folder, "<kind>-004"; two processes at once get two folders."""
     taken = [path.name.removeprefix(f"{kind}-") for path in runs.glob(f"{kind}-*")]
     numbers = [int(name) for name in taken if name.isdigit()]
     for number in itertools.count(max(numbers, default=0) + 1):

@@ -1,6 +1,6 @@
-"""A run's folder, or a guarded command's, read by everybody who asks what happened in it.
+"""Reads the folder of a run or of a guarded command.
 
-Nothing here raises for what is missing, torn or damaged: that is left out, and counted where it
+Nothing here raises for missing, torn or damaged files: these are left out, and counted if it
 matters. Folders of older versions are read as well.
 """
 
@@ -34,16 +34,13 @@ _ORIGIN: Final = "  # "
 class Setting(NamedTuple):
     """A line of run.toml."""
 
-    key: str
-    """With its sections: 'tower.query.name'."""
-    text: str
-    """The value as it is written there."""
-    origin: str
-    """'default', '--lr', 'auto: ...'."""
+    key: str  # With its sections: 'tower.query.name'.
+    text: str  # The value as written there.
+    origin: str  # 'default', '--lr', 'auto: ...'.
 
     @property
     def value(self) -> Any:
-        """None where the text is no TOML."""
+        """None if the text is not TOML."""
         try:
             return tomllib.loads(f"v = {self.text}")["v"]
         except tomllib.TOMLDecodeError:
@@ -51,32 +48,31 @@ class Setting(NamedTuple):
 
 
 class RunRecord:
-    """Reads anew at every call."""
+    """Reads the files again at every call."""
 
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder(path)
-        self.problems: list[str] = []
-        """What is there and could not be read, as sentences."""
+        self.problems: list[str] = []  # Sentences about files that exist and could not be read.
 
     def _note(self, problem: str) -> None:
-        """Once: a monitor reads the same file every second."""
+        # Once: a monitor reads the same file every second.
         if problem not in self.problems:
             self.problems.append(problem)
 
     # --- whole files --------------------------------------------------------------------------
 
     def summary(self) -> Summary:
-        """Empty while the run goes on, and where it ended without a word."""
+        """Empty while the run goes on, and if it ended without a summary."""
         return read_typed(self.folder.summary, Summary, self._note)
 
     def manifest(self) -> Manifest:
-        """What it ran on: manifest.json of a run, environment.json of a guarded command."""
+        """manifest.json of a run, environment.json of a guarded command."""
         found = read_typed(self.folder.manifest, Manifest, self._note)
         return found or read_typed(self.folder.environment, Manifest, self._note)
 
     def settings(self) -> list[Setting]:
-        """The configuration as run.toml has it: each value on one line, its origin behind it. Not
-        the way to repeat a run, for which it must be whole and valid (`ttf.config.toml`)."""
+        """The settings of run.toml, one per line with its origin. Not for resuming a run: then the
+        file must be complete and valid (`ttf.config.toml`)."""
         try:
             text = self.folder.config.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -87,8 +83,8 @@ class RunRecord:
         return list(_settings(text.splitlines()))
 
     def total_steps(self) -> int | None:
-        """Of a run whose trainer did not say (an older version's, or one without a supervisor):
-        from its settled configuration, as that version counted them."""
+        """Fallback if the trainer recorded no total (an older version, or no supervisor): computed
+        from the settled configuration, as that version counted."""
         train = {setting.key: setting.value for setting in self.settings()}
 
         def count(name: str) -> int:
@@ -102,7 +98,7 @@ class RunRecord:
         return count("epochs") * (pairs // samples) or None if samples else None
 
     def flight(self) -> Flight | None:
-        """What its trainer did last; None where nobody kept a record, or it is not ours to read."""
+        """The trainer's last record; None if there is none, or it cannot be read."""
         with contextlib.suppress(OSError):
             return read_flight(self.folder.flight)
         return None
@@ -110,12 +106,12 @@ class RunRecord:
     # --- files of lines -----------------------------------------------------------------------
 
     def metrics(self) -> Iterator[MetricsLine]:
-        """In the order of the file: a run that went back to a checkpoint has dropped the lines
-        after it, so that no step is there twice."""
+        """In file order; each step once, because a run that goes back to a checkpoint drops later
+        lines."""
         return metrics_of(self._lines(self.folder.metrics))
 
     def memory(self) -> Iterator[MemoryLine]:
-        """Of all processes: after a restart, `step` is smaller than before it."""
+        """Of all processes: after a restart, `step` is smaller than before."""
         return memory_of(self._lines(self.folder.memory))
 
     def _lines(self, path: Path) -> Iterator[dict[str, Any]]:
@@ -137,7 +133,7 @@ class RunRecord:
     # --- folders ------------------------------------------------------------------------------
 
     def incidents(self) -> list[FiledIncident]:
-        """In their order; also those of which only the summary still tells."""
+        """In order; includes those that only the summary knows."""
         filed = map(read_incident, incident_folders(self.folder.incidents))
         found = {incident["id"]: incident for incident in filed}
         for entry in read_typed(self.folder.summary, Summary).get("incidents", ()):
@@ -146,11 +142,11 @@ class RunRecord:
         return [found[number] for number in sorted(found, key=_by_number)]
 
     def newest_checkpoint(self) -> int:
-        """Its step, -1 without one; whether it is intact is another matter."""
+        """Its step, -1 without one; does not check that it is intact."""
         return max(map(step_of, newest_first(self.folder.checkpoints)[:1]), default=-1)
 
     def owner(self) -> int | None:
-        """The process that has claimed the folder, if it lives."""
+        """The process that has claimed the folder, if it runs."""
         try:
             pid = int((self.folder.path / ".owner").read_text())
             os.kill(pid, 0)
@@ -162,7 +158,7 @@ class RunRecord:
 
 
 def metrics_of(lines: Iterable[dict[str, Any]]) -> Iterator[MetricsLine]:
-    """Those of a kind that is known here: a later version may write others."""
+    # Lines of known types: a later version may write others.
     for line in lines:
         kind = METRICS_LINES.get(str(line.get("type")))
         if kind is not None:

@@ -1,6 +1,6 @@
-"""summary.json: how a run ended and what came of it; the keys are the outer contract's.
+"""summary.json: how a run ended and its results; the keys are a public contract.
 
-Written by the trainer, or in its stead by the supervisor of one that is no more.
+Written by the trainer, or by the supervisor if the trainer died.
 """
 
 from __future__ import annotations
@@ -38,13 +38,12 @@ _NOTHING: Final[Summary] = {
 
 @dataclass(kw_only=True)
 class Ending:
-    """How a run ended; a fault of ours until something better is known."""
+    """How a run ended; the default is an internal error."""
 
     status: str = "failed"
     exit_code: int = ExitCode.OUR_FAULT
     problem: str = ""
-    hint: str = ""
-    """What the user can do about it."""
+    hint: str = ""  # What the user can do about it.
     weights_sha256: str | None = None
 
     @classmethod
@@ -60,7 +59,7 @@ def summarize(
     restarts: int,
     deviations: Sequence[str],
 ) -> Summary:
-    """`known`: what does not depend on the end, see `ttf.training.recorder.summary_facts`."""
+    # `known`: what does not depend on the end, see `ttf.training.recorder.summary_facts`.
     differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations]))
     return {
         "status": ending.status,
@@ -80,8 +79,8 @@ def summarize(
 def write_last_summary(
     folder: RunFolder, ending: Ending, history: History, overlay: Mapping[str, Change]
 ) -> StorageError | None:
-    """From what the newest checkpoint knew; returns why it could not be written: the error that
-    ends the run is the more important one."""
+    """From the newest checkpoint's facts. Returns why it could not be written: the error that ends
+    the run is more important."""
     known: Summary = {**_NOTHING, **_newest_facts(folder), "wall_s": history.wall_s}
     summary = summarize(
         ending,

@@ -1,4 +1,4 @@
-"""supervision.json: what happened to a run beyond any one process of it."""
+"""supervision.json: the history of a run over all its processes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from ttf.rundir.request import Change, History
 
 @dataclass(frozen=True, kw_only=True)
 class Journal:
-    """Read when a run is continued, so that remedies, counts and clocks outlive the supervisor."""
+    """Read when a run is resumed, so that remedies, counts and clocks survive the supervisor."""
 
     restarts: int = 0
     wall_s: float = 0.0
-    checkpointed: int = -1
-    """The newest step of which a checkpoint was made; whether it still is there is another
-    matter."""
+    checkpointed: int = -1  # Step of the newest checkpoint made; it may have been removed since.
     overlay: Mapping[str, Change] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """What is not there or is damaged says nothing: the run itself is in its checkpoints."""
+        # A missing or damaged file counts as empty: the run itself is in its checkpoints.
         try:
             found = read_json(path)
             overlay = {key: Change(**change) for key, change in found["overlay"].items()}
@@ -39,7 +37,7 @@ class Journal:
             return cls()
 
     def write(self, path: Path) -> StorageError | None:
-        """A disk that takes nothing must not end the run: the failure is returned."""
+        # A failing disk must not end the run: the failure is returned.
         try:
             write_json(path, {"format": 1, **asdict(self)})
         except StorageError as error:

@@ -1,6 +1,6 @@
-"""JSON that may be damaged, read as one of `ttf.rundir.documents`: what does not fit is left out.
+"""Reads JSON that may be damaged as a type of `ttf.rundir.documents`: wrong values are left out.
 
-So a reader asks only whether a key is there, never what type its value has.
+So a reader checks only if a key is there, never the type of its value.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ from typing import (
 D = TypeVar("D")
 _Fit = Callable[[Any], Any]
 _UNFIT: Final = object()
-_LARGEST: Final = 1e300
-"""Sums and squares of larger numbers are not finite."""
+_LARGEST: Final = 1e300  # Sums and squares of larger numbers are not finite.
 
 
 def read_typed(path: Path, kind: type[D], say: Callable[[str], None] = lambda _: None) -> D:
-    """The object in a file; an empty one where there is none, or where it cannot be read: `say`
-    hears why."""
+    """The object in a file; an empty one, with a message to `say`, if it cannot be read."""
     value = None
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -47,19 +45,19 @@ def read_typed(path: Path, kind: type[D], say: Callable[[str], None] = lambda _:
 
 
 def typed(value: object, kind: type[D]) -> D:
-    """An object as a document of that kind; keys that it does not name stay as they are."""
+    """An object as a document of that kind; unknown keys stay unchanged."""
     found = _fit(cast("Hashable", kind))(value)
     return cast("D", {} if found is _UNFIT else found)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """One that can be calculated with: neither a truth value nor infinite."""
+    """A finite number that is not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
 def dataclass_from(kind: type[D], values: Mapping[str, Any]) -> D:
-    """What `asdict` made of a dataclass, as that dataclass again: with its inner ones, and lists
-    made tuples. For what our own processes tell each other: raises what is wrong with it."""
+    """The inverse of `asdict`, with inner dataclasses, and lists as tuples. For messages between
+    our own processes: raises on wrong values."""
     hints = get_type_hints(kind)
     return kind(**{name: _restored(hints[name], value) for name, value in values.items()})
 
@@ -82,7 +80,7 @@ def _restored(hint: Any, value: Any) -> Any:
 
 @cache
 def _fit(hint: Hashable) -> _Fit:
-    """Returns the value as that type, or `_UNFIT`."""
+    """The function returns the value as that type, or `_UNFIT`."""
     if is_typeddict(hint):
         keys = {name: _fit(inner) for name, inner in get_type_hints(hint).items()}
         return _object(keys, _SIMPLE[Any], cast("Any", hint).__required_keys__)
@@ -99,12 +97,12 @@ def _fit(hint: Hashable) -> _Fit:
 
 
 def _whole(value: Any) -> Any:
-    """JSON has one kind of number: 1e9 may be meant as a count."""
+    # JSON has one kind of number: 1e9 may be meant as a count.
     return int(value) if is_number(value) and value == int(value) else _UNFIT
 
 
 def _text(value: Any) -> Any:
-    """A number is as good as its digits: a version, a name."""
+    # A number is accepted as text: a version, a name.
     if is_number(value):
         return str(value)
     return value if isinstance(value, str) else _UNFIT
@@ -121,8 +119,7 @@ _SIMPLE: Final[Mapping[Any, _Fit]] = {
 
 
 def _object(keys: Mapping[str, _Fit], other: _Fit, required: frozenset[str]) -> _Fit:
-    """`other`: of keys that are not named. Without one that is required it is no such object."""
-
+    # `other`: for keys that are not named. An object without a required key is `_UNFIT`.
     def fit(value: Any) -> Any:
         if not isinstance(value, dict):
             return _UNFIT

@@ -1,9 +1,9 @@
 """Folders that are used only after every file in them matched its SHA-256.
 
 Checkpoints, candidate tables, and in the cache indexes and bfloat16 copies of banks. Such a folder
-is written beside its place (`folder_written_whole`), gets a manifest of hashes as its last file, and
-is renamed when all of it is on the disk. Native readers die of damaged files: nothing is opened
-before it was verified. Light: the supervisor asks here, without torch or numpy.
+is written under a temporary name (`folder_written_whole`), gets a manifest of hashes as its last
+file, and is renamed when everything is on the disk. Native readers crash on damaged files: nothing
+is opened before it was verified. The supervisor uses this module, so it imports no torch or numpy.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _CHANGED: Final = "does not match its hash"
 
 
 def folder_key(made_from: Mapping[str, Any]) -> str:
-    """The name of a folder: a hash of everything its content follows from."""
+    """The name of a folder: a hash of everything its content depends on."""
     text = json.dumps(made_from, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def lock_folder(folder: Path) -> AbstractContextManager[Any]:
-    """Waits for whoever makes or reads this folder of the cache, and holds its lock; what makers
-    that were killed left beside it is removed. Raises OSError where the cache cannot be used."""
+    """Waits until no other process makes or reads this folder of the cache, and holds its lock;
+    removes what killed makers left. Raises OSError if the cache cannot be used."""
     import filelock
 
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -53,17 +53,17 @@ def lock_folder(folder: Path) -> AbstractContextManager[Any]:
 def write_manifest(
     folder: Path, facts: Mapping[str, Any], hashes: Mapping[str, str], area: str
 ) -> None:
-    """The last file of a folder that is being written; `hashes` by the names of the others."""
+    """Writes the last file of a new folder; `hashes` by the names of the others."""
     write_new(folder / MANIFEST, json_bytes({**facts, "sha256": dict(hashes)}), area)
 
 
 def verified_manifest(
     folder: Path, what: str, *, names: Iterable[str] | None = None, hint: str = ""
 ) -> dict[str, Any]:
-    """The manifest, every file having matched its hash. Raises ArtifactDamaged.
+    """The manifest, after every file matched its hash. Raises ArtifactDamaged.
 
-    `what` begins the message, e.g. "The index". `names`: the files there must be; None: those that
-    the manifest names.
+    `what` begins the message, e.g. "The index". `names`: the required files; None: those in the
+    manifest.
     """
     try:
         manifest = dict(read_json(folder / MANIFEST))
@@ -83,7 +83,7 @@ def verified_manifest(
 
 
 def file_problem(path: Path, digest: str, *, from_disk: bool = False) -> str:
-    """Why a file is not the one with this SHA-256, e.g. "is missing"; empty if it is.
+    """Why a file does not have this SHA-256, e.g. "is missing"; empty if it does.
 
     `from_disk`: see `sha256_file`.
     """
@@ -103,14 +103,15 @@ ARRAYS: Final = ("rows", "ids", "scores", "positive_scores")
 
 
 def table_digest(folder: Path) -> str:
-    """What a checkpoint commits to: the manifest holds the hash of every array. Raises OSError."""
+    """Hash of a table's manifest, for a checkpoint: the manifest holds the hash of every array.
+    Raises OSError."""
     return sha256_file(folder / MANIFEST)
 
 
 def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = True) -> str:
-    """Why a table cannot be used; empty if it is whole and the one that `digest` names.
+    """Why a table cannot be used; empty if it is complete and matches `digest`.
 
-    Without `read_arrays` they are only looked for: a table may be larger than all of a checkpoint.
+    Without `read_arrays` the arrays need only exist: a table may be larger than the checkpoint.
     """
     try:
         manifest = (folder / MANIFEST).read_bytes()
@@ -140,7 +141,7 @@ def prune_tables(candidates: Path, in_use: Collection[str]) -> None:
 
 
 def verified_table(folder: Path) -> dict[str, Any]:
-    """The table's manifest, every file having matched its hash. Raises ArtifactDamaged."""
+    """A table's manifest, after every file matched its hash. Raises ArtifactDamaged."""
     return verified_manifest(
         folder,
         "The candidate table",
@@ -163,13 +164,13 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def step_of(path: Path) -> int:
-    """-1 for a name that no checkpoint has."""
+    """-1 for a name that is no checkpoint's."""
     number = path.name.removeprefix(_PREFIX)
     return int(number) if path.name.startswith(_PREFIX) and number.isdecimal() else -1
 
 
 def candidates_beside(folder: Path) -> Path:
-    """Where the tables of these checkpoints are."""
+    """The folder of the candidate tables of these checkpoints."""
     return folder.parent / "candidates"
 
 
@@ -184,15 +185,14 @@ def newest_step(folder: Path) -> int:
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """Of the manifest's own content, whose numbers matter as much as the tensors do."""
+    # Of the manifest's own content, whose numbers matter as much as the tensors.
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = False) -> str:
-    """Why a checkpoint cannot be used; empty if it is intact, with the table it continues with.
+    """Why a checkpoint cannot be used; empty if it and its candidate table are intact.
 
-    `read_tables` False only looks whether the table's files are there. `from_disk`: see
-    `sha256_file`.
+    `read_tables` False only checks that the table's files exist. `from_disk`: see `sha256_file`.
     """
     try:
         manifest = read_json(path / CHECKPOINT)
@@ -217,7 +217,7 @@ def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = Fals
 
 
 def prune(folder: Path, keep: int, *, verified: Path | None = None) -> None:
-    """Removes what is older than the `keep` newest intact ones; damaged ones do not count as kept.
+    """Removes checkpoints older than the `keep` newest intact ones; damaged ones do not count.
 
     Call it when the newest is durable (its folder fsynced) and was read back: `verified` is not
     read again. Raises StorageError.
@@ -234,8 +234,8 @@ def prune(folder: Path, keep: int, *, verified: Path | None = None) -> None:
 
 
 def remove_newer(path: Path) -> None:
-    """Removes what is newer than a checkpoint that was just made: the run would have continued
-    from there if it were intact. Raises StorageError."""
+    """Removes checkpoints newer than one just made: the run would have continued from them if they
+    were intact. Raises StorageError."""
     try:
         for other in newest_first(path.parent):
             if step_of(other) > step_of(path):

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time left that does not jump in width: 0:42, 12:05, 1:02:05."""
+    """A time left with a stable width: 0:42, 12:05, 1:02:05."""
     return duration(max(60.0, seconds)) if seconds >= 60 else f"0:{int(seconds):02d}"
 
 
@@ -54,7 +54,7 @@ def rate(per_second: float) -> str:
 
 
 def metric(name: str, value: float) -> str:
-    """Shares with three digits after the point; anything else with four significant ones."""
+    """Shares with three digits after the point; others with four significant digits."""
     return f"{value:.3f}" if 0 <= value <= 1 else f"{value:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""Lines for a screen of some width."""
+"""Wraps lines to a screen width."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import textwrap
 
 
 def wrapped(text: str, width: int, *, hang: int = 0, fold: bool = False) -> list[str]:
-    """`text` between words, in lines of at most `width`; `hang`: how far all but the first are moved in.
+    """Lines of `text`, broken between words, of at most `width`; `hang`: indent of all but the
+    first.
 
     Paths and other long words stay whole, so that they can be copied; with `fold` they are cut, so
-    that nothing is lost where a terminal would cut.
+    that nothing is lost on a terminal that would cut.
     """
     return textwrap.wrap(
         text,

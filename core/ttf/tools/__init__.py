@@ -1,1 +1,1 @@
-"""What stands beside training: why did it die, which is better, how fast is this machine."""
+"""Tools around training: diagnosis, comparison, benchmarks, monitoring, plugins."""

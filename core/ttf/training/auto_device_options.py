@@ -1,4 +1,4 @@
-"""Device options left at "auto": written out with the reason, and kept by a run that goes on."""
+"""Device options left at "auto": written out with the reason, and kept by a resumed run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from ttf.contracts import DevicePolicy, Settled
 from ttf.rundir.documents import ChosenSetting
 
 AUTO: Final = "auto"
-SETTLED: Final = f"{AUTO}: "
-"""How the origin of a value begins that was decided here, not given."""
+SETTLED: Final = f"{AUTO}: "  # Prefix of the origin of a value that was decided here, not given.
 
 
 def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tuple[str, ...]]:
-    """The configuration without an "auto" among the device's options, and what to say about it.
+    """The configuration without an "auto" among the device's options, and messages about it.
 
-    A run that goes on keeps what it began with, also where this machine would choose otherwise:
-    its numbers must not change because it moved.
+    A resumed run keeps its original values, even if this machine would choose others: its numbers
+    must not change because it moved.
     """
     section = resolved.config.device
     table = _table(resolved, policy)
@@ -41,7 +40,7 @@ def with_device(resolved: Resolved, policy: DevicePolicy) -> tuple[Resolved, tup
 
 
 def _table(resolved: Resolved, policy: DevicePolicy) -> str:
-    """Its options are in the table of the name it was chosen by, `distribution:name` perhaps."""
+    # Options are in the table of the name as it was chosen, perhaps `distribution:name`.
     asked = resolved.config.device.name
     return policy.name if asked == AUTO else asked
 
@@ -54,7 +53,7 @@ def _kept(key: str, value: Any, origin: str, here: Settled) -> str:
 
 
 def recorded(resolved: Resolved, policy: DevicePolicy) -> dict[str, ChosenSetting]:
-    """For the manifest: each option of the device and its precision, with where it came from."""
+    """For the manifest: each option of the device and its precision, with its origin."""
     section, table = resolved.config.device, _table(resolved, policy)
     chosen = {"device.precision": section.precision} | {
         f"device.{table}.{name}": value for name, value in section.options_of(table).items()

@@ -1,8 +1,8 @@
-"""Settles every "auto" of a configuration, by pure functions of configuration, data and device.
+"""Settles every "auto" of a configuration: pure functions of configuration, data and device.
 
-Two tables hold the settings and who settles them, in the order in which one follows from another;
-between them the device cuts the optimizer step. Every value is written back with its reason, so that
-run.toml holds what really ran.
+Two tables list the settings and their functions, in order of dependence; the device cuts the
+optimizer step between the tables. Every value is written back with its reason, so run.toml holds
+what really ran.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WHOLE_BANK = 'every document is a negative already (loss.negatives = "bank")'
 
 @dataclass(frozen=True, kw_only=True)
 class Specs:
-    """Both towers, validated and costed, not built."""
+    """Both towers, validated and with their cost, not built."""
 
     query: TowerSpec
     doc: TowerSpec
@@ -43,7 +43,7 @@ class Specs:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """A configuration without any "auto" left, and what the user must hear about it."""
+    """A configuration without any "auto", and messages for the user."""
 
     resolved: Resolved
     specs: Specs
@@ -59,7 +59,7 @@ class Decided:
 
 
 def specify(config: RunConfig, data: Dataset) -> Specs:
-    """Both sides meet in the width of the bank's vectors."""
+    # Both towers end at the width of the bank's vectors.
     width = data.bank.shape[1]
     queries = data.train.queries
     query = TowerShape(
@@ -73,7 +73,6 @@ def specify(config: RunConfig, data: Dataset) -> Specs:
 
 
 def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
-    """Settles every "auto"."""
     draft = _Draft(resolved, data, policy)
     _refuse_training_beside_whole_bank(draft)
     for key in ("miner.negatives", "loss.memory_bank"):
@@ -102,11 +101,8 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
 
 
 class _Draft:
-    """A configuration while its settings are settled."""
-
     precision: Precision
-    plan: BatchPlan
-    """The optimizer step as it is cut: known between the two tables."""
+    plan: BatchPlan  # The cut of the optimizer step; set between the two tables.
 
     def __init__(self, resolved: Resolved, data: Dataset, policy: DevicePolicy) -> None:
         self.resolved = resolved
@@ -121,7 +117,6 @@ class _Draft:
         return self.resolved.config
 
     def settle(self, table: _Table) -> None:
-        """Each setting of the table that is left at "auto"."""
         for key, settle in table:
             found = settle(self) if self.value(key) == AUTO else None
             if found is not None:
@@ -198,8 +193,8 @@ def _leave_out_beside_whole_bank(draft: _Draft, key: str) -> None:
 
 
 def _step_as_cut(draft: _Draft) -> BatchPlan:
-    """As the device cuts it, then into fewer, larger parts; every part sees the candidates of the
-    whole step, however it is cut."""
+    """The device's cut, then fewer, larger parts; every part sees the candidates of the whole
+    step."""
     policy = draft.policy
     train = draft.config.train
     assert isinstance(train.batch_size, int)
@@ -228,7 +223,6 @@ def _step_as_cut(draft: _Draft) -> BatchPlan:
 
 
 def _fuse(draft: _Draft, plan: BatchPlan) -> tuple[int, str]:
-    """How many micro-batches are computed at once."""
     asked = draft.config.train.fuse
     divisors = [n for n in range(1, plan.accumulate + 1) if plan.accumulate % n == 0]
     policy = draft.policy
@@ -247,7 +241,7 @@ def _fuse(draft: _Draft, plan: BatchPlan) -> tuple[int, str]:
 
 
 def _refuse_other_steps(draft: _Draft, plan: BatchPlan) -> None:
-    """Position and order of a run that goes on are counted in steps of the size it began with."""
+    # A resumed run counts position and order in steps of its original size.
     wanted = draft.resolved.samples_per_step
     if wanted in (None, plan.samples):
         return
@@ -280,8 +274,8 @@ def _needs_all_queries(config: RunConfig, plan: BatchPlan) -> bool:
 
 # --- the tables ---------------------------------------------------------------------------
 
+# Returns the value of a setting and the reason; None: not needed, stays "auto".
 _Settle = Callable[[_Draft], tuple[Any, str] | None]
-"""The value of a setting and the reason for it; None: nothing needs it, it stays at "auto"."""
 _Table = tuple[tuple[str, _Settle], ...]
 
 
@@ -293,7 +287,7 @@ def _batch_size(draft: _Draft) -> tuple[int, str]:
 
 
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
-    """Measured (docs/results.md): it lifts small steps, and costs large ones time for nothing."""
+    # Measured (docs/results.md): it helps small steps, and only costs large ones time.
     offered = draft.plan.samples * (1 + draft.config.miner.negatives)
     if offered >= ENOUGH_CANDIDATES:
         return 0, (
@@ -354,7 +348,7 @@ _AFTER_THE_STEP: Final[_Table] = (
 
 
 def _refuse_late_gates(draft: _Draft) -> None:
-    """A gate that the run never comes to would pass in silence."""
+    # A gate after the last step would pass silently.
     total = draft.total_steps
     late = [
         f"gates: at = {gate.at!r}, but the run ends with step {total}"
@@ -371,7 +365,7 @@ def _refuse_late_gates(draft: _Draft) -> None:
 
 
 def _with_options(resolved: Resolved, specs: Specs) -> Resolved:
-    """Every option of the chosen plugins written out: a later default must not change this run."""
+    # Writes out every option of the chosen plugins: a later default must not change this run.
     config = resolved.config
     origins = dict(resolved.origins)
     towers = {}

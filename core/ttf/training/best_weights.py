@@ -1,4 +1,4 @@
-"""The best evaluation so far, the weights it was made with, and when to give up waiting."""
+"""The best evaluation so far, its weights, and early stopping."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from ttf.config.schema import EvaluateConfig
 from ttf.contracts import EvalRecord
 
+# Fields that a checkpoint keeps, besides the weights.
 KEPT = ("initial", "last", "best", "best_step", "last_step", "without_gain")
-"""What a checkpoint keeps of it, beside the weights."""
 
 
 @dataclass(kw_only=True)
@@ -24,8 +24,7 @@ class Selection:
     last: dict[str, float] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
     best_step: int = 0
-    last_step: int = -1
-    """Of the last evaluation; -1 before the first."""
+    last_step: int = -1  # Of the last evaluation; -1 before the first.
     without_gain: int = 0
     weights: dict[str, Tensor] = field(default_factory=dict)
 
@@ -55,7 +54,6 @@ class Selection:
 
     @property
     def final_step(self) -> int:
-        """The step whose weights the run ends with."""
         return self.best_step if self.config.keep_best else self.last_step
 
     def to_json(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Checkpoints: one folder each, written whole, every file hashed, the newest intact one is taken.
+"""Checkpoints: one folder each, written whole, every file hashed; the newest intact one is loaded.
 
-What is in one is everything that does not follow from (configuration, data, step): weights,
-optimizer state, the documents in the memory bank, the name of the candidate table and the hash of
-its manifest, the best weights so far. The order of rows and every random draw follow from the step.
+A checkpoint holds what does not follow from (configuration, data, step): weights, optimizer state,
+the documents in the memory bank, the name of the candidate table and the hash of its manifest, the
+best weights so far. The order of rows and every random draw follow from the step.
 """
 
 from __future__ import annotations
@@ -50,36 +50,35 @@ if TYPE_CHECKING:
     from ttf.training.session import Parts
 
 GROUPS = ("model", "optimizer", "bank", "best")
+# Writing a part costs twice as much memory, and holds the interpreter lock for 7 ms.
 PART_BYTES: Final = 16 << 20
-"""Twice as much is what a part costs in memory while it is written; 7 ms of the interpreter."""
 _PIECE: Final = "#"
 
 
 @dataclass(kw_only=True)
 class Snapshot:
-    """The state of a run after `step` optimizer steps; what it holds is the run's own, see `copied`."""
+    """The state of a run after `step` steps; refers to the run's own tensors, see `copied`."""
 
     step: int
     model: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
     bank: Mapping[str, Tensor]
     best: Mapping[str, Tensor]
+    # JSON-able: candidate table, best evaluation, totals; owned by the trainer.
     progress: dict[str, Any] = field(default_factory=dict)
-    """JSON-able: candidate table, best evaluation, totals; owned by the trainer."""
 
     def groups(self) -> dict[str, Mapping[str, Tensor]]:
         return {name: getattr(self, name) for name in GROUPS}
 
     @property
     def table(self) -> str:
-        """The candidate table that the run continues with; empty where the step needs none."""
+        """The candidate table that the run continues with; empty if the step needs none."""
         return str(self.progress.get("table", ""))
 
     def copied(self) -> Snapshot:
-        """The same, on the CPU and untouched by what the run does next.
+        """A copy on the CPU that later steps do not change.
 
-        Costs what it holds once more, except for the best weights: a run replaces those, it never
-        changes them.
+        The best weights are not copied: a run replaces them, it never changes them.
         """
         return Snapshot(
             step=self.step,
@@ -96,10 +95,8 @@ def _own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save(folder: Path, snapshot: Snapshot) -> Path:
-    """Writes a checkpoint durably and reads it back before anybody relies on it.
-
-    Raises StorageError; what was there before is there still.
-    """
+    """Writes a checkpoint durably and reads it back; older checkpoints stay. Raises
+    StorageError."""
     path = path_of(folder, snapshot.step)
     table = _table_named(folder, snapshot.table)
     with folder_written_whole(path, CHECKPOINT_AREA) as temp:
@@ -143,7 +140,7 @@ def _table_named(folder: Path, key: str) -> dict[str, str]:
 
 
 def _take_back(path: Path) -> None:
-    """It was never relied on; left there, every start would stumble over it."""
+    # It was never relied on; if it stayed, every start would read and skip it.
     try:
         remove_folder(path, CHECKPOINT_AREA)
     except OSError as error:
@@ -151,7 +148,7 @@ def _take_back(path: Path) -> None:
 
 
 def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
-    """The newest intact checkpoint; damaged ones are skipped aloud. Raises NoCheckpoint."""
+    """The newest intact checkpoint; reports and skips damaged ones. Raises NoCheckpoint."""
     tried = []
     for path in newest_first(folder):
         problem = problem_with(path)
@@ -171,11 +168,11 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
 
 
 class _Changed(Exception):
-    """A file is not what it was when it was verified."""
+    """A file changed after it was verified."""
 
 
 def _load(path: Path) -> Snapshot:
-    """Loads from the very bytes that match their hash."""
+    # Loads from the very bytes that matched their hash.
     manifest = read_json(path / CHECKPOINT)
     parts: dict[str, list[dict[str, Tensor]]] = {name: [] for name in GROUPS}
     for name, digest in manifest["files"].items():
@@ -212,8 +209,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
 def save_tensors(tensors: Mapping[str, Tensor], path: Path, area: str | None = None) -> str:
     """Writes a file (inside `folder_written_whole`) and returns its SHA-256. Raises OSError.
 
-    The library makes the bytes and `durable` writes them: every write is an operation that can be
-    counted and made to fail, and the hash is of what was meant, not of what the disk made of it.
+    The library makes the bytes and `durable` writes them: every write can be counted and made to
+    fail, and the hash is of the intended bytes, not of what the disk stored.
     """
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return write_new(path, tensor_bytes(held), area or path.stem)
@@ -224,8 +221,8 @@ def parts_of(
 ) -> Iterator[dict[str, Tensor]]:
     """The same tensors in order, cut so that no part is larger; at least one part, maybe empty.
 
-    The library copies its tensors twice and holds the interpreter lock meanwhile, which training
-    beside it would feel.
+    The library copies its tensors twice and holds the interpreter lock meanwhile, which would delay
+    training.
     """
     part: dict[str, Tensor] = {}
     size = 0
@@ -239,7 +236,7 @@ def parts_of(
 
 
 def _pieces(tensors: Mapping[str, Tensor], part_bytes: int) -> Iterator[tuple[str, Tensor]]:
-    """Tensors that are larger than a part by rows, named '<name>#<first row>'."""
+    """Cuts tensors larger than a part by rows, named '<name>#<first row>'."""
     for name, tensor in tensors.items():
         if tensor.nbytes <= part_bytes or tensor.ndim == 0:
             yield name, tensor
@@ -250,7 +247,6 @@ def _pieces(tensors: Mapping[str, Tensor], part_bytes: int) -> Iterator[tuple[st
 
 
 def joined(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The inverse of `parts_of`."""
     pieces: dict[str, dict[int, Tensor]] = {}
     for part in parts:
         for key, tensor in part.items():
@@ -274,10 +270,9 @@ class Totals:
     wall_s: float = 0.0
     train_s: float = 0.0
     peak_bytes: int = 0
-    miner: str = ""
-    """The one that mined last; empty while nothing was mined."""
+    miner: str = ""  # The one that mined last; empty if nothing was mined yet.
+    # Reasons why the numbers differ from those of an undisturbed run.
     deviations: list[str] = field(default_factory=list)
-    """What made the numbers differ from those of an undisturbed run."""
 
     def restore(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
@@ -285,7 +280,7 @@ class Totals:
 
 
 class RunState:
-    """The mutable state of a run beside the data: it follows from the configuration and this."""
+    """The mutable state of a run; does not include the data."""
 
     def __init__(
         self, parts: Parts, mined: MinedNegatives, selection: Selection, totals: Totals
@@ -297,8 +292,8 @@ class RunState:
         self._clock = time.monotonic()
 
     def continue_clock(self, history: History | None) -> None:
-        """The wall clock of a supervised run counts its dead processes as well; whoever continues
-        alone knows only those that saved."""
+        # The wall clock of a supervised run includes dead processes; without a supervisor only
+        # processes that saved are known.
         if history is not None:
             self.totals.wall_s = history.wall_s
             self._clock = history.started_at

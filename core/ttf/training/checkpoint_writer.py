@@ -1,12 +1,12 @@
-"""Checkpoints beside the training: one thread, one checkpoint at a time, and what a bad disk means.
+"""Writes checkpoints during training: one thread, one checkpoint at a time, retries on a bad disk.
 
     main thread                      checkpoint thread
     save(snapshot) -- copies ------> metrics durable; write, fsync, rename, fsync the folder;
       returns at once                read back; on_saved; remove older ones
     raise_if_failed() <-- notes, failures
 
-A snapshot costs what it refers to once more (weights, optimizer state, memory bank; not the best
-weights) until its checkpoint is written, and while a part is written twice `PART_BYTES`. `flush`
+Memory: until its checkpoint is written, a snapshot costs its content once more (weights, optimizer
+state, memory bank; not the best weights), and twice `PART_BYTES` while a part is written. `flush`
 copies nothing: the main thread waits.
 """
 
@@ -31,19 +31,16 @@ _LOOK_EVERY_S: Final = 0.2
 
 
 class _Job:
-    """One checkpoint to be written."""
-
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot: Snapshot | None = snapshot
         self.step = snapshot.step
         self.table = snapshot.table
         self.done = threading.Event()
-        self.path: Path | None = None
-        """None while it is not durable."""
+        self.path: Path | None = None  # None until it is durable.
 
 
 class Saver:
-    """Owns the checkpoint thread of a run. All methods belong to the main thread."""
+    """Owns the checkpoint thread of a run. Call all methods from the main thread."""
 
     def __init__(
         self,
@@ -56,10 +53,10 @@ class Saver:
         say: Callable[[str], None],
         sync_first: Callable[[], None] | None = None,
     ) -> None:
-        """`on_saved(step, path)` is called in the thread, once a checkpoint is durable and was read
+        """`on_saved(step, path)` is called in the thread when a checkpoint is durable and was read
         back, before older ones are removed. `say` is called in the main thread only. `sync_first`
-        is called in the thread and makes durable what must not be behind a checkpoint; what it
-        raises (StorageError) fails that checkpoint."""
+        is called in the thread and makes durable what must not be behind a checkpoint (metrics); if
+        it raises StorageError, that checkpoint fails."""
         self._folder = folder
         self._keep = keep
         self._flight = flight
@@ -72,8 +69,7 @@ class Saver:
         self._broken: BaseException | None = None
         self._job: _Job | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self.saved_step = -1
-        """Of the newest checkpoint that this process has made durable."""
+        self.saved_step = -1  # The newest checkpoint that this process made durable.
         # A daemon: a disk that hangs must not keep a run alive that was told to end at once.
         self._thread = threading.Thread(target=self._run, name="ttf-checkpoints", daemon=True)
         self._thread.start()
@@ -86,12 +82,12 @@ class Saver:
 
     @property
     def retry_due(self) -> bool:
-        """The last checkpoint failed, and it is time to try again: count it as due."""
+        """True if the last checkpoint failed and it is time to try again."""
         return not self.busy and self._patience.retry_due
 
     def save(self, snapshot: Snapshot) -> bool:
-        """Copies the state and returns at once; False (nothing copied) while the one before is
-        still being written: ask again at the next step."""
+        """Copies the state and returns at once. Returns False and copies nothing if the previous
+        checkpoint is still being written: ask again at the next step."""
         self.raise_if_failed()
         if self.busy:
             return False
@@ -99,8 +95,8 @@ class Saver:
         return True
 
     def raise_if_failed(self) -> None:
-        """Call it each step, it costs nothing. Raises StorageError when the disk has failed for
-        longer than `retry_s`."""
+        """Call it each step, it is cheap. Raises StorageError if the disk has failed for longer
+        than `retry_s`."""
         while self._notes:
             self._say(self._notes.popleft())
         if self._broken is not None:
@@ -109,8 +105,8 @@ class Saver:
             raise self._failure()
 
     def flush(self, snapshot: Snapshot) -> Path:
-        """Returns when this state is durable; where the disk fails, waits and tries again for
-        `retry_s`. The snapshot is not copied. Raises StorageError."""
+        """Returns when this state is durable; if the disk fails, retries for `retry_s`, then raises
+        StorageError. The snapshot is not copied."""
         job = self._job
         if job is not None:
             self._wait(job)
@@ -133,14 +129,14 @@ class Saver:
             wait(pause, self._flight.beat)
 
     def tables_in_use(self) -> set[str]:
-        """Candidate tables that a checkpoint names, on disk or on its way there. Beside these, keep
-        the one that is in use now."""
+        """Candidate tables named by a checkpoint that is on disk or being written. The caller must
+        also keep the table in use now."""
         job = self._job  # first: it may become one on disk meanwhile
         on_its_way = {job.table} if job is not None else set()
         return tables_in_use(self._folder) | on_its_way
 
     def close(self) -> None:
-        """Lets a checkpoint that is being written come to its end, and ends the thread."""
+        """Waits for a checkpoint that is being written, and ends the thread."""
         self._jobs.put(None)
         while self._thread.is_alive():
             self._thread.join(_LOOK_EVERY_S)
@@ -154,7 +150,7 @@ class Saver:
         return job
 
     def _wait(self, job: _Job) -> None:
-        """Signs of life are given meanwhile: what hangs is seen by `saving_since`."""
+        # Beats meanwhile; a hang is visible through `saving_since`.
         while not job.done.wait(_LOOK_EVERY_S):
             self._flight.beat()
 
@@ -186,7 +182,7 @@ class Saver:
                 job.done.set()
 
     def _must_be_there(self) -> None:
-        """Half a folder that nobody asked for is not made in the place of one that was deleted."""
+        # If the folder was deleted, do not make a new one that holds only part of it.
         if not self._folder.is_dir():
             raise StorageError(
                 f"The folder {self._folder} is gone.",

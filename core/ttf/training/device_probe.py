@@ -1,8 +1,9 @@
 """The parity probe: does the device compute what the CPU computes?
 
-Loss and gradients of one fixed micro-batch, the first of the run's order, by the code that trains:
-once on the device, once on the CPU in fp32, each on a copy of the same weights. Dropout is off on
-both sides: no two kinds of device draw the same random numbers from the same seed.
+Computes loss and gradients of one fixed micro-batch, the first of the run's order, with the
+training code: once on the device, once on the CPU in fp32, each on a copy of the same weights.
+Dropout is off on both sides: no two kinds of device draw the same random numbers from the same
+seed.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from ttf.training.memory_bank import MemoryBank
 from ttf.training.step import Stepper
 from ttf.training.towers import TwoTower
 
+# Relative, by torch's float32 matmul precision; bf16 uses the last. Measured noise is 500 and 4
+# times smaller: docs/devices.md.
 TOLERANCES: Final[Mapping[str, float]] = {"highest": 1e-3, "high": 1e-2, "medium": 5e-2}
-"""Relative, by the precision of torch's float32 products; bf16 is as the last. Measured noise is
-500 and 4 times smaller: docs/devices.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class _Side:
 
 
 class Probe:
-    """Compares at the start where the device asks for it, and every `probe.every` steps."""
+    """Compares at the start if the device asks for it, and every `probe.every` steps."""
 
     def __init__(
         self,
@@ -63,8 +64,8 @@ class Probe:
         mined: int,
         record: Callable[[ProbeLine], None],
     ) -> None:
-        """`mined`: negatives a query gets in training. `record` takes a line of metrics.jsonl for
-        each probe, also for one that ends the run."""
+        """`mined`: negatives per query in training. `record` takes a line of metrics.jsonl for each
+        probe, also for one that ends the run."""
         self._config = config
         self._data = data
         self._order = order
@@ -80,15 +81,15 @@ class Probe:
         return factory.create(factory.options_type(), self._policy.threads)
 
     def due(self, step: int) -> bool:
-        """Whether this step is to be probed and has not been, in this process."""
+        """True if this step is to be probed and has not been, in this process."""
         every = self._config.every
         if self._last is None:
             return every > 0 or self._policy.probe_at_start
         return every > 0 and step != self._last and step % every == 0
 
     def __call__(self, step: int) -> ProbeReport:
-        """Call between steps. Raises NumericFailure, or DeviceMistrusted where the run may go on
-        without the device; leaves generators, weights and gradients as they were."""
+        """Call between steps. Raises NumericFailure, or DeviceMistrusted if the run may go on
+        without the device; leaves generators, weights and gradients unchanged."""
         self._last = step
         began = time.perf_counter()
         report = self._compare(step, *self._both(), began)
@@ -114,7 +115,7 @@ class Probe:
     # --- one side -------------------------------------------------------------------------
 
     def _sample(self) -> tuple[StepHead, MicroBatch]:
-        """The first micro-batch of the run, with as many candidates as a step of it has."""
+        """The first micro-batch of the run, with as many candidates as a training step."""
         self._data.check_unchanged()
         size, order, documents = self._gradients.micro_batch, self._order, self._gradients.documents
         if not documents.fixed:  # a trainable tower encodes a micro-batch's share at a time
@@ -130,7 +131,7 @@ class Probe:
     def _stand_ins(
         self, step: int, rows: NDArray[np.int64], known: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Any documents in the place of mined ones: what was mined differs from step to step."""
+        # Fixed documents instead of mined ones: mined documents differ from step to step.
         places = np.arange(len(rows) * self._mined, dtype=np.int64)
         drawn = uniform(places, key(self._order.seed, "probe")) * self._gradients.documents.rows
         return drawn.astype(np.int64).reshape(len(rows), self._mined)
@@ -224,8 +225,8 @@ def _comparable(model: TwoTower, seed: int) -> TwoTower:
 
 
 def _without_dropout(module: nn.Module) -> None:
-    """torch's own layers stay in training mode, where some have another code path; other modules
-    are told that they are not training, and so drop nothing themselves."""
+    # torch's own layers stay in training mode, because some have another code path there; other
+    # modules are set to eval mode, and so drop nothing themselves.
     if isinstance(getattr(module, "dropout", None), float):
         cast("Any", module).dropout = 0.0
     home = type(module).__module__

@@ -1,7 +1,7 @@
 """The document side of a run: bank rows as the towers see them.
 
-Fixed documents (an identity or frozen tower) are read where they lie; a trainable tower encodes
-them when they are needed.
+Fixed documents (an identity or frozen tower) are read from storage; a trainable tower encodes
+documents when they are needed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Documents:
         self.block_rows = max(1024, min(8192, budget_bytes // (8 * 4 * max(dim, 1))))
 
     def seen_by(self, model: TwoTower, policy: DevicePolicy) -> Documents:
-        """The same documents through other weights on another device; do not close it."""
+        """The same documents with other weights on another device; do not close the result."""
         other = copy.copy(self)
         other._model = model
         other._policy = policy
@@ -56,15 +56,14 @@ class Documents:
 
     @property
     def source(self) -> VectorSource:
-        """Fixed documents as `read` sees them; for a trainable tower, what it encodes."""
         return self._source
 
     def read(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Inputs of `encode`: final vectors where documents are fixed. For the gather thread."""
+        """Inputs of `encode`: final vectors if documents are fixed. For the gather thread."""
         return to_float32(self._source.gather(ids), self._source.dtype)
 
     def encode(self, inputs: NDArray[np.float32]) -> torch.Tensor:
-        """Vectors of documents that `read` gave, with a graph where the tower is trainable."""
+        """Vectors of documents that `read` returned, with a graph if the tower is trainable."""
         if self.fixed:
             return self._policy.to_device(torch.from_numpy(inputs))
         padded = _to_whole_lots(inputs)
@@ -73,7 +72,7 @@ class Documents:
 
     @torch.no_grad()
     def vectors(self, ids: NDArray[np.int64]) -> torch.Tensor:
-        """Finished vectors of some documents, in eval mode, on the host."""
+        """Final vectors of some documents, in eval mode, on the host."""
         if self.fixed:
             return torch.from_numpy(self.read(ids))
         self._model.eval()
@@ -84,7 +83,7 @@ class Documents:
         return torch.cat(parts) if parts else torch.empty(0, self.dim)
 
     def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
-        """The whole bank as (first row, finished vectors on the host), in order."""
+        """The whole bank as (first row, final vectors on the host), in order."""
         if not self.fixed:
             self._model.eval()
         for start in range(0, self.rows, self.block_rows):
@@ -105,7 +104,7 @@ class Documents:
     def _raise_if_not_finite(
         self, start: int, inputs: NDArray[np.float32], block: torch.Tensor
     ) -> None:
-        """The sum of a block may overflow where no value does: looks at each row."""
+        # The sum of a block may overflow although no value does: look at each row.
         self.raise_if_inputs_not_finite(
             np.arange(start, start + len(inputs), dtype=np.int64), inputs
         )
@@ -120,7 +119,8 @@ class Documents:
     def raise_if_inputs_not_finite(
         self, ids: NDArray[np.int64], inputs: NDArray[np.float32]
     ) -> None:
-        """BadData naming the first document that holds NaN or infinity; `inputs` as from `read`."""
+        """Raises BadData that names the first document with NaN or infinity; `inputs` as from
+        `read`."""
         wrong = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
         if wrong.size:
             raise BadData(
@@ -129,7 +129,7 @@ class Documents:
             )
 
     def reference(self, folder: Path) -> VectorRef:
-        """What a miner in another process opens; a trainable tower's vectors are written first."""
+        """The vectors for a miner in another process; a trainable tower's are written first."""
         if self._frozen is not None:
             return self._frozen[0]
         if self.fixed:
@@ -137,8 +137,8 @@ class Documents:
         return self._written(folder / DOCUMENTS)
 
     def freeze(self, folder: Path, *, must_exist: bool) -> None:
-        """Writes a frozen tower's vectors to `folder` once; from then on they are read like stored
-        ones, and indexes of them are kept."""
+        """Writes a frozen tower's vectors to `folder` once; later they are read like stored
+        vectors, and their indexes are kept."""
         path = folder / DOCUMENTS
         if must_exist and not path.exists():
             raise DataMissing(
@@ -168,9 +168,9 @@ def _reference_to(path: Path) -> VectorRef:
 
 
 def _to_whole_lots(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Padded with copies of the first row: the number of distinct documents differs from step to
-    step, and activations of ever new sizes break up the allocator's heap (1.5 GB held where 0.5
-    were needed, wordnet-definitions with two towers at 2,048 a step)."""
+    """Pads with copies of the first row. The number of distinct documents differs per step, and
+    activations of ever new sizes fragment the heap (1.5 GB held for 0.5 GB needed,
+    wordnet-definitions with two towers at 2,048 a step)."""
     missing = -len(inputs) % LOT
     if not missing or not len(inputs):
         return inputs

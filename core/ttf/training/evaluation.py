@@ -1,13 +1,14 @@
-"""Recall@k, MRR@10 and nDCG@10 against the full bank, exact, in blocks, without any top-k list.
+"""Recall@k, MRR@10 and nDCG@10 against the full bank: exact, in blocks, without a top-k list.
 
 The rank of a document is the number of bank rows that score higher (equal scores: the smaller row
-first). Where the processor multiplies bfloat16, most rows are counted or ruled out by that product
-and its error bound (`ttf.mining.scan.error_bounds`); float32 decides about the others. Queries that
-have too many of those, because their document is far from the top, are counted in float32
-altogether. Each block's scores are reduced to maxima over groups of 64 first; only groups that can
-hold a better row are looked into, because counting, not the product, would be the bottleneck.
+first). If the processor multiplies bfloat16, that product and its error bound
+(`ttf.mining.scan.error_bounds`) count or rule out most rows; float32 decides about the others. A
+query with too many undecided rows (its document is far from the top) is counted in float32
+altogether. Each block's scores are reduced to maxima over groups of 64, and only groups that can
+hold a better row are read: counting would otherwise cost more than the product.
 
-Shapes: Q queries, B of a tile, N rows of a block, P positives, G groups, M of a group, K looked into.
+Shapes: Q queries, B of a tile, N rows of a block, P positives, G groups, M rows of a group, K
+pairs.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from ttf.training.towers import TwoTower
 
 CUTOFF = 10
 _TILE_ROWS = 1024
+# With fewer queries the bank read is the limit, and rounding the bank would only add to it.
 _ENOUGH_QUERIES = 128
-"""Fewer are bound by reading the bank, which rounding it would only add to."""
+# A query goes over to float32 if bfloat16 leaves more than one row in this many undecided.
 _CROWD = 128
-"""A query goes over to float32 where bfloat16 leaves more than one row in this many open."""
+# Scores this close, relative to the vector lengths, are equal: rounding makes two products of the
+# same vectors differ.
 TIE = 1e-6
-"""Scores this close, relative to the lengths of the vectors, are one score: two products of the
-same vectors differ by their rounding."""
 
 
 def metrics_from_ranks(ranks_QP: NDArray[np.int64], ks: Sequence[int]) -> dict[str, float]:
-    """Means over the queries; ranks count from 0, -1 pads. Recall is the share of a query's
-    positives found; for MRR its best one counts.
+    """Means over the queries. Ranks count from 0; -1 is padding. Recall is the share of a query's
+    positives that is found; MRR takes the best positive.
 
     >>> metrics_from_ranks(np.array([[0], [1], [50]]), [1, 10])["recall@10"]
     0.6666666666666666
@@ -71,7 +72,7 @@ def encode_split(
     out: NDArray[np.float32] | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.float32]:
-    """Query vectors of some rows in eval mode; `out` may be a mapped file."""
+    """Returns query vectors of some rows, in eval mode; `out` may be a mapped file."""
     model.eval()
     for start in range(0, len(rows), micro_batch):
         here = rows[start : start + micro_batch]
@@ -110,7 +111,7 @@ def _blame(
 def raise_if_inputs_not_finite(
     split: Split, rows: NDArray[np.int64], x: NDArray[np.float32]
 ) -> None:
-    """BadData naming the first row whose input holds NaN or infinity."""
+    """Raises BadData that names the first row whose input holds NaN or infinity."""
     wrong = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))
     if wrong.size:
         source = split.queries.source
@@ -153,14 +154,14 @@ def _reported(
 def positive_scores(
     q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents
 ) -> torch.Tensor:
-    """Score of each query with each of its positives; -inf where there is none."""
+    """Score of each query with each of its positives; -inf for padding."""
     return _scores_and_lengths(q_QD, known_QP, documents)[0]
 
 
 def _scores_and_lengths(
     q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores, and the product of both vectors' lengths, which their rounding is relative to."""
+    """Scores, and the product of both vectors' lengths: rounding errors are relative to it."""
     scores_QP = torch.full(known_QP.shape, -torch.inf)
     lengths_QP = torch.zeros(known_QP.shape)
     for start in range(0, len(q_QD), documents.block_rows):
@@ -186,10 +187,9 @@ def ranks_in_blocks(
     *,
     first: FirstPass | None = None,
 ) -> NDArray[np.int64]:
-    """Rank (from 0) of each positive, -1 where there is none; blocks are (first row, vectors).
+    """Rank (from 0) of each positive, -1 for padding; blocks are (first row, vectors).
 
-    Scores within `ties_QP` of a positive's count as equal to it. `first` None: what the processor
-    is good at.
+    Scores within `ties_QP` of a positive's score count as equal. `first` None: chosen by processor.
     """
     ids_QP = torch.from_numpy(positives_QP)
     # where there is no positive nothing is better, so nothing is looked into
@@ -215,15 +215,13 @@ def ranks_in_blocks(
 
 @dataclass(frozen=True, kw_only=True)
 class _Limits:
-    """What the scores of a column of positives are compared with."""
-
     low: torch.Tensor
     high: torch.Tensor
     ids: torch.Tensor
 
 
 class _Tile:
-    """Some queries, and how many rows were found before each of their positives."""
+    """Some queries, with the number of better rows found so far for each of their positives."""
 
     def __init__(
         self,
@@ -240,8 +238,8 @@ class _Tile:
         self._ids = ids_BP
         self.counts = torch.zeros(ids_BP.shape, dtype=torch.int64)
         everyone = torch.arange(len(q_BD))
+        # `near`: bfloat16 decides well enough; `far`: counted in float32.
         self.near, self.far = (everyone, everyone[:0]) if half else (everyone[:0], everyone)
-        """Queries whose rows bfloat16 tells apart well enough, and the others."""
         self._asked = self._asked_by_near() if half else None
 
     def _asked_by_near(self) -> Asked:
@@ -264,8 +262,7 @@ class _Tile:
             self.counts[which, column] += _count_better(scores_BN, limits, start)
 
     def count_near(self, block: Block, docs_ND: torch.Tensor) -> None:
-        """Queries with too much left open are counted with those that are `far`, from this block
-        on."""
+        # Queries with too many undecided rows move to `far`, from this block on.
         assert self._asked is not None
         scores_BN = self._asked.vectors @ block.rows.T
         scores_BN[:, block.count :] = -torch.inf
@@ -296,10 +293,10 @@ class _Tile:
 def _sorted_out(
     scores_BN: torch.Tensor, error_BG: torch.Tensor, limits: _Limits
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """How many rows of the block are certainly better than each query's positive; and the pairs
-    (query, row) of which only float32 can tell.
+    """Returns, per query, how many rows certainly beat the positive, and the undecided pairs
+    (query, row).
 
-    Rounding to bfloat16 is monotone, so that a limit is rounded like the scores; one step more,
+    Rounding to bfloat16 is monotone, so a limit is rounded like the scores. One step more is added,
     because the limit itself is a rounded sum.
     """
     groups_BGM = scores_BN.view(len(scores_BN), -1, GROUPS).transpose(1, 2)
@@ -317,7 +314,7 @@ def _sorted_out(
 
 
 def _moved(limit_B: torch.Tensor, by: float) -> torch.Tensor:
-    """By a share of itself; infinite where there is no positive."""
+    """Moves limits by a share of their size; infinite limits (no positive) stay."""
     return torch.where(limit_B.isinf(), limit_B, limit_B + limit_B.abs() * by)
 
 
@@ -334,7 +331,7 @@ def _pair_scores(
 def _better(
     scores_K: torch.Tensor, limits: _Limits, query_K: torch.Tensor, rows_K: torch.Tensor
 ) -> torch.Tensor:
-    """Which of the scored pairs come before the query's positive."""
+    """A mask of the pairs that come before the query's positive."""
     better_K = scores_K > limits.high[query_K]
     tied_K = (scores_K >= limits.low[query_K]) & ~better_K
     better_K |= tied_K & (rows_K < limits.ids[query_K])
@@ -352,7 +349,7 @@ def _padded(docs_ND: torch.Tensor) -> torch.Tensor:
 
 
 def _count_better(scores_BN: torch.Tensor, limits: _Limits, first: int) -> torch.Tensor:
-    """For each query, the rows of this block before its positive."""
+    """For each query, the number of rows of this block before its positive."""
     groups_BGM = scores_BN.view(len(scores_BN), -1, GROUPS)
     query_K, group_K = (groups_BGM.amax(-1) >= limits.low[:, None]).nonzero(as_tuple=True)
     found_KM = groups_BGM[query_K, group_K]

@@ -1,8 +1,8 @@
 """Exact gradients of one large batch, computed a micro-batch at a time (GradCache, 2101.06983).
 
-Encode every chunk without a graph, take the gradient of the loss by the vectors, then encode each
-chunk again, dropout replayed, and push its share of that gradient through. Costs a second
-forward; keeps the activations of one chunk only.
+Encodes every chunk without a graph, takes the gradient of the loss by the vectors, then encodes
+each chunk again with the same dropout and backpropagates its part. Costs a second forward pass;
+keeps the activations of one chunk only.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ def cached_step(
     rng: Rng,
     before_backward: Callable[[], None] = lambda: None,
 ) -> Tensor:
-    """The losses (S,) of all samples, detached; gradients of their mean are added to parameters.
+    """Returns the losses (S,) of all samples, detached; adds gradients of their mean to the
+    parameters.
 
-    `encode_document` is None where documents are frozen and `loss` closes over them; `loss` then
-    gets None as well. Encoders are called once without a graph and once with one, in the same
-    order (per chunk: query, document) and with the same random numbers; afterwards the
-    generators stand where one pass would have left them.
+    `encode_document` is None for frozen documents: `loss` then has them already and gets None.
+    Encoders are called once without and once with a graph, in the same order (per chunk: query,
+    document) and with the same random numbers. Afterwards the generators are where a single pass
+    would have left them.
     """
     if not chunks:
         raise ValueError("cached_step needs at least one chunk")
@@ -67,10 +68,7 @@ def cached_step(
 def _vector_gradients(
     query_parts: list[Tensor], document_parts: list[Tensor], loss: Loss
 ) -> tuple[Sequence[Tensor], Sequence[Tensor], Tensor]:
-    """The gradient of the mean loss by each chunk's vectors, and the losses themselves.
-
-    Parameters of the loss (a learned temperature) get theirs here.
-    """
+    # Parameters of the loss (a learned temperature) get their gradients here.
     q_SD = torch.cat(query_parts).requires_grad_()
     d_MD = torch.cat(document_parts).requires_grad_() if document_parts else None
     losses_S = loss(q_SD, d_MD)

@@ -1,4 +1,5 @@
-"""Two sets of gradients side by side: how far apart, where most, and whether that is too far."""
+"""Compares two sets of gradients: how much they differ, where most, and whether that is too
+much."""
 
 from __future__ import annotations
 
@@ -12,18 +13,15 @@ from torch import Tensor
 
 from ttf.rundir.documents import ProbeLine
 
-REFERENCE: Final = "cpu"
-"""The device that the others are measured by."""
+REFERENCE: Final = "cpu"  # The reference for other devices.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The gradient of one parameter on both sides."""
-
     name: str
+    # Norm of the difference over the CPU's norm, or over `tolerance` of the norm of all gradients
+    # if that is larger; infinite if only one side is not finite.
     error: float
-    """Norm of the difference over the CPU's norm, or over `tolerance` of the norm of all gradients
-    where that is larger; infinite where one side only is not finite."""
     cosine: float
     norm: float
     norm_cpu: float
@@ -31,7 +29,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeReport:
-    """What a probe found; `worst` is the gradient that differs most."""
+    """`worst` is the gradient that differs most."""
 
     step: int
     device: str
@@ -41,8 +39,7 @@ class ProbeReport:
     loss_cpu: float
     loss_error: float
     worst: Difference
-    wrong: int
-    """How many gradients differ by more than the tolerance."""
+    wrong: int  # How many gradients differ by more than the tolerance.
     parameters: int
     seconds: float
 
@@ -51,7 +48,6 @@ class ProbeReport:
         return self.loss_error <= self.tolerance and not self.wrong
 
     def to_json(self) -> ProbeLine:
-        """A line of metrics.jsonl."""
         found: dict[str, Any] = vars(self)
         line = {name: value for name, value in found.items() if name != "worst"} | {
             "type": "probe",
@@ -66,7 +62,6 @@ class ProbeReport:
 
     @property
     def text(self) -> str:
-        """One line for a person."""
         return (
             f"{self.device} and the CPU agree at step {self.step}: loss to "
             f"{self.loss_error:.1e}, gradients to {self.worst.error:.1e} ({self.worst.name}); "
@@ -77,10 +72,11 @@ class ProbeReport:
 def differences(
     device: Mapping[str, Tensor], cpu: Mapping[str, Tensor], tolerance: float
 ) -> list[Difference]:
-    """One per parameter that has a gradient on either side; none counts as zero.
+    """One per parameter that has a gradient on either side; a missing gradient counts as zero.
 
-    A gradient that is less than `tolerance` of them all counts as that large: what cancels to
-    almost nothing (a bias before a normalisation) is rounding only, and differs everywhere.
+    A gradient smaller than `tolerance` of the norm of all is compared to that norm: a gradient that
+    cancels to almost nothing (a bias before a normalisation) is rounding only, and differs
+    everywhere.
     """
     whole = math.sqrt(sum(_norm(g) ** 2 for g in cpu.values() if bool(torch.isfinite(g).all())))
     found = []
@@ -123,7 +119,7 @@ def _norm(gradient: Tensor) -> float:
 
 
 def loss_error(there: float, here: float) -> float:
-    """Relative, to 1 nat at least: the loss of what is learned by heart is rounding only."""
+    # Relative, to 1 nat at least: a loss near zero (memorized data) is rounding only.
     finite = math.isfinite(there), math.isfinite(here)
     if not all(finite):
         return 0.0 if not any(finite) else math.inf
@@ -131,7 +127,7 @@ def loss_error(there: float, here: float) -> float:
 
 
 def explain(report: ProbeReport) -> tuple[str, str]:
-    """What is wrong and what to do, for an error."""
+    """Returns what is wrong and what to do, for an error."""
     worst = report.worst
     what = (
         f"the gradient of {worst.name} has norm {worst.norm:.6g} there and {worst.norm_cpu:.6g} on "

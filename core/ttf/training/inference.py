@@ -40,8 +40,6 @@ _MICRO_BATCH = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The best documents of each query, best first."""
-
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
     ids_are: str
@@ -51,7 +49,7 @@ class Found:
 def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | None = None) -> Model:
     """Opens a finished run with its own data, or with other pairs or another bank.
 
-    The bank is opened at once, the pairs when `evaluate` is called.
+    Opens the bank at once, the pairs when `evaluate` is called.
     """
     from ttf.training.launch import prepared_policy, read_config
 
@@ -86,8 +84,7 @@ class Model:
     ) -> None:
         self.towers = towers
         self.config = config
-        self.notes: list[str] = []
-        """What searching had to say, e.g. what it kept in the cache."""
+        self.notes: list[str] = []  # Messages from searching, e.g. what was put in the cache.
         self._opening = opening
         self._to_close = contextlib.ExitStack()
         self._to_close.callback(opening.close)
@@ -106,14 +103,14 @@ class Model:
     def encode_queries(
         self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
-        """Vectors of queries (N, D) or (N, L, D); `lengths` (N,) where sequences are shorter."""
+        """Vectors of queries (N, D) or (N, L, D); `lengths` (N,) for sequences shorter than L."""
         source = GivenRows(np.asarray(x), "queries")
         if lengths is not None:
             lengths = _checked_lengths(np.asarray(lengths), source.shape)
         return self.encode_rows(Queries(source, None, lengths))
 
     def encode_documents(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """Vectors of documents (N, D), as those of the bank are made."""
+        """Vectors of documents (N, D), made like those of the bank."""
         with torch.no_grad():
             given = torch.from_numpy(np.array(x, np.float32))
             return self.towers.encode_documents(self._policy.to_device(given)).cpu().numpy()
@@ -127,7 +124,7 @@ class Model:
     def search_file(
         self, queries: Path, k: int = 10, out: Path | None = None, *, overwrite: bool = False
     ) -> Found:
-        """The same for the queries of a file; with `out`, ids and scores are written there."""
+        """Searches for the queries of a file; with `out`, writes ids and scores to that file."""
         if out is not None:
             check_output(str(out), overwrite=overwrite)
         with open_queries(str(queries), self.config.data, self._opening.bank.bank) as found_queries:
@@ -139,10 +136,7 @@ class Model:
     def encode_rows(
         self, queries: Queries, rows: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
-        """The one way from queries to vectors, whoever asks; problems name the file and the row.
-
-        `rows` None: all of them.
-        """
+        # `rows` None: all. Errors name the file and the row.
         self._check_fits(queries)
         keep = np.arange(len(queries), dtype=np.int64)
         rows = keep if rows is None else rows

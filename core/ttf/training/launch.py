@@ -1,14 +1,14 @@
 """Starts a run, or predicts one: configuration, device, data, in that order.
 
 The device is chosen and its environment set before anything imports torch. As a program this is the
-trainer's own process: `python -m ttf.training.launch DISPLAY LIFELINE RESULTS PARENT`, three
-descriptors and the parent's process id. It reads its request from the life line, tells what happens
-on the results pipe, shows progress on the display (-1: none), and ends at once when the life line
+trainer process: `python -m ttf.training.launch DISPLAY LIFELINE RESULTS PARENT`, three file
+descriptors and the parent's process id. It reads its request from the life line, sends messages on
+the results pipe, shows progress on the display (-1: none), and exits at once when the life line
 closes. Its exit code is 0 only after its final record was sent.
 
-A SIGTERM or SIGINT that somebody sends to this process itself, not to the supervisor, is taken for
-what it asks: once there are steps to save, the run saves them and ends (143 or 130); before that,
-and the second time, it is a death like any other, and the supervisor restarts.
+If SIGTERM or SIGINT is sent to this process itself, not to the supervisor: the first signal, if
+there are steps to save, makes the run save them and end (143 or 130). Before the first step, and at
+the second signal, the process dies as from any other signal, and the supervisor restarts it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(display: int, life: int, results: int, parent: int) -> int:
 
 
 def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEnd:
-    """The final record: {"summary"}, {"error"} or {"left"}."""
+    """Returns the final record: {"summary"}, {"error"} or {"left"}."""
     try:
         return {"summary": _train(request, link, display)}
     except LeaveAsked:
@@ -82,7 +82,7 @@ def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary
 
 
 def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, link: Link) -> Summary:
-    """Trains in this process, whose claim or whose parent's claim the folder is."""
+    """Trains in this process; this process or its parent has claimed the folder."""
     from ttf.data.demo import with_demo
 
     with reporter:
@@ -128,7 +128,7 @@ def _configuration(request: TrainRequest, folder: RunFolder) -> Resolved:
 def read_config(
     folder: RunFolder, *, to_train: bool = False, overlay: Mapping[str, Change] | None = None
 ) -> Resolved:
-    """A run's configuration; PluginUnavailable where a plugin is gone that is needed now."""
+    """A run's configuration; raises PluginUnavailable if a plugin that is needed now is missing."""
     from ttf.config.resolve import load_run_toml
     from ttf.host import plugins
     from ttf.rundir.durable import read_json
@@ -161,7 +161,7 @@ def _plugins_of(config: RunConfig, *, to_train: bool) -> Iterator[tuple[Kind, st
 
 
 def prepared_policy(resolved: Resolved, reporter: Reporter) -> DevicePolicy:
-    """The device, with its environment set; call it before anything imports torch."""
+    """Chooses the device and sets its environment; call it before anything imports torch."""
     from ttf.machine import devices
 
     settings = resolved.config.device
@@ -175,10 +175,7 @@ def prepared_policy(resolved: Resolved, reporter: Reporter) -> DevicePolicy:
 
 
 def plan_resolved(resolved: Resolved) -> Plan:
-    """What a run would take: memory, disk and time, predicted.
-
-    No run folder is made; without data, the demo set is made once in the cache.
-    """
+    # Makes no run folder; without data, the demo set is made once in the cache.
     from ttf.data.demo import with_demo
     from ttf.text.progress import Reporter
 

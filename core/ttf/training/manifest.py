@@ -1,4 +1,4 @@
-"""manifest.json: what a run ran on, and whether a later process is the same for the numbers."""
+"""manifest.json: what a run ran on, and whether a later process gives the same numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")
 
 
 def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> Numeric:
-    """What decides the bits of the weights beside configuration, data and seed."""
+    """What decides the bits of the weights, besides configuration, data and seed."""
     import torch
 
     return {
@@ -54,13 +54,12 @@ def _plugin_versions(config: RunConfig) -> dict[str, str]:
 
 
 def _owners(used: Iterable[tuple[Kind, str]]) -> dict[str, str]:
-    """Distribution and version of each plugin."""
     infos = [plugins.find(kind, name) for kind, name in used]
     return {i.reference: f"{i.distribution} {i.version}" for i in infos}
 
 
 def _plugins(config: RunConfig) -> dict[str, str]:
-    """Every plugin of the run, also those that the numbers do not depend on."""
+    """Every plugin of the run, including those that do not affect the numbers."""
     given = config.data
     files = [uri for uri in (given.pairs, given.bank, given.context) if uri]
     return _plugin_versions(config) | _owners(
@@ -73,7 +72,7 @@ def _plugins(config: RunConfig) -> dict[str, str]:
 
 
 def differences(before: Numeric, now: Numeric) -> list[str]:
-    """One sentence per entry of the numeric fingerprint that is not what it was."""
+    """One sentence per changed entry of the numeric fingerprint."""
     then, today = _flat(before), _flat(now)
     return [
         f"{name} was {then.get(name)!r}, is {today.get(name)!r}"
@@ -83,14 +82,13 @@ def differences(before: Numeric, now: Numeric) -> list[str]:
 
 
 def _flat(fingerprint: Numeric) -> dict[str, object]:
-    """The plugins one by one, under their own names."""
+    # The plugins one by one, under their own names.
     return {k: v for k, v in fingerprint.items() if k != "plugins"} | {
         f"the plugin {name}": version for name, version in fingerprint.get("plugins", {}).items()
     }
 
 
 def build(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs) -> Manifest:
-    """Everything a reader needs to know about where the numbers came from."""
     config = resolved.config
     return {
         "format": 1,
@@ -125,9 +123,9 @@ def build(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs)
 
 
 def _work(config: RunConfig, data: Dataset, specs: Specs) -> Work:
-    """The least that training computes per sample, and what this machine can do where that was
-    ever measured: for report.html, never for a decision. Noted here, because the page may be made
-    again on another machine, which knows nothing of this one."""
+    """The minimum of training computation per sample, and the machine's ceilings if they were ever
+    measured. For report.html only, never for a decision. Noted here because the page may be made
+    again on another machine."""
     kept = measured.kept_ceilings()
     bank = config.loss.memory_bank
     return {
@@ -149,7 +147,7 @@ def _versions() -> dict[str, str]:
 
 
 def openmp_runtimes() -> list[str]:
-    """The OpenMP libraries mapped into this process; empty where the system does not list them."""
+    """OpenMP libraries mapped into this process; empty if the system does not list them."""
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []

@@ -21,11 +21,11 @@ NOT_IN_BANK = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Where a step's documents are among its candidates."""
+    """Columns of a step's documents among its candidates."""
 
     cand_ND: torch.Tensor
+    # The candidates in bfloat16, if the bank keeps that copy and they need no gradient.
     half_ND: torch.Tensor | None
-    """The same in bfloat16, where the bank keeps it and they need no gradient."""
     target_S: torch.Tensor
     known_SP: torch.Tensor
     dead_K: torch.Tensor | None
@@ -34,8 +34,8 @@ class Columns:
 class MemoryBank:
     """FIFO of distinct documents; changed only at the optimizer step.
 
-    With fixed documents the vectors follow from the ids; otherwise they are the document tower's
-    outputs of the step that put them in, and a document that comes up again is refreshed in place.
+    If documents are fixed, the ids determine the vectors. Otherwise the vectors are the document
+    tower's outputs from the step that added them; a document that comes again is updated in place.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class MemoryBank:
         constant_shape: bool = False,
         half: bool = False,
     ) -> None:
-        """`half` keeps a second buffer in bfloat16, for runs that compute in it."""
+        """`half` keeps a second buffer in bfloat16, for runs that compute in bfloat16."""
         self.capacity = capacity
         self._room = room
         self._constant_shape = constant_shape
@@ -60,8 +60,7 @@ class MemoryBank:
         self._slot_of = np.full(num_documents, NOT_IN_BANK, dtype=np.int32)
         self.ids = np.full(capacity, NOT_IN_BANK, dtype=np.int64)
         self.filled = 0
-        self.position = 0
-        """The slot that is written next."""
+        self.position = 0  # The slot that is written next.
 
     def columns(
         self,
@@ -72,9 +71,9 @@ class MemoryBank:
         *,
         use_bank: bool,
     ) -> Columns:
-        """The candidates of a step: its own documents, then the bank's others.
+        """The candidates of a step: its own documents, then the other documents of the bank.
 
-        `docs_KD` is copied into the buffer, unless it needs gradients: then it is concatenated.
+        `docs_KD` is copied into the buffer; if it needs gradients, it is concatenated instead.
         """
         count = len(doc_ids)
         filled = self.filled if use_bank else 0
@@ -120,7 +119,7 @@ class MemoryBank:
 
     @torch.no_grad()
     def commit(self, ids: NDArray[np.int64], vectors_KD: torch.Tensor, *, refresh: bool) -> None:
-        """Puts distinct documents in, the oldest out; call after the optimizer step."""
+        """Adds distinct documents and removes the oldest; call after the optimizer step."""
         if not self.capacity:
             return
         slots = self._slot_of[ids]
@@ -146,11 +145,10 @@ class MemoryBank:
             self._half_ND[where] = vectors_KD.to(self._half_ND)
 
     def vectors(self) -> torch.Tensor:
-        """The filled part, for a checkpoint of a trainable document tower."""
         return self._buffer_ND[self._room : self._room + self.filled]
 
     def restore(self, ids: NDArray[np.int64], position: int, vectors_ND: torch.Tensor) -> None:
-        """Back to a checkpoint's state; `ids` in slot order, vectors in the same order."""
+        """Restores a checkpoint's state; `ids` and vectors in slot order."""
         self._slot_of.fill(NOT_IN_BANK)
         self.ids.fill(NOT_IN_BANK)
         self.ids[: len(ids)] = ids

@@ -1,9 +1,9 @@
 """Mined negatives during training: when to mine, for which queries, and how to draw.
 
-The steps of a run are cut into windows at the refresh steps. At the start of a window the queries
-it will visit are encoded and mined into a candidate table, which is durable before its first use.
-A table's name is a hash of what it follows from (weights, data, miner, rows): one that is already
-there, from before a restart, is used and not mined again, and so is one that a checkpoint names.
+The refresh steps cut a run into windows. At the start of a window, the queries of the window are
+encoded and mined into a candidate table, which is durable before its first use. A table's name is a
+hash of its inputs (weights, data, miner, rows). A table that exists already, from before a restart
+or named by a checkpoint, is used and not mined again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _SCORE_ROWS = 1024
 
 
 def share_in_reach(table: CandidateTable) -> float:
-    """Share of queries whose positive scores at least as high as the last candidate kept.
+    """Share of queries whose positive scores at least as high as the last candidate.
 
-    Where it is low the tower is not trained yet, and a low yield says nothing about the filter.
+    If it is low, the tower is not trained yet, and a low yield says nothing about the filter.
     """
     if not len(table):
         return 0.0
@@ -64,8 +64,8 @@ class Round:
     encode_s: float = 0.0
     build_s: float = 0.0
     search_s: float = 0.0
+    # Exact miners only: the share of answers that the first pass certified.
     certificate_rate: float | None = None
-    """Of an exact miner: the share of answers that its first pass vouched for."""
     reused: bool = False
     deaths: list[str] = field(default_factory=list)
 
@@ -78,8 +78,7 @@ class MinedNegatives:
     """Keeps the candidate table of the current window; `table_key` goes into checkpoints.
 
     Owns the miner's worker process and the folder of tables. Call it from the main thread: the
-    worker lives no longer than the thread that started it. `close` it: a worker is kept warm
-    between rounds.
+    worker ends with the thread that started it. `close` it: the worker stays alive between rounds.
     """
 
     def __init__(self, session: Session, metrics: MetricsLog, totals: Totals) -> None:
@@ -92,8 +91,7 @@ class MinedNegatives:
         self._table: CandidateTable | None = None
         self._window: Window | None = None
         self._round = Round()
-        self.table_key = ""
-        """A run that is continued sets it: the table of the window it continues in."""
+        self.table_key = ""  # A resumed run sets it to the table of its current window.
         self._workers = MinerWorkers(
             isolation=self._settings.isolation,
             say=self._say,
@@ -103,7 +101,7 @@ class MinedNegatives:
         )
 
     def __call__(self, step: int) -> tuple[DrawNegatives | None, int]:
-        """How to draw, and the step until which that holds."""
+        """Returns how to draw, and the step until which that holds."""
         window = self._window_of(step)
         if not window.mined:
             self.table_key = ""
@@ -115,16 +113,17 @@ class MinedNegatives:
         return partial(self._draw, self._table), window.stop
 
     def table_for(self, step: int) -> str:
-        """The table that a run continued at `step` loads; empty where it mines one, or needs none."""
+        """Name of the table that a run resumed at `step` loads; empty if it mines one, or needs
+        none."""
         window = self._window_of(step)
         return self.table_key if window.mined and step > window.start else ""
 
     def release(self) -> None:
-        """Gives back what mining holds between rounds: the idle worker, or the index in memory."""
+        """Frees what mining holds between rounds: the idle worker, or the index in memory."""
         self._workers.release()
 
     def close(self) -> None:
-        """Ends the worker, and removes what the disk would not let go of at first."""
+        """Ends the worker, and removes tables that could not be removed before."""
         self._workers.close()
         remove_leftovers(self._folder)
 
@@ -135,7 +134,7 @@ class MinedNegatives:
     def _draw(
         self, table: CandidateTable, step: int, rows: NDArray[np.int64], known: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """For the gather thread: reads the table and the configuration, nothing that changes."""
+        # In the gather thread: reads the table and the configuration, nothing that changes.
         config = self._session.config
         lot = key(config.train.seed, "negatives", step)
         ids, _ = draw(table, rows, known, config.negatives, config.miner.negatives, lot)
@@ -155,7 +154,7 @@ class MinedNegatives:
         return table
 
     def _judge(self, table: CandidateTable, report: YieldReport, step: int) -> None:
-        """Raises ConfigError where a trained tower leaves too few queries a negative."""
+        """Raises ConfigError if a trained tower leaves too few queries a negative."""
         negatives = self._session.config.negatives
         if share_in_reach(table) >= negatives.min_yield:
             require_yield(report, negatives)
@@ -167,7 +166,6 @@ class MinedNegatives:
             )
 
     def _record(self, step: int, report: YieldReport) -> None:
-        """The mining line of metrics.jsonl."""
         self._metrics.write(
             {
                 "type": "mining",
@@ -187,8 +185,8 @@ class MinedNegatives:
     # --- one table ------------------------------------------------------------------------
 
     def _mine(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
-        """The k best documents of these training rows under the present weights. A disk that takes
-        no table is waited for, except by a run that has nothing to lose yet."""
+        """Mines the k best documents of these training rows with the current weights. If the disk
+        takes no table, waits for the disk; a run without saved progress fails instead."""
         session = self._session
         flight = session.link.flight
         flight.enter(Phase.MINING, step)
@@ -307,7 +305,6 @@ class MinedNegatives:
 
     @property
     def miner(self) -> str:
-        """The one in force: that of the configuration, or which took over from it."""
         return self._totals.miner or self._settings.name
 
     def _note_report(self, report: MiningReport) -> None:
@@ -320,7 +317,7 @@ class MinedNegatives:
             report.index.write(self._session.folder.index)
 
     def _note_miner(self, miner: str) -> None:
-        """The miner that really answered stays in force, also after a restart."""
+        # The miner that answered stays in use, also after a restart.
         if miner != self.miner:
             self._totals.deviations.append(
                 f"the miner {self.miner!r} failed and {miner!r} took over"
@@ -328,7 +325,6 @@ class MinedNegatives:
         self._totals.miner = miner
 
     def _miner_died(self, death: Death, remedy: str) -> None:
-        """Survived: the run goes on, and tells of it."""
         session = self._session
         folder = session.folder
         death = replace(death, flight=session.link.flight.read())
@@ -365,7 +361,7 @@ def _lowest_positive(
 
 
 def _table_name(session: Session, miner: str, rows: NDArray[np.int64]) -> str:
-    """A hash of everything that a table follows from."""
+    """A hash of everything the table depends on."""
     digest = hashlib.sha256()
     for name, tensor in session.parts.model.state_dict().items():
         digest.update(name.encode())
@@ -385,7 +381,7 @@ def _table_name(session: Session, miner: str, rows: NDArray[np.int64]) -> str:
 
 
 def _allocate(out: np.memmap[Any, Any]) -> None:
-    """The file is sparse so far, and writing through a map on a full disk is SIGBUS."""
+    # The file is sparse so far; writing through a map on a full disk would be SIGBUS.
     assert out.filename is not None
     with Path(out.filename).open("r+b") as file:
         if hasattr(os, "posix_fallocate"):

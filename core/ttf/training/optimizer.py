@@ -11,14 +11,13 @@ from torch.optim import AdamW, Optimizer
 
 
 def _plain(method: Any) -> Any:
-    """The method inside its decorators; itself where it has none."""
+    """The method without its decorators."""
     return inspect.unwrap(method)
 
 
 class PlainAdamW(AdamW):
-    """The same numbers, bit for bit. torch wraps these methods so that `torch.compile` leaves them
-    alone, and to say so imports torch._dynamo: 0.8 s of every start, for a compiler nothing here
-    uses."""
+    """The same numbers, bit for bit. torch's wrappers for `torch.compile` import torch._dynamo: 0.8
+    s of every start, and nothing here uses the compiler."""
 
     add_param_group = _plain(Optimizer.add_param_group)
     zero_grad = _plain(Optimizer.zero_grad)
@@ -29,7 +28,7 @@ class PlainAdamW(AdamW):
 
 
 def make_optimizer(model: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    """AdamW; biases, norms and the temperature are not decayed."""
+    """AdamW; biases, norms and the temperature get no weight decay."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in trained if p.dim() >= 2], "weight_decay": weight_decay},

@@ -1,4 +1,4 @@
-"""What a run records while it trains: metrics, checkpoints, and what observers and the screen hear."""
+"""Records a run while it trains: metrics, checkpoints, and events for observers and the screen."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ SYNC_METRICS_EVERY_S: Final = 30.0
 def recording(
     session: Session, metrics: MetricsLog, state: RunState, mined: MinedNegatives, step: int
 ) -> Iterator[Recorder]:
-    """From `step` on, which a checkpoint holds unless it is 0. At the end a checkpoint that is being
-    written comes to its end, and every file is closed."""
+    """`step`: the run continues from it; a checkpoint holds it unless it is 0. At the end, waits
+    for a checkpoint that is being written, and closes every file."""
     recorder = Recorder(session, metrics, state, mined, step)
     try:
         yield recorder
@@ -47,7 +47,7 @@ def recording(
 
 
 class Recorder:
-    """The loop's `Events`; all methods belong to the main thread."""
+    """The loop's `Events`; call all methods from the main thread."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Recorder:
         session.reporter.chosen_by(session.config.evaluate.metric)
 
     def _start_sampler(self) -> MemorySampler | None:
-        """memory.jsonl, where no supervisor writes it."""
+        # Writes memory.jsonl, if no supervisor writes it.
         reporter = self._session.reporter
         if self._session.link.supervised:
             reporter.watch_memory(lambda: self._flight.held_bytes)
@@ -150,7 +150,7 @@ class Recorder:
             raise
 
     def _obey(self) -> None:
-        """What the supervisor asked for since the last step."""
+        """Does what the supervisor asked for since the last step."""
         link = self._session.link
         for text in link.notes():
             self._session.reporter.note(text)
@@ -162,7 +162,7 @@ class Recorder:
         link.stop.raise_if_asked()
 
     def _shed(self) -> None:
-        """Gives back what the run can do without, at the cost of making it anew."""
+        """Frees memory that can be made again at a cost."""
         self._mined.release()
         gc.collect()
         self._session.policy.empty_cache()
@@ -170,7 +170,7 @@ class Recorder:
         self._session.reporter.note("Memory is short: caches and the idle miner were given back.")
 
     def _note(self, kind: str, record: Mapping[str, Any]) -> None:
-        """A line of what comes seldom, with its time of day."""
+        """A line of a rare event, with its time of day."""
         self._metrics.write({"type": kind, "time": round(time.time(), 3), **record})
 
     # --- checkpoints ----------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Recorder:
         return settings.every_s is not None and waited >= settings.every_s
 
     def _save(self, step: int) -> None:
-        """Beside the training; where the one before is still being written, at the next step."""
+        # If the previous checkpoint is still being written, tries again at the next step.
         self._flight.enter(Phase.CHECKPOINT, step)
         began = time.perf_counter()
         # What was read since the last check is not to be saved.
@@ -200,7 +200,7 @@ class Recorder:
         self._saving_s += time.perf_counter() - began
 
     def flush(self, step: int) -> None:
-        """Returns when the present state, that of `step`, is durable."""
+        """Returns when the current state, that of `step`, is durable."""
         self._flight.enter(Phase.CHECKPOINT, step)
         self._saved_step = step
         began = time.perf_counter()
@@ -224,8 +224,7 @@ class Recorder:
             self._session.observers.ttf_checkpointed(step=step, path=path)
 
     def _prune_tables(self) -> None:
-        """Removes tables that no checkpoint names; what the disk will not let go stays until the
-        next time."""
+        # Tables that the disk does not let go stay until the next time.
         in_use = self._saver.tables_in_use() | {self._mined.table_key}
         try:
             prune_tables(self._session.folder.candidates, in_use)
@@ -241,7 +240,7 @@ class Recorder:
 
 def summary_facts(step: int, decided: Decided, state: RunState) -> Summary:
     """The part of a summary that does not depend on how the run ends (the rest: `rundir.summary`);
-    totals are those of all its processes."""
+    totals are over all processes of the run."""
     config = decided.config
     totals = state.totals
     selection = state.selection

@@ -17,7 +17,6 @@ _OPERATORS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": opera
 
 
 def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: float) -> float:
-    """The rate of a step: linear warm-up, then cosine, linear or constant."""
     warm = math.ceil(warmup * total)
     if step < warm:
         return peak * (step + 1) / warm
@@ -28,7 +27,7 @@ def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: flo
 
 
 def evaluation_due(step: int, total: int, config: RunConfig, order: Order) -> bool:
-    """Before the first step, after the last one, in between as configured, and at every gate."""
+    """True before the first step, after the last, at configured steps, and at every gate."""
     every = config.evaluate.every
     if step in (0, total) or any(step == gate_step(gate.at, order) for gate in config.gates):
         return True
@@ -69,7 +68,7 @@ class Window:
 
 
 def window_of(step: int, total: int, order: Order, miner: MinerConfig) -> Window:
-    """The window a step lies in: the steps of a run are cut at the refreshes."""
+    """The window of a step; the refresh steps separate windows."""
     first = order.steps_per_epoch if miner.start == "epoch" else miner.start
     if not miner.negatives:
         return Window(start=0, stop=total, mined=False)
@@ -84,7 +83,6 @@ def window_of(step: int, total: int, order: Order, miner: MinerConfig) -> Window
 
 
 def num_refreshes(miner: MinerConfig, order: Order, total: int) -> int:
-    """Mining rounds of a run."""
     return max(1, -(-total // _refresh_every(miner, order)))
 
 

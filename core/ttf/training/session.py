@@ -1,6 +1,6 @@
-"""A run that is open: its folder locked, its data open, its towers built, and who is told.
+"""An open run: its folder locked, its data open, its towers built, its reporter.
 
-Everything that trains, mines, evaluates or records is given the one `Session`.
+Everything that trains, mines, evaluates or records gets the one `Session`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What every part of a run works with."""
-
     folder: RunFolder
     decided: Decided
     data: Dataset
@@ -78,7 +76,6 @@ class Session:
         return reader.load(start, stop, draw)
 
     def evaluate(self, step: int) -> EvalRecord:
-        """The validation pairs against the full bank, under the present weights."""
         began = time.perf_counter()
         decided = self.decided
         self.link.flight.enter(Phase.EVALUATE, step)
@@ -100,7 +97,7 @@ class Session:
         return EvalRecord(step=step, epoch=epoch, metrics=metrics, seconds=seconds)
 
     def advance(self, done: int, total: int) -> None:
-        """The progress of what takes long between two steps; raises where an end was asked for."""
+        """Progress of long work between two steps; raises if an end was asked for."""
         self.reporter.advance(done, total)
         self.link.check_stop()
 
@@ -113,10 +110,8 @@ def open_session(
     reporter: Reporter,
     link: Link | None = None,
 ) -> Iterator[Session]:
-    """`policy` was chosen and its environment set before torch was imported; the folder is claimed.
-
-    Without a link nobody watches: a crash ends the run.
-    """
+    # `policy` was chosen and its environment set before torch was imported; the folder is claimed.
+    # Without a link nobody supervises: a crash ends the run.
     link = link or Link()
     policy.start()
     with folder.writing(), link.stop, open_dataset(resolved.config.data) as data:

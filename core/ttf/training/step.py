@@ -1,8 +1,8 @@
-"""One optimizer step: micro-batches through the towers and the one loss, then the weights move.
+"""One optimizer step: micro-batches through the towers and the loss, then the weight update.
 
-Every micro-batch sees the candidates of the whole step, so how a step is cut changes rounding only
-(and which values dropout drops). Dropout is seeded for each forward pass by (seed, step, side,
-place): a step's numbers depend neither on what ran before it nor on whether GradCache is used.
+Every micro-batch sees the candidates of the whole step, so the cut of a step changes rounding only
+(and the values that dropout drops). Dropout is seeded for each forward pass by (seed, step, side,
+place): a step's numbers depend neither on earlier steps nor on the use of GradCache.
 """
 
 from __future__ import annotations
@@ -36,23 +36,21 @@ from ttf.training.towers import TwoTower
 class StepResult:
     loss: float
     grad_norm: float
-    extra: Mapping[str, float] = field(default_factory=dict)
-    """What else the step's record tells."""
+    extra: Mapping[str, float] = field(default_factory=dict)  # More figures for the step's record.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """What comes out of a step beside gradients; everything detached."""
+    """Results of a step besides gradients; everything detached."""
 
     losses_S: torch.Tensor
     docs_KD: torch.Tensor
-    """The step's documents."""
     extra: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepGradients:
-    """Loss and gradients of one optimizer step; moves no weight and changes no memory bank."""
+    """Computes loss and gradients of one optimizer step; changes no weight and no memory bank."""
 
     model: TwoTower
     bank: MemoryBank
@@ -62,11 +60,11 @@ class StepGradients:
     config: RunConfig
     micro_batch: int
     flight: FlightRecorder = field(default_factory=lambda: FlightRecorder(None))
+    # Set if every document is a negative (loss.negatives = "bank").
     full_bank: FullBank | None = None
-    """Where every document is a negative (loss.negatives = "bank")."""
 
     def __call__(self, head: StepHead, micro_batches: Iterable[MicroBatch]) -> Computed:
-        """The gradients of the mean loss are added to the parameters."""
+        """Adds the gradients of the mean loss to the parameters."""
         if self.full_bank is not None:
             return self._against_bank(self.full_bank, head, list(micro_batches))
         if self.config.train.grad_cache:
@@ -76,8 +74,8 @@ class StepGradients:
     def _against_bank(
         self, full_bank: FullBank, head: StepHead, micro_batches: list[MicroBatch]
     ) -> Computed:
-        """One pass over the bank for the whole step, however it is cut. Without GradCache the
-        graphs of all micro-batches are kept for it, which saves a second forward."""
+        # One pass over the bank for the whole step, however it is cut. Without GradCache the graphs
+        # of all micro-batches are kept for it, which saves a second forward pass.
         docs_KD = self.documents.encode(head.docs)
         counted: list[RankCounts] = []
 
@@ -102,7 +100,7 @@ class StepGradients:
         micro_batches: list[MicroBatch],
         loss: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor],
     ) -> torch.Tensor:
-        """The losses (S,) of fixed documents, all queries of the step at once."""
+        """Losses (S,) with fixed documents, all queries of the step at once."""
         if self.config.train.grad_cache:
             return cached_step(
                 micro_batches,
@@ -211,7 +209,7 @@ class StepGradients:
 
 
 class Stepper:
-    """Owns what one optimizer step touches: towers, optimizer, memory bank."""
+    """Owns what an optimizer step changes: towers, optimizer, memory bank."""
 
     def __init__(
         self,
@@ -249,13 +247,13 @@ class Stepper:
         return StepResult(loss=loss, grad_norm=norm, extra=computed.extra)
 
     def _commit(self, head: StepHead, docs_KD: torch.Tensor) -> None:
-        """Only targets enter the bank: a document that is nobody's positive is no fair negative."""
+        # Only targets enter the bank: a document that is no query's positive is no fair negative.
         targets = np.unique(head.targets)
         place = torch.from_numpy(np.searchsorted(head.doc_ids, targets)).to(docs_KD.device)
         self.bank.commit(targets, docs_KD[place], refresh=not self.gradients.documents.fixed)
 
     def _explain(self, head: StepHead, losses_S: torch.Tensor, norm: float) -> None:
-        """Raises: bad data if an input is not finite, else a numeric failure naming the rows."""
+        """Raises BadData if an input is not finite, else NumericFailure that names the rows."""
         self.optimizer.zero_grad(set_to_none=True)
         train = self._data.train
         self.gradients.documents.raise_if_inputs_not_finite(head.doc_ids, head.docs)
@@ -280,6 +278,6 @@ def _first_rows(train: Split, head: StepHead, wrong: list[int]) -> str:
 
 
 def _slices(head: StepHead, parts: int) -> list[tuple[int, int]]:
-    """The step's documents in as many parts as it has micro-batches."""
+    """The step's documents, in as many parts as it has micro-batches."""
     edges = np.linspace(0, len(head.doc_ids), parts + 1).astype(int).tolist()
     return list(itertools.pairwise(edges))

@@ -1,4 +1,4 @@
-"""The trainer's tie to whoever watches over it; on its own, it is tied to nobody."""
+"""The trainer's connection to its supervisor, if it has one."""
 
 from __future__ import annotations
 
@@ -19,34 +19,33 @@ if TYPE_CHECKING:
 
 
 class LeaveAsked(Exception):
-    """Raised at a step boundary, after a checkpoint: the supervisor will start a fresh process."""
+    """Raised at a step boundary, after a checkpoint: the supervisor will start a new process."""
 
 
 class Link:
-    """What the trainer records, tells and is told. This class tells nobody."""
+    """The trainer without a supervisor: records nothing, tells nothing, is told nothing."""
 
     def __init__(self) -> None:
         self.flight = FlightRecorder(None)
         self.stop = StopRequest()
+        # None: no supervisor; the run keeps its own clock and peak.
         self.history: History | None = None
-        """None: nobody restarts this run, and it keeps its own clock and peak."""
         self.overlay: Mapping[str, Change] = {}
+        # Environment variables that were kept from this process.
         self.left_out: Mapping[str, str] = {}
-        """Variables of the environment that were kept from this process."""
-        self.command: tuple[str, ...] = ()
-        """What the person typed; empty where nobody said."""
+        self.command: tuple[str, ...] = ()  # What the user typed; empty if unknown.
         self.shed_asked = threading.Event()
         self.leave_asked = threading.Event()
         self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def notes(self) -> Iterator[str]:
-        """What the supervisor wants said, since the last call."""
+        """Messages of the supervisor since the last call."""
         while not self._notes.empty():
             yield self._notes.get()
 
     def check_stop(self) -> None:
-        """A sign of life in what may take long between two steps; raises LeaveAsked or StopAsked
-        instead of going on with it."""
+        """Call it during long work between two steps. A sign of life; raises LeaveAsked or
+        StopAsked if the run is to end."""
         self.flight.beat()
         if self.leave_asked.is_set():
             raise LeaveAsked
@@ -57,20 +56,21 @@ class Link:
         return self.history is not None
 
     def tell(self, message: FromTrainer) -> None:
-        """From any thread."""
+        """May be called from any thread."""
 
     def configured(self, config: RunConfig, inputs: Sequence[str] = ()) -> None:
-        """The configuration is known, and later settled; `inputs` are the files it reads."""
+        """Reports the configuration: at the start, and again with every "auto" settled. `inputs`
+        are the files the run reads."""
         from ttf.config.resolve import flat
 
         self.tell({"configured": flat(config), "inputs": list(inputs)})
 
 
 class SupervisedLink(Link):
-    """Tells by frames on a pipe, and obeys what comes down the life line."""
+    """Sends messages on a pipe, and receives requests on the life line."""
 
     def __init__(self, lifeline: int, results: int) -> None:
-        """Waits for the request: the first message there is."""
+        """Waits for the request, which is the first message."""
         super().__init__()
         self._results = results
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class SupervisedLink(Link):
             messages.write(self._results, message)
 
     def _obey(self, received: Mapping[str, Any]) -> None:
-        """Called by the life line's thread; what is asked happens at the next step boundary."""
+        # In the life line's thread; requests take effect at the next step boundary.
         message = cast("ToTrainer", received)
         if "request" in message:
             self._requests.put(dataclass_from(TrainRequest, message["request"]))

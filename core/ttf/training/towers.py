@@ -27,10 +27,7 @@ MAX_TEMPERATURE = 1.0
 
 
 class Temperature(nn.Module):
-    """The temperature of a run, fixed or learned; its state travels with the model.
-
-    Learned, it is kept within [0.01, 1].
-    """
+    """The temperature of a run, fixed or learned within [0.01, 1]; part of the model's state."""
 
     log_scale: Tensor
 
@@ -55,7 +52,7 @@ class Temperature(nn.Module):
             self.register_buffer("log_scale", start)
 
     def scale(self) -> Tensor:
-        """1 / temperature (0-d), through which a learned one gets its gradient."""
+        """1 / temperature (0-d); a learned temperature gets its gradient through it."""
         if self.learned:
             # The parameter itself, not only its value: a clamp in the graph would have no
             # gradient outside its range, and a temperature that overshot could not come back.
@@ -68,8 +65,6 @@ class Temperature(nn.Module):
 
 
 class TwoTower(nn.Module):
-    """Query and document tower and the temperature between them."""
-
     def __init__(
         self, query: nn.Module, doc: nn.Module, temperature: Temperature, *, unit: bool
     ) -> None:
@@ -77,8 +72,7 @@ class TwoTower(nn.Module):
         self.query = query
         self.doc = doc
         self.temperature = temperature
-        self.unit = unit
-        """Vectors are compared at unit length (cosine), not as they come (dot)."""
+        self.unit = unit  # Vectors are compared at unit length (cosine), or unchanged (dot).
 
     def encode_queries(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         return self._seen(self.query(x, lengths))
@@ -92,12 +86,12 @@ class TwoTower(nn.Module):
 
     @property
     def documents_as_stored(self) -> bool:
-        """Document vectors are rows of the bank: nothing is encoded, nothing goes stale."""
+        """Document vectors are rows of the bank: nothing is encoded, nothing becomes stale."""
         return bool(cast("Any", self.doc).identity)
 
     @property
     def documents_frozen(self) -> bool:
-        """Document vectors never change, but are not what lies in the bank: made once."""
+        """Document vectors never change, but are not rows of the bank: encoded once."""
         return bool(cast("Any", self.doc).frozen) and not self.documents_as_stored
 
 
@@ -127,7 +121,7 @@ class TowerSpec:
 
 
 def build(query: TowerSpec, doc: TowerSpec, loss: LossConfig) -> TwoTower:
-    """Initial weights follow from torch's seed at the time of the call."""
+    """Initial weights depend on torch's seed at the time of the call."""
     temperature = Temperature(loss.temperature, learned=loss.learn_temperature)
     return TwoTower(query.create(), doc.create(), temperature, unit=loss.similarity == "cosine")
 
@@ -152,7 +146,7 @@ def save_model(
 
 
 def load_model(folder: Path) -> TwoTower:
-    """The inverse of `save_model`, weights verified, in eval mode."""
+    """Loads towers of `save_model`, weights verified, in eval mode."""
     if not (folder / CONFIG).is_file():
         raise DataMissing(
             f"{folder} holds no finished model.",

@@ -1,6 +1,6 @@
-"""A run from its folder to its summary: begins or goes on, trains, and ends it whatever happens.
+"""A run from its folder to its summary: starts or resumes, trains, records any ending.
 
-What it records on the way: `ttf.training.recorder`.
+Recording: `ttf.training.recorder`.
 """
 
 from __future__ import annotations
@@ -62,10 +62,7 @@ def run(
     resume: bool = False,
     link: Link | None = None,
 ) -> Summary:
-    """Trains to the end and returns the summary; failures are raised after they were recorded.
-
-    See `open_session` for what must have happened before.
-    """
+    # Failures are recorded, then raised. Conditions: see `open_session`.
     with open_session(resolved, folder, policy, reporter, link) as session:
         resume = resume and _has_begun(folder, reporter.note)
         if not resume:
@@ -103,8 +100,8 @@ def _begin(session: Session) -> None:
 
 
 def _write(session: Session, write: Callable[[], T]) -> T:
-    """A new run fails at once where the disk takes nothing: whoever started it is still there. A
-    restarted one has something to lose, and waits for the disk."""
+    # A new run fails at once if the disk takes nothing: the user is still there. A restarted run
+    # has something to lose, and waits for the disk.
     history = session.link.history
     restarted = history is not None and history.incidents
     retry = StorageRetry(
@@ -152,7 +149,7 @@ class Trainer:
         )
 
     def restore(self, snapshot: Snapshot, differences: list[str]) -> None:
-        """`differences`: between this process and the one that began the run."""
+        """`differences`: between this process and the one that started the run."""
         reporter = self.session.reporter
         self._state.restore(snapshot)
         self.loop.step = snapshot.step
@@ -166,7 +163,7 @@ class Trainer:
             )
 
     def run(self, *, resumed_from: int) -> Summary:
-        """To the end and its summary, whatever the end is."""
+        """Trains to the end and returns the summary; a failure is summarized, then raised."""
         session = self.session
         self._state.continue_clock(session.link.history)
         try:
@@ -191,7 +188,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
-        """What listens to the loop, from the step it stands at; the folder is whole afterwards."""
+        """Opens the loop's recorder from the current step on; the folder is complete afterwards."""
         session = self.session
         step = self.loop.step
         with (
@@ -216,7 +213,7 @@ class Trainer:
                 observers.ttf_incident(incident=read_json(path))
 
     def _train(self, recorder: Recorder) -> Ending:
-        """The loop; what an end wants saved is saved here, so that the disk may fail it."""
+        # The last save is part of this, so that a disk failure here is an ending as well.
         flight = self.session.link.flight
         try:
             loop.train(self.loop, recorder)
@@ -239,7 +236,8 @@ class Trainer:
         return ending
 
     def _finish(self, recorder: Recorder) -> Ending:
-        """The last checkpoint, then the finished towers; the hash of their weights."""
+        """Saves the last checkpoint, then the finished towers; the ending has the hash of their
+        weights."""
         session = self.session
         settings = session.config.evaluate
         if self._selection.patience_used_up:
@@ -266,7 +264,7 @@ class Trainer:
         )
 
     def _summarize_error(self, error: TtfError, status: str = "failed") -> None:
-        """The error is what matters, also where the disk does not take the summary."""
+        # The error matters more than a disk that does not take the summary.
         try:
             self._summarize(Ending.of(error, status))
         except StorageError as also:
@@ -299,8 +297,8 @@ class Trainer:
 
 
 def _has_begun(folder: RunFolder, say: Say) -> bool:
-    """Whether there is, or was, something to continue from: a run that ended before its first
-    checkpoint starts anew, one whose checkpoints are gone must not."""
+    """True if there is, or was, something to resume. A run that ended before its first checkpoint
+    starts anew; a run whose checkpoints are gone must not."""
     if newest_first(folder.checkpoints):
         return True
     # A run that nobody supervised has no journal; its summary tells of an end that saved.
@@ -314,8 +312,8 @@ def _has_begun(folder: RunFolder, say: Say) -> bool:
 
 
 def _load_state(session: Session) -> tuple[Snapshot, list[str]]:
-    """The newest intact checkpoint of this very run, and in what this process differs from the one
-    that began it. Raises NoCheckpoint, ArtifactDamaged, DataChanged."""
+    """The newest intact checkpoint of this run, and the differences between this process and the
+    one that started the run. Raises NoCheckpoint, ArtifactDamaged, DataChanged."""
     folder = session.folder
     say = session.reporter.note
     snapshot = load_newest(folder.checkpoints, say)
@@ -326,7 +324,7 @@ def _load_state(session: Session) -> tuple[Snapshot, list[str]]:
 
 
 def _manifest_of(folder: RunFolder) -> Manifest:
-    """What the run began with. Raises ArtifactDamaged."""
+    """Raises ArtifactDamaged."""
     try:
         found: Manifest = read_json(folder.manifest)
         found["data"]["fingerprint"], found["numeric"]["plugins"]
@@ -355,7 +353,7 @@ def _refuse_other_data(
 
 @contextlib.contextmanager
 def _heartbeats(flight: FlightRecorder) -> Iterator[None]:
-    """Signs of life during what takes long and cannot give any itself."""
+    """Beats during long work that cannot beat itself."""
     over = threading.Event()
 
     def beat() -> None:

@@ -1,4 +1,4 @@
-"""A bank that is searched more than once: which first pass, and when a copy is worth keeping."""
+"""A bank that is searched more than once: chooses the first pass, and when to keep a copy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ttf.mining.scan.bf16_bank import FlyingHalf, HalfBank, Say, open_half
 from ttf.mining.scan.certified_top_k import Scan
 from ttf.mining.scan.scan_counters import ScanTally
 
+# With more queries a scan is limited by its product; with fewer, by reading the bank, which
+# rounding it or checking a copy of it would only add to.
 ENOUGH_QUERIES = 128
-"""From here on a scan is bound by its product; below, by reading the bank, which rounding it or
-checking a copy of it would only add to."""
 
 
 class BankScan:
-    """Opened at the first search, by what that is worth. Close it when done."""
+    """Opened at the first search. Close it when done."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class BankScan:
         say: Say,
         first: FirstPass | None = None,
     ) -> None:
-        """`first` None: what the processor is good at."""
+        """`first` None: chosen by processor."""
         self._source = source
         self._cache = cache
         self._say = say
@@ -43,7 +43,7 @@ class BankScan:
     def top_k(
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """As `Scan.top_k`."""
+        """See `Scan.top_k`."""
         kept = self._bank is not None and self._bank.kept
         half = self._first == "bf16" and (kept or len(queries) >= ENOUGH_QUERIES)
         if half and self._bank is None:

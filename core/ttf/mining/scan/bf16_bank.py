@@ -1,7 +1,7 @@
-"""A bank in bfloat16, with what its rows lost: kept in the cache, or made block by block.
+"""A bank in bfloat16, with its rounding residuals: kept in the cache, or made block by block.
 
-Kept at `<cache>/half/<key>/`, once for all runs; a copy is used only after every byte matched its
-hash. The bank itself stays the truth: `full` reads it.
+Stored at `<cache>/half/<key>/`, once for all runs; a copy is used only after every byte matched its
+hash. Exact values come from the bank itself, through `full`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _AREA: Final = "half"
 _BITS, _NORMS, _RESIDUALS = "half.npy", "norms.npy", "residuals.npy"
 _COPIED_ROWS: Final = 8192
 _BLOCK_ROWS: Final = 4096
+# Required free disk, as a multiple of the copy's size: a cache never fills the disk.
 ROOM: Final = 3
-"""The disk must have this many times the copy's size free: a cache never fills it."""
 
 
 class Files:
@@ -49,7 +49,7 @@ class Files:
         self.bits = np.array(mapped) if not mapped.size else seen_as_writable(mapped)
 
     def close(self) -> None:
-        """The map goes with the last tensor that looks into it."""
+        # The map is closed with the last tensor that uses it.
         self.bits = np.empty((0, 0), np.uint16)
 
 
@@ -63,7 +63,7 @@ def size_of(source: VectorSource) -> int:
 
 
 def ready(source: VectorSource, cache: Path, say: Say, progress: Progress | None) -> Files | None:
-    """The copy of this bank, made where there is none; None where it cannot be kept, and said.
+    """The copy of this bank, made if there is none; None, with a message, if it cannot be stored.
 
     Two runs never make the same copy at once; the second waits and uses it.
     """
@@ -134,29 +134,28 @@ def _write(folder: Path, source: VectorSource, progress: Progress | None) -> dic
 class HalfBank(ABC):
     """Safe to call from several threads; close it when done."""
 
-    kept: bool
-    """The bfloat16 copy lies on the disk: reading it costs half of reading the bank."""
+    kept: bool  # True if the bfloat16 copy is on disk: reading it costs half of reading the bank.
 
     def __init__(self, source: VectorSource) -> None:
         self._source = source
         self.shape = (source.shape[0], source.shape[1])
 
     def half(self, start: int, stop: int) -> torch.Tensor:
-        """Rows in bfloat16, nearest even; to be read only, it may be the file itself."""
+        """Rows in bfloat16, nearest even; read-only, may be the file itself."""
         return self.block(start, stop).half
 
     @abstractmethod
     def block(self, start: int, stop: int) -> Rounded:
-        """The same with the bounds of these rows."""
+        """`half` with the bounds of these rows."""
 
     def full(self, start: int, stop: int) -> torch.Tensor:
-        """Rows in float32, as the bank has them, in memory of their own."""
+        """Rows in float32 as in the bank, in memory of their own."""
         return torch.from_numpy(read_float32(self._source, start, stop))
 
     def rows(
         self, ids: NDArray[np.int64], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Some rows in float32, in `out` where that helps; not looked at, unlike those of the other
+        """Some rows in float32, in `out` if that helps. Not checked, unlike those of the other
         methods."""
         if self._source.dtype == "float32":
             return np.ascontiguousarray(self._source.gather(ids, out))
@@ -175,26 +174,26 @@ class HalfBank(ABC):
     @property
     @abstractmethod
     def norms(self) -> NDArray[np.float32]:
-        """The length of every row, never too small. Without a kept copy the first call reads the
+        """Upper bounds of every row's length. Without a stored copy the first call reads the
         bank."""
 
     @property
     @abstractmethod
     def residuals(self) -> NDArray[np.float32]:
-        """The length of what bfloat16 cut off every row, never too small; as with `norms`."""
+        """Upper bounds of every row's rounding residual; see `norms`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the copy; the source is the caller's."""
+        """Closes the copy; the caller owns the source."""
 
 
 def open_half(
     source: VectorSource, cache: Path | None, say: Say, *, progress: Progress | None = None
 ) -> HalfBank:
-    """The bank's bfloat16 copy: from `cache`, or made and kept there, or, without a cache or where
-    it cannot be kept, made on the fly with the memory of a block.
+    """The bank's bfloat16 copy: from `cache`, or made and stored there. Without a cache, or if it
+    cannot be stored, it is made on the fly with the memory of a block.
 
-    `progress` counts rows while a copy is made. Raises BadData where a row is not finite.
+    `progress` counts rows while a copy is made. Raises BadData if a row is not finite.
     """
     if source.dtype not in FLOATS or len(source.shape) != 2:
         raise BadData(
@@ -239,7 +238,7 @@ class KeptHalf(HalfBank):
 
 
 class FlyingHalf(HalfBank):
-    """Rounds what is asked for, each time."""
+    """Rounds rows at every read."""
 
     kept = False
 

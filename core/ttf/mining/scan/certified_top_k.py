@@ -1,11 +1,11 @@
-"""The k best rows of a bank for every query, exact: two passes, the second over what is left.
+"""The k best rows of a bank for every query, exact, in two passes.
 
-The first pass, in bfloat16 where the processor has units for it, collects for every query the rows
-whose score may reach a floor, guessed from a sample. The second scores these in float32. Where the
-k-th best of them reaches the floor, nothing that was left out can be better: the answer is
-certified. Queries for which it does not are scanned again with a floor that is certain; those whose
-rows were too many to hold, in float32, at last score by score. All give the same answers, because
-all of them return the scores of `ttf.mining.scan.float32_rows`.
+The first pass, in bfloat16 if the processor has units for it, collects for every query the rows
+whose score may reach a floor, which is guessed from a sample. The second pass scores these in
+float32. If the k-th best of them reaches the floor, no row that was left out can be better: the
+answer is certified. Other queries are scanned again with a floor that is certain. Queries with too
+many rows to hold are scanned in float32, score by score. All ways give the same answers, because
+all return the scores of `ttf.mining.scan.float32_rows`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _LATER_TILE = 128
 _LATER_ROOM = 16
 _SHARES = 4
 _AHEAD = 2
+# Queries of a tile without floors: at first every row of a block is a candidate for each.
 _EVERYTHING = 64
-"""Queries of a tile without floors: at first every row of a block is news to each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,7 @@ class _Round:
 
     first: FirstPass
     tile: int
-    room: int
-    """Pairs held for a query, on average, before the floors are raised."""
+    room: int  # Pairs held per query, on average, before the floors are raised.
 
 
 class _Answers:
@@ -58,8 +57,8 @@ class _Answers:
         self.k = k
         self.ids = np.empty((num, k), np.int64)
         self.scores = np.empty((num, k), np.float32)
+        # Certain lower limits of each query's k-th best score.
         self.floors = np.full(num, -np.inf, np.float32)
-        """What the k-th best of each query is at least, for certain."""
         self.done = np.zeros(num, np.bool_)
         self.crowded = np.zeros(num, np.bool_)
 
@@ -70,7 +69,7 @@ class _Answers:
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """A bank, and with how many threads and how much memory it is searched."""
+    """A bank with the threads and the memory for searching it."""
 
     bank: HalfBank
     threads: int
@@ -80,7 +79,7 @@ class Scan:
     def top_k(
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Best first, of equal scores the smaller row; `k` is cut to the number of rows."""
+        """Best first, equal scores by smaller row; `k` is cut to the number of rows."""
         found = _Answers(queries, min(k, self.bank.shape[0]))
         if len(queries) and found.k:
             self._answer(found, tally)
@@ -117,8 +116,8 @@ class Scan:
 
 
 class _Pass:
-    """One reading of the bank for some queries. Tiles are independent, and one thread each is
-    faster than all threads on each."""
+    """Reads the bank once for some queries. Tiles are independent: one thread per tile is faster
+    than all threads on each tile."""
 
     def __init__(
         self,
@@ -161,7 +160,7 @@ class _Pass:
         return Found(queries, floors, self._found.k, self._how.room, half=self._half)
 
     def _read(self) -> None:
-        """The next blocks are read while the threads are at theirs, none waiting for another."""
+        # Reads the next blocks while the threads work on theirs; no thread waits for another.
         rows, largest = self._bank.shape[0], len(self._tiles[0])
         dtype = torch.bfloat16 if self._half else torch.float32
         scratch = [torch.empty(largest * BLOCK_ROWS, dtype=dtype) for _ in range(self._workers)]
@@ -200,7 +199,7 @@ class _Pass:
             offer(pairs, block, scratch, self._bounds)
 
     def _rank(self, pool: ThreadPoolExecutor) -> None:
-        """Pairs carry the place of their query in this pass."""
+        # Pairs carry the position of their query in this pass.
         begins = np.cumsum([0, *(len(tile) for tile in self._tiles)])
         pairs = list(pool.map(self._settled, self._pairs, begins))
         every = np.concatenate(self._tiles)
@@ -240,10 +239,10 @@ def room_of(k: int) -> int:
 
 
 def queries_per_pass(dim: int, how: _Round, threads: int, budget_bytes: int) -> int:
-    """How many queries one reading of the bank can serve, at least a few.
+    """How many queries one read of the bank can serve, at least a few.
 
-    A tile's scores and the sorting of its pairs are needed once a thread, a query's rounded
-    vector and its pairs once.
+    A tile's scores and the sort of its pairs are needed once per thread, a query's rounded vector
+    and its pairs once.
     """
     per_query = 8 * dim + 2 * how.room * PAIR_BYTES
     of_tile = 4 * BLOCK_ROWS + 6 * PAIR_BYTES * how.room

@@ -34,7 +34,8 @@ _SMALLEST = float(np.finfo(np.float32).smallest_normal)
 
 @dataclass(frozen=True, kw_only=True)
 class Rounded:
-    """Rows in bfloat16, and upper bounds of the lengths of the rows and of what was cut off."""
+    """Rows in bfloat16, and upper bounds of the lengths of the rows and of the rounding
+    residuals."""
 
     half: torch.Tensor
     norms: NDArray[np.float32]
@@ -42,8 +43,8 @@ class Rounded:
 
 
 def rounded(rows_ND: torch.Tensor) -> Rounded:
-    """Of finite float32 rows. A value beyond bfloat16's range becomes its largest one: what is cut
-    off is then large, and said so, but the product stays finite."""
+    """Rows must be finite float32. A value beyond bfloat16's range becomes its largest value: the
+    residual is then large, and reported so, but the product stays finite."""
     half = rows_ND.to(torch.bfloat16)
     rest_ND = rows_ND - half
     if not bool(torch.isfinite(rest_ND.sum())):
@@ -53,11 +54,10 @@ def rounded(rows_ND: torch.Tensor) -> Rounded:
 
 
 def upper_norms(rows_ND: torch.Tensor) -> NDArray[np.float32]:
-    """Lengths of the rows, never too small; infinite where they are beyond float32.
+    """Upper bounds of the row lengths; infinite if beyond float32.
 
-    A sum of D squares in float32, in any order, is off by at most (D + 1) units of 2^-24 of
-    itself, its root by half of that; twice as much is added, and the smallest normal number for
-    what underflows.
+    A sum of D squares in float32, in any order, is off by at most (D + 1) units of 2^-24 of itself,
+    its root by half of that; twice as much is added, and the smallest normal number for underflow.
     """
     norms = torch.linalg.vector_norm(rows_ND, dim=1).numpy()
     extreme = ~((norms > 1e-15) & (norms < 1e18))
@@ -70,16 +70,14 @@ def upper_norms(rows_ND: torch.Tensor) -> NDArray[np.float32]:
 
 _TINY = 2.0**-124
 _OWN = 1 + 2.0**-20
-SAFE = 1e37
-"""Beyond this product of lengths a float32 sum may overflow on the way: not for a first pass."""
+SAFE = 1e37  # Above this product of lengths a float32 sum may overflow: no first pass then.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Queries as the first pass takes them, and their share of the bound."""
+    """Queries prepared for the first pass, and their part of the bound."""
 
-    vectors: torch.Tensor
-    """(T, D), bfloat16 or float32."""
+    vectors: torch.Tensor  # (T, D), bfloat16 or float32.
     lengths: torch.Tensor
     of_norm: torch.Tensor
     of_residual: torch.Tensor
@@ -96,14 +94,14 @@ class Asked:
     def error_of(
         self, query: torch.Tensor, norms: torch.Tensor, residuals: torch.Tensor
     ) -> torch.Tensor:
-        """(C,) for C pairs of a query's place and a row."""
+        """(C,) for C pairs of a query's position and a row."""
         return (
             self.of_norm[query] * norms + self.of_residual[query] * residuals + self.constant[query]
         )
 
 
 def asked(queries: NDArray[np.float32], *, half: bool) -> Asked:
-    """Of finite queries (T, D)."""
+    # Queries (T, D) must be finite.
     q_TD = torch.from_numpy(queries)
     if half:
         cut = rounded(q_TD)

@@ -1,10 +1,10 @@
 """The first pass: products of a block of the bank with tiles of queries, reduced to group maxima.
 
-A group is every 64th of 1,024 rows: its maximum is then taken over whole vectors of neighbours,
-which costs a fiftieth of the product. Only groups that reach a query's floor are looked into.
+A group is every 64th of 1,024 rows: its maximum is then computed over whole vectors of neighbours,
+which costs a fiftieth of the product. Only groups that reach a query's floor are read.
 
 Shapes: T queries of a tile, N rows of a block, S spans of it, G groups of a span, M rows of a
-group, H groups looked into, C found pairs of a query and a row.
+group, H groups read, C found pairs of a query and a row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAIR_BYTES = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Of every row of the bank; the residuals are zero where the first pass is float32."""
+    """Of every row of the bank; the residuals are zero if the first pass is float32."""
 
     norms: torch.Tensor
     residuals: torch.Tensor
@@ -52,8 +52,8 @@ class _Pairs:
 class Found:
     """Pairs whose score may reach the floor of their query; a floor only ever rises.
 
-    A query whose rows cannot be told apart within `room` pairs is given up: its floor becomes
-    infinite, and it is left to a finer pass.
+    A query whose rows cannot be separated within `room` pairs is given up: its floor becomes
+    infinite, and a finer pass handles it.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Found:
         score_C: NDArray[np.float32],
         bounds: Bounds,
     ) -> None:
-        """The scores are those of the first pass; `bounds` must know these rows."""
+        """The scores are those of the first pass; `bounds` must hold these rows."""
         pairs = _Pairs(query=query_C.astype(np.int16), row=row_C.astype(np.int32), score=score_C)
         self._parts.append(pairs)
         self._count += len(query_C)
@@ -83,13 +83,13 @@ class Found:
             self._make_room(bounds)
 
     def give_up(self, queries: torch.Tensor) -> None:
-        """A mask (T,)."""
+        # `queries` is a mask (T,).
         self.given_up |= queries
         self.floors[queries] = torch.inf
 
     def settled(self, bounds: Bounds) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
-        """The pairs of a query's place and a row that can still be among its k best. Gives the
-        memory back."""
+        """The pairs of a query's position and a row that can still be among its k best. Frees the
+        memory."""
         best, _ = self._best(bounds)
         self._parts = []
         return best.query, best.row
@@ -105,8 +105,7 @@ class Found:
         self._count = len(best.query)
 
     def _best(self, bounds: Bounds) -> tuple[_Pairs, torch.Tensor]:
-        """The pairs without those that cannot be among the k best; and what the k-th best of each
-        query is at least."""
+        """The pairs that can be among the k best, and a lower bound of each query's k-th best."""
         pairs = _joined(self._parts)
         at_C, row_C = torch.from_numpy(pairs.query).int(), torch.from_numpy(pairs.row)
         error_C = self.asked.error_of(at_C, bounds.norms[row_C], bounds.residuals[row_C])
@@ -131,7 +130,7 @@ def _joined(parts: list[_Pairs]) -> _Pairs:
 
 
 def _crowded(query_C: NDArray[np.int16], num: int, room: int) -> NDArray[np.bool_]:
-    """A mask (num,) of the queries with most pairs, so many that the others' fit into `room`."""
+    """A mask (num,) of the queries with most pairs, so that the others' pairs fit into `room`."""
     counts_T = np.bincount(query_C, minlength=num)
     fewest = np.argsort(counts_T, kind="stable")
     fit_T = np.cumsum(counts_T[fewest]) <= room
@@ -141,7 +140,7 @@ def _crowded(query_C: NDArray[np.int16], num: int, room: int) -> NDArray[np.bool
 
 
 class Block:
-    """Rows first.. of the bank, padded to whole groups, and the bounds of its groups."""
+    """Rows of the bank from `first` on, padded to whole groups, and the bounds of its groups."""
 
     def __init__(
         self, rows_ND: torch.Tensor, first: int, norms_N: torch.Tensor, residuals_N: torch.Tensor
@@ -157,7 +156,8 @@ class Block:
 
 
 def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> None:
-    """Adds what may reach the floors of `found`; `scratch` holds a tile's scores of a block."""
+    """Adds rows that may reach the floors of `found`; `scratch` holds a tile's scores of a
+    block."""
     unsafe_T = ~(found.asked.lengths * block.longest <= SAFE)
     if bool(unsafe_T.any()):
         found.give_up(unsafe_T)
@@ -182,7 +182,7 @@ def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> 
 
 
 def _places(score_TN: torch.Tensor, low_TG: torch.Tensor) -> NDArray[np.int64]:
-    """Where, counted through (T, N), scores reach what their group must."""
+    """Positions, counted through (T, N), of scores that reach their group's threshold."""
     span = score_TN.shape[1] // GROUPS
     members = math.gcd(span, MEMBERS)
     best_TSG = score_TN.view(-1, span // members, members, GROUPS).amax(2)
@@ -199,8 +199,8 @@ def _places(score_TN: torch.Tensor, low_TG: torch.Tensor) -> NDArray[np.int64]:
 def _whole_numbers(
     score_TN: torch.Tensor, low_TG: torch.Tensor, turned: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """bfloat16 numbers as whole numbers, which are compared in a third of the time: positive ones
-    are in the order of their bits; negative ones are `turned` into it where they matter."""
+    """bfloat16 numbers as integers, which compare in a third of the time. Positive numbers are in
+    the order of their bits; negative ones are `turned` into that order if they matter."""
     if score_TN.dtype != torch.bfloat16:
         return score_TN, low_TG
     if not turned:
@@ -220,7 +220,7 @@ def _as_scores(taken_C: NDArray[Any], turned: bool) -> NDArray[np.float32]:
 
 
 def _thresholds(found: Found, block: Block) -> torch.Tensor:
-    """What the product must reach, (T, G), for the score to reach the floor."""
+    """Product thresholds (T, G) that correspond to the floor."""
     asked = found.asked
     floors_T = torch.where(
         found.floors.isinf(), found.floors, found.floors - found.floors.abs() * 2.0**-21

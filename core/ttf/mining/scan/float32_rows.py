@@ -1,7 +1,7 @@
-"""Float32 rows of a bank, finite or refused, and the exact scores of single pairs.
+"""Float32 rows of a bank, checked to be finite, and the exact scores of single pairs.
 
-What every miner needs: blocks of a bank, an exact scan for the queries that an index or a first pass
-could not answer, and an honest refusal where memory is short. Imports no torch.
+Shared by every miner: blocks of a bank, an exact scan for queries that an index or a first pass
+could not answer, and an error if memory is short. Imports no torch.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _SPAN = 8192
 _BLOCK_ROWS = 2048
 _SCAN_ROWS = 4096
 _SCAN_QUERIES = 256
+# Twice the largest difference of two float32 dot products, per dimension and unit of length: each
+# is off by at most D half units in the last place.
 _ROUNDING = 4 * 2.0**-24
-"""Twice what two float32 dot products may differ by, per dimension and unit of length: each is off
-by at most D half units in the last place."""
 
 
 def read_float32(
     source: VectorSource, start: int, stop: int, out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
-    """Rows as C-contiguous, aligned float32 of our own; never a view of the file.
+    """Returns rows as C-contiguous, aligned float32 that the caller owns; never a view of the file.
 
-    Raises BadData naming the first row that is not finite.
+    Raises BadData that names the first row that is not finite.
     """
     rows = np.empty((stop - start, source.shape[1]), np.float32) if out is None else out
     if source.dtype == "float32":
@@ -55,7 +55,7 @@ def gather_float32(source: VectorSource, ids: NDArray[np.int64]) -> NDArray[np.f
 
 
 def require_finite(rows: NDArray[np.float32], ids: NDArray[np.int64], source: VectorSource) -> None:
-    """Raises BadData naming the first row that holds NaN or infinity."""
+    """Raises BadData that names the first row with NaN or infinity."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = rows.sum()
     if np.isfinite(total):  # one pass; a sum that overflows is looked at again
@@ -69,10 +69,12 @@ def require_finite(rows: NDArray[np.float32], ids: NDArray[np.int64], source: Ve
 
 
 def pair_scores(rows_CD: NDArray[np.float32], q_D: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The dot product of each row with the query, or with a query of its own (C, D); each pair by
-    itself: nothing else that is asked, and no way of cutting the work up, changes its rounding.
-    Long rows are summed in spans: libraries share out longer ones among threads, in an order of
-    their own."""
+    """The dot product of each row with the query, or with a query of its own (C, D).
+
+    Each pair is computed by itself: other pairs, and how the work is split, do not change its
+    rounding. Long rows are summed in spans, because libraries split longer sums among threads, in
+    an order of their own.
+    """
     dim = q_D.shape[-1]
     if dim <= _SPAN:
         return np.vecdot(rows_CD, q_D)  # type: ignore[no-any-return]
@@ -84,8 +86,7 @@ def pair_scores(rows_CD: NDArray[np.float32], q_D: NDArray[np.float32]) -> NDArr
 
 
 class Best:
-    """Rows are offered in ascending order: of equal scores those that are here already are first."""
-
+    # Offer rows in ascending order: of equal scores the earlier row wins.
     def __init__(self, query: NDArray[np.float32], k: int) -> None:
         self._query = query
         self._k = k
@@ -94,7 +95,6 @@ class Best:
 
     @property
     def least(self) -> float:
-        """What a row must exceed to come in."""
         return float(self.scores[-1]) if len(self.scores) == self._k else -np.inf
 
     def offer(self, rows_CD: NDArray[np.float32], ids_C: NDArray[np.int64]) -> None:
@@ -123,9 +123,9 @@ def scan_one_by_one(
 def float32_blocks(
     source: VectorSource, num_rows: int
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """(first row, rows), each block valid until the next one is asked for.
+    """Yields (first row, rows); each block is valid until the next one is asked for.
 
-    Raises BadData naming the first row that is not finite.
+    Raises BadData that names the first row that is not finite.
     """
     total = source.shape[0]
     buffer = np.empty((min(num_rows, total), source.shape[1]), np.float32)
@@ -139,8 +139,8 @@ def exact_search(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The exact answer for the few queries an index could not answer; ties by smaller id.
 
-    A product of matrices gives equal rows different scores, depending on where they lie in it: it
-    only says which rows cannot be among the best, and the others are scored one by one.
+    A matrix product gives equal rows different scores, depending on their position in it. So it
+    only rules out rows that cannot be among the best; the others are scored one by one.
     """
     k = min(k, source.shape[0])
     best = [Best(query, k) for query in queries]
@@ -166,7 +166,7 @@ def _answers(best: list[Best], k: int) -> tuple[NDArray[np.int64], NDArray[np.fl
 
 
 def require_memory(needed: int, budget: int, what: str) -> None:
-    """Raises ConfigError, with the figures in bytes, where `what` cannot fit what a run granted."""
+    """Raises ConfigError, with the figures in bytes, if `what` does not fit the budget."""
     if needed > budget:
         raise ConfigError(
             f"{what} needs about {size(needed)} of memory, but the budget is {size(budget)}.",

@@ -1,4 +1,4 @@
-"""How exact scans went: how many answers the first pass could vouch for."""
+"""Counters of exact scans: how many answers the first pass could certify."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ class ScanTally:
     """Counts of one miner, added up over its searches."""
 
     queries: int = 0
-    rescanned: int = 0
-    """Queries whose first scan could not certify the answer; they were scanned again."""
+    rescanned: int = 0  # Queries that the first scan could not certify; they were scanned again.
+    # User messages about the bank's copy; the caller that shows them removes them.
     notes: list[str] = field(default_factory=list)
-    """What the user should hear of the bank's copy; whoever tells takes them out."""
 
     @property
     def rate(self) -> float:

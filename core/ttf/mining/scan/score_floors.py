@@ -1,6 +1,6 @@
-"""Where to begin: a floor for every query from a sample of the bank.
+"""The first floor for every query, from a sample of the bank.
 
-A guess: a floor that is too high is met by the certificate, one that is too low costs time only.
+A guess: the certificate finds a floor that is too high, and one that is too low costs time only.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from ttf.mining.scan.bf16_bank import HalfBank
 
 SHARE = 32
 _LEAST_ROWS = 4096
-_RUN = 16
-"""Neighbours that are taken together: pages are read, not rows."""
+_RUN = 16  # Neighbours that are read together: storage is read in pages, not rows.
 _AT_ONCE = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Some rows, of which the `rank`-th best of a query is its floor."""
+    """Some rows; the `rank`-th best of them is a query's floor."""
 
     rows: torch.Tensor
     rank: int
 
     def floors(self, q_TD: torch.Tensor) -> torch.Tensor:
-        """(T,); maxima of groups stand for their rows, which lowers a floor a little."""
+        # Maxima of groups represent their rows, which lowers a floor a little.
         group = 1
         while group < 16 and len(self.rows) // (2 * group) >= 16 * self.rank:
             group *= 2
@@ -52,7 +51,7 @@ def _ranked(table_TS: NDArray[Any], rank: int) -> NDArray[Any]:
 
 
 def sampled(bank: HalfBank, k: int, *, half: bool) -> Sample | None:
-    """A fixed sample of the bank, spread evenly; None where every row will do."""
+    """A fixed sample of the bank, spread evenly; None if every row can be used."""
     num_rows = bank.shape[0]
     wanted = max(_LEAST_ROWS, num_rows // SHARE)
     if wanted >= num_rows:

@@ -1,7 +1,7 @@
-"""The second pass: float32 scores of the pairs that the first could not rule out.
+"""The second pass: float32 scores of the pairs that the first pass could not rule out.
 
-Pairs are taken by row, of all queries together: a row is read, and widened where it is stored in
-half, once for all queries that ask for it, and rows are read in the order in which they lie.
+Pairs of all queries are ordered by row: a row is read (and widened, if stored in half precision)
+once for all its queries, and rows are read in storage order.
 
 Shapes: C pairs of a query and a row, U different rows, W pairs of the query with most.
 """
@@ -18,15 +18,15 @@ from ttf.mining.scan.bf16_bank import HalfBank
 from ttf.mining.scan.float32_rows import pair_scores
 from ttf.mining.scan.sort_keys import best_first
 
+# Bytes of rows taken together; with less, threads wait for one another between calls.
 _AT_ONCE = 1 << 21
-"""Bytes of rows taken together: with less, the threads wait for one another between the calls."""
 _OFTEN = 4
 _QUERY_BITS = 32
 _QUERY_MASK = np.int64(2**_QUERY_BITS - 1)
 
 
 def by_row(row_C: NDArray[np.int32], query_C: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pairs as numbers, in the order of their rows."""
+    """Pairs as numbers, ordered by row."""
     pairs_C = row_C.astype(np.int64) << _QUERY_BITS | query_C
     pairs_C.sort()
     return pairs_C
@@ -39,8 +39,9 @@ class Scored:
     score: NDArray[np.float32]
 
     def best(self, begin: int, end: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many pairs each of the queries begin..end has, and the keys of its k best (see
-        `ttf.mining.scan.sort_keys`): of queries with fewer, nothing that means anything."""
+        """Number of pairs of each of the queries begin..end, and the keys of its k best (see
+        `ttf.mining.scan.sort_keys`); for queries with fewer pairs the rest of the keys is
+        undefined."""
         mine = np.flatnonzero((self.query >= begin) & (self.query < end))
         query_C = (self.query[mine] - begin).astype(np.int16)
         counts_T = np.bincount(query_C, minlength=end - begin)
@@ -60,7 +61,7 @@ def scored(
     pool: ThreadPoolExecutor,
     shares: int,
 ) -> Scored:
-    """Of the pairs of all tiles, each in the order of `by_row`."""
+    """Scores the pairs of all tiles, each in the order of `by_row`."""
     edges = np.linspace(0, bank.shape[0], shares + 1).astype(np.int64) << _QUERY_BITS
 
     def share(at: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -103,7 +104,7 @@ def _read(
     into_CD: NDArray[np.float32],
     read_UD: NDArray[np.float32],
 ) -> NDArray[np.float32]:
-    """The rows of pairs in ascending order; each is read once where most are asked for often."""
+    """The rows of pairs in ascending order; each is read once if most occur often."""
     new_C = np.empty(len(row_C), np.bool_)
     new_C[0] = True
     np.not_equal(row_C[1:], row_C[:-1], out=new_C[1:])

@@ -1,4 +1,4 @@
-"""Floating-point numbers as whole numbers of the same order: these sort several times faster."""
+"""Floating-point numbers as integers of the same order: these sort several times faster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ROW_MASK = np.int64(2**_ROW_BITS - 1)
 
 
 def ordered(values: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Of numbers other than NaN; both zeros are one."""
+    # NaN is not supported; both zeros are equal.
     return _turned((values + np.float32(0)).view(np.int32))
 
 
@@ -23,19 +23,19 @@ def _turned(bits: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def best_first(score: NDArray[np.float32], row: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Keys whose ascending order is: best score first, of equal scores the smaller row."""
+    """Keys in ascending order are: best score first, equal scores by smaller row."""
     return (~ordered(score)).astype(np.int64) << _ROW_BITS | row
 
 
 def rows_and_scores(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """What `best_first` was made of."""
+    """The inverse of `best_first`."""
     return keys & _ROW_MASK, unordered(~(keys >> _ROW_BITS).astype(np.int32))
 
 
 def kth_largest(
     query_C: NDArray[np.int16], value_C: NDArray[np.float32], num: int, k: int
 ) -> NDArray[np.float32]:
-    """The k-th largest value of each of `num` queries, -inf where there are fewer."""
+    """The k-th largest value of each of `num` queries, -inf if there are fewer."""
     counts_T = np.bincount(query_C, minlength=num)
     key_C = query_C.astype(np.int64) << _ROW_BITS
     key_C += ordered(value_C)  # negative ones borrow from the query: still in order

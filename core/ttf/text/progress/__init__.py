@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: events go to a `Reporter`, on standard error."""
+"""Progress of a run for people: events go to a `Reporter`, on standard error."""
 
 from __future__ import annotations
 

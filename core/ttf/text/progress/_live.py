@@ -1,4 +1,4 @@
-"""A live line at the bottom of a terminal, and above it what happened, in colour where wanted."""
+"""A live line at the bottom of a terminal with past events above it, optionally in colour."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTE = len("  note ")
 
 
 def _columns(stream: TextIO) -> int:
-    """Of the terminal that is written to: in a trainer, standard output is no terminal."""
+    # Of the terminal that `stream` writes to: in a trainer, standard output is no terminal.
     with contextlib.suppress(OSError, ValueError):  # it is none, or it is gone
         columns = os.get_terminal_size(stream.fileno()).columns
         if columns > 0:
@@ -36,8 +36,8 @@ def _columns(stream: TextIO) -> int:
 
 
 class ConsoleReporter(Shown):
-    """For terminals. Written by hand: a library that lays out a screen takes longer than a short
-    training step."""
+    """For terminals. Hand-written: a screen layout library takes longer than a short training
+    step."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ConsoleReporter(Shown):
             self._draw()
 
     def evaluated(self, record: EvalRecord) -> None:
-        """One line; the whole table is for the end."""
+        # One line; the whole table is for the end.
         if self._progress.stage.startswith("eval"):
             self._clear()
             self._progress.stage = ""
@@ -139,7 +139,7 @@ class ConsoleReporter(Shown):
         return f"{self._paint('1', label)}{bar}{counter}{self._paint('2', tail)}"
 
     def _bar(self, room: int) -> str:
-        """As wide as the figures leave it; within a stage it only shrinks, so as not to jump."""
+        # As wide as the figures leave room; within a stage it only shrinks, to avoid jumping.
         self._bar_room = min(self._bar_room, room)
         width = self._bar_room
         total = self._progress.total

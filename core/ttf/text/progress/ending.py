@@ -1,4 +1,4 @@
-"""The last words about a run, from its summary; its table goes to standard output elsewhere."""
+"""The last lines about a run, from its summary; other code writes its table to standard output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_INCIDENTS: Final = 10
 
 
 def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(label, text) pairs: where everything is, and which weights it ends with."""
+    """(label, text) pairs: where everything is, and which weights the run ends with."""
     rows: list[tuple[str, str]] = []
     if summary.get("run_dir"):
         folder = Path(summary["run_dir"])
@@ -23,7 +23,7 @@ def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def last_notes(summary: Mapping[str, Any]) -> list[str]:
-    """What must be said aloud at the end, in any case."""
+    """Notes that are shown at the end in any case."""
     found = []
     if remark := not_improved(summary):
         found.append(remark)
@@ -34,7 +34,7 @@ def last_notes(summary: Mapping[str, Any]) -> list[str]:
 
 
 def what_happened(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(label, text) pairs about faults that the run survived: none for a run that met none."""
+    """(label, text) pairs about faults that the run survived; none without faults."""
     rows: list[tuple[str, str]] = []
     if summary.get("restarts"):
         rows.append(("restarts", str(summary["restarts"])))
@@ -54,7 +54,7 @@ def what_happened(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def kept_weights(summary: Mapping[str, Any]) -> str:
-    """'step 6 of 8, the best by recall@10'; '' where a run kept none or did not say."""
+    """'step 6 of 8, the best by recall@10'; '' if a run kept none or did not say."""
     kept, steps = summary.get("kept_step"), summary.get("steps")
     if not isinstance(kept, int) or not isinstance(steps, int):
         return ""
@@ -64,7 +64,7 @@ def kept_weights(summary: Mapping[str, Any]) -> str:
 
 
 def not_improved(summary: Mapping[str, Any]) -> str:
-    """A sentence where training steps were taken and the kept weights are no better for them."""
+    """A sentence if there were training steps and the kept weights are no better for them."""
     kept, metric = summary.get("kept_step"), summary.get("chosen_by", "its metric")
     if not isinstance(kept, int) or not summary.get("steps"):
         return ""

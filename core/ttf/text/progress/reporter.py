@@ -1,4 +1,4 @@
-"""What a person is told while a run goes on: its events, and one plain line for each of them.
+"""Progress events of a run, and one plain line for each of them.
 
 The live line of a terminal is in `_live`.
 """
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from ttf.contracts import EvalRecord, StepRecord
 
 LINE_EVERY_S = 10.0
-TRAIN = "train"
-"""The stage that steps belong to; the first step after another stage begins it."""
+TRAIN = "train"  # The stage of the training steps; the first step after another stage begins it.
 RECALL = "recall@"
-SMOOTH = 0.95
-"""Share of the old value kept at each step: the loss of about the last 20 steps."""
+SMOOTH = 0.95  # Share of the old value kept at each step: the loss of about the last 20 steps.
 
 
 def make_reporter(
@@ -34,8 +32,8 @@ def make_reporter(
 ) -> Reporter:
     """A live display on a terminal, plain lines elsewhere or with NO_PROGRESS or TERM=dumb.
 
-    `json`: the run's folder stands in the document on standard output, so that `finished` says
-    nothing but notes. Progress goes to standard error in any case.
+    `json`: the document on standard output has the run's folder, so `finished` prints only notes.
+    Progress goes to standard error in any case.
     """
     out = stream if stream is not None else sys.stderr
     if out is None:  # closed before the process began, as by 2>&-
@@ -51,34 +49,34 @@ def make_reporter(
 class Reporter:
     """All methods do nothing; a reporter overrides what it shows. Called from one thread.
 
-    Use it as a context manager, or call `close`: whatever is on the screen is then left whole.
+    Use it as a context manager, or call `close`, so that the screen is left complete.
     """
 
     def watch_memory(self, held_bytes: Callable[[], int]) -> None:
-        """Fires once, when the memory sampler runs; the callable costs nothing and may be asked
-        for the memory held now at every update."""
+        """Fires once, when the memory sampler runs. The callable returns the memory held now; it is
+        cheap enough to call at every update."""
 
     def chosen_by(self, metric: str) -> None:
         """Fires once, before the first evaluation: what the best weights are chosen by."""
 
     def resumed(self, step: int, initial: Mapping[str, float]) -> None:
-        """Fires once where a run is continued: the step it goes on from, and the metrics before
-        its training, which later evaluations are compared with."""
+        """Fires once if a run is resumed: the step it continues from, and the metrics before its
+        training, which later evaluations are compared with."""
 
     def stage(self, name: str, total: int | None) -> None:
         """Fires when a phase with a beginning and an end starts ("open data", "mine", "train",
         "evaluate"), and ends the one before; `total` is what `advance` counts to, if known."""
 
     def advance(self, done: int, total: int) -> None:
-        """Fires within a stage as often as is cheap, with what is done so far. It has the shape
-        of `ttf.contracts.Progress`, so that it can be handed to whatever reports progress."""
+        """Fires within a stage as often as is cheap, with what is done so far. It has the shape of
+        `ttf.contracts.Progress`, so it can be passed as one."""
 
     def note(self, text: str) -> None:
-        """Fires for something the user must hear: a cap, a fallback, rows that were left out."""
+        """Fires for something the user must know: a cap, a fallback, rows that were left out."""
 
     def step(self, record: StepRecord, total_steps: int) -> None:
-        """Fires after every optimizer step; must return within microseconds. Ends whatever stage
-        was on: steps are the stage "train", announced or not."""
+        """Fires after every optimizer step; must return within microseconds. Ends any other stage:
+        steps are the stage "train", announced or not."""
 
     def evaluated(self, record: EvalRecord) -> None:
         """Fires after every evaluation, the one before training included."""
@@ -87,8 +85,8 @@ class Reporter:
         """Fires when the run was asked to stop and is about to save, with the signal's name."""
 
     def finished(self, summary: Mapping[str, Any]) -> None:
-        """Fires once, after summary.json is written, for a run that went to its end; `run_dir`
-        stands in the summary as well. The caller shows the summary; this ends the display."""
+        """Fires once, after summary.json is written, for a run that finished; the summary has
+        `run_dir` as well. The caller shows the summary; this ends the display."""
 
     def close(self) -> None:
         """Fires when nothing more will be reported, also after an exception; may fire twice."""
@@ -101,7 +99,7 @@ class Reporter:
 
 
 class Shown(Reporter):
-    """What reporters that write have in common."""
+    """Shared code of the reporters that write."""
 
     def __init__(self, stream: TextIO, summary: bool, clock: Callable[[], float]) -> None:
         self._out = LastingStream(stream)
@@ -116,7 +114,7 @@ class Shown(Reporter):
 
 
 class PlainReporter(Shown):
-    """One line an event, and one every ten seconds while something goes on."""
+    """One line per event, and one every ten seconds during long stages."""
 
     def __init__(
         self,
@@ -200,7 +198,7 @@ class PlainReporter(Shown):
 
 
 class Progress:
-    """Fed by events, read by whoever draws; nothing here writes anything."""
+    """State of the progress display: updated by events, writes nothing."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -221,7 +219,7 @@ class Progress:
         self._weight = 0.0
 
     def begin(self, stage: str, total: int | None) -> None:
-        """Training goes on where it was; everything else begins at nothing."""
+        # Training continues its counters; every other stage starts at zero.
         training = stage == TRAIN
         self.stage, self.total = stage, total
         self.done = self._last_step if training else 0
@@ -237,7 +235,7 @@ class Progress:
         return self.clock() - self.stage_began
 
     def stepped(self, record: StepRecord, total_steps: int) -> None:
-        """Averages with less and less weight on the past while there is little of it."""
+        # Averages give the past less weight while there are few steps.
         self.record, self.done, self.total = record, record.step, total_steps
         self._last, self._last_step = record, record.step
         self.steps_here += 1
@@ -248,7 +246,7 @@ class Progress:
         self.seconds_per_step += share * (record.seconds - self.seconds_per_step)
 
     def seconds_left(self) -> float | None:
-        """By the smoothed time of a step where there are steps, else by the stage's own pace."""
+        """By the smoothed time of a step if there are steps, else by the stage's own speed."""
         if self.total is None or self.done >= self.total:
             return None
         if self.record is not None:
@@ -284,14 +282,13 @@ class Progress:
         return f"{self.done:>{width},}/{self.total:,}"
 
     def all_metrics(self, record: EvalRecord) -> list[str]:
-        """Every metric, the chosen one first, each beside its value before training."""
+        """Every metric, the chosen one first, each with its value before training."""
         before = self._before(record)
         names = sorted(record.metrics, key=lambda name: name != self._chosen(record))
         return [_moved(name, before.get(name), record.metrics[name]) for name in names]
 
     def headline(self, record: EvalRecord, room: int) -> str:
-        """The chosen metric and the other recalls; with less detail, then less, where there is
-        less room."""
+        """The chosen metric and the other recalls; less detail if there is less room."""
         before, chosen = self._before(record), self._chosen(record)
         others = [n for n in record.metrics if n.startswith(RECALL) and n != chosen]
         family = RECALL if chosen.startswith(RECALL) else ""
@@ -311,7 +308,7 @@ class Progress:
         return "  ".join([first, *now])[:room]
 
     def _before(self, record: EvalRecord) -> Mapping[str, float]:
-        """Metrics to compare with; the first evaluation has none."""
+        # Metrics to compare with; the first evaluation has none.
         if self.first_metrics is None:
             self.first_metrics = dict(record.metrics)
             return {}
@@ -334,9 +331,9 @@ def _moved(label: str, before: float | None, now: float) -> str:
 
 
 class LastingStream:
-    """A text stream, except that a reader who left or a full disk never stops the run.
+    """A text stream that never stops the run if its reader left or the disk is full.
 
-    Where it was standard error, the process's standard error goes nowhere from then on.
+    If it was standard error, the process's standard error goes to the null device from then on.
     """
 
     def __init__(self, stream: TextIO) -> None:

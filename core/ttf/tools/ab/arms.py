@@ -15,8 +15,8 @@ from ttf.tools.ab.setup import Arm
 from ttf.tools.studies.child import ask
 from ttf.tools.studies.study import sha256_of
 
-EVALUATIONS: Final = 6
-"""Of a repeat on its way, where its configuration does not say: enough for recall against time."""
+EVALUATIONS: Final = 6  # Evaluations during a repeat, by default: enough for recall against time.
+# Keys that the study sets itself.
 _SET_BY_STUDY: Final = {
     "train.seed": "each block has a seed of its own (--seed)",
     "supervise.remedies": "no repeat may change its configuration (--no-remedies)",
@@ -24,7 +24,6 @@ _SET_BY_STUDY: Final = {
     "evaluate.keep_best": "arms are compared after equally many steps",
     "gates": "arms are compared after equally many steps",
 }
-"""Keys that the study sets itself."""
 _RESOLVE: Final = "ttf.tools.ab.resolve_task:resolve_arms"
 _CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
 
@@ -55,7 +54,7 @@ def arms_from(files: Sequence[Path], vary: Sequence[str] = ()) -> tuple[Arm, ...
 
 
 def _varied(texts: Sequence[str], problems: list[str]) -> Iterator[list[str]]:
-    """Of each `--vary`, the texts that `--set` takes."""
+    """For each `--vary`, the texts for `--set`."""
     keys: set[str] = set()
     for text in texts:
         key, equals, values = text.partition("=")
@@ -74,7 +73,7 @@ def _varied(texts: Sequence[str], problems: list[str]) -> Iterator[list[str]]:
 
 
 def split_values(text: str) -> list[str]:
-    """At commas outside of quotes and brackets.
+    """Splits at commas outside of quotes and brackets.
 
     >>> split_values("faiss, hnswlib")
     ['faiss', 'hnswlib']
@@ -99,7 +98,7 @@ def split_values(text: str) -> list[str]:
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """Stems, with as much of their folders as tells them apart; a run is named by its folder."""
+    """File stems, with as many folders as needed to be unique; a run has the name of its folder."""
     parts = [_parts(path) for path in paths]
     for count in range(1, max(map(len, parts), default=1) + 1):
         names = ["/".join(each[-count:]) for each in parts]
@@ -121,7 +120,7 @@ def _arm(path: Path, label: str, sets: tuple[str, ...], *, single: bool) -> Arm:
 
 
 def _with_slugs(arms: Sequence[Arm]) -> tuple[Arm, ...]:
-    """Short, and different also where only a character differs that no folder should have."""
+    # Numbered if names differ only in characters that are replaced.
     slugs = [re.sub(r"[^\w.=-]+", "-", arm.name).strip("-.")[:60] for arm in arms]
     return tuple(
         replace(arm, slug=slug if slugs.count(slug) == 1 else f"{slug}-{number}")
@@ -132,9 +131,9 @@ def _with_slugs(arms: Sequence[Arm]) -> tuple[Arm, ...]:
 def check_arms(
     arms: Sequence[Arm], sets: Sequence[str], steps: int | None
 ) -> tuple[tuple[Arm, ...], list[str]]:
-    """The arms with what their configurations left open, and what should be said of them.
+    """The arms with their defaults filled in, and notes about them.
 
-    Every configuration is resolved, in one child process; ConfigError names all problems of all.
+    Resolves all configurations in one child process. Raises ConfigError with all problems.
     """
     _refuse_study_keys(sets, steps, arms)
     request = [{"toml": arm.toml, "sets": [*sets, *arm.sets]} for arm in arms]
@@ -150,7 +149,7 @@ def check_arms(
 
 
 def _problems(arms: Sequence[Arm], resolved: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Each once, with the arms that have it."""
+    # Each problem once, with its arms.
     whose: dict[str, list[str]] = {}
     for arm, values in zip(arms, resolved, strict=True):
         for problem in values["problems"]:
@@ -171,7 +170,7 @@ def _refuse_study_keys(sets: Sequence[str], steps: int | None, arms: Sequence[Ar
 
 
 def _evaluate_every(values: Mapping[str, Any], steps: int | None) -> int | None:
-    """So that there are about `EVALUATIONS`; epochs are left to be evaluated as they are."""
+    # About `EVALUATIONS` in all; a run measured in epochs keeps its own setting.
     total = steps or values["steps"]
     if values["says_when"] or total is None:
         return None
@@ -179,7 +178,7 @@ def _evaluate_every(values: Mapping[str, Any], steps: int | None) -> int | None:
 
 
 def _notes(arms: Sequence[Arm], resolved: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Arms that are the same, as in a check of the check."""
+    # Equal arms are allowed, as a test of the study itself.
     for (arm, values), (other, others) in itertools.combinations(
         zip(arms, resolved, strict=True), 2
     ):

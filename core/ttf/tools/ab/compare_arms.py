@@ -1,10 +1,10 @@
-"""Two arms by one measure: what the test says, what the verdict is, what is missing for one.
+"""Two arms by one measure: the test, the verdict, and the repeats needed for one.
 
-A difference is found where Holm's adjusted p is below the level. "Same" is two one-sided tests at
-the level: the interval at 1 - 2 * level lies within the margin. Truly different arms lie beyond one
-end only, so each false "same" has at most the chance `level`; the wider interval of the table would
-ask for a fifth more repeats to say no more. "Same" comes first: a difference that was found, and
-that is surely smaller than what matters, is "same" with a note.
+A difference is found if Holm's adjusted p is below the level. "Same" is two one-sided tests at the
+level: the interval at 1 - 2 * level lies within the margin. Truly different arms lie beyond only
+one end, so each false "same" has at most the chance `level`; the wider interval of the table would
+need a fifth more repeats. "Same" comes first: a difference that is found but surely smaller than
+the margin is "same" with a note.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.stats import boschloo, paired, power_rates, rates
 from ttf.tools.ab.stats.paired import SignFlip, sign_flip
 
-Blocks = Mapping[int, Sample]
-"""The counted sample of each block, of one arm."""
+Blocks = Mapping[int, Sample]  # The counted sample of each block, of one arm.
 _AT_EQUAL_TIME = " at equal time"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairTest:
-    """Before correction: the test, and what verdicts and needs are made of."""
+    """The test of a pair, before correction."""
 
     a: str
     b: str
@@ -36,8 +35,8 @@ class PairTest:
     blocks: int
     value_a: float | None = None
     value_b: float | None = None
+    # scale "rate": crashes of A, repeats of A, crashes of B, repeats of B
     crashes: tuple[int, int, int, int] | None = None
-    """Of the scale "rate": crashes of A of so many, crashes of B of so many."""
     flip: SignFlip | None = None
     sigma: float | None = None
     note: str = ""
@@ -51,7 +50,6 @@ class PairTest:
 
     @property
     def effect(self) -> float | None:
-        """In the unit of the comparison."""
         if self.crashes is not None:
             a, of_a, b, of_b = self.crashes
             return b / of_b - a / of_a
@@ -75,7 +73,7 @@ class PairTest:
 def compare(
     a: str, b: str, of_a: Blocks, of_b: Blocks, margins: Mapping[str, float]
 ) -> list[PairTest]:
-    """By crash rate and by each measure that any repeat of these two has a value of."""
+    """By crash rate, and by each measure that a repeat of these arms has."""
     both = sorted(of_a.keys() & of_b.keys())
     pairs = [(of_a[k], of_b[k]) for k in both]
     tests = [_crash_test(a, b, of_a, of_b, len(both))] if of_a and of_b else []
@@ -98,7 +96,7 @@ def decide(
     family: int,
     power: float,
 ) -> Comparison:
-    """With the corrected p of the whole study at hand."""
+    """The comparison with its verdict, from the corrected p."""
     measure, effect = c.measure, c.effect
     different = p_adjusted is not None and p_adjusted < level
     low, high = c.interval(2 * level)
@@ -137,10 +135,13 @@ def decide(
 
 
 def _needs(c: PairTest, level: float, family: int, power: float) -> Needs | None:
-    """Repeats until a verdict of either kind, if the arms are as they looked: the smaller of what
-    it takes to find the difference seen (at the level that Holm's correction leaves the smallest
-    p: the worst case) and to show that they are the same. Assumes that repeats go on to spread as
-    so far; an effect seen in few repeats is itself uncertain, so this is computed anew each time."""
+    """Repeats until a verdict, if the arms stay as they are: the smaller number of two. One to find
+    the difference seen, at the level that Holm's correction leaves the smallest p (the worst case);
+    one to show that the arms are the same.
+
+    Assumes that the spread stays as it is. An effect from few repeats is itself uncertain, so this
+    is computed again each time.
+    """
     effect, margin, alone = c.effect, c.measure.margin, level / max(1, family)
     if effect is None:
         return None
@@ -190,8 +191,10 @@ def _crash_test(a: str, b: str, of_a: Blocks, of_b: Blocks, blocks: int) -> Pair
 def _paired_values(
     measure: Measure, pairs: list[tuple[Sample, Sample]]
 ) -> tuple[list[tuple[float, float]], bool, str]:
-    """Of pairs where both have a value; whether any sample has one; a note. A repeat that was lost
-    has none: its loss curve is cut short and it was never evaluated at the end."""
+    """Values of pairs in which both arms have one; whether any sample has one; a note.
+
+    A lost repeat has none: its loss curve is cut and it has no final evaluation.
+    """
     finished = [s for pair in pairs for s in pair if s.outcome != "lost"]
     read, note = measure.read, ""
     if measure.name.endswith(_AT_EQUAL_TIME):

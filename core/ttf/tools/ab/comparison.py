@@ -20,7 +20,7 @@ __all__ = ["Compared", "compare"]
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A study: its folder, what it came to, and every repeat."""
+    """A study: its folder, its results, and every repeat."""
 
     path: Path
     analysis: Analysis
@@ -28,7 +28,7 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """In a sentence or a few."""
+        """One or a few sentences."""
         return self.analysis.verdict
 
 
@@ -51,11 +51,11 @@ def compare(
     resume: Path | str | None = None,
     progress: bool = False,
 ) -> Compared:
-    """Repeats of two or more configurations, and whether they differ by more than luck.
+    """Repeats two or more configurations and tells whether they differ by more than luck.
 
-    `configs` are TOML files or folders of runs; `vary` makes an arm of every value (of every
-    combination, with several keys), `sets` holds for all arms. `resume` continues a study as it is,
-    with more `repeats` where given (10 where it is new). Outputs are written into its folder.
+    `configs` are TOML files or folders of runs. `vary` makes an arm of every value (of every
+    combination, with several keys); `sets` is for all arms. `resume` continues a study, with more
+    `repeats` if given (a new study has 10). Outputs are written into the study's folder.
     """
     from ttf.tools.ab.study import ABLimits, ABStudy, begin
 

@@ -1,4 +1,4 @@
-"""What a study comes to: judged once or at each look, and written down in every form there is."""
+"""The results of a study: judged once or at each look, and written in every form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AREA: Final = "ab"
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where outputs go besides the study's folder."""
+    """Additional places for the outputs."""
 
     csv: Path | None = None
     markdown: Path | None = None
@@ -28,7 +28,7 @@ class Places:
 
 
 def is_settled(study: ABStudy) -> bool:
-    """Whether a sequential study needs no more; looks only when it is time to."""
+    """Whether a sequential study may end; judges only if a look is due."""
     looks, blocks = study.record.looks, study.blocks
     taken = max(looks, default=0)
     if not any(taken < look <= blocks for look in when_to_look(study.setup.repeats)):
@@ -51,9 +51,9 @@ def judge_study(study: ABStudy) -> Analysis:
 
 
 def conclude(study: ABStudy, reason: Reason, places: Places | None = None) -> Analysis:
-    """The end of a sitting: judged, and every output written. Raises StorageError.
+    """Ends a sitting: judges, and writes every output. Raises StorageError.
 
-    Where nothing is left to do, `result.json` says so: the same command then begins a new study.
+    If nothing is left to do, it writes `result.json`: the same command then begins a new study.
     """
     looks, blocks = study.record.looks, study.blocks
     if study.setup.sequential and blocks > max(looks, default=0):  # an end is a look as well
@@ -77,7 +77,7 @@ def _write_outputs(study: ABStudy, analysis: Analysis, places: Places) -> None:
 
 
 def rewrite_page(folder: Path, out: Path | None) -> Path:
-    """Of a study that may be going on: its folder is only read."""
+    """Only reads the study's folder: the study may be running."""
     study = ABStudy.read(folder)
     return _page(study, judge_study(study), out)
 
@@ -100,13 +100,13 @@ def result(study: ABStudy, analysis: Analysis, reason: str) -> dict[str, Any]:
 
 
 def _short_path(path: str) -> str:
-    """As seen from here: a report should not say where on this machine the user's files are."""
+    # Relative to the current folder: a report should not show where the user's files are.
     full = Path(path)
     return str(full.relative_to(Path.cwd())) if full.is_relative_to(Path.cwd()) else full.name
 
 
 def facts(study: ABStudy) -> dict[str, str]:
-    """What a reader of the report wants to know of the study, in words."""
+    """Facts about the study for the report, in words."""
     setup, record = study.setup, study.record
     out = {"command": record.command, "machine": record.machine}
     for arm in setup.arms:

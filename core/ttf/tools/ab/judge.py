@@ -1,8 +1,7 @@
-"""Samples in, an `Analysis` out: who is better by which measure, and what cannot be said yet.
+"""From samples to an `Analysis`: which arm is better by which measure, and what is still open.
 
-The family that Holm's correction covers is all comparisons of the study: every pair of arms, every
-measure. It is corrected even where a reader looks at one figure only, because a study that is read
-for whatever stands out is what this command replaces.
+Holm's correction covers all comparisons of the study: every pair of arms, every measure. Also if a
+reader looks at only one figure, since readers look at the figure that stands out.
 """
 
 from __future__ import annotations
@@ -30,21 +29,17 @@ from ttf.tools.ab.stats import fixed, rates, sequential, survival
 from ttf.tools.ab.stats.correction import holm
 
 _LEAST = 1e-12
+# With this share of the repeats for 80% power, the power is 50% (at usual levels).
 _EVEN_CHANCE = 0.6
-"""Of the repeats that give 80% power, those that give 50%, at the levels that are usual here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeSettings:
-    alpha: float = 0.05
-    """The chance that a whole study of equal arms finds any difference."""
+    alpha: float = 0.05  # the chance that a study of equal arms finds any difference
     power: float = 0.8
-    margins: Mapping[str, float] = field(default_factory=dict)
-    """By measure, instead of its own."""
-    planned: int | None = None
-    """Blocks of the whole study; needed with looks."""
-    looks: tuple[int, ...] = ()
-    """Blocks at each look of a sequential study, rising, this one last."""
+    margins: Mapping[str, float] = field(default_factory=dict)  # by measure, instead of the default
+    planned: int | None = None  # blocks of the whole study; needed with looks
+    looks: tuple[int, ...] = ()  # blocks at each look of a sequential study, this one last
 
     def __post_init__(self) -> None:
         assert 0 < self.alpha < 1 and 0 < self.power < 1
@@ -52,12 +47,12 @@ class JudgeSettings:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """What each look may spend; without looks, all at once."""
+        """The level of each look; without looks one level."""
         return self._spent(self.looks) if self.looks else (self.alpha,)
 
     @property
     def last_level(self) -> float:
-        """That of the last look of the plan, at which later verdicts will be made."""
+        """The level of the last planned look, for later verdicts."""
         if not self.looks or self.planned is None or self.looks[-1] >= self.planned:
             return self.levels[-1]
         looks = sequential.when_to_look(self.planned)
@@ -65,7 +60,7 @@ class JudgeSettings:
         return self._spent((*self.looks, *to_come))[-1]
 
     def _spent(self, looks: tuple[int, ...]) -> tuple[float, ...]:
-        """Never quite nothing, which tests and intervals do not know."""
+        # Not 0, which tests and intervals cannot handle.
         levels = sequential.levels(looks, self.planned or 0, self.alpha)
         return tuple(max(level, _LEAST) for level in levels)
 
@@ -73,7 +68,7 @@ class JudgeSettings:
 def judge(
     samples: Sequence[Sample], arms: Sequence[str], settings: JudgeSettings | None = None
 ) -> Analysis:
-    """Void and invalid samples are left out; of a block that was run twice the later one counts."""
+    """Leaves out void and invalid samples. If a block was run twice, the later sample counts."""
     settings = settings or JudgeSettings()
     blocks = {arm: {s.block: s for s in samples if s.arm == arm and s.counted} for arm in arms}
     level = settings.levels[-1]
@@ -132,9 +127,8 @@ def _decide(
 def _settled(
     comparisons: Sequence[Comparison], fixed_pairs: Sequence[Fixed], look: InterimLook, planned: int
 ) -> bool:
-    """A study may end early when every pair of arms has a verdict, and no other has an even chance
-    in the repeats that are left. Ending for want of hope costs no error; ending with nothing at all
-    would waste what was asked for, so it does not happen."""
+    # Every pair of arms has a verdict, and no other comparison has an even chance in the remaining
+    # repeats. Ending for lack of hope costs no error; a study without any verdict goes on.
     decided = {(c.a, c.b) for c in comparisons if c.verdict != "inconclusive"}
     left = planned - look.blocks
     hopeful = any(c.needs and _EVEN_CHANCE * c.needs.total <= planned for c in comparisons)
@@ -180,8 +174,8 @@ def _summary(name: str, samples: Sequence[Sample], blocks: Blocks, confidence: f
 
 
 def _fixed(a: str, b: str, of_a: Blocks, of_b: Blocks, alpha: float) -> Fixed:
-    """All incidents and all steps of the control count, whichever repeat they were in: that is what
-    a constant hazard is learnt from. `alpha` is shared among the pairs of a study."""
+    # A constant hazard is estimated from all incidents and steps of the control. `alpha` is shared
+    # among the pairs of a study.
     crashes, steps = (sum(map(_incidents, of_a.values())), sum(s.steps for s in of_a.values()))
     crashed = any(s.crashed for s in of_b.values())
     clean = 0 if crashed else sum(s.steps for s in of_b.values())

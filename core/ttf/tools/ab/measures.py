@@ -1,5 +1,5 @@
-"""What arms are compared by: how each measure is read of a sample, which way is better, and what
-difference is too small to matter."""
+"""The measures of a comparison: how each is read from a sample, which direction is better, and
+which difference is too small to matter."""
 
 from __future__ import annotations
 
@@ -12,43 +12,33 @@ from typing import Final, Literal
 
 from ttf.tools.ab.sample import Sample
 
+# rate: a share of repeats; ratio: compared as b / a - 1; difference: as b - a
 Scale = Literal["rate", "ratio", "difference"]
-"""rate: a share of repeats; ratio: compared as b / a - 1; difference: as b - a."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What it is, how it is read, and every word that is said of it."""
+    """How a measure is read, and all its words in outputs."""
 
     name: str
     label: str
     scale: Scale
     higher_is_better: bool
-    margin: float
-    """Arms closer than this are the same, in the unit of the effect."""
+    margin: float  # arms closer than this are the same; in the unit of the effect
     unit: str = ""
     read: Callable[[Sample], float | None]
-    digits: int = 3
-    """Behind the point, of a difference."""
+    digits: int = 3  # decimals of a difference
     can_be_negative: bool = False
-    is_share: bool = False
-    """Differences are said in points of 100."""
-    follows: str = ""
-    """Not said where the same arm is better by this other measure, which people know."""
-    is_headline: bool = False
-    """Said whatever the verdict; others only where arms differ."""
-    heading: str = ""
-    """Of its column in tables of arms; "": it has none."""
-    short: str
-    """In at most 22 letters."""
-    noun: str
-    """In sentences."""
-    ranking: str
-    """What a ranking by it is a ranking of, best first."""
-    wins: str
-    """What the better arm does, in a table: "is faster"."""
+    is_share: bool = False  # differences are shown in percentage points
+    follows: str = ""  # Left out if the same arm is also better by this better known measure.
+    is_headline: bool = False  # in every verdict; others only if arms differ
+    heading: str = ""  # of its column in tables of arms; empty: no column
+    short: str  # at most 22 letters
+    noun: str  # in sentences
+    ranking: str  # what a ranking by it ranks, best first
+    wins: str  # what the better arm does, in a table: "is faster"
+    # The same with the difference, in a sentence: "is {} faster". Not for crash rates.
     better: str = ""
-    """The same with the difference, in a sentence: "is {} faster". Not for crash rates."""
     worse: str = ""
 
 
@@ -184,12 +174,11 @@ PAIRED: Final[tuple[Measure, ...]] = (
         worse="finds {} less in equal time",
     ),
 )
-"""Compared within pairs; with the crash rate, eight."""
 MEASURES: Final[Mapping[str, Measure]] = {m.name: m for m in (CRASH_RATE, *PAIRED)}
 
 
 def last_quarter(sample: Sample) -> float | None:
-    """The loss where it has settled; None without a curve."""
+    """The mean of the settled loss; None without a curve."""
     if not sample.loss:
         return None
     last = sample.loss[-1][0]
@@ -198,7 +187,7 @@ def last_quarter(sample: Sample) -> float | None:
 
 
 def loss_distance(a: Sample, b: Sample) -> float | None:
-    """How far two loss curves lie apart on average, at steps that both have; None without such."""
+    """The mean distance of two loss curves, at steps that both have; None without any."""
     if not a.loss or not b.loss:
         return None
     last = min(a.loss[-1][0], b.loss[-1][0])
@@ -209,7 +198,7 @@ def loss_distance(a: Sample, b: Sample) -> float | None:
 
 
 def _between(curve: Sequence[tuple[float, float]], x: float) -> float:
-    """The curve at a place; behind its end, what it ended at."""
+    """Linear between points; after the end, the last value."""
     for (s, a), (t, b) in itertools.pairwise(curve):
         if s <= x <= t:
             return a + (b - a) * (x - s) / (t - s) if t > s else b
@@ -217,7 +206,7 @@ def _between(curve: Sequence[tuple[float, float]], x: float) -> float:
 
 
 def at_time(sample: Sample, seconds: float, metric: str) -> float | None:
-    """A metric at a moment, between the evaluations around it; None before the first."""
+    """A metric at a time, between the evaluations around it; None before the first."""
     points = [(e.seconds, e.metrics[metric]) for e in sample.evaluated if metric in e.metrics]
     if not points or seconds < points[0][0]:
         return None

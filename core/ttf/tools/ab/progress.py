@@ -1,4 +1,4 @@
-"""What a person sees of a study while it runs: a line a repeat, on standard error."""
+"""The progress of a study on standard error: a line for each repeat."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from ttf.tools.ab.study import ABStudy
 from ttf.tools.studies.carry_out import Watcher
 from ttf.tools.studies.one_run import FinishedRun
 
-_COSTLY: Final = 0.4
-"""Evaluations against a large bank may take longer than the training."""
+_COSTLY: Final = 0.4  # Evaluations against a large bank may take longer than the training.
 
 
 @dataclass
 class RepeatLines(Watcher[Cell, Sample]):
-    """The first half of a line comes when a repeat begins, where one runs at a time."""
+    """The first half of a line comes when a repeat begins, if one runs at a time."""
 
     study: ABStudy
     parallel: int
@@ -53,7 +52,7 @@ def _say(text: str, end: str = "\n") -> None:
 
 
 def ending(sample: Sample) -> str:
-    """How it ended, and its figures."""
+    """The outcome and figures of a repeat."""
     if sample.outcome == "void":
         return "ended by somebody else: it will be repeated"
     figures: list[str] = [sample.outcome]
@@ -70,7 +69,7 @@ def ending(sample: Sample) -> str:
 
 
 def rough_duration(seconds: float) -> str:
-    """As a person says it.
+    """A rounded duration.
 
     >>> rough_duration(42), rough_duration(200), rough_duration(9000)
     ('42 s', '3 min', '2.5 h')

@@ -1,5 +1,5 @@
-"""One repeat: a supervised `ttf train` in a process tree of its own, what is kept of it, and what
-is read of that; also of one that was cut short anywhere.
+"""One repeat: a supervised `ttf train` in its own process tree, its kept files, and the sample that
+is read from them, also of an interrupted run.
 
 study/runs/007-faiss/     block 7 of the arm faiss: incidents, run.toml, summary.json, stderr.txt
 """
@@ -22,8 +22,7 @@ from ttf.tools.studies.one_run import FinishedRun, StartedRun, result_of, tidy
 
 
 def train_words(setup: ABSetup, cell: Cell) -> list[str]:
-    """The command of a repeat, without --out and --json: what all arms share, then the arm's own,
-    then what the study needs."""
+    """The arguments, without --out and --json: of all arms, then the arm's, then the study's."""
     arm = setup.arm(cell.arm)
     out = ["train", arm.toml, "--seed", str(cell.seed), "--no-remedies"]
     if setup.steps is not None:
@@ -76,22 +75,22 @@ def finished_repeat(
 
 
 MOST_POINTS: Final = 100
+# share of the steps between two starts: caches fill, and the first mining round is done
 WARM_UP: Final = 0.25
-"""Of the steps between two starts: caches fill, the first mining round comes and goes."""
 _MB: Final = 1e6
 
 
 def read_sample(
     cell: Cell, run: Path, code: int, error: Mapping[str, Any] | None, began: float, wall_s: float
 ) -> Sample:
-    """`began`: seconds since 1970, when its process was started; `error`: of its --json."""
+    """`began`: Unix time of the process start; `error`: from its --json."""
     record = RunRecord(run)
     incidents, lost_steps = _incidents(record)
     outcome = _outcome(code, [incident.name for incident in incidents])
     summary = record.summary()
     whole = summary if outcome in ("clean", "survived") else Summary()
     steps, evaluated, loss = _metrics(record, began)
-    if outcome == "lost" and not incidents:  # nobody was left to write one
+    if outcome == "lost" and not incidents:  # the supervisor died too
         incidents = (RepeatIncident(name="unknown", process="supervisor", step=steps),)
     memory = list(_memory(record))
     return Sample(
@@ -125,7 +124,7 @@ def _outcome(code: int, classes: Sequence[str]) -> RepeatOutcome:
 
 
 def _incidents(record: RunRecord) -> tuple[tuple[RepeatIncident, ...], int]:
-    """And the steps that were done in vain, because they were done again or never saved."""
+    """The incidents, and the steps that were lost: repeated or never saved."""
     filed = record.incidents()
     lost = sum(found.get("lost_steps") or 0 for found in filed)
     incidents = (
@@ -154,22 +153,22 @@ def _metrics(record: RunRecord, began: float) -> tuple[int, tuple[EvalPoint, ...
 
 
 def evaluating_seconds(run: Path) -> float:
-    """What its evaluations on the way took; those before and after the training come in any case."""
+    """Evaluations during the training, without those before and after it."""
     lines = RunRecord(run).metrics()
     seconds = [line["seconds"] for line in lines if line["type"] == "eval" and "seconds" in line]
     return sum(seconds[1:-1])
 
 
 def _memory(record: RunRecord) -> Iterator[tuple[float, int, float]]:
-    """(time of day, steps done, anonymous and shared megabytes)"""
+    """(Unix time, steps done, anonymous and shared megabytes)"""
     for line in record.memory():
         if {"time", "step", "anon", "shared"} <= line.keys():
             yield line["time"], line["step"], (line["anon"] + line["shared"]) / _MB
 
 
 def slope(memory: Sequence[tuple[float, int, float]]) -> float | None:
-    """Megabytes per 1,000 steps: Theil and Sen's, over the longest stretch without a restart, its
-    first quarter of steps left out; None where that is too short to say."""
+    """Megabytes per 1,000 steps: the slope of Theil and Sen over the longest stretch without a
+    restart, without its first quarter. None if this is too short."""
     stretches: list[list[tuple[float, float]]] = [[]]
     for _, step, megabytes in memory:
         if stretches[-1] and step < stretches[-1][-1][0]:
@@ -185,8 +184,7 @@ def slope(memory: Sequence[tuple[float, int, float]]) -> float | None:
 
 
 def thinned(points: Sequence[tuple[float, float]], of: Callable[[Sequence[float]], float]) -> Curve:
-    """At most `MOST_POINTS`, each standing for equally many neighbours: at the last one's place,
-    with what `of` makes of their values."""
+    """At most `MOST_POINTS`, each for equally many neighbours: the last x, and `of` their values."""
     size = max(1, math.ceil(len(points) / MOST_POINTS))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return tuple((round(g[-1][0], 3), round(of([y for _, y in g]), 6)) for g in groups)

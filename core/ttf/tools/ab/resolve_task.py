@@ -1,4 +1,4 @@
-"""The configurations of all arms, resolved as a run would; in a child process, because it loads
+"""Resolves the configurations of all arms as a run would; in a child process, because it loads
 pydantic and the user's plugins."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def resolve_arms(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _resolved(toml: Path, sets: Sequence[str]) -> dict[str, Any]:
-    """`problems`, or the values as `flat`, `steps`, and whether it says when to evaluate."""
+    """`problems`, or the values as `flat`, `steps`, and whether the configuration sets evaluations."""
     try:
         resolved = resolve(toml, sets)
     except ConfigError as error:
@@ -34,7 +34,7 @@ def _resolved(toml: Path, sets: Sequence[str]) -> dict[str, Any]:
 
 
 def _is_default(toml: Path) -> bool:
-    """Of a run's own run.toml, which holds every value and where it is from."""
+    # A run's run.toml holds every value with its origin.
     if not (toml.parent / "manifest.json").is_file():
         return False
     try:

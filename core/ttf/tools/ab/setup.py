@@ -1,9 +1,9 @@
-"""What all repeats of a study share, study.json; and which repeat comes when.
+"""The setup that all repeats of a study share (study.json), and the order of the repeats.
 
-The schedule is pure, the same in every process, and unchanged where repeats are added. A block
-holds one repeat of every arm, all with the block's seed. Its order is random, and that of the next
-block is its reverse: over both, every arm has the same mean position, so that a machine that
-becomes slower, or faster, does so to all arms alike.
+The schedule is pure, equal in every process, and unchanged if repeats are added. A block holds one
+repeat of every arm, all with the block's seed. Its order is random; the next block has the reverse
+order. So over both blocks every arm has the same mean position: a machine that becomes slower or
+faster affects all arms equally.
 """
 
 from __future__ import annotations
@@ -15,12 +15,8 @@ from typing import NamedTuple
 
 
 class Cell(NamedTuple):
-    """One repeat."""
-
-    block: int
-    """1 first."""
-    position: int
-    """In its block, 0 first."""
+    block: int  # from 1
+    position: int  # in its block, from 0
     arm: str
     seed: int
 
@@ -35,7 +31,8 @@ def schedule(arms: Sequence[str], repeats: int, seed: int) -> list[Cell]:
 
 
 def _order(arms: Sequence[str], block: int, seed: int) -> list[str]:
-    """From hashes: no version of Python or of a library may change it in the middle of a study."""
+    # From hashes: no version of Python or of a library may change the order in the middle of a
+    # study.
     pair, second = divmod(block - 1, 2)
 
     def drawn(place: int) -> bytes:
@@ -48,8 +45,8 @@ def _order(arms: Sequence[str], block: int, seed: int) -> list[str]:
 def next_wave(
     cells: Iterable[Cell], done: Collection[tuple[int, str]], arms: int, parallel: int
 ) -> list[Cell]:
-    """What is run next and to its end before anything else begins: what is missing of the first
-    unfinished block, or of as many as fit beside one another, so that pairs meet the same load.
+    """The next cells: the missing ones of the first unfinished block, or of as many as fit in
+    `parallel`. All of them finish before others begin, so that pairs have the same load.
 
     `done` holds (block, arm). Empty: nothing is left.
     """
@@ -61,38 +58,31 @@ def next_wave(
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A configuration that is compared with others."""
+    """A configuration to compare."""
 
     name: str
     toml: str
     toml_sha256: str
-    sets: tuple[str, ...] = ()
-    """Of this arm alone, as `--set` takes them."""
-    evaluate_every: int | None = None
-    """Chosen by us; None: the arm's own configuration says so."""
-    slug: str
-    """Its name as a part of a folder's."""
+    sets: tuple[str, ...] = ()  # of this arm only, as for `--set`
+    evaluate_every: int | None = None  # our choice; None: the arm's own configuration decides
+    slug: str  # the name in folder names
 
 
 @dataclass(frozen=True, kw_only=True)
 class ABSetup:
-    """Written to study.json; of it, only `repeats` may change later."""
+    """Written to study.json; only `repeats` may change later."""
 
     arms: tuple[Arm, ...]
-    sets: tuple[str, ...] = ()
-    """Of all arms."""
-    cwd: str
-    """What relative paths of `sets` are relative to."""
+    sets: tuple[str, ...] = ()  # of all arms
+    cwd: str  # base of relative paths in `sets`
     repeats: int = 10
-    steps: int | None = None
-    """Optimizer steps of every repeat; None: as each arm says."""
+    steps: int | None = None  # optimizer steps of every repeat; None: as each arm says
     seed: int = 0
     hang_timeout_s: float | None = None
     sequential: bool = False
     alpha: float = 0.05
     power: float = 0.8
-    margins: Mapping[str, float] = field(default_factory=dict)
-    """By measure, where not its own."""
+    margins: Mapping[str, float] = field(default_factory=dict)  # by measure, if not the default
 
     @property
     def names(self) -> tuple[str, ...]:

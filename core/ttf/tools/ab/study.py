@@ -1,7 +1,7 @@
-"""The studies of `ttf ab`: begun or found again, every arm repeated in a fixed schedule of blocks.
+"""The studies of `ttf ab`: begun or continued, every arm repeated in a fixed schedule of blocks.
 
-samples.jsonl  a line per finished repeat
-runs/BLOCK-ARM what is kept of each repeat
+samples.jsonl  a line for each finished repeat
+runs/BLOCK-ARM kept files of each repeat
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
 from ttf.tools.studies.study import RESULT, Study
 
+# all repeats are done; a sequential study needs no more; the time is used up
 Reason = Literal["all", "settled", "budget"]
-"""all repeats are done; a sequential study needs no more; the time is used up."""
 
 
 @dataclass(kw_only=True)
 class StudyRecord:
-    """How it was carried out, for whoever reads of it later."""
+    """How the study was carried out."""
 
     command: str = ""
     machine: str = ""
-    parallel: int = 1
-    """The most repeats that ran at a time."""
+    parallel: int = 1  # the most repeats that ran at a time
+    # blocks after which a sequential study was judged
     looks: list[int] = field(default_factory=list)
-    """Of a sequential study: the blocks after which it was judged."""
 
 
 @dataclass(kw_only=True)
 class ABStudy(Study[ABSetup, Sample]):
-    """Of its setup only the number of repeats may change, and only grow."""
+    """Only the number of repeats in its setup may change, and only grow."""
 
     COMMAND = "ab"
     JOURNAL = "samples.jsonl"
@@ -70,7 +69,7 @@ class ABStudy(Study[ABSetup, Sample]):
 
     @classmethod
     def reopened(cls, folder: Path, repeats: int | None = None) -> Self:
-        """To go on with it, with more repeats where that is asked for."""
+        """Locks a study to continue it, with more repeats if given."""
         study = cls.open(folder)
         try:
             if repeats is not None:
@@ -81,7 +80,7 @@ class ABStudy(Study[ABSetup, Sample]):
         return study
 
     def extend(self, repeats: int) -> None:
-        """More repeats than it was begun with: the ones that are done stay what they are."""
+        """Raises ConfigError for fewer repeats, or for more repeats of a sequential study."""
         if repeats < self.setup.repeats:
             raise ConfigError(
                 f"The study in {self.folder} has {self.setup.repeats} repeats; they can become "
@@ -101,23 +100,22 @@ class ABStudy(Study[ABSetup, Sample]):
 
     @property
     def done(self) -> set[tuple[int, str]]:
-        """(block, arm) of the repeats that count."""
+        """(block, arm) of the counted repeats."""
         return {(s.block, s.arm) for s in self.runs if s.counted}
 
     @property
     def blocks(self) -> int:
-        """Whole ones."""
+        """Complete blocks."""
         done = [block for block, _ in self.done]
         return sum(done.count(block) == len(self.setup.arms) for block in set(done))
 
     def expected_s(self, repeats: int, parallel: int) -> float | None:
-        """What so many take, by those that are done; None before the first."""
+        """The time for these repeats, from the finished ones; None before the first."""
         known = [s.wall_s for s in self.runs if s.counted and s.wall_s is not None]
         return statistics.fmean(known) * math.ceil(repeats / parallel) if known else None
 
 
 def new_record(command: str) -> StudyRecord:
-    """The machine is told in words: nobody computes with it."""
     from ttf.machine.processor import usable_threads
 
     threads = usable_threads()
@@ -142,8 +140,11 @@ def carry_on(
     watcher: Watcher[Cell, Sample],
     settled: Callable[[ABStudy], bool],
 ) -> Reason:
-    """Runs what is missing; why it ended. `settled` is asked before every block of a sequential
-    study. Raises the error of a repeat that could not run."""
+    """Runs the missing repeats, and returns why it ended.
+
+    `settled` is called before every block of a sequential study. Raises the error of a repeat that
+    could not run.
+    """
     if limits.parallel > study.record.parallel:
         study.record.parallel = limits.parallel
         study.write_settings()
@@ -154,7 +155,7 @@ def carry_on(
 
 @dataclass
 class _BlockPlanner(Planner[Cell, Sample]):
-    """Whole blocks: half a pair tells nothing."""
+    """Whole blocks: half a pair has no information."""
 
     study: ABStudy
     limits: ABLimits
@@ -193,8 +194,10 @@ def begin(
     command: str = "",
     **setup_fields: Any,
 ) -> ABStudy:
-    """Claimed, its arms checked; `setup_fields` are those of ABSetup. Raises ConfigError with all
-    problems before there is a folder."""
+    """A new or earlier study, locked; `setup_fields` are those of ABSetup.
+
+    Raises ConfigError with all problems before the folder is made.
+    """
     arms, notes = check_arms(arms_from(files, vary), sets, steps)
     for note in notes:
         say(note)

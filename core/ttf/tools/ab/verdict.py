@@ -1,4 +1,4 @@
-"""The verdict for somebody who reads nothing else: plain English, and never more than was shown."""
+"""The verdict in plain English; never more than was shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sentence(
     fixed: Sequence[Fixed],
     confidence: float,
 ) -> str:
-    """Made of the verdicts alone; figures are those of the comparisons."""
+    """From the verdicts; the figures are those of the comparisons."""
     if len(arms) < 2:
         return "There is nothing to compare with."
     if not comparisons:
@@ -61,7 +61,7 @@ def _of_two(a: ArmSummary, b: ArmSummary, comparisons: Sequence[Comparison]) -> 
 
 
 def _difference(c: Comparison, subject: str) -> str:
-    """What the subject is, against the other: "is 4% slower (2 to 6%)"."""
+    """The difference of the subject to the other arm: "is 4% slower (2 to 6%)"."""
     effect, (low, high) = c.effect or 0.0, c.ci
     if subject == c.a:
         effect = _turned(c, effect)
@@ -75,12 +75,11 @@ def _difference(c: Comparison, subject: str) -> str:
 
 
 def _turned(c: Comparison, effect: float) -> float:
-    """Of a relative to b, instead of b to a."""
+    """The effect of a relative to b, instead of b to a."""
     return 1 / (1 + effect) - 1 if c.scale == "ratio" else -effect
 
 
 def _amount(c: Comparison, size: float) -> str:
-    """With its unit."""
     unit = "%" if c.scale == "ratio" else " points" if _factor(c) == 100 else f" {c.unit}".rstrip()
     return _two_digits(size * _factor(c)) + unit
 
@@ -99,7 +98,7 @@ def _chance(c: Comparison) -> str:
 
 
 def _crashes(a: ArmSummary, b: ArmSummary, crash: Comparison | None) -> str:
-    """Where no arm was found to be stabler."""
+    # If no arm was found stabler.
     if not a.crashes and not b.crashes:
         runs = f"{a.runs}" if a.runs == b.runs else f"{a.runs} and {b.runs}"
         return f"neither crashed in {runs} repeat{'s' * (runs != '1')}"
@@ -111,7 +110,7 @@ def _crashes(a: ArmSummary, b: ArmSummary, crash: Comparison | None) -> str:
 
 
 def _same(same: Sequence[Comparison]) -> list[str]:
-    """ "throughput and memory are the same within 2%": one clause a margin."""
+    """ "throughput and memory are the same within 2%": one clause for each margin."""
     return [
         f"{listed([c.measure.noun for c in group])} {'are' if len(group) > 1 else 'is'} "
         f"the same within {margin}"
@@ -124,7 +123,7 @@ def _same(same: Sequence[Comparison]) -> list[str]:
 
 
 def _of_many(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) -> list[str]:
-    """A line a measure by which any two arms differ."""
+    """A line for each measure by which any two arms differ."""
     parts = []
     for metric in dict.fromkeys(c.metric for c in comparisons):
         of = [c for c in comparisons if c.metric == metric]
@@ -145,7 +144,7 @@ def _of_many(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) -> l
 
 
 def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], more: Mapping[str, str]) -> str:
-    """A ranking where each place was shown; else who beats whom, and nothing about the rest."""
+    """A ranking if each place was shown; else which arm beats which, without the rest."""
     order = sorted(names, key=lambda name: -len(wins[name]))
     if all(wins[x].issuperset(order[i + 1 :]) for i, x in enumerate(order)):
         return ", then ".join(name + more.get(name, "") for name in order)
@@ -164,7 +163,7 @@ def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], more: Mapping[str
 
 
 def _rid_of_crashes(fixed: Sequence[Fixed], confidence: float) -> list[str]:
-    """One clause an arm that is clean beside controls that crashed, for long enough."""
+    """One clause for each arm that is clean for long enough, while controls crashed."""
     controls: dict[str, list[Fixed]] = {}
     for of in fixed:
         if of.verdict == "fixed":
@@ -178,7 +177,7 @@ def _rid_of_crashes(fixed: Sequence[Fixed], confidence: float) -> list[str]:
 
 
 def _lost(arms: Sequence[ArmSummary]) -> str:
-    """Speed and quality of those that are left may flatter the arm that lost many."""
+    # The remaining repeats may flatter an arm that lost many.
     many = [arm for arm in arms if arm.runs and arm.lost / arm.runs >= _MANY_LOST]
     if not many:
         return ""
@@ -187,7 +186,7 @@ def _lost(arms: Sequence[ArmSummary]) -> str:
 
 
 def _undecided(comparisons: Sequence[Comparison]) -> str:
-    """What is not known, and what knowing it would take: of several pairs of arms, the most."""
+    """What is open, and the repeats it would take: the most of several pairs of arms."""
     more: dict[str, int] = {}
     for c in comparisons:
         if c.verdict == "inconclusive":

@@ -1,1 +1,1 @@
-"""This machine's ceilings, and how near the program comes to them."""
+"""The ceilings of this machine, and how near the program comes to them."""

@@ -1,4 +1,4 @@
-"""Our way of doing something and its peers take turns; what comes of it are lines."""
+"""Measures our implementation and its peers in turns, and makes result lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ttf.tools.bench.sizes import SIZES, Size
 
 @dataclass(frozen=True, kw_only=True)
 class BenchArm:
-    """One way of doing it. `turn` does `work` units."""
+    """One implementation. `turn` does `work` units."""
 
     name: str
     turn: Callable[[], object]
@@ -29,39 +29,36 @@ class BenchArm:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnArm(BenchArm):
-    """Ours; `ideal_s`: the seconds that the machine's ceilings leave for one unit of its work."""
+    """Ours; `ideal_s`: seconds for one unit of work at the machine's ceilings."""
 
     unit: str
     shape: str
     ideal_s: float | None = None
     ceiling: str = ""
-    invert: bool = False
-    """The value is the time of a unit, in milliseconds, and not units a second."""
+    invert: bool = False  # the value is milliseconds per unit, not units per second
 
     def value(self, seconds: float) -> float:
-        """Of a unit that took so long."""
+        """The value for a unit that took this long."""
         return 1e3 * seconds if self.invert else 1.0 / seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """One bench being done."""
+    """One running bench."""
 
     size: Size
-    peers: Collection[str]
-    """Those that are to be measured as well."""
+    peers: Collection[str]  # peers to measure as well
     ceilings: Mapping[str, Any]
     tell: Tell
-    folder: Path
-    """For its files; gone in the end."""
+    folder: Path  # for its files; deleted at the end
 
 
+# our arms and the peers that are measured in the same rounds
 Turns = tuple[Sequence[OwnArm], Sequence[BenchArm]]
-"""Arms of ours and of peers that are measured in the same rounds."""
 
 
 def bench(arms: Callable[[Visit], Generator[Turns]]) -> Work:
-    """The task that measures what a generator yields; that goes on when it was measured."""
+    """The task that measures what a generator yields, and then continues the generator."""
 
     def work(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         size = SIZES[request["size"]]
@@ -86,7 +83,6 @@ def lines_of(
 
 
 def _measured(own_arms: Sequence[OwnArm], peers: Sequence[BenchArm], visit: Visit) -> list[Line]:
-    """One line for each of ours and each peer."""
     arms = {arm.name: arm for arm in (*own_arms, *peers)}
     turns = {name: _announced(arm, visit.tell) for name, arm in arms.items()}
 
@@ -102,8 +98,7 @@ def _measured(own_arms: Sequence[OwnArm], peers: Sequence[BenchArm], visit: Visi
 
 
 def _announced(arm: BenchArm, tell: Tell) -> Callable[[], object]:
-    """Says whose turn it is first: a process that dies is the doing of the arm that had it."""
-
+    # Reports the arm before its turn: if the process dies, this arm was the cause.
     def turn() -> None:
         tell({"at": arm.name})
         arm.turn()
@@ -144,7 +139,7 @@ def _compared(
 
 
 def repeated(call: Callable[[], object], at_least_s: float) -> tuple[Callable[[], object], int]:
-    """The call as often as it takes to fill about `at_least_s`, and how often that is."""
+    """A function that repeats the call for about `at_least_s`, and the number of repeats."""
     call()
     began = time.perf_counter()
     call()

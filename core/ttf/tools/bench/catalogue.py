@@ -1,4 +1,4 @@
-"""What `ttf bench` measures: names, what each is about, and with whom it is compared."""
+"""The benches of `ttf bench`: names, titles and peers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Bench:
-    """One bench, done in a process of its own."""
+    """One bench, done in its own process."""
 
     name: str
     title: str
-    work: str
-    """Where its code is, as "module:function"."""
+    work: str  # "module:function"
     peers: tuple[str, ...] = ()
     deadline_s: float = 300.0
 

@@ -1,7 +1,8 @@
-"""Measures what this machine can do at best: products of matrices, copies in memory, reads from a file.
+"""Measures the best performance of this machine: matrix products, copies in memory, reads from a
+file.
 
-Each figure is the best of several repetitions: what disturbs a measurement only makes it slower.
-Takes a few seconds; kept per machine (`ttf.machine.measured`), and never read by a run.
+Each figure is the best of several repetitions, since disturbances only make a measurement slower.
+Takes a few seconds; kept per machine (`ttf.machine.measured`); a run never measures.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from ttf.machine import processor
 from ttf.machine.measured import BLOCKS, DIM, QUERIES, Ceilings, Figure
 
 BUDGET_S: Final = 8.0
+# Of a training step: the input product of all steps, and one recurrent step, alone and fused.
 SHAPES: Final = ((3200, 768, 3072), (32, 512, 1536), (128, 512, 1536))
-"""Of a training step: the input product of all steps, and one recurrent step, alone and fused."""
 _LEAST, _MOST = 3, 20
 _FIGURE_S: Final = 0.08
-_CALL_FLOPS, _MOST_CALLS = 1e9, 1000
-"""What a timed call computes at least: some milliseconds."""
+_CALL_FLOPS, _MOST_CALLS = 1e9, 1000  # the least work of a timed call: some milliseconds
 
 
 def measure(
@@ -29,7 +29,7 @@ def measure(
 ) -> Ceilings:
     """Every figure, on this process's threads; saves nothing (`save_ceilings` does).
 
-    Past `budget_s` what is left is measured once each. Leaves torch's settings as they were.
+    After `budget_s`, the rest is measured once each. Does not change torch's settings.
     """
     import torch
 
@@ -62,7 +62,7 @@ def measure(
 def best_of(
     call: Callable[[], object], work: float, unit: str, least: int = _LEAST, most: int = _MOST
 ) -> Figure:
-    """The rate of a call that does `work` billions of something; one call before does not count."""
+    """The rate of a call that does `work` billions of something, after one warm-up call."""
     call()
     seconds: list[float] = []
     while len(seconds) < least or (len(seconds) < most and sum(seconds) < _FIGURE_S):
@@ -87,7 +87,7 @@ Make = Callable[[], Callable[[], object]]
 
 
 def _gemm_parts() -> Iterator[tuple[str, str, float, str, Make]]:
-    """Group, name, billions of operations, unit, and what makes the call."""
+    """Group, name, billions of operations, unit, and a function that makes the call."""
     from ttf.machine.gemm import FLOAT32, factors, product, repeated
 
     most = max(*BLOCKS["bf16"], *(columns for _, _, columns in SHAPES))

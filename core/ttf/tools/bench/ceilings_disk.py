@@ -1,4 +1,4 @@
-"""Reads from a file on the disk that holds the cache: cold (from the disk) and hot (from memory).
+"""Reads from a file on the cache's disk: cold (from the disk) and hot (from memory).
 
 The file is unlinked as soon as it is open: nothing stays behind, however the process ends.
 """
@@ -24,10 +24,9 @@ from ttf.tools.bench.ceilings import figure_of
 
 BYTES: Final = 256 << 20
 LEAST_BYTES: Final = 16 << 20
-FREE_BYTES: Final = 1 << 30
-"""What must stay free on the disk."""
+FREE_BYTES: Final = 1 << 30  # must stay free on the disk
+# A page; a chunk; a query of 100 steps x 768 float32. Multiples of a page, for O_DIRECT.
 PIECES: Final = (4096, 65_536, 307_200)
-"""A page; a chunk; a query of 100 steps x 768 float32. Multiples of a page, for O_DIRECT."""
 FIGURES: Final = 2 * (1 + len(PIECES))
 _CHUNK: Final = 4 << 20
 _WRITE_S: Final = 1.5
@@ -38,14 +37,12 @@ _REPEATS: Final = 3
 @dataclass(frozen=True, kw_only=True)
 class _File:
     size: int
-    cached: int
-    """A descriptor that reads through the page cache."""
-    direct: int | None
-    """One that goes around it, where the file system can."""
+    cached: int  # descriptor that reads through the page cache
+    direct: int | None  # descriptor that bypasses the cache, if the file system can
 
 
 def measure(progress: Progress) -> tuple[dict[str, Figure], tuple[str, ...]]:
-    """Figures by name, and what is to be said about them."""
+    """Figures by name, and notes about them."""
     folder = cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
@@ -80,7 +77,7 @@ def _measure(file: _File, progress: Progress) -> tuple[dict[str, Figure], tuple[
 
 
 def _rate(file: _File, piece: int | None, cold: bool, seed: int) -> float:
-    """GB/s of one turn, that ends after a while or with the file."""
+    """GB/s of one turn, which ends after `_TURN_S` or with the file."""
     length = piece or _CHUNK
     places = range(file.size // length)
     order = list(places) if piece is None else random.Random(seed).sample(places, len(places))
@@ -101,7 +98,7 @@ def _rate(file: _File, piece: int | None, cold: bool, seed: int) -> float:
 def _forget(descriptor: int) -> None:
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        # Pieces are read one by one: what the system reads ahead of them nobody asked for.
+        # Pieces are read one by one, without read-ahead.
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
 
@@ -141,7 +138,7 @@ def _direct(name: str) -> int | None:
 
 
 def _reads(descriptor: int) -> bool:
-    """Some file systems take the flag and refuse the read."""
+    # Some file systems accept the flag and refuse the read.
     with mmap.mmap(-1, PIECES[0]) as buffer:
         try:
             return os.preadv(descriptor, [buffer], 0) == PIECES[0]
@@ -150,7 +147,7 @@ def _reads(descriptor: int) -> bool:
 
 
 def _fill(descriptor: int) -> int:
-    """Bytes written and on the disk: as many as a slow disk takes in a while."""
+    """Writes and syncs, until `BYTES` or `_WRITE_S`. Returns the bytes written."""
     block = random.Random(0).randbytes(_CHUNK)  # nothing to compress
     size, began = 0, time.perf_counter()
     while size < BYTES:

@@ -8,13 +8,12 @@ from typing import Final
 
 import numpy as np
 
-BYTES: Final = 128 << 20
-"""More than any cache holds."""
+BYTES: Final = 128 << 20  # more than any cache
 _PIECE: Final = 1 << 20
 
 
 def through(threads: int) -> Callable[[], object]:
-    """From memory to memory; numpy gives the interpreter free meanwhile."""
+    """From memory to memory; numpy releases the interpreter lock."""
     source, target = _buffers(BYTES)
     share = BYTES // threads
     parts = [slice(at * share, (at + 1) * share) for at in range(threads)]
@@ -28,7 +27,7 @@ def through(threads: int) -> Callable[[], object]:
 
 
 def into_cache() -> Callable[[], object]:
-    """From memory into the same megabyte again and again, as rows are gathered."""
+    """From memory into the same megabyte repeatedly, like a gather of rows."""
     source, target = _buffers(_PIECE)
 
     def call() -> None:
@@ -39,6 +38,6 @@ def into_cache() -> Callable[[], object]:
 
 
 def _buffers(target_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Written once: what was never touched has no memory behind it."""
+    # Written once: untouched pages have no memory.
     source = np.full(BYTES, 1, np.uint8)
     return source, np.full(target_bytes, 2, np.uint8)

@@ -1,8 +1,8 @@
-"""The peers' loops: a training loop written by hand, as users write it, and two libraries around it.
+"""The peers' loops: a training loop written by hand, as users write it, and two libraries around
+it.
 
-They train the same tower as ours on the same rows, which lie in memory. None of them knows `ttf`.
-
-Shapes: B samples, L steps, D width, N candidates, M documents of the memory bank.
+They train the same tower as ours on the same rows, in memory. None of them uses `ttf`. Shapes: B
+samples, L steps, D width, N candidates, M documents of the memory bank.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEMPERATURE = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Training rows in memory: queries and the vectors of their documents, and a full memory bank."""
+    """Training rows in memory: queries, the vectors of their documents, and a full memory bank."""
 
     x: Tensor
     y_ND: Tensor
@@ -49,7 +49,7 @@ class Contrast(nn.Module):
     """Cross entropy over the documents of the micro-batch and the last M before them."""
 
     def __init__(self, bank_MD: Tensor, capacity: int | None = None) -> None:
-        """`capacity`: M, where the bank begins with fewer."""
+        """`capacity`: M, if the bank begins with fewer."""
         super().__init__()
         self.bank_MD = bank_MD.clone()
         self.capacity = len(bank_MD) if capacity is None else capacity
@@ -95,7 +95,7 @@ def adamw(tower: nn.Module, lr: float) -> torch.optim.Optimizer:
 
 @dataclass
 class HandLoop:
-    """Micro-batches in a row, an optimizer step after every `accumulate` of them."""
+    """Micro-batches, with an optimizer step after every `accumulate` of them."""
 
     tower: PlainTower
     contrast: nn.Module
@@ -109,7 +109,7 @@ class HandLoop:
         self.optimizer = adamw(self.tower, self.lr)
 
     def turn(self, micro_batches: int) -> float:
-        """The loss of the last one."""
+        """Returns the loss of the last micro-batch."""
         value = 0.0
         for _ in range(micro_batches):
             x, doc_BD = batch_of(self.rows, self.done, self.micro_batch)
@@ -124,15 +124,15 @@ class HandLoop:
 
 
 def batch_of(rows: Rows, number: int, size: int) -> tuple[Tensor, Tensor]:
-    """The micro-batch of that number; what comes after the last row is the first again."""
+    """The micro-batch of this number; starts again after the last row."""
     start = number * size % (len(rows.x) - size + 1)
     return rows.x[start : start + size], rows.y_ND[start : start + size]
 
 
 @dataclass
 class LightningLoop:
-    """A Lightning Trainer in a thread of its own, which may do as many micro-batches as it is told:
-    its `fit` runs through, and what starting one costs is in no turn."""
+    """A Lightning Trainer in its own thread, which waits for permission for each micro-batch: its
+    `fit` runs only once, and its start is in no turn."""
 
     tower: PlainTower
     contrast: nn.Module
@@ -167,7 +167,7 @@ class LightningLoop:
     def _run(self) -> None:
         try:
             self._fit()
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever takes turns
+        except BaseException as error:  # noqa: BLE001 - `turn` raises it again
             self._error = error
             self._asked.release()
 
@@ -218,7 +218,7 @@ class LightningLoop:
 
 
 class _Gate:
-    """An iterable that Lightning takes for a data loader."""
+    """An iterable that Lightning accepts as data loader."""
 
     def __init__(self, batches: Iterator[tuple[Tensor, Tensor]]) -> None:
         self._batches = batches

@@ -1,4 +1,4 @@
-"""Tasks of `ttf bench` about the machine itself: done in a process of their own, and kept."""
+"""Tasks of `ttf bench` about the machine: done in a child process, and saved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Measured and kept for this machine."""
     from ttf.machine.measured import save_ceilings
     from ttf.tools.bench import ceilings
 
@@ -21,7 +20,6 @@ def measure_ceilings(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Measured and kept for the runs on this machine."""
     from ttf.machine.measured import save_row
     from ttf.tools.bench import tune
 
@@ -31,7 +29,7 @@ def tune_machine(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _started(tell: Tell) -> Progress:
-    """With as many threads as a run has; what tells how far it is."""
+    # With as many threads as a run has.
     from ttf.machine import devices
 
     policy = devices.choose("cpu")

@@ -1,4 +1,4 @@
-"""The mining bench: our exact search beside FAISS and hnswlib, on documents that lie in clusters."""
+"""The mining bench: our exact search, FAISS and hnswlib, on clustered documents."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _recall(found: NDArray[np.int64], exact: NDArray[np.int64]) -> float:
 
 
 def _clustered(size: Size) -> tuple[Vectors, Vectors]:
-    """Unit vectors around common centres: an index finds its way among them, as in real banks."""
+    """Unit vectors around common centres, so that an index works as in real banks."""
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((_CENTRES, size.scan_dim), dtype=np.float32)
 

@@ -23,16 +23,13 @@ LR = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What is trained."""
-
     pool: str
     precision: str
-    sets: tuple[str, ...] = ()
-    """Further keys of the configuration."""
+    sets: tuple[str, ...] = ()  # further keys of the configuration
 
 
 class TorchSettings:
-    """What is global in torch and differs between ours and a loop by hand."""
+    """Global settings of torch that differ between ours and a loop by hand."""
 
     def __init__(self) -> None:
         self._matmul = torch.get_float32_matmul_precision()
@@ -65,7 +62,7 @@ class OurLoop:
         self._kept: list[tuple[StepHead, list[MicroBatch]]] = []
 
     def step(self) -> float:
-        """One step from the files; its loss."""
+        """One step from the files; returns its loss."""
         head, micro_batches = next(self._steps)
         return self.session.parts.stepper(head, micro_batches, LR).loss
 
@@ -76,13 +73,13 @@ class OurLoop:
             self._kept.append((head, [_copied(micro) for micro in micro_batches]))
 
     def replay(self) -> float:
-        """The next of the steps that are in memory."""
+        """The next step that is in memory; returns its loss."""
         head, micro_batches = self._kept.pop(0)
         self._kept.append((head, micro_batches))
         return self.session.parts.stepper(head, iter(micro_batches), LR).loss
 
     def fill_bank(self) -> None:
-        """As it is after the first steps of a run: every slot taken."""
+        """Fills every slot, as after the first steps of a run."""
         parts = self.session.parts
         ids = np.arange(min(parts.bank.capacity, parts.documents.rows), dtype=np.int64)
         for start in range(0, len(ids), 4096):
@@ -92,7 +89,7 @@ class OurLoop:
 
 
 def _copied(micro: MicroBatch) -> MicroBatch:
-    """Out of the loader's buffers, which it fills again."""
+    # The loader reuses its buffers.
     queries = replace(micro.queries, x=micro.queries.x.copy())
     return replace(micro, queries=queries)
 
@@ -111,7 +108,7 @@ def opened(
     *,
     filled: bool = True,
 ) -> Iterator[list[OurLoop]]:
-    """A loop for each course, all of them on the same files, in this process."""
+    """A loop for each course, all on the same files, in this process."""
     from ttf.config.resolve import resolve
     from ttf.rundir.run_folder import RunFolder
     from ttf.text.progress import Reporter
@@ -137,7 +134,6 @@ def opened(
 
 
 def policy_of(config: Any) -> Any:
-    """The device of a configuration, as a run chooses it."""
     threads = None if config.device.threads == "auto" else config.device.threads
     name = config.device.name
     policy = devices.choose(name, {name: config.device.options_of(name)}, threads)

@@ -1,6 +1,6 @@
-"""Comparing speeds on a noisy machine: arms take turns, pairs are compared, medians with bounds.
+"""Comparing speeds on a noisy machine: arms take turns, and paired ratios are compared.
 
-A machine that slows down for a minute slows every arm down; only the ratio of neighbours tells.
+A machine that slows down for a minute slows every arm down; only ratios of neighbours are reliable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DRAWS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """The median of paired ratios and the 95% bounds of that median."""
+    """The median of paired ratios and its 95% bounds."""
 
     median: float
     low: float
@@ -34,8 +34,8 @@ def in_turns(
     warm: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[float]]:
-    """Seconds of each call, in rounds; every second round goes backwards (A B, B A, ...), so that
-    a drift of the machine favours nobody. The first `warm` rounds do not count."""
+    """Seconds of each call, in rounds. Every second round is reversed (A B, B A, ...), so that a
+    drift of the machine favours no arm. The first `warm` rounds do not count."""
     names = list(arms)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     total = (warm + repeats) * len(names)

@@ -1,6 +1,6 @@
-"""The peers that speeds are compared with: what they are called, and whether they are installed.
+"""The peers of the benches: their names, and whether they are installed.
 
-Nothing is imported here. They are the extra `peers` (and what `all` brings), never dependencies.
+Imports none of them. They are the extra `peers` (and part of `all`), never dependencies.
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ INSTALL: Final = "not installed: pip install 'twotower[peers]'"
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer by the name that results give it."""
-
     name: str
     title: str
     module: str
-    distribution: str = ""
-    """"": it is called as its module is."""
+    distribution: str = ""  # empty: the name of the module
 
     @property
     def installed(self) -> bool:

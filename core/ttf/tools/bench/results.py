@@ -1,4 +1,4 @@
-"""One line of a bench: our rate, a peer's, the ratio of the two, and how near the ceiling we are."""
+"""One line of a bench: our rate, a peer's, their ratio, and our share of the ceiling."""
 
 from __future__ import annotations
 
@@ -7,34 +7,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One (name, peer). A peer that could not be measured has no value and says why in `note`."""
+    """One (name, peer). A peer that could not be measured has no value; `note` says why."""
 
     name: str
     unit: str
     peer: str | None
     value: float | None = None
-    spread: tuple[float, float] | None = None
-    """The lowest and the highest of `repeats`."""
+    spread: tuple[float, float] | None = None  # lowest and highest of `repeats`
     peer_value: float | None = None
-    ratio: float | None = None
-    """How many times faster ours is: the median of pairs measured side by side."""
+    ratio: float | None = None  # how many times faster ours is: median of paired measurements
     ratio_low: float | None = None
     ratio_high: float | None = None
     repeats: int = 0
+    # Our share of the machine's ceiling; None if not measured or not applicable.
     ceiling_ratio: float | None = None
-    """Our share of what the machine can do; None where no ceiling was measured or none applies."""
-    ceiling: str = ""
-    """Which ceiling that is."""
+    ceiling: str = ""  # the name of the ceiling
     shape: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A bench, or a peer within one, that did not come to its end."""
+    """A bench, or a peer within one, that failed."""
 
     name: str
     peer: str | None
-    what: str
-    """In a word, e.g. "segfault (SIGSEGV)"."""
+    what: str  # short, e.g. "segfault (SIGSEGV)"
     evidence: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Runs benches, each in a process of its own: however one ends, the others go on.
+"""Runs benches, each in its own process: if one dies, the others go on.
 
-Where a process dies while a peer had its turn, the bench is done again without that peer: our own
-figures do not depend on anybody's crash.
+If a process dies during a peer's turn, the bench is repeated without this peer: our own figures do
+not depend on a peer's crash.
 """
 
 from __future__ import annotations
@@ -26,25 +26,22 @@ class MeasurerDied(TtfError):
 
 
 class Show(Protocol):
-    """Told what is going on."""
+    """Called with the progress."""
 
     def __call__(self, bench: str, at: str, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of one bench."""
-
     bench: Bench
     lines: tuple[Line, ...] = ()
     findings: tuple[Finding, ...] = ()
     answer: Mapping[str, Any] = field(default_factory=dict)
-    error: Mapping[str, Any] | None = None
-    """What it raised, as `ttf.process.error_document` writes it."""
+    error: Mapping[str, Any] | None = None  # as `ttf.process.error_document` writes it
 
     @property
     def well(self) -> bool:
-        """It gave its figures; peers that died are no fault of it."""
+        """Whether it has its figures; peers may have died."""
         return bool(self.answer)
 
 
@@ -54,7 +51,7 @@ def outcome_of(
     ceilings: Mapping[str, Any],
     show: Show,
 ) -> Outcome:
-    """One bench to its end, with every peer that is installed. From the main thread."""
+    """One bench with every installed peer. Call it in the main thread."""
     peers = [name for name in bench.peers if PEERS[name].installed]
     findings: list[Finding] = []
     while True:
@@ -106,7 +103,7 @@ def _ended(
 
 
 def _not_measured(bench: Bench, lines: tuple[Line, ...], findings: list[Finding]) -> Iterator[Line]:
-    """A line of its own for every peer that has no figures, and why."""
+    """A line for every peer without figures, with the reason."""
     died = {finding.peer: finding.what for finding in findings}
     unit = lines[0].unit if lines else ""
     for name in bench.peers:

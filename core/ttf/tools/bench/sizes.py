@@ -1,4 +1,4 @@
-"""How large the benches are: the issue's reference shape, a quick look, and as small as works."""
+"""The sizes of the benches: the issue's reference shape, a quick one, and the smallest that works."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Final
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What a bench is made of; `repeats` pairs are compared after one round that does not count."""
+    """`repeats` pairs are compared after one warm-up round."""
 
     repeats: int
     micro_batch: int
     accumulate: int
-    peer_micro_batches: int
-    """A peer's turn: its time per sample does not depend on how many there are."""
+    peer_micro_batches: int  # per turn of a peer: its time per sample does not depend on the number
     pairs: int
     length: int
     dim: int
@@ -24,11 +23,9 @@ class Size:
     scan_dim: int
     scan_queries: int
     scan_k: int
-    files_mb: int
-    """The stored array that rows are gathered from."""
+    files_mb: int  # the stored array that rows are gathered from
     gather_rows: int
-    turn_s: float
-    """Short operations are repeated until a turn takes about so long."""
+    turn_s: float  # short operations are repeated until a turn takes about this long
 
 
 REFERENCE: Final = Size(

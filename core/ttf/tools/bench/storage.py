@@ -1,5 +1,5 @@
-"""The storage benches: rows from files, and opening them. All from the page cache: what is measured
-is software, not disks."""
+"""The storage benches: rows from files, and opening them. All from the page cache: they measure
+software, not disks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from ttf.contracts import VectorSource
 
 _SHORT: Final = 768
-_LONG: Final = 76_800
-"""Values of a row: one vector of 768 (3 KB), or 100 of them (300 KB)."""
-_SETS: Final = 8
-"""Draws of rows that take turns."""
+_LONG: Final = 76_800  # Values of a row: one vector of 768 (3 KB), or 100 of them (300 KB).
+_SETS: Final = 8  # draws of rows that take turns
 
 
 Rows = Callable[[NDArray[np.int64]], NDArray[Any]]
@@ -116,7 +114,7 @@ def _gather_into(source: VectorSource, values: int, size: Size) -> Rows:
 
 
 def _numpy_rows(path: Path) -> Rows:
-    """Of the whole array in memory, which is what numpy makes of an NPZ."""
+    # numpy reads the whole array of an NPZ into memory.
     with np.load(path) as file:
         array = file["vectors"]
     return lambda ids: array[ids]
@@ -130,7 +128,7 @@ def _zarr_rows(path: Path) -> Rows:
 
 
 def _drawn(gather: Rows, source: VectorSource, size: Size) -> Callable[[], None]:
-    """The next of some random draws of rows, the same ones for everybody."""
+    """A function that gathers the next of some random draws, the same draws for every arm."""
     rng = np.random.default_rng(0)
     draws = [
         rng.integers(0, source.shape[0], size.gather_rows, dtype=np.int64) for _ in range(_SETS)

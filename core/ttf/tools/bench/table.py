@@ -1,4 +1,4 @@
-"""The results of a bench, for people: a table whose ratios stand out, and what was not measured."""
+"""The results of a bench for people: a table with coloured ratios, and what was not measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADER: Final = ("", "ours", "peer", "its", "ratio (95%)", "of the ceiling")
 
 
 def lines_of(lines: Sequence[Line]) -> Iterator[str]:
-    """The table of one bench, and below it what its shape was."""
+    """The table of one bench, and the shapes and notes below it."""
     measured = [line for line in lines if line.value is not None]
     rows = [_row(line, lines) for line in measured]
     head, *texts = table(rows, _HEADER).splitlines()
@@ -64,7 +64,6 @@ def _coloured(cell: str, ratio: float | None) -> str:
 
 
 def _below(lines: Sequence[Line]) -> Iterator[str]:
-    """What the figures are of, and what stands behind single ones."""
     for shape, names in _shapes(lines):
         yield click.style(f"  {', '.join(names)}: {shape}", dim=True)
     shown = set()
@@ -88,14 +87,13 @@ def _shapes(lines: Sequence[Line]) -> list[tuple[str, list[str]]]:
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
-    """What did not come to its end."""
     who = f" while {finding.peer} had its turn" if finding.peer else ""
     yield click.style(f"[x] {finding.name} did not end{who}: {finding.what}", fg="red", bold=True)
     yield from (f"    - {text}" for text in finding.evidence[:6])
 
 
 def number(value: float) -> str:
-    """Three digits that matter.
+    """Three significant digits.
 
     >>> [number(v) for v in (0.0123, 1.994, 18.31, 133.4, 21499.0)]
     ['0.0123', '1.99', '18.3', '133', '21,499']
@@ -126,7 +124,7 @@ class BenchProgress:
         self._bench = bench
 
     def clear(self) -> None:
-        """Before anything else is written."""
+        """Before other output."""
         if self._live and self._shown:
             click.echo("\r\x1b[K", err=True, nl=False)
             self._shown = ""

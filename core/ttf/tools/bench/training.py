@@ -1,4 +1,4 @@
-"""The training benches: our steps beside the same steps by hand and by two libraries."""
+"""The training benches: our steps, the same steps by hand, and by two libraries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def train_l1(visit: Visit) -> Turning:
 
 @bench
 def loader(visit: Visit) -> Turning:
-    """The fastest step there is waits for data most."""
+    # With the fastest step, which waits for data most.
     prepare()
     from ttf.tools.bench.ours import Course, opened
 
@@ -69,7 +69,7 @@ def measured(
     *,
     name: str = "train",
 ) -> list[Line]:
-    """Ours in fp32 and bf16 beside those peers, all in this process, which loads torch only now."""
+    """Ours in fp32 and bf16 and these peers, in this process, which loads torch only now."""
     return lines_of(
         lambda visit: _steps(visit, name, pool, length), size, wanted, ceilings, lambda news: None
     )
@@ -101,7 +101,7 @@ def _steps(visit: Visit, name: str, pool: Pool, length: int) -> Turning:
 
 
 def prepare() -> None:
-    """The environment of the device that runs are made on; before torch is loaded."""
+    """Sets the environment of the device; call it before torch is loaded."""
     from ttf.machine import devices
 
     devices.prepare(devices.choose("cpu"))
@@ -190,7 +190,7 @@ def work_of(size: Size, length: int, pool: str) -> GruWork:
 def _ideal_s(
     size: Size, length: int, pool: str, precision: str, ceilings: Mapping[str, Any]
 ) -> float | None:
-    """Seconds that a sample's products take at the ceiling of their precision."""
+    """Seconds of a sample's products at the ceiling of their precision."""
     best = gemm_flops(ceilings, precision)
     if best is None:
         return None

@@ -1,7 +1,7 @@
-"""`ttf bench --tune`: which path float32 products take on this machine, measured once and kept.
+"""`ttf bench --tune`: measures the best path for float32 products on this machine, and saves it.
 
-A row is taken only where it is clearly faster and as accurate as float32; otherwise the static
-table of the device decides. Runs read the row when they start and never measure anything.
+A row is used only if it is clearly faster and as accurate as float32; otherwise the static table of
+the device decides. Runs read the row when they start and never measure.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from ttf.tools.bench.paired import in_turns, ratio
 
 LEAST_GAIN: Final = 1.05
 REPEATS: Final = 9
-_CALL_FLOPS, _MOST_CALLS = 2e9, 1000
-"""What a timed call computes at least: 10 ms or so."""
+_CALL_FLOPS, _MOST_CALLS = 2e9, 1000  # the least work of a timed call: about 10 ms
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A product (rows x inner) @ (inner x columns) of a training step, and how often it comes."""
+    """A product (rows x inner) @ (inner x columns) of a step, and how often it is computed."""
 
     rows: int
     inner: int
@@ -39,13 +38,13 @@ class Shape:
         return 2 * self.rows * self.inner * self.columns
 
 
+# Of the reference step: input product, recurrent products (alone and fused), rows of the bank.
 SHAPES: Final = (
     Shape(rows=3200, inner=768, columns=3072, times=1),
     Shape(rows=32, inner=512, columns=1536, times=200),
     Shape(rows=128, inner=512, columns=1536, times=50),
     Shape(rows=2048, inner=768, columns=2048, times=1),
 )
-"""Of the reference step: input product, recurrent products (alone and fused), rows of the bank."""
 
 
 def tune(
@@ -56,7 +55,7 @@ def tune(
 ) -> TunedRow:
     """Measures every path in turns on this process's threads; saves nothing (`save_row` does).
 
-    Leaves torch's settings as they were.
+    Does not change torch's settings.
     """
     import torch
 
@@ -115,7 +114,7 @@ def _measure(
 def decide(
     totals: Mapping[str, Sequence[float]], measured: Sequence[Measured]
 ) -> tuple[Path32 | None, str]:
-    """The path to take, None where the table is to decide; and the reason, in a sentence.
+    """The path to use, None if the static table decides; and the reason, in a sentence.
 
     `totals` holds the seconds of a step's products by path, round by round.
     """

@@ -1,6 +1,6 @@
-"""What a training step has to compute, in floating-point operations, and how fast that could go.
+"""The floating-point operations of a training step.
 
-Needed work only: steps whose outputs nobody reads are not counted, nor gradients of inputs.
+Only needed work: steps with unused outputs and gradients of inputs do not count.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ class GruWork:
     hidden: int
     out_dim: int
     length: int
-    last_only: bool
-    """Only the last step's output is used: the reverse direction makes one step."""
+    last_only: bool  # Only the last step's output is used: the reverse direction makes one step.
 
     @property
     def forward(self) -> int:
@@ -40,5 +39,5 @@ class GruWork:
 
 
 def contrast_flops(candidates: int, dim: int) -> int:
-    """The loss of one query against so many candidates: scores, and the query's gradient."""
+    """The loss of one query against these candidates: scores, and the query's gradient."""
     return 4 * candidates * dim

@@ -1,7 +1,6 @@
 """The ingredients of a configuration, and for each the edit that takes it out.
 
-An edit keeps everything else as it was. Whatever a factor needs to know comes from the survey: the
-configuration with every "auto" settled, and a few facts about data and installed plugins.
+An edit changes nothing else. The facts that the rules need come from the survey.
 """
 
 from __future__ import annotations
@@ -12,25 +11,21 @@ from typing import Any, Final
 
 from ttf.tools.bisect.hypotheses import Ingredient
 
-MOST_COPIED: Final = 4 << 30
-"""Bytes of data that a study copies for itself without being asked to."""
+MOST_COPIED: Final = 4 << 30  # Bytes of data that a study copies without permission.
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
-    """What the survey found, beside the configuration."""
-
-    pairs: int = 0
-    """Usable training pairs; 0: the data could not be looked at."""
+    # Facts from the survey that the configuration does not hold.
+    pairs: int = 0  # usable training pairs; 0: the data could not be read
     length: int = 1
     sequence: bool = False
     pairs_bytes: int = 0
-    data_bytes: int = 0
-    """Of pairs, bank and context."""
+    data_bytes: int = 0  # pairs, bank and context
     local: bool = True
     storage: str = ""
+    # The replacement of a component, by factor: "tower", "doc-tower", "miner", "storage".
     other: Mapping[str, str] = field(default_factory=dict)
-    """The replacement of a component, by factor: "tower", "doc-tower", "miner", "storage"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +33,13 @@ class Factor:
     """An ingredient that can be taken out of this configuration."""
 
     name: str = ""
-    rank: int = 0
-    """Both are those of its rule."""
-    what: str
-    """What it is now, and what instead: 'accumulation 8 -> 1'."""
+    rank: int = 0  # `name` and `rank` come from the rule
+    what: str  # the change: 'accumulation 8 -> 1'
     edits: Mapping[str, Any] = field(default_factory=dict)
     implies: tuple[str, ...] = ()
     component: bool = False
+    # Data to be written first: `rows`, `length` or `storage` (see `rewrite_data`).
     rewrite: Mapping[str, int | str] = field(default_factory=dict)
-    """Data to be made first: `rows`, `length` or `storage` (see `rewriting`)."""
 
     def ingredient(self) -> Ingredient:
         return Ingredient(
@@ -59,7 +52,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a rule looks at."""
+    """The input of a rule."""
 
     flat: Mapping[str, Any]
     facts: DataFacts
@@ -78,12 +71,11 @@ class Survey:
         return self.number("miner.negatives") > 0
 
 
-Rule = Callable[[Survey], Factor | str]
-"""The factor, or why it does not apply."""
+Rule = Callable[[Survey], Factor | str]  # the factor, or why it does not apply
 
 
 def factors_of(survey: Survey) -> tuple[list[Factor], dict[str, str]]:
-    """Those that apply, and for the others the reason."""
+    """The factors that apply; for the other names the reason."""
     factors: list[Factor] = []
     passed: dict[str, str] = {}
     for place, (name, rule) in enumerate(RULES.items(), start=1):
@@ -96,7 +88,7 @@ def factors_of(survey: Survey) -> tuple[list[Factor], dict[str, str]]:
 
 
 def edits_of(factors: Iterable[Factor]) -> dict[str, Any]:
-    """Of several at once; those of data are made from the files that were written."""
+    """The merged edits; edits of data come from the files that were written (see `edits_for`)."""
     merged: dict[str, Any] = {}
     for factor in factors:
         merged |= factor.edits
@@ -104,7 +96,6 @@ def edits_of(factors: Iterable[Factor]) -> dict[str, Any]:
 
 
 def _changed(what: str, key: str, now: object, then: object, **more: Any) -> Factor:
-    """Another value of one key."""
     return Factor(what=f"{what} {now} -> {then}", edits={key: then}, **more)
 
 
@@ -175,7 +166,7 @@ def _dropout(survey: Survey) -> Factor | str:
 
 
 def _copied(survey: Survey, size: int) -> str:
-    """Why data cannot be made anew, if so."""
+    """Why the data cannot be copied; empty if it can."""
     if not survey.facts.pairs:
         return "the data could not be looked at"
     if not survey.facts.local:
@@ -265,6 +256,7 @@ def _device(survey: Survey) -> Factor | str:
     return _changed("device", "device.name", now, "cpu", component=True)
 
 
+# In the order of ranks: if several avoid the crash, the first is named.
 RULES: Final[Mapping[str, Rule]] = {
     "isolation": _isolation,
     "accumulation": _accumulation,
@@ -283,4 +275,3 @@ RULES: Final[Mapping[str, Rule]] = {
     "tower": _tower,
     "device": _device,
 }
-"""In the order of their ranks: of several that avoid the crash, the first is the one to name."""

@@ -1,7 +1,7 @@
-"""What may be the cause: which ablations cure, at which crash rates; believed before the first run.
+"""Hypotheses about the cause: which ablations cure, at which crash rates, with their priors.
 
-An ablation cures if it takes out something of every mask of the hypothesis that is true. One mask:
-any one of its ingredients will do. Two: there are two causes. None: nothing here cures.
+An ablation cures if it takes out an ingredient of every mask of the true hypothesis. One mask:
+any of its ingredients is enough. Two masks: two causes. No mask: nothing here cures.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+# Prior of the crash rate: many faults are deterministic.
 RATES: Final[Mapping[float, float]] = {
     0.05: 0.02,
     0.1: 0.06,
@@ -26,32 +27,28 @@ RATES: Final[Mapping[float, float]] = {
     0.97: 0.06,
     1.0: 0.2,
 }
-"""What is believed of crash rates before the first run; many faults are deterministic."""
 
+# Prior of each kind of hypothesis, shared by all hypotheses of the kind.
 _ONE, _CARRIED, _EITHER, _BOTH, _NOTHING = 0.58, 0.32, 0.04, 0.03, 0.03
-"""What is believed of the kinds of hypotheses; each is shared by all of its kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ingredient:
-    """What can be taken out, as the design sees it."""
+    """An ingredient that can be taken out, as the planner sees it."""
 
     name: str
-    rank: int
-    """Of several cures the one with the lowest is named."""
+    rank: int  # of several cures, the lowest rank is named
+    # if taking this out cures, taking these out cures as well
     implies: frozenset[str] = frozenset()
-    """Where taking this out cures, taking these out cures as well."""
-    component: bool = False
-    """It may carry a fault that a setting triggers: then both cure."""
+    component: bool = False  # may carry a fault that a setting triggers: then both cure
 
 
-Who = tuple[int, ...]
-"""Indices of ingredients in the order of their ranks: one, two that must both go, or none."""
+Who = tuple[int, ...]  # Indices of ingredients by rank: one, two that must both go, or none.
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """Ablations are sets of bits: one cures that has a bit of every mask here."""
+    """An ablation is a bit set. It cures if it has a bit of every mask in `cures`."""
 
     who: Who
     cures: tuple[int, ...]
@@ -63,10 +60,10 @@ class Hypothesis:
 
 @cache
 def hypotheses(order: tuple[Ingredient, ...], *, wide: bool = False) -> tuple[Hypothesis, ...]:
-    """All of them, with what is believed of each before the first run; `order` is that of ranks.
+    """All hypotheses with their priors; `order` is by rank.
 
-    `wide`: two causes of which one is carried by a component, too. They are many, and only worth
-    their time where no single cause explains the runs.
+    `wide` adds two causes of which a component carries one. They are many, and only worth their
+    time if no single cause explains the runs.
     """
     bit = {ingredient.name: 1 << i for i, ingredient in enumerate(order)}
     reach = [bit[i.name] | sum(bit[n] for n in i.implies if n in bit) for i in order]
@@ -90,7 +87,7 @@ def hypotheses(order: tuple[Ingredient, ...], *, wide: bool = False) -> tuple[Hy
 def _carried(
     order: Sequence[Ingredient], reach: Sequence[int], pair: tuple[int, int]
 ) -> Iterator[tuple[Who, tuple[int, int]]]:
-    """The pair with one of its causes carried by a component of a higher rank."""
+    """The pair, with one of its causes carried by a component of a higher rank."""
     first, second = (reach[i] for i in pair)
     for c in range(len(order)):
         carrier = reach[c]
@@ -116,7 +113,7 @@ def _pairs(count: int) -> Iterator[tuple[int, int]]:
 
 @cache
 def evidence(crashes: int, clean: int) -> float:
-    """How likely that many crashes, and clean runs that nothing cured, are at an unknown rate."""
+    """The likelihood of these crashes and uncured clean runs, over the prior of the rate."""
     return sum(w * p**crashes * (1 - p) ** clean for p, w in RATES.items())
 
 
@@ -129,5 +126,5 @@ def outlook(crashes: int, clean: int) -> tuple[float, float]:
 
 
 def entropy(p: float) -> float:
-    """Bits of an outcome that has this probability."""
+    """Bits."""
     return 0.0 if p <= 0.0 or p >= 1.0 else -p * math.log2(p) - (1 - p) * math.log2(1 - p)

@@ -1,4 +1,4 @@
-"""The results of a study, for people and for scripts: sentence, table, commands, one JSON document."""
+"""The results of a study for people and for scripts: sentence, table, commands, JSON document."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ _MOST_PAIRS: Final = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """A study and its verdict, put together."""
-
     study: BisectStudy
     verdict: BisectVerdict
 
@@ -34,25 +32,24 @@ class Findings:
 
     @property
     def culprit(self) -> Factor | None:
-        """Where it is one."""
         if self.verdict.kind != "culprit":
             return None
         return self.study.setup.chosen(self.verdict.culprit)[0]
 
     @property
     def classes(self) -> Counter[str]:
-        """Of the incidents, by runs."""
+        """The number of runs by class of incident."""
         return Counter(name for o in self.study.runs for name in o.classes)
 
     @property
     def advice(self) -> dict[str, Any]:
-        """The settings that avoid the crash; empty where they are not known."""
+        """The settings that avoid the crash; empty if unknown."""
         if self.verdict.kind not in ("culprit", "pair"):
             return {}
         return edits_for(self.study.setup, self.verdict.culprit, self.study.folder)
 
     def smallest(self) -> tuple[BisectRun, str] | None:
-        """The crash with the most taken out, and its command; the first where several are equal."""
+        """The crash with the most taken out, and its command; the first if several are equal."""
         crashes = [o for o in self.study.runs if o.result == "crash"]
         if not crashes:
             return None
@@ -64,7 +61,7 @@ class Findings:
         return best, command_line(self.study.setup, edits, best.seed)
 
     def data_in_use(self) -> set[str]:
-        """Folders of rewritten data that the advice or the smallest command names."""
+        """Folders of rewritten data that the advice or the smallest command needs."""
         named = " ".join(map(str, self.advice.values()))
         smallest = self.smallest()
         named += " " + (smallest[1] if smallest else "")
@@ -72,7 +69,7 @@ class Findings:
         return {p.name for p in places if f"{p.absolute()}/" in named}
 
     def counts(self, name: str) -> tuple[int, int]:
-        """Of all runs without it, alone or with others."""
+        """Runs and crashes of all runs without this ingredient."""
         return sums({k: counts for k, counts in self.study.tally.items() if name in k})
 
     # --- JSON -----------------------------------------------------------------------------------
@@ -123,7 +120,7 @@ class Findings:
     # --- text -----------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """The table's; the culprit first, then as the runs have it."""
+        """The rows of the table, the culprit first."""
         runs, crashes = self.baseline
         yield "(nothing)", str(runs), str(crashes), "", "the configuration as it is"
         named = self.verdict.culprit
@@ -147,7 +144,6 @@ class Findings:
         return "open" if runs else "not tried"
 
     def sentence(self) -> str:
-        """What came out, in a sentence or two; never more than the runs say."""
         text = {
             "culprit": self._of_culprit,
             "pair": self._of_pair,
@@ -222,12 +218,12 @@ class Findings:
         )
 
     def pairs(self) -> list[tuple[str, ...]]:
-        """Two ingredients that may both have to go, likeliest first."""
+        """Pairs of ingredients that may both have to go, likeliest first."""
         pairs = [names for names, _ in self.verdict.suspects if len(names) == 2]
         return list(pairs[:_MOST_PAIRS])
 
     def commands(self) -> Iterator[tuple[str, str]]:
-        """What to type now: a title and a command."""
+        """Titles and commands to type now."""
         smallest = self.smallest()
         if smallest is not None:
             out = ", ".join(smallest[0].ablated)

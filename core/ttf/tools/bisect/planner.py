@@ -1,19 +1,18 @@
 """Which run to make next, and when the culprit is sure: pure, deterministic, no I/O.
 
 A *run* takes some ingredients out of the configuration (an ablation) and crashes or not. The state
-of a study is its tally: how often each ablation was run, how often it crashed. From the tally alone
-`judge` says what to run next or what came out, so that a study can be resumed and simulated.
+of a study is its tally: how often each ablation was run and how often it crashed. `judge` needs
+only the tally, so that a study can be resumed and simulated.
 
 Hypotheses: which ablations *cure*. One ingredient, with those that cure for certain when it does;
 either of two ("a setting triggers it, a component carries it"); two that must both go ("two
-causes"); or nothing here. Each with an unknown crash rate: a run crashes at that rate unless what it
-takes out cures. Hence a crash clears everything that was taken out, all at once, and a clean run
-says the more, the higher the rate. The next run is the one whose outcome tells most about who is to
-be named.
+causes"); or nothing here. Each has an unknown crash rate: a run crashes at that rate unless its
+ablation cures. So a crash clears everything that was taken out, and a clean run says more if the
+rate is high. The next run is the one whose outcome tells most about the culprit.
 
 Of several cures the one with the lowest rank is named: the least invasive. It is named once its
-probability is at least the confidence asked for, runs without it alone stayed clean, and (where crashes
-are frequent, so that it costs little) every ingredient of a lower rank was cleared by a crash.
+probability is at least the asked confidence, runs without it alone stayed clean, and (if crashes
+are frequent, so that this costs little) a crash has cleared every ingredient of a lower rank.
 """
 
 from __future__ import annotations
@@ -33,49 +32,42 @@ from ttf.tools.bisect.hypotheses import (
     outlook,
 )
 
+# Runs and crashes by ablation; the empty set is the unchanged configuration.
 Tally = Mapping[frozenset[str], tuple[int, int]]
-"""Runs and crashes by ablation; the empty set is the configuration as it is."""
 
-ALONE: Final = 2
-"""Clean runs without the culprit alone that it takes at least, however sure it looks."""
-_FEW_RUNS: Final = 12
-"""So many are always granted, however small the grid."""
+ALONE: Final = 2  # The fewest clean runs without the culprit alone.
+_FEW_RUNS: Final = 12  # Granted however small the grid is.
 _CLIMBS: Final = 3
-_NO_SINGLE: Final = 0.5
-"""Below that probability of a single cause, two are looked at more closely."""
+_NO_SINGLE: Final = 0.5  # If a single cause is less probable, two causes are looked at as well.
 _STRICTER: Final = 0.5
 _NOTHING_NEW: Final = 1e-6
+# Above this crash rate, a crash proves that less is not enough; below, probability decides.
 _CHEAP_PROOF: Final = 0.5
-"""Above that rate, that less avoids nothing is shown by a crash; below, its probability must do."""
+# The weight of a bit about the crash rate: later runs tell more if the rate is known.
 _OF_RATES: Final = 0.1
-"""What a bit about the crash rate is worth beside one about who: later runs tell more by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BisectPlan:
-    """What a study is to decide, and how surely; fixed while it runs."""
+    """What a study decides, and how surely; fixed while it runs."""
 
     ingredients: tuple[Ingredient, ...]
     confidence: float = 0.95
+    # The lowest crash rate to look for before a configuration is called healthy.
     rarest: float = 0.2
-    """The lowest crash rate that is looked for before a configuration is called healthy."""
+    # Ablations that do not run; nor do their supersets.
     not_together: frozenset[frozenset[str]] = frozenset()
-    """What turned out not to run; nor does anything that contains it."""
 
-    most_of_grid: float | None = 0.4
-    """Of the runs of a full grid; None: as many as it takes."""
+    most_of_grid: float | None = 0.4  # share of the runs of a full grid; None: no limit
 
     @property
     def healthy_after(self) -> int:
-        """Clean runs of the unchanged configuration after which a crash rate of `rarest` would
-        have shown itself, at the asked confidence."""
+        """Clean unchanged runs that rule out a crash rate of `rarest` at the asked confidence."""
         return runs_to_see(self.rarest, self.confidence, least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextRun:
-    """The run that is worth most now."""
-
     ablate: frozenset[str]
     why: str
 
@@ -85,18 +77,15 @@ Kind = Literal["culprit", "pair", "unexplained", "healthy", "unsure"]
 
 @dataclass(frozen=True, kw_only=True)
 class BisectVerdict:
-    """What came out, or what is believed when the runs were used up."""
+    """The result, or the current belief when the runs were used up."""
 
     kind: Kind
-    culprit: tuple[str, ...] = ()
-    """One name; two where both must go; none where nobody is named."""
+    culprit: tuple[str, ...] = ()  # two if both must go; empty if none is named
     confidence: float = 0.0
+    # With probabilities, likeliest first; () stands for nothing that can be taken out.
     suspects: tuple[tuple[tuple[str, ...], float], ...] = ()
-    """Who it could be, likeliest first; () stands for nothing that can be taken out."""
-    also: tuple[str, ...] = ()
-    """Avoids it as well, but changes more."""
-    rate: float = 0.0
-    """Of crashes where nothing cures, as far as it is known."""
+    also: tuple[str, ...] = ()  # avoid the crash too, but change more
+    rate: float = 0.0  # estimated crash rate of uncured runs
 
 
 def runs_to_see(rate: float, confidence: float, *, least: int = 3) -> int:
@@ -115,8 +104,8 @@ def in_order(plan: BisectPlan) -> tuple[Ingredient, ...]:
 
 
 def full_grid(plan: BisectPlan, tally: Tally) -> int:
-    """What it takes to try everything by itself: the unchanged configuration and each ingredient,
-    as often as the crash rate seen (or looked for) and the asked confidence need."""
+    """Runs to try the unchanged configuration and each ingredient alone, as often as the crash rate
+    seen (or looked for) and the asked confidence need."""
     return _grid(plan, _Posterior(plan, tally).rate or plan.rarest)
 
 
@@ -125,7 +114,7 @@ def _grid(plan: BisectPlan, rate: float) -> int:
 
 
 def judge(plan: BisectPlan, tally: Tally) -> NextRun | BisectVerdict:
-    """The next run, or the verdict; a function of its arguments alone."""
+    """The next run or the verdict; depends only on the arguments."""
     runs, crashes = sums(tally)
     alone, _ = tally.get(frozenset(), (0, 0))
     if not crashes:
@@ -148,7 +137,7 @@ def judge(plan: BisectPlan, tally: Tally) -> NextRun | BisectVerdict:
 
 
 def believed(plan: BisectPlan, tally: Tally) -> BisectVerdict:
-    """What can be said now, with nobody named unless `judge` does."""
+    """The current verdict; names no culprit unless `judge` does."""
     answer = judge(plan, tally)
     if isinstance(answer, BisectVerdict):
         return answer
@@ -157,7 +146,6 @@ def believed(plan: BisectPlan, tally: Tally) -> BisectVerdict:
 
 
 def sums(tally: Tally) -> tuple[int, int]:
-    """Runs and crashes of all ablations together."""
     return sum(r for r, _ in tally.values()), sum(c for _, c in tally.values())
 
 
@@ -171,15 +159,13 @@ class _OpenHypothesis:
     who: Who
     cures: tuple[int, ...]
     weight: float
-    rate: float
-    """Expected, given the runs."""
-    noise: float
-    """Bits of a run's outcome that nothing foretells, were the rate known."""
+    rate: float  # expected, given the runs
+    noise: float  # bits of an outcome that stay unknown even if the rate is known
 
 
 @dataclass
 class _Posterior:
-    """The posterior, and what it asks for."""
+    """The posterior, and the next run that it asks for."""
 
     plan: BisectPlan
     tally: Tally
@@ -201,13 +187,12 @@ class _Posterior:
         self.ranking = sorted(by_who.items(), key=lambda item: (-item[1], item[0]))
 
     def doubt(self) -> float:
-        """What is left of the doubt that is allowed. A rate below the one that is looked for is
-        easily taken for a higher one, and clean runs then for more than they are."""
+        # A rate below `rarest` is easily overestimated, and clean runs then count for too much.
         return 1.0 if self.rate >= self.plan.rarest else _STRICTER
 
     def _known(self) -> dict[int, tuple[int, int]]:
-        """Of runs without something that is no ingredient any more (it will not go alone), only
-        crashes count: it may be that what cured."""
+        # A run without a refused ingredient (no run of its own is possible) counts only if it
+        # crashed: if it was clean, that ingredient may be the cure.
         out: dict[int, tuple[int, int]] = {}
         for names, (runs, crashes) in self.tally.items():
             mask = self._mask(names)
@@ -246,8 +231,10 @@ class _Posterior:
     # --- the next run ---------------------------------------------------------------------------
 
     def most_telling(self) -> NextRun | None:
-        """Climbs from the best of the simple ablations, one ingredient in or out at a time; None
-        where no run that can be made tells anything."""
+        """Climbs from the best simple ablation, one ingredient in or out at a time.
+
+        None if no possible run tells anything.
+        """
         everything = (1 << len(self.order)) - 1
         singles = [1 << i for i in range(len(self.order))]
         starts = [0, *singles, *(everything & ~s for s in singles), everything]
@@ -260,7 +247,7 @@ class _Posterior:
         return NextRun(ablate=self._names(best), why="tells most")
 
     def _climbed(self, best: int, among: int) -> int:
-        """The ablation that tells most, of those that differ from `best` in bits `among`."""
+        """The best ablation that differs from `best` only in the bits `among`."""
         bits = [1 << i for i in range(len(self.order)) if among >> i & 1]
         most_bits = self._bits_from(best)
         for _ in range(_CLIMBS):
@@ -276,7 +263,7 @@ class _Posterior:
         return not any(ablation & barred == barred for barred in self.barred)
 
     def _bits_from(self, ablation: int, of_rates: float = _OF_RATES) -> float:
-        """Bits that the outcome of a run tells about who is to be named."""
+        """Bits of information about the culprit in the outcome of a run."""
         mass: dict[Who, float] = {}
         crash: dict[Who, float] = {}
         noise = 0.0
@@ -298,7 +285,7 @@ class _Posterior:
     # --- the proof ------------------------------------------------------------------------------
 
     def missing_proof(self, leader: Who) -> NextRun | None:
-        """What a person would still ask before they believe it."""
+        """The next run of the proof; None if the proof is complete or not possible."""
         if not leader:
             return None
         alone = sum(1 << i for i in leader)
@@ -318,7 +305,7 @@ class _Posterior:
         return None
 
     def proven(self, leader: Who) -> bool:
-        """Clean without these alone, more than once; nothing has to be shown of nothing."""
+        """Whether enough runs without these alone were clean; no leader needs no proof."""
         runs, crashes = self.known.get(sum(1 << i for i in leader), (0, 0))
         return not leader or runs - crashes >= ALONE
 
@@ -329,7 +316,7 @@ class _Posterior:
         return ((1 << len(self.order)) - 1) & ~cleared
 
     def _widest(self, suspects: int) -> int:
-        """As many of them at once as can be taken out together."""
+        """As many suspects as can be taken out together."""
         out = 0
         for i in range(len(self.order)):
             if suspects >> i & 1 and self._may(out | 1 << i):
@@ -355,7 +342,7 @@ class _Posterior:
         )
 
     def _also(self, leader: Who) -> tuple[str, ...]:
-        """Cures, by what the runs say, besides the one that is named."""
+        """Probable cures besides the leader."""
         of_leader = [h for h in self.alive if h.who == leader]
         total = sum(h.weight for h in of_leader)
         out = []

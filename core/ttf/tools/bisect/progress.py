@@ -1,4 +1,4 @@
-"""What a person sees of a study while it runs: a line a run, on standard error."""
+"""The progress of a study on standard error: a line for each run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from ttf.tools.studies.one_run import FinishedRun
 
 @dataclass
 class RunLines(Watcher[Trial, BisectRun]):
-    """The first half of a line comes when a run begins."""
-
     study: BisectStudy
 
     def starts(self, task: Trial) -> None:

@@ -1,7 +1,7 @@
-"""The user's data with one thing changed: fewer pairs, other sequences, another container.
+"""Copies of the user's data with one change: fewer pairs, other sequences, another container.
 
-Everything streams with bounded memory into the study's folder; the user's files are only read. Runs
-in a child process: a file that kills its reader is a finding, not the end of the study.
+Streams with bounded memory into the study's folder and only reads the user's files. Runs in a child
+process: a file that kills its reader is a finding and does not end the study.
 """
 
 from __future__ import annotations
@@ -28,12 +28,9 @@ _SPLITS: Final = ("train", "val")
 
 @dataclass(frozen=True, kw_only=True)
 class DataChange:
-    """What the pairs become; None: as they are."""
-
-    rows: int | None = None
-    """Training pairs that stay, the first ones."""
-    length: int | None = None
-    """Of every sequence: cut, or repeated where it is one step long."""
+    # None: unchanged
+    rows: int | None = None  # keep the first training pairs
+    length: int | None = None  # of every sequence: cut, or repeated if it has one step
     storage: str | None = None
 
 
@@ -43,7 +40,7 @@ def rewrite_task(request: Mapping[str, Any], tell: Tell) -> dict[str, str]:
 
 
 def rewrite(data: Mapping[str, Any], change: DataChange, folder: Path) -> dict[str, str]:
-    """Writes what differs and returns the edits of `[data]`; what is there already stays."""
+    """Writes the changed files and returns the edits of `[data]`. Existing files are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     storage = change.storage or storage_for(data["pairs"], data["storage"])
     ending = cast("StorageFactory", plugins.load("storage", storage)).suffixes[0]
@@ -79,8 +76,6 @@ def _rewrite_pairs(data: Mapping[str, Any], change: DataChange, target: str, sto
 
 
 class _Planned:
-    """One array and what becomes of it."""
-
     def __init__(self, role: str, sources: Mapping[str, VectorSource], change: DataChange) -> None:
         self.source = sources[role]
         self.kind, _, self.split = role.partition("_")
@@ -118,7 +113,7 @@ class _Planned:
         return np.ascontiguousarray(block[:, : self.length])
 
     def _valid_first(self, block: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
-        """Padding goes to the end, so that no sequence is cut down to nothing."""
+        # Padding goes to the end, so that no sequence loses all its steps.
         valid = block >= 0
         if self.lengths is not None:
             count = np.asarray(self.lengths.read(start, stop))
@@ -129,7 +124,7 @@ class _Planned:
 
 
 def _length(sources: Mapping[str, VectorSource], split: str) -> int:
-    """Steps of a split's sequences; 0 where its queries are single vectors."""
+    """Steps of a split's sequences; 0 if its queries are single vectors."""
     if split in _SPLITS and f"seq_{split}" in sources:
         return sources[f"seq_{split}"].shape[1]
     x = sources.get(f"X_{split}") if split in _SPLITS else None

@@ -1,7 +1,7 @@
-"""One run of a study: the configuration with some ingredients taken out, as a short `ttf train`.
+"""One run of a study: a short `ttf train` with some ingredients taken out.
 
-Every run has a seed of its own, the study's plus its number: a fault that follows the random state
-must not look cured by chance, nor one that is cured look flaky.
+The seed of a run is the study's seed plus the number of the run: a fault that depends on the random
+state must not look cured by chance, and a cured fault must not look flaky.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ttf.tools.studies.child import ask
 from ttf.tools.studies.one_run import FinishedRun, Result, StartedRun, result_of, tidy
 
 _REWRITE: Final = "ttf.tools.bisect.rewrite_data:rewrite_task"
+# The settings of a run, besides its edits, that change what the run does.
 _MATTERS: Final = frozenset(
     {
         "train.batch_size",
@@ -33,7 +34,6 @@ _MATTERS: Final = frozenset(
         "gates",
     }
 )
-"""Of the settings that a run gets besides its edits, those that change what it does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,24 +42,20 @@ class BisectSetup:
 
     toml: str
     toml_sha256: str
-    sets: tuple[str, ...]
-    """As the user gave them."""
+    sets: tuple[str, ...]  # as the user gave them
     steps: int
     seed: int
-    pins: Mapping[str, Any]
-    """What "auto" was settled to: an edit must not change anything else."""
-    short: Mapping[str, Any]
-    """What makes a run short, and leaves every ingredient in it."""
+    pins: Mapping[str, Any]  # The values of "auto": an edit must not change anything else.
+    short: Mapping[str, Any]  # makes a run short but keeps every ingredient
     data: Mapping[str, Any]
     factors: tuple[Factor, ...]
-    passed: Mapping[str, str]
-    """Ingredients that do not apply, and why."""
+    passed: Mapping[str, str]  # ingredients that do not apply, and why
     confidence: float
     rarest: float
 
     @property
     def identity(self) -> object:
-        """Steps, confidence and the rest are those of the first command."""
+        # A resumed study keeps the steps and the confidence of the first command.
         return self.toml, self.toml_sha256, self.sets, self.seed
 
     @property
@@ -71,8 +67,6 @@ class BisectSetup:
 
 
 class Trial(NamedTuple):
-    """A run that is to be made."""
-
     run: int
     ablated: tuple[str, ...]
     seed: int
@@ -87,7 +81,6 @@ class BisectRun:
     seed: int
     result: Result
     classes: tuple[str, ...] = ()
-    """Of its incidents."""
     where: str = ""
     reason: str = ""
     exit_code: int = 0
@@ -96,7 +89,7 @@ class BisectRun:
 
 
 def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Of these ingredients together; data is written anew where one of them asks for it."""
+    """The merged edits of these ingredients; writes changed data if one of them needs it."""
     chosen = setup.chosen(names)
     change: dict[str, Any] = {}
     for factor in chosen:
@@ -112,12 +105,12 @@ def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[st
 
 @cache
 def _rewritten(request: str) -> dict[str, Any]:
-    """A child costs half a second, and files that are there need none."""
+    # Cached: a child process costs half a second.
     return dict(ask(_REWRITE, json.loads(request), to="copy the data"))
 
 
 def train_words(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> list[str]:
-    """The command of a run, without --out and --json."""
+    """The arguments of a run, without --out and --json."""
     out = ["train", setup.toml, "--steps", str(setup.steps), "--seed", str(seed), "--no-remedies"]
     texts = [*setup.sets, *(f"{k}={_toml(v)}" for k, v in {**setup.pins, **setup.short}.items())]
     for text in (*texts, *(f"{key}={_toml(value)}" for key, value in edits.items())):
@@ -126,8 +119,7 @@ def train_words(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> list
 
 
 def command_line(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> str:
-    """The shortest command that is the same run: values said once, nothing that only spared time,
-    nothing about what is not used."""
+    """The shortest command for the same run: no value twice, none without effect."""
     edits = {**edits}
     if edits.get("miner.negatives") == 0:
         edits = {k: v for k, v in edits.items() if k not in ("miner.isolation", "miner.name")}
@@ -150,7 +142,7 @@ def _toml(value: Any) -> str:
 def start_trial(
     setup: BisectSetup, trial: Trial, study: Path
 ) -> StartedRun | FinishedRun[BisectRun]:
-    """Finished at once where its data cannot be made."""
+    """A finished run if its data cannot be written."""
     began = time.monotonic()
     try:
         edits = edits_for(setup, trial.ablated, study)
@@ -165,7 +157,7 @@ def start_trial(
 
 
 def finish_trial(trial: Trial, run: StartedRun) -> FinishedRun[BisectRun]:
-    """Leaves of its folder only what tells of a crash."""
+    """Deletes the run's folder, except for the evidence of a crash."""
     incidents = list_incidents(run.folder / "incidents")
     classes = tuple(dict.fromkeys(str(i["class"]) for i in incidents))
     result = result_of(run.exit_code, classes)
@@ -185,7 +177,6 @@ def finish_trial(trial: Trial, run: StartedRun) -> FinishedRun[BisectRun]:
 
 
 def _finished(run: BisectRun) -> FinishedRun[BisectRun]:
-    """One that cannot go without an ingredient says something of that ingredient."""
     return FinishedRun(
         run=run,
         result=run.result,
@@ -197,7 +188,7 @@ def _finished(run: BisectRun) -> FinishedRun[BisectRun]:
 
 
 def _where(run: Path) -> str:
-    """The first incident's process, phase and step."""
+    """The process, phase and step of the first incident."""
     for folder in incident_folders(run / "incidents"):
         incident = read_incident(folder)
         if "phase" in incident:  # else its file cannot be read

@@ -1,8 +1,8 @@
-"""The studies of `ttf bisect`: the run that tells most comes next, until a verdict is sure.
+"""The studies of `ttf bisect`: the most informative run comes next, until a verdict is sure.
 
-bisect.jsonl  a line per finished run
-runs/NNN/     what is left of runs that crashed: incidents, run.toml, stderr.txt
-data/         files with one thing changed, while they are needed
+bisect.jsonl  a line for each finished run
+runs/NNN/     of crashed runs: incidents, run.toml, stderr.txt
+data/         files with one change, while they are needed
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ _SURVEY: Final = "ttf.tools.bisect.survey:survey"
 
 @dataclass(frozen=True, kw_only=True)
 class BisectRequest:
-    """What the user asks for."""
-
     toml: Path
     sets: tuple[str, ...] = ()
     steps: int | None = None
@@ -39,17 +37,16 @@ class BisectRequest:
     rarest: float = 0.2
     most_copied: int = MOST_COPIED
     hang_timeout_s: float | None = None
-    leave_out: tuple[str, ...] = ()
-    """Ingredients that are not to be looked at."""
+    leave_out: tuple[str, ...] = ()  # ingredients to keep
 
     @property
     def identity(self) -> object:
-        """That of the study's setup. ConfigError where the configuration cannot be read."""
+        # Equal to the identity of the study's setup. Raises ConfigError.
         return str(self.toml.absolute()), sha256_of(self.toml), self.sets, self.seed
 
 
 def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
-    """Looks at configuration and data in a child process, and makes the list of ingredients."""
+    """Surveys configuration and data in a child process, and lists the ingredients."""
     toml = str(request.toml.absolute())
     task = {"toml": toml, "sets": list(request.sets)}
     what = "look at the configuration and the data"
@@ -79,8 +76,7 @@ def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
 
 
 def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) -> dict[str, Any]:
-    """Nothing that a run has is taken from it: what begins late begins early, what is rare stays
-    as often as it must."""
+    # No ingredient of the run is removed: late phases start earlier, rare ones stay.
     out: dict[str, Any] = {
         "supervise.max_restarts": 0,
         "evaluate.every": "end",
@@ -104,8 +100,6 @@ def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) ->
 
 
 class BisectStudy(Study[BisectSetup, BisectRun]):
-    """Its setup is never changed."""
-
     COMMAND = "bisect"
     JOURNAL = "bisect.jsonl"
     RUN_NOUN = "run"
@@ -142,7 +136,7 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
 
     @property
     def refused(self) -> dict[str, str]:
-        """Ingredients that would not go without, by what their runs ended with."""
+        """Ingredients that a run cannot go without, with the error."""
         return {
             run.ablated[0]: run.reason or f"exit code {run.exit_code}"
             for run in self.runs
@@ -165,7 +159,7 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
         return full_grid(self.plan(), self.tally)
 
     def drop_data(self, keep: Sequence[str]) -> None:
-        """The rewritten files, but those that the advice names."""
+        """Deletes the rewritten files, except those in `keep`."""
         for place in (self.folder / "data").glob("*"):
             if place.name not in keep:
                 shutil.rmtree(place, ignore_errors=True)
@@ -178,8 +172,7 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
 
 @dataclass(frozen=True, kw_only=True)
 class BisectLimits(Limits):
-    """When to stop, however little is known; None: no such limit."""
-
+    # None: no such limit
     max_runs: int | None = None
     most_of_grid: float | None = 0.4
 
@@ -187,7 +180,7 @@ class BisectLimits(Limits):
 def carry_on(
     study: BisectStudy, limits: BisectLimits, watcher: Watcher[Trial, BisectRun]
 ) -> BisectVerdict:
-    """Runs until the verdict or the limit; what can be said then."""
+    """Runs until the verdict or the limit."""
     carry_out(study, _TrialPlanner(study, limits), limits, watcher)
     plan, tally = study.plan(limits.most_of_grid), study.tally
     verdict = judge(plan, tally)
@@ -198,7 +191,7 @@ def carry_on(
 
 @dataclass(frozen=True)
 class _TrialPlanner(Planner[Trial, BisectRun]):
-    """One run at a time, as each may change which is worth most."""
+    """One run at a time: each result may change the next choice."""
 
     study: BisectStudy
     limits: BisectLimits

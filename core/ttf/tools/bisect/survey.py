@@ -1,7 +1,7 @@
-"""What a study must know before its first run: the configuration with every "auto" settled, facts
-about the data, and which other towers, miners and containers could stand in.
+"""Facts for a study before its first run: the configuration with every "auto" settled, facts about
+the data, and which other towers, miners and containers could be used.
 
-Loads torch and the user's plugins: called in a child process (`ttf.tools.studies.child`) alone.
+Loads torch and the user's plugins: called only in a child process (`ttf.tools.studies.child`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 _TOWERS: Final = ("linear", "mlp", "gru", "lstm", "transformer")
 _MINERS: Final = ("exact", "hnswlib", "faiss")
-_NOT_PINNED: Final = ("train.grad_cache",)
-"""Settled anew where other settings change."""
+_NOT_PINNED: Final = ("train.grad_cache",)  # Settled anew if other settings change.
 
 
 def survey(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """`flat`, `pins` (what must be said so that no "auto" is settled otherwise), `facts`, `data`.
+    """`flat`, `pins` (values that keep every "auto" as it is), `facts`, `data`, `total_steps`.
 
     Without `look` the data stays closed and nothing is settled: for a configuration that kills the
     process that opens it. Raises what a run would raise for its configuration and its data.
@@ -116,7 +115,7 @@ def _size(uri: str) -> int:
 
 
 def _tower(side: str, specs: Specs, trainable_doc: bool) -> str | None:
-    """The first one that takes the same shapes and leaves something to train."""
+    """The first other tower with the same shapes that leaves something to train."""
     from ttf.config.schema import TowerConfig
     from ttf.training.towers import TowerSpec
 
@@ -147,7 +146,7 @@ def _storage(now: str) -> str | None:
 
 
 def _candidates(kind: Kind, first: Sequence[str], now: str) -> Iterable[str]:
-    """Those that can run here: ours first, as they are known to be there for anybody."""
+    """Plugins that can run here; ours first, since every user has them."""
     owner = {p.name: p.distribution for p in plugins.installed() if p.kind == kind}
     rank = {name: number for number, name in enumerate(first)}
     names = sorted(

@@ -1,5 +1,6 @@
-"""Is this machine, this environment and this configuration safe? Checks, one file per group.
+"""Checks whether this machine, this environment and this configuration are safe. One file per
+group.
 
-Light: what needs torch, numpy, pydantic or a stranger's plugin runs in a throw-away process, so
-that an abort there is a finding and not the end of the doctor.
+Whatever needs torch, numpy, pydantic or a third-party plugin runs in a throw-away process: an abort
+there becomes a finding and does not end the doctor.
 """

@@ -1,4 +1,4 @@
-"""What a check is, and its four verdicts, as short as they are written in the checks."""
+"""A check, and short constructors for its four verdicts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class Check:
     id: str
     title: str
     run: Callable[[Examination], Verdict]
-    of_run: bool = False
-    """It looks at a configuration, and needs one."""
+    of_run: bool = False  # the check needs a configuration
     distribution: str = OURS
 
 

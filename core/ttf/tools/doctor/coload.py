@@ -24,7 +24,6 @@ _BEFORE_TORCH: Final = ("", "loading the plugin", "building and searching")
 
 
 def look_at_coloading(exam: Examination) -> Verdict:
-    """Two processes for each miner that can be used here, two at a time."""
     miners = plugins.choices("miner")
     if not exam.torch.well:
         return skip("torch does not run by itself (see torch): there is nothing to put beside it")
@@ -37,7 +36,7 @@ def look_at_coloading(exam: Examination) -> Verdict:
 
 
 def _worth_it(ended: Ended) -> bool:
-    """Not one that cannot be used here, or that failed before torch came in."""
+    """Whether torch first is worth trying: the miner can be used and did not fail before torch."""
     if ended.answer is not None:
         return "unavailable" not in ended.answer
     return ended.stage not in _BEFORE_TORCH
@@ -58,7 +57,7 @@ def _task(miner: str, first: str, options: Any) -> Task:
 
 
 def judged(miners: list[str], ends: Mapping[tuple[str, str], Ended]) -> Verdict:
-    """Any death is a failure, also one that only one order brings."""
+    """A death is a failure, even if it happens in only one of the two orders."""
     dead = {key: ended for key, ended in ends.items() if ended.death is not None}
     raised = {key: ended for key, ended in ends.items() if ended.death is None and ended.error}
     unusable = {m: e.answer["unavailable"] for (m, _), e in ends.items()

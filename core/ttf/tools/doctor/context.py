@@ -1,4 +1,4 @@
-"""One visit to the doctor: what several checks need to know, found out once and when it is needed."""
+"""What several checks need to know; each fact is determined once, when it is first needed."""
 
 from __future__ import annotations
 
@@ -15,34 +15,28 @@ from ttf.supervise.isolated_tasks import Ended, Task, run
 
 @dataclass(eq=False)
 class Examination:
-    """Where checks look: this machine and this environment, and a configuration if there is one."""
-
     run_toml: Path | None = None
-    say: Callable[[str], None] = lambda _: None
-    """Hears what slow checks are at."""
-    root: Path = Path("/")
-    """Another folder in tests."""
-    no_trial: str = ""
-    """Why the run should not even be tried, once a check has found that out."""
+    say: Callable[[str], None] = lambda _: None  # gets the progress of slow checks
+    root: Path = Path("/")  # tests use another folder
+    no_trial: str = ""  # why the trial run is pointless, once a check has found a reason
 
     @cached_property
     def torch(self) -> Ended:
-        """torch, all alone."""
+        # In a process without any other library.
         return run(Task(work="ttf.tools.doctor.tasks:torch_alone", deadline_s=120))
 
     @cached_property
     def config(self) -> Ended | None:
-        """The configuration, read by a process that may load its plugins; None without one."""
+        # A child process reads it, because reading may load plugins.
         return None if self.run_toml is None else run(self.of_run("config"))
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Its values by dotted key; {} where there are none."""
+        """The values by dotted key; empty if there is no configuration."""
         found: Mapping[str, Any] = self._answer.get("flat", {})
         return found
 
     def options_of(self, kind: str) -> Mapping[str, Any]:
-        """The tables of options that a configuration has for miners or devices."""
         found: Mapping[str, Any] = self._answer.get(f"{kind}s", {})
         return found
 
@@ -60,7 +54,6 @@ class Examination:
         return bool(self.settings)
 
     def of_run(self, name: str, deadline_s: float = 60) -> Task:
-        """A task about the configuration."""
         return Task(
             work=f"ttf.tools.doctor.run_tasks:{name}",
             request={"run_toml": str(self.run_toml)},
@@ -69,7 +62,7 @@ class Examination:
 
     @cached_property
     def processors(self) -> tuple[int, str]:
-        """How many may be used, and who says so."""
+        """How many may be used, and which limit says so."""
         count, quota = usable_processors(), cgroup_quota(self.root)
         if quota is not None and quota < count:
             return max(1, int(quota)), f"of processor time its control group may use ({quota:g})"

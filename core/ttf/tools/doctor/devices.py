@@ -1,4 +1,4 @@
-"""Check `device`: what can compute here, and what a run would choose."""
+"""Check `device`: which devices work here, and which one a run would choose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ttf.tools.doctor.task_failures import failed, one_line
 
 
 def look_at_device(exam: Examination) -> Verdict:
-    """Asks every device plugin, starts the one that would be used, and computes something on it."""
     name, threads = exam.settings.get("device.name", "auto"), exam.settings.get("device.threads")
     request: dict[str, Any] = {
         "name": name,

@@ -1,7 +1,4 @@
-"""Checks `disk`, `shm` and `ulimits`: where a run writes, and what its processes may do.
-
-Only looked at, never written to.
-"""
+"""Checks `disk`, `shm` and `ulimits`. They only look, they never write."""
 
 from __future__ import annotations
 
@@ -23,8 +20,7 @@ MB: Final = 10**6
 LEAST_FREE: Final = 50 * MB
 COMFORTABLE_FREE: Final = 1000 * MB
 SHM: Final = "dev/shm"
-SHM_LEAST: Final = 64 << 20
-"""What a container gets where nobody asks for more: it is too little for data loaders."""
+SHM_LEAST: Final = 64 << 20  # Docker's default, too little for data loaders
 FILES_LEAST, FILES_COMFORTABLE = 64, 1024
 STACK_LEAST: Final = 1 << 20
 
@@ -33,8 +29,6 @@ STACK_LEAST: Final = 1 << 20
 
 
 def look_at_disk(_: Examination) -> Verdict:
-    """The folders of runs, of the cache and of temporary files: room, and whether they can be
-    written."""
     wanted = {
         "runs": Path.cwd() / "runs",
         "the cache (TTF_HOME)": cache_dir(),
@@ -66,7 +60,7 @@ def look_at_disk(_: Examination) -> Verdict:
 
 
 def existing(path: Path) -> Path:
-    """The nearest folder above that is there."""
+    """The nearest existing folder at or above `path`."""
     return next(p for p in (path, *path.absolute().parents) if p.exists())
 
 
@@ -101,7 +95,7 @@ def _elsewhere(name: str) -> str:
 
 
 def look_at_shm(exam: Examination) -> Verdict:
-    """/dev/shm: ttf does not need it, data loaders of other scripts do."""
+    # ttf does not need /dev/shm; the data loaders of other scripts do.
     folder = exam.root / SHM
     if sys.platform != "linux":
         return skip("/dev/shm is Linux's")
@@ -126,7 +120,6 @@ def look_at_shm(exam: Examination) -> Verdict:
 
 
 def look_at_ulimits(_: Examination) -> Verdict:
-    """What the shell that started us lets a process do; memory has a check of its own."""
     soft = {name: resource.getrlimit(which)[0] for name, which in _limits()}
     evidence = [f"{name}: {_shown(value)}" for name, value in soft.items()]
     files = _number(soft["open files (-n)"])

@@ -1,4 +1,4 @@
-"""Checks `python`, `torch` and `environment`: what every process of a run starts from."""
+"""Checks `python`, `torch` and `environment`: the basis of every process of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ _SHOWN: Final = re.compile(
 
 
 def look_at_python(_: Examination) -> Verdict:
-    """The interpreter, and whether it can start another of itself."""
     bits = struct.calcsize("P") * 8
     version = platform.python_version()
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -63,7 +62,7 @@ def look_at_python(_: Examination) -> Verdict:
 
 
 def look_at_torch(exam: Examination) -> Verdict:
-    """torch by itself: if that fails, nothing else needs to be blamed."""
+    # If torch fails alone in a process, no other check needs to be blamed.
     ended = exam.torch
     if ended.answer is None or not ended.well:
         what = "torch does not run, even alone in a process"
@@ -94,7 +93,6 @@ def _mend_torch(exam: Examination) -> str:
 
 
 def look_at_environment(exam: Examination, variables: Mapping[str, str] | None = None) -> Verdict:
-    """Variables that hide faults or make every step slow."""
     env = os.environ if variables is None else variables
     evidence = [f"{name}={env[name]}" for name in sorted(env) if _SHOWN.search(name)]
     hides = env.get("KMP_DUPLICATE_LIB_OK")
@@ -131,7 +129,7 @@ def _threads(exam: Examination, env: Mapping[str, str]) -> Iterator[tuple[str, s
 
 
 def _apple(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What torch reads on a Mac; elsewhere it does not matter."""
+    # torch reads these on a Mac only.
     if sys.platform != "darwin":
         return
     ratio = env.get("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "")

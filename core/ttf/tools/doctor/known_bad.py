@@ -1,7 +1,7 @@
-"""Versions that are known to go wrong: dated rows, each with the report it comes from.
+"""Versions with known faults: dated rows, each with its report.
 
-A row fires where every distribution it names is installed in a version that fits, on a system that
-fits. `guarded`: ttf itself is not harmed, and the row says by what; others who use it are.
+A row fires if every named distribution is installed in a matching version on a matching system.
+`guarded`: ttf protects itself, and the row says how; other users of the library are affected.
 """
 
 from __future__ import annotations
@@ -19,23 +19,16 @@ _PART: Final = re.compile(r"(<=|>=|==|<|>)\s*(\d+(?:\.\d+)*)$")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One known fault."""
-
+    # By distribution: '<1.14.2', '>=4.7,<4.8', '' for any. All must be installed.
     versions: Mapping[str, str]
-    """By distribution: '<1.14.2', '>=4.7,<4.8', '' for any. All must be there."""
     severity: Severity
-    what: str
-    """What goes wrong; for `guarded`, also what ttf does about it."""
+    what: str  # for `guarded`, also what ttf does about the fault
     issue: str
-    """Where it is told."""
-    date: str
-    """When the row was last looked at."""
+    date: str  # when the row was last reviewed
     remedy: str
     python: str = ""
-    system: str = ""
-    """'Darwin', 'Linux'; empty: any."""
-    machine: str = ""
-    """'arm64'; empty: any."""
+    system: str = ""  # 'Darwin', 'Linux'; empty: any
+    machine: str = ""  # 'arm64'; empty: any
 
 
 ROWS: Final[tuple[Row, ...]] = (
@@ -145,7 +138,7 @@ def fired(
     machine: str,
     rows: tuple[Row, ...] = ROWS,
 ) -> Iterator[Row]:
-    """The rows that fit what is installed here. `versions` by normalised name."""
+    """The matching rows. `versions` is by normalised name."""
     for row in rows:
         if row.system not in ("", system) or row.machine not in ("", machine):
             continue
@@ -169,7 +162,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def fits(version: str, spec: str) -> bool:
-    """Whether a version lies in '>=2.6,<2.10'; parts with other operators are no bar.
+    """Whether a version is in '>=2.6,<2.10'; parts with other operators are ignored.
 
     >>> fits("2.9.1", ">=2.6,<2.10"), fits("2.10", "<2.10"), fits("0.8.0", "==0.8"), fits("1", "")
     (True, False, True, True)

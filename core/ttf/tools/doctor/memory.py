@@ -1,4 +1,4 @@
-"""Checks `memory` and `cgroup`: how much a run may use, and who says so."""
+"""Checks `memory` and `cgroup`: how much memory a run may use, and which limit says so."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
 
 MB: Final = 10**6
+# The trainer before it holds any data: torch takes 243 MB (Linux x86-64, torch 2.13).
 NEEDED: Final = 300 * MB
-"""A trainer before it holds any data: torch takes 243 MB (Linux x86-64, torch 2.13)."""
+# With less, parts of torch cannot be mapped. Mapped data needs more.
 NEEDED_ADDRESSES: Final = 840 * MB
-"""Below that, parts of torch cannot be mapped; data that is mapped comes on top."""
 COMFORTABLE: Final = 1500 * MB
 COMFORTABLE_ADDRESSES: Final = 8000 * MB
 _NEARLY_FULL: Final = 0.9
 
 
 def look_at_memory(exam: Examination) -> Verdict:
-    """The limit in force and what is left of it, against what torch needs before any data."""
     limits = _limits(exam.root)
     evidence = [f"{size(limit.bytes)}: {limit.source}" for limit in limits]
     short = [limit for limit in limits if limit.bytes < _needed(limit)]
@@ -70,7 +69,7 @@ def look_at_memory(exam: Examination) -> Verdict:
 
 
 def _limits(root: Path) -> list[Limit]:
-    """All that bind, the smallest first; a group of version 1 has one also where it has none."""
+    # Smallest first. A version 1 group without a limit reports a huge number; it is left out.
     machine = Limit(_physical(), "physical memory")
     groups = [limit for _, limit in group_limits(root) if limit.bytes <= machine.bytes]
     return sorted({machine, *groups, *rlimits()}, key=lambda limit: limit.bytes)
@@ -83,7 +82,7 @@ def _physical() -> int:
 
 
 def _free(root: Path) -> tuple[int, str]:
-    """What is left of the limit that is nearest to being used up, and of the machine."""
+    """What is left below the nearest limit, or of the machine's memory if that is less."""
     import psutil  # type: ignore[import-untyped, unused-ignore]
 
     found = [(int(psutil.virtual_memory().available), "of the machine's memory")]
@@ -118,7 +117,6 @@ def _raise(limit: Limit) -> str:
 
 
 def look_at_cgroup(exam: Examination) -> Verdict:
-    """The groups that limit this process, how full they are, and whether they have killed."""
     if sys.platform != "linux":
         return skip("control groups are Linux's")
     folders = list(group_folders("memory", exam.root))

@@ -1,8 +1,8 @@
 """Check `openmp-duplicates`: which installed packages bring an OpenMP runtime. Imports none of them.
 
-Two families. GNU's libgomp has no check for duplicates, and copies of it live side by side. LLVM's
-libomp and Intel's libiomp5 are one program under two names, which aborts where it finds another of
-its kind at work. What is installed may never meet in a process: `coload` is the proof.
+There are two families. GNU's libgomp has no check for duplicates, and copies of it can coexist.
+LLVM's libomp and Intel's libiomp5 are one program under two names, which aborts if it finds another
+active copy. Installed copies may never be in one process: the check `coload` tests this.
 """
 
 from __future__ import annotations
@@ -29,22 +29,18 @@ _GNU: Final = "gomp"
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Runtime:
-    """One file that is an OpenMP runtime."""
-
-    name: str
-    """libgomp, libomp or libiomp5."""
+    name: str  # libgomp, libomp or libiomp5
     distribution: str
     path: str
     digest: str
 
 
 def look_for_duplicates(_: Examination) -> Verdict:
-    """The files that packages list, and the environment's own lib folder (conda)."""
+    # The files that packages list, and the environment's own lib folder (conda).
     return judged(find(metadata.distributions(), Path(sys.prefix)), sys.platform)
 
 
 def judged(found: list[Runtime], platform: str) -> Verdict:
-    """The verdict on these files on that system."""
     evidence = [f"{r.name} of {r.distribution}: {r.path} (sha256 {r.digest})" for r in found]
     checked = [runtime for runtime in found if runtime.name != f"lib{_GNU}"]
     names = sorted({runtime.name for runtime in checked})
@@ -83,7 +79,7 @@ def _harmless(found: list[Runtime], checked: list[Runtime]) -> str:
 
 
 def find(distributions: Iterable[metadata.Distribution], prefix: Path) -> list[Runtime]:
-    """Every runtime, each file once however many names it has."""
+    """Every runtime once, even if the file has several names."""
     seen: dict[tuple[int, int], Runtime] = {}
     for path, name, owner in _listed(distributions, prefix):
         try:
@@ -101,7 +97,7 @@ def find(distributions: Iterable[metadata.Distribution], prefix: Path) -> list[R
 def _listed(
     distributions: Iterable[metadata.Distribution], prefix: Path
 ) -> Iterator[tuple[Path, str, str]]:
-    """The file, what it is, and whose."""
+    """The file, its runtime name, its owner."""
     for dist in distributions:
         text = dist.read_text("RECORD") or ""
         for line in text.splitlines():

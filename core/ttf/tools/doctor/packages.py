@@ -1,4 +1,4 @@
-"""Checks `versions`, `impostor` and `plugins`: what is installed, and whether it can be trusted."""
+"""Checks `versions`, `impostor` and `plugins`: what is installed and whether it is sound."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def normal(name: str) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """By normalised name; where a name is there twice, the one that imports take comes first."""
+    """By normalised name. If a name is installed twice, the one that imports find wins."""
     found: dict[str, str] = {}
     for dist in metadata.distributions():
         name = dist.metadata["Name"]
@@ -38,7 +38,6 @@ def installed_versions() -> dict[str, str]:
 
 
 def look_at_versions(_: Examination) -> Verdict:
-    """The table of known faults, and what twotower itself asks for."""
     here = installed_versions()
     rows = list(
         known_bad.fired(
@@ -52,8 +51,7 @@ def look_at_versions(_: Examination) -> Verdict:
 
 
 def judged(rows: list[known_bad.Row], here: Mapping[str, str], old: list[str]) -> Verdict:
-    """The verdict on the rows that fired and the distributions that are too old."""
-    guarded = [f"{_said(row, here)}" for row in rows if row.severity == "guarded"]
+    guarded = [_said(row, here) for row in rows if row.severity == "guarded"]
     bad = [row for row in rows if row.severity != "guarded"]
     evidence = [*old, *(_said(row, here) for row in bad), *guarded]
     shown = ", ".join(f"{n} {here[n]}" for n in ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr")
@@ -81,7 +79,7 @@ def _said(row: known_bad.Row, here: Mapping[str, str]) -> str:
 
 
 def too_old(here: Mapping[str, str]) -> Iterator[str]:
-    """Distributions below what twotower declares; an optional one counts where it is installed."""
+    """Distributions older than twotower requires; an optional one counts only if it is installed."""
     try:
         wanted = metadata.requires(host.OURS) or []
     except metadata.PackageNotFoundError:
@@ -101,8 +99,7 @@ def too_old(here: Mapping[str, str]) -> Iterator[str]:
 
 
 def look_for_impostor(_: Examination) -> Verdict:
-    """Somebody else's public distribution has our name: its module and its command lie where ours
-    do."""
+    # An unrelated public distribution `ttf` installs a module and a command of the same name.
     found = [d for d in metadata.distributions() if normal(d.metadata["Name"] or "") == "ttf"]
     evidence = [f"this ttf: version {__version__}, from {host.__file__}"]
     if found:
@@ -133,7 +130,7 @@ def look_for_impostor(_: Examination) -> Verdict:
 
 
 def look_at_plugins(exam: Examination) -> Verdict:
-    """Every plugin, loaded in a process of its distribution's own."""
+    # One process per distribution.
     exam.say("plugins: loads each one in a throw-away process")
     states, dead = _loaded()
     broken = {name: state for name, state in states.items() if "broken" in state}
@@ -166,7 +163,10 @@ def look_at_plugins(exam: Examination) -> Verdict:
 
 
 def _loaded() -> tuple[dict[str, Mapping[str, Any]], list[tuple[host.PluginInfo, Ended]]]:
-    """What each said of itself, and those whose process died; the others are asked again then."""
+    """The state of each plugin, and the plugins that ended their process.
+
+    After a death, the remaining plugins of that process are loaded again without the culprit.
+    """
     groups: dict[str, list[host.PluginInfo]] = {}
     for info in host.installed():
         groups.setdefault(info.distribution, []).append(info)
@@ -198,7 +198,7 @@ def _task(group: list[host.PluginInfo]) -> Task:
 
 
 def _typed(info: host.PluginInfo) -> str:
-    """As a person would choose it."""
+    """The name as a user would type it."""
     twice = info.name in host.claimed_twice(info.kind)
     return f"{info.kind}.{info.distribution}:{info.name}" if twice else info.reference
 
@@ -209,7 +209,7 @@ def _key(info: host.PluginInfo) -> str:
 
 
 def _refused() -> list[plugin_list.Entry]:
-    """Installed, and not offered: another plugin API, or no known kind."""
+    """Installed but not offered: another plugin API, or an unknown kind."""
     return [
         entry
         for entry in plugin_list.entries()

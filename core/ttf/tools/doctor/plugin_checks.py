@@ -1,4 +1,4 @@
-"""Checks that plugins bring (`check.<name>`): loaded and run in a process of their own."""
+"""Checks from plugins (`check.<name>`): loaded and run in a child process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEADLINE_S: Final = 60.0
 
 
 def foreign_checks(taken: set[str]) -> Iterator[Check]:
-    """From metadata alone; a name that is taken is told apart by its distribution."""
+    """From metadata alone. If a name is taken, the distribution is added to it."""
     twice = plugins.claimed_twice("check")
     for info in plugins.installed():
         if info.kind == "check":
@@ -30,7 +30,6 @@ def foreign_checks(taken: set[str]) -> Iterator[Check]:
 
 
 def _run(name: str, owner: str, about: str, exam: Examination) -> Verdict:
-    """Whatever it does, the doctor goes on."""
     exam.say(about)
     request = {
         "name": name,

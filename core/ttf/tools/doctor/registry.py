@@ -1,4 +1,4 @@
-"""Every check, in the order they are made: what is quick and explains the rest comes first."""
+"""All checks in their order: quick checks that explain later failures come first."""
 
 from __future__ import annotations
 
@@ -64,13 +64,12 @@ OURS_ALL: Final = (
 
 
 def all_checks() -> list[Check]:
-    """Ours, then those of plugins; no plugin is imported."""
+    """Our checks, then those of plugins; imports no plugin."""
     return [*OURS_ALL, *foreign_checks({check.id for check in OURS_ALL})]
 
 
 def chosen(ids: Sequence[str]) -> list[Check]:
-    """The checks with these ids, in the order of `all_checks`; all of them for none. Raises
-    UnknownName with the closest."""
+    """The checks with these ids, or all, in the order of `all_checks`. Raises UnknownName."""
     every = all_checks()
     known = {check.id for check in every}
     for name in ids:

@@ -1,4 +1,4 @@
-"""What the checks said, for people and for scripts, and the exit code it comes to."""
+"""The results of the checks for people and for scripts, and the exit code."""
 
 from __future__ import annotations
 
@@ -30,15 +30,13 @@ _NO_RUN: Final = "needs a configuration: ttf doctor RUN.toml"
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One check and what came of it."""
-
     check: Check
     verdict: Verdict
     seconds: float
 
     @property
     def docs(self) -> str:
-        """Where a failure of it is explained; a stranger's check is explained by its authors."""
+        # A plugin's check is explained by its authors.
         return f"{DOCS}#{self.check.id}" if self.check.distribution == OURS else ""
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +51,7 @@ class Result:
 
 
 def examined(check: Check, exam: Examination) -> Result:
-    """Runs a check; one that cannot look says so, and the others go on."""
+    """Runs a check. If the check itself fails, the result is a warning and the other checks go on."""
     began = time.monotonic()
     if check.of_run and exam.run_toml is None:
         verdict = skip(_NO_RUN)
@@ -69,8 +67,8 @@ def examined(check: Check, exam: Examination) -> Result:
 
 
 def exit_code(results: Sequence[Result]) -> ExitCode:
-    """A configuration that is wrong (2) comes before an unsafe environment (6), and that before
-    bad data (3): whatever is read there proves little."""
+    """A bad configuration (2) comes before an unsafe environment (6), which comes before bad data
+    (3): reading data in an unsafe environment proves little."""
     causes = {r.verdict.cause for r in results if r.verdict.status == "fail"}
     if "configuration" in causes:
         return ExitCode.USAGE
@@ -80,7 +78,6 @@ def exit_code(results: Sequence[Result]) -> ExitCode:
 
 
 def document(results: Sequence[Result]) -> dict[str, Any]:
-    """What --json writes."""
     return {
         "ok": exit_code(results) == ExitCode.DONE,
         "exit_code": int(exit_code(results)),
@@ -92,7 +89,6 @@ def document(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def lines(result: Result, *, width: int, verbose: bool) -> Iterator[str]:
-    """A line for the check, and below it what a failure rests on and what to do."""
     verdict = result.verdict
     if result.check.of_run and verdict.detail == _NO_RUN and not verbose:
         return
@@ -114,7 +110,7 @@ def lines(result: Result, *, width: int, verbose: bool) -> Iterator[str]:
 
 
 def _evidence(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
-    """All of it where it is asked for; else what a failure rests on, the most telling first."""
+    """All of it if `verbose`; else the first lines for a failure."""
     if verbose:
         yield from verdict.evidence
     elif verdict.status == "fail":
@@ -125,7 +121,7 @@ def _evidence(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
 
 
 def _wrapped(text: str, *, taken: int = len(_INDENT), hang: int = 2) -> list[str]:
-    """As wide as a terminal; in a pipe a line stays a line, so that it can be searched for."""
+    """Wrapped for a terminal; in a pipe a line stays one line, so that it can be searched."""
     if not sys.stdout.isatty() or not text:
         return [text]
     width = min(_WIDTH, shutil.get_terminal_size().columns - 1) - taken
@@ -133,7 +129,7 @@ def _wrapped(text: str, *, taken: int = len(_INDENT), hang: int = 2) -> list[str
 
 
 def last_line(results: Sequence[Result], *, all_made: bool) -> str:
-    """The whole in a sentence; `all_made`: no check was left out by choice."""
+    """`all_made`: the user left out no check."""
     of = {status: [r.check.id for r in results if r.verdict.status == status] for status in MARKS}
     made = len(results) - len(of["skip"])
     checks = f"{made} check{'s' * (made != 1)}"

@@ -1,4 +1,4 @@
-"""Checks `config`, `data` and `plan`: a run that was named, before it is started."""
+"""Checks `config`, `data` and `plan` of a given run, before it is started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _OF_DATA: Final = ("bus-error", "data-changed")
 
 
 def look_at_config(exam: Examination) -> Verdict:
-    """The file as `ttf train` reads it: keys, types, bounds, plugins and their options."""
     ended = exam.config
     assert ended is not None
     if ended.error is not None and ended.error["exit_code"] == ExitCode.USAGE:
@@ -47,7 +46,6 @@ def look_at_config(exam: Examination) -> Verdict:
 
 
 def look_at_data(exam: Examination) -> Verdict:
-    """Opens the data as `ttf train` does, and reads every file as `ttf data verify` does."""
     if not exam.has_settings:
         return _unread()
     if exam.demo:
@@ -82,7 +80,6 @@ def _look_closer(settings: Mapping[str, Any]) -> str:
 
 
 def look_at_plan(exam: Examination) -> Verdict:
-    """Predicted memory against the limit in force and the budget, and disk against what is free."""
     if not exam.has_settings:
         return _unread()
     exam.say("plan: predicts memory, disk and time")
@@ -101,7 +98,6 @@ def look_at_plan(exam: Examination) -> Verdict:
 
 
 def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
-    """The verdict on a prediction."""
     limit, peak = told["limit"], told["peak_anon_bytes"]
     phase = told["peak_phase"]
     what = f"{size(peak)} predicted during {phase}, {size(limit['bytes'])} allowed"
@@ -132,7 +128,6 @@ def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
 
 
 def _smaller(told: Mapping[str, Any]) -> str:
-    """What to lower, where that is enough."""
     if told["fixed_bytes"] > told["limit"]["bytes"]:
         return (
             f"{size(told['fixed_bytes'])} of it depend on no option: it needs more memory, or a "
@@ -143,7 +138,7 @@ def _smaller(told: Mapping[str, Any]) -> str:
 
 
 def _free_disk() -> int:
-    """Where runs and the cache go, whichever has less."""
+    # The smaller one of the folder of runs and the cache.
     return min(room(existing(path)) for path in (Path.cwd(), cache_dir()))
 
 

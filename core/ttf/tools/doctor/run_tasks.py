@@ -1,4 +1,4 @@
-"""Tasks about a run, done in a throw-away process: its configuration, its data, its plan."""
+"""Tasks about a run, done in a throw-away process: its configuration, data and plan."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ttf.config.schema import DataConfig
     from ttf.process.serve import Tell
 
+# Larger containers are sampled; up to this size reading takes a second or two.
 READ_ALL_BYTES: Final = 1 << 30
-"""A container up to this size is read in full (a second or two); of a larger one, a sample."""
 
 
 def _resolved(request: Mapping[str, Any]) -> Resolved:
@@ -25,7 +25,6 @@ def _resolved(request: Mapping[str, Any]) -> Resolved:
 
 
 def config(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Reads the configuration as `ttf train` would, plugins and their options included."""
     from ttf.config.resolve import as_json, flat
     from ttf.data.demo import wants_demo
 
@@ -45,8 +44,7 @@ def config(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Every problem of the run's data: what `ttf train` would refuse, and what
-    `ttf data verify` finds in each file."""
+    """What `ttf train` would refuse, and what `ttf data verify` finds in each file."""
     from ttf.data.open_dataset import open_dataset
 
     config = _resolved(request).config.data
@@ -72,7 +70,7 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _verified(uri: str, config: DataConfig, found: list[dict[str, str]]) -> str:
-    """Adds the file's problems; what was looked at, in words."""
+    """Adds the problems of the file to `found`; returns a summary."""
     from ttf.data.inspect import inspect, verify
 
     size = sum(file.stat().st_size for file in _files(Path(uri)))
@@ -94,8 +92,10 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
-    """Complaints that arrays are missing or unfit under their standard names: where names are
-    mapped, opening the data is the judge of that."""
+    """Complaints about missing or unfit arrays under their standard names, if names are mapped.
+
+    Then only opening the data can judge them.
+    """
     if not config.names:
         return set()
     from ttf.data.inspect import unfit
@@ -120,7 +120,6 @@ def _once(problems: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """What the run would take, and whether mining fits the budget it is given."""
     from ttf.training.launch import plan_resolved
 
     resolved = _resolved(request)
@@ -129,22 +128,23 @@ def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         predicted = plan_resolved(resolved)
     except ConfigError as error:
         return {"refused": str(error), "hint": error.hint}
+    told = predicted.to_json()
     budget = memory_budget(resolved.config.memory.budget)
     return {
-        **predicted.to_json(),
+        **told,
         "peak_phase": predicted.peak_phase,
         "lowerable": predicted.lowerable[:3],
         "fixed_bytes": predicted.peak_anon_bytes - sum(held for _, held, _ in predicted.lowerable),
         "budget": budget,
-        "above_budget": _above_budget(resolved, predicted.to_json()),
+        "above_budget": _above_budget(told, budget),
     }
 
 
-def _above_budget(resolved: Resolved, predicted: Mapping[str, Any]) -> str:
-    """A sentence where the miner needs more than `memory.budget`; empty where it does not."""
+def _above_budget(predicted: Mapping[str, Any], budget: int) -> str:
+    """A sentence if the miner needs more than `memory.budget`; else empty."""
     from ttf.text.numbers import size
 
-    name, budget = predicted["miner"], memory_budget(resolved.config.memory.budget)
+    name = predicted["miner"]
     wanted = [i for i in predicted["items"] if i["component"] == f"miner {name}, index and blocks"]
     needed = max((int(item["anon_bytes"]) for item in wanted), default=0)
     if needed <= budget:

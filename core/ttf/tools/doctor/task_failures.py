@@ -1,4 +1,4 @@
-"""A task that did not end well, in the words of a verdict."""
+"""Verdicts on tasks that failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST: Final = 240
 def failed(
     what: str, ended: Ended, *more: str, remedy: str, cause: Cause = "environment"
 ) -> Verdict:
-    """The verdict on one that did not answer; `more` evidence stands behind its own."""
+    """`more` evidence comes after the task's own."""
     text = f"{what}: {in_a_word(ended)}."
     return fail(text, *evidence(ended), *more, remedy=remedy, cause=cause)
 
@@ -42,7 +42,6 @@ def _how(ended: Ended) -> str:
 
 
 def evidence(ended: Ended) -> Iterator[str]:
-    """Its class with what it means, where it was, and what it left behind."""
     if ended.finding is not None:
         yield f"class {ended.finding.name}: {ended.finding.explanation}"
     if ended.stage:
@@ -58,7 +57,7 @@ def evidence(ended: Ended) -> Iterator[str]:
 
 
 def _telling_lines(text: str) -> list[str]:
-    """The last ones; of stacks that were asked for, the innermost frames of the main thread."""
+    """The last lines; if stacks were dumped, the innermost frames of the main thread."""
     lines = [one_line(line) for line in text.splitlines() if line.strip()]
     stacks = [i for i, line in enumerate(lines) if line.endswith("(most recent call first):")]
     if stacks:
@@ -67,6 +66,6 @@ def _telling_lines(text: str) -> list[str]:
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Safe for a terminal, and not endless."""
+    """Only printable characters, at most `longest`."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 3]}..."

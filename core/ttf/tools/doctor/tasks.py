@@ -27,7 +27,6 @@ _MOST_THREADS: Final = 4
 
 
 def load_plugins(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Loads them one by one and asks each whether it can run here."""
     for kind, name in request["plugins"]:
         reference = f"{kind}.{name}"
         tell({"at": reference})
@@ -46,13 +45,12 @@ def _state(kind: Any, name: str) -> dict[str, Any]:
         state = found.availability()
     except TtfError as error:
         return {"broken": str(error), "fix": error.hint}
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party code
         return {"broken": f"its availability() raised {type(error).__name__}: {error}", "fix": ""}
     return {"ok": state.ok, "reason": state.reason, "fix": state.fix}
 
 
 def torch_alone(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Imports torch and computes something with it."""
     tell({"at": "importing torch"})
     began = time.perf_counter()
     import torch
@@ -71,7 +69,6 @@ def torch_alone(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def torch_works() -> None:
-    """A parallel product, a small recurrent layer, and their gradients."""
     import torch
 
     torch.manual_seed(0)
@@ -85,7 +82,7 @@ def torch_works() -> None:
 
 
 def runtimes() -> list[str]:
-    """OpenMP runtimes mapped into this process, where the system lists them."""
+    """The OpenMP runtimes mapped into this process; empty if the system cannot list them."""
     from ttf.incidents import _linux
 
     return list(_linux.openmp_runtimes(os.getpid()))
@@ -95,7 +92,6 @@ def runtimes() -> list[str]:
 
 
 def device(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Lists every device, chooses one as a run would, and computes something on it."""
     from ttf.machine import devices
 
     for name in plugins.choices("device"):
@@ -124,7 +120,6 @@ def device(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def coload(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """torch and a miner in one process, both at work, in the order that is asked for."""
     name, torch_first = request["miner"], request["first"] == "torch"
     if torch_first:
         _at(tell, "torch")
@@ -150,7 +145,7 @@ def _at(tell: Tell, what: str) -> None:
 
 
 def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
-    """Builds over a few random rows and searches them, as a run does; BadAnswer where it lies."""
+    """Builds an index of random rows and searches it as a run does. Raises BadAnswer."""
     import numpy as np
 
     from ttf.contracts import MinerContext
@@ -164,9 +159,8 @@ def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
     context = MinerContext(threads=threads, seed=0, deterministic=True, budget_bytes=_BUDGET)
     miner = factory.create(_options(factory, request.get("options")), context)
     try:
-        miner.build(
-            MemorySource(rows), Path(tempfile.mkdtemp())
-        )  # removed by the doctor, with all of it
+        folder = Path(tempfile.mkdtemp())  # the doctor removes it
+        miner.build(MemorySource(rows), folder)
         checked_search(miner, rows[:_QUERIES], _K, _ROWS, name=name)
     finally:
         miner.close()
@@ -180,11 +174,10 @@ def _options(factory: MinerFactory, values: Mapping[str, Any] | None) -> Any:
     return checked_options(factory, values)
 
 
-# --- a check of somebody else ----------------------------------------------------------------------
+# --- a plugin's check ----------------------------------------------------------------------
 
 
 def check(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Loads a plugin's check and runs it."""
     from ttf.hookspecs import CheckContext, Verdict
 
     name, run_toml = request["name"], request["run_toml"]

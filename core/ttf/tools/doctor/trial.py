@@ -1,7 +1,7 @@
-"""Check `steps`: three real optimizer steps of the run, in a folder that is thrown away.
+"""Check `steps`: three real optimizer steps of the run, in a temporary folder.
 
-`ttf train` itself, supervised, at the run's own shapes: mining and the memory bank from the first
-step on, no restarts, no remedies, no gates, and without observers, whom a trial is no news to.
+Runs a supervised `ttf train` with the run's own shapes. Mining and the memory bank start with the
+first step. No restarts, remedies, gates or observers.
 """
 
 from __future__ import annotations
@@ -45,19 +45,14 @@ _ALWAYS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """How the three steps ended."""
-
-    code: int | None
-    """None: they were not done in time."""
+    code: int | None  # None: the time was over
     seconds: float
-    document: Mapping[str, Any]
-    """What `ttf train --json` wrote."""
+    document: Mapping[str, Any]  # from `ttf train --json`
     incidents: tuple[FiledIncident, ...]
     stderr: str
 
 
 def look_at_steps(exam: Examination) -> Verdict:
-    """Trains for three steps."""
     if not exam.has_settings:
         return skip("the configuration could not be read (see config)")
     if not exam.torch.well:
@@ -159,7 +154,7 @@ def _tried(exam: Examination, folder: Path) -> Trial:
 
 
 def _code(exam: Examination, process: subprocess.Popen[bytes], began: float) -> int | None:
-    """None where it is still at work when its time is over."""
+    """None if the process still runs at the deadline."""
     while (left := began + DEADLINE_S - time.monotonic()) > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(min(left, _SAY_EVERY_S))

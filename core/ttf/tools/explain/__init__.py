@@ -1,5 +1,5 @@
-"""One Markdown page per incident class, for the person whose process has died.
+"""One Markdown page per incident class, for users whose process has died.
 
-`pages.py` puts a page together (the text beside it, and the rows of the table of causes that lead to
-its class), `evidence.py` words those rows, `markdown.py` shows Markdown on a terminal.
+`pages.py` puts a page together from its text and the rows of the table of causes for its class,
+`evidence.py` puts these rows into words, `markdown.py` shows Markdown on a terminal.
 """

@@ -1,4 +1,4 @@
-"""The rows of the table of causes, in words: what must be so that a class is named."""
+"""The rows of the table of causes in words: the conditions for a class."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KILLED_BY_US: Final = {
 
 
 def rows(name: str) -> list[str]:
-    """The rows that lead to a class, in the order they are tried, as items of a list."""
+    """The rows for a class, in the order they are tried, as items of a list."""
     return [f"- {_row(rule)}" for rule in RULES if rule.name == name]
 
 
@@ -49,7 +49,7 @@ def signals_of(name: str) -> list[str]:
 
 
 def classes_of_exit_code(code: int) -> list[str]:
-    """Classes that a process may be of which ended with it."""
+    """Classes that a process with this exit code may have."""
     named = [rule.name for rule in RULES if code in rule.when.exit_codes]
     found = named or [rule.name for rule in RULES if _fits_code(rule.when, code)]
     return list(dict.fromkeys(found))
@@ -89,7 +89,7 @@ def _fact(name: str) -> str:
 
 
 def _wording(pattern: str) -> str:
-    """A short pattern is as good as words about it."""
+    # A short pattern explains itself.
     if isinstance(pattern, Pattern):
         return pattern.shown
     return f"`{pattern.replace('|', '` or `')}`"

@@ -1,4 +1,4 @@
-"""An incident that somebody points at: its folder, its file, or the run it belongs to."""
+"""Finds an incident by its folder, one of its files, or its run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from ttf.rundir.typed_json import typed
 @dataclass(frozen=True, kw_only=True)
 class Incident:
     folder: Path
-    document: documents.Incident
-    """The content of incident.json."""
-    others: int = 0
-    """How many more the run has, where a run was named."""
+    document: documents.Incident  # from incident.json
+    others: int = 0  # the number of other incidents, if a run was given
 
     @property
     def name(self) -> str:
@@ -79,7 +77,7 @@ def _read(folder: Path, others: int = 0) -> Incident:
 
 
 def markdown(incident: Incident) -> str:
-    """What it says, shorter than incident.md."""
+    """The incident, shorter than incident.md."""
     document = incident.document
     parts = [f"# Incident {incident.folder.name}: {incident.name}"]
     parts.append(document.get("explanation") or "It has no explanation.")

@@ -1,4 +1,4 @@
-"""Markdown on a terminal: headings bold, text wrapped, code set off. As much of it as the pages use."""
+"""Markdown on a terminal: bold headings, wrapped text, marked code. Only what the pages use."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-_MOST_COLUMNS: Final = 96
-"""Longer lines are hard to read."""
+_MOST_COLUMNS: Final = 96  # longer lines are hard to read
 _BOLD, _CODE, _DIM, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 _ITEM: Final = re.compile(r"(- |\d+\. )")
 _INLINE: Final = re.compile(r"(\*\*.+?\*\*|`[^`]+`|\*[^*\s][^*]*\*)", re.DOTALL)
 
 
 def rendered(markdown: str, width: int, *, colour: bool) -> str:
-    """For a screen of `width` columns."""
     room = max(20, min(width, _MOST_COLUMNS))
     lines: list[str] = []
     for block in _blocks(markdown):
@@ -64,8 +62,8 @@ def _shown(block: list[str], room: int, colour: bool) -> list[str]:
 
 
 def _wrapped(text: str, room: int, mark: str, colour: bool) -> list[str]:
-    """Marks of bold and code take no room on the screen: they are told apart before wrapping and
-    painted after it, also where one goes on in the next line."""
+    # Marks of bold and code take no columns: they are removed before wrapping and painted after it,
+    # also if a style continues on the next line.
     styles = [(piece, _style(piece)) for piece in _INLINE.split(text) if piece]
     pieces = [(_bare(piece, style), style) for piece, style in styles]
     lines = textwrap.wrap(
@@ -79,7 +77,7 @@ def _wrapped(text: str, room: int, mark: str, colour: bool) -> list[str]:
 
 
 def _painted(lines: list[str], pieces: list[tuple[str, str]], mark: str) -> list[str]:
-    """Wrapping changes spaces only, so that the other characters of both come in the same order."""
+    # Wrapping changes only spaces: the other characters have the same order in both.
     styles = [style for piece, style in pieces for c in piece if not c.isspace()]
     found, at = [], 0
     for line in lines:

@@ -1,4 +1,4 @@
-"""Puts a page together, and finds the one that somebody means."""
+"""Puts a page together, and finds pages for an ending."""
 
 from __future__ import annotations
 
@@ -30,13 +30,9 @@ _ROWS: Final = "The rows of the table that lead here, in the order they are trie
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What is known about one class."""
-
     name: str
-    summary: str
-    """One sentence."""
-    sections: dict[str, str]
-    """Markdown by heading, in the order of `SECTIONS`."""
+    summary: str  # one sentence
+    sections: dict[str, str]  # Markdown by heading, in the order of `SECTIONS`
 
     @property
     def markdown(self) -> str:
@@ -51,7 +47,7 @@ def names() -> tuple[str, ...]:
 
 
 def page(name: str) -> Page:
-    """Raises UnknownName, which offers the closest."""
+    """Raises UnknownName."""
     if name not in CLASSES:
         raise UnknownName("incident class", name, CLASSES)
     text = Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8")
@@ -71,8 +67,10 @@ def _what_ttf_does(name: str) -> str:
 
 
 def classes_of_ending(text: str) -> list[str] | None:
-    """The classes that an ending may be of: 'SIGSEGV', 'segv', '139', '-11'; None where `text` is
-    no ending. An exit code below 128 is the program's own, and may be many things."""
+    """The possible classes of 'SIGSEGV', 'segv', '139' or '-11'; None if `text` is no ending.
+
+    An exit code below 128 is the program's own and can have many causes.
+    """
     name = _signal_named(text)
     if name is not None:
         return [each for each in CLASSES if name in evidence.signals_of(each)] or ["killed"]

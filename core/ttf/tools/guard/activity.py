@@ -1,4 +1,4 @@
-"""Does a process tree do anything that can be seen from outside? For how long not, and what then?"""
+"""Whether a process tree does anything visible from outside, and for how long it did not."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ _IDLE: Final = 0.02
 
 class Activity:
     """Signs of life: a byte on standard error, a byte read or written by any process of the tree
-    (/proc/PID/io, which counts what is read and written whether or not it reaches a disk), a
-    process that begins or ends. Mapped files that are read, and computing, are none."""
+    (/proc/PID/io, which also counts I/O that does not reach a disk), a process that begins or ends.
+    Reading mapped files and computing are no signs."""
 
     def __init__(self) -> None:
         self.seen_at = time.monotonic()
-        self.blind = False
-        """What the command reads and writes cannot be seen: only standard error counts."""
+        self.blind = False  # The I/O of the command cannot be read: only standard error counts.
         self._before: object = None
         self._ticks = 0
 
     def look(self, pids: Sequence[int], stderr_bytes: int) -> None:
-        """About once a second."""
+        """Called about once a second."""
         now = (stderr_bytes, tuple(pids), tuple(_moved(pid) for pid in pids))
         self.blind = _moved(pids[0]) is None
         if now != self._before:
@@ -41,7 +40,7 @@ class Activity:
         self._ticks = _ticks(pids)
 
     def pause(self, seconds: float) -> None:
-        """We were stopped, or asleep: that time does not count."""
+        # The time while we were stopped or asleep does not count.
         self.seen_at += seconds
 
     @property
@@ -64,7 +63,7 @@ class Activity:
 
 
 def _moved(pid: int) -> int | None:
-    """Bytes that a process has read and written so far; None where nobody says so."""
+    """Bytes that a process has read and written so far; None if unknown."""
     try:
         text = Path(f"/proc/{pid}/io").read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
 """The command itself: started in its own process group, waited for, signalled.
 
-Not a `ttf.process.child.Child`: it is a stranger's, and must find terminal, standard input and
-output, descriptors and environment as if nobody watched.
+Not a `ttf.process.child.Child`: a foreign command must find terminal, standard input and output,
+descriptors and environment as if there were no guard.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from ttf.process.child import NO_SESSION, kill_tree
 from ttf.process.lifeline import ORPHANED, parent_death_signal
 from ttf.tools.guard.terminal import Terminal, stderr_way, take_for_oneself
 
+# Every process of one start has this variable, even after it was re-parented.
 TREE: Final = "TTF_GUARD_TREE"
-"""Every process of one start has this variable, wherever it was re-parented to."""
 NOT_FOUND: Final = 127
-NOT_EXECUTABLE: Final = 126
-"""What shells end with."""
+NOT_EXECUTABLE: Final = 126  # exit codes of shells
 
 
 class NotStarted(Exception):
@@ -33,12 +32,8 @@ class NotStarted(Exception):
 
 
 class Change(NamedTuple):
-    """What became of the command."""
-
-    ended: int | None = None
-    """Its return code as of Popen: negative where a signal ended it."""
-    stopped: int | None = None
-    """The signal that stopped it."""
+    ended: int | None = None  # return code as of Popen: negative after a signal
+    stopped: int | None = None  # the signal that stopped it
     continued: bool = False
 
 
@@ -50,15 +45,14 @@ class Command:
     ) -> None:
         """Raises NotStarted."""
         self.words, self.tree, self._terminal = words, tree, terminal
-        self.comm = ""
-        """What the kernel calls it, at the last look."""
+        self.comm = ""  # the kernel's name of it, at the last look
         self.stderr, theirs = stderr_way()
         try:
             self._process = subprocess.Popen(
                 words,
                 stderr=theirs,
                 env={**environment, TREE: tree},
-                close_fds=False,  # descriptors that somebody opened for the command are its own
+                close_fds=False,  # descriptors opened for the command are its own
                 process_group=0,
                 preexec_fn=_before(os.getpid(), terminal),  # noqa: PLW1509 - we have one thread
             )
@@ -70,11 +64,11 @@ class Command:
 
     @property
     def pid(self) -> int:
-        """Of its process, and of its group."""
+        """The number of its process and of its group."""
         return self._process.pid
 
     def changes(self) -> Change | None:
-        """The next change of state that was not told yet; never waits."""
+        """The next unreported change of state; never waits."""
         self.comm = _comm(self.pid) or self.comm  # a zombie has one still
         flags = os.WNOHANG | os.WUNTRACED | os.WCONTINUED
         pid, status = os.waitpid(self.pid, flags)
@@ -88,7 +82,7 @@ class Command:
         return Change(ended=self._process.returncode)
 
     def signal(self, signum: int) -> bool:
-        """To the process alone, as `kill PID` would; False where that is not allowed."""
+        """To the process alone, as `kill PID` would; False if not allowed."""
         return self._send(os.kill, signum)
 
     def signal_group(self, signum: int) -> bool:
@@ -105,14 +99,14 @@ class Command:
         return True
 
     def kill_tree(self) -> None:
-        """Everything that this start left, wherever it was re-parented to."""
+        """Kills all processes of this start, even re-parented ones."""
         if self._process.returncode is None:
             self.signal_group(signal.SIGKILL)
         kill_tree(NO_SESSION, self.tree, TREE)
 
 
 def _before(guard: int, terminal: Terminal) -> Callable[[], None]:
-    """What the child does before it becomes the command. Nothing here may raise."""
+    """What the child does before exec. Nothing here may raise."""
     ask_to_end = parent_death_signal(signal.SIGTERM)
     lend = terminal.fd if terminal.to_lend else None
 

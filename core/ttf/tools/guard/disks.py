@@ -1,4 +1,4 @@
-"""File systems of this machine that are full: a command may have written anywhere."""
+"""Full file systems of this machine: a command may have written anywhere."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Final
 from ttf.incidents.facts import DISK_LOW
 
 _MOUNTS: Final = Path("/proc/self/mounts")
+# Others may not answer, and statvfs would hang the guard.
 _LOCAL: Final = frozenset(
     ["tmpfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "vfat", "exfat"]
 )
-"""Others may not answer, and asking them would hang us as well."""
 _SYSTEM: Final = ("/dev", "/proc", "/sys", "/run")
 
 
 def full_disks() -> Iterator[Path]:
-    """Mount points that can be written to and have no room; none without /proc."""
+    """Writable mount points without room; none without /proc."""
     try:
         lines = _MOUNTS.read_text(errors="replace").splitlines()
     except OSError:

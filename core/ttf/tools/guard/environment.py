@@ -1,4 +1,4 @@
-"""environment.json: what the command ran on. Nothing is imported, only metadata are read."""
+"""environment.json: the environment of the command. Reads only metadata, imports nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LIBRARIES: Final = (
     *("transformers", "datasets", "accelerate", "lightning", "pytorch-lightning", "jax"),
     *("tensorflow", "pyarrow", "pandas", "lightgbm", "xgboost", "intel-openmp", "mkl"),
 )
+# Settings of threads, devices and allocators; no other variable is recorded.
 _VARIABLES: Final = re.compile(
     r"(?:OMP|KMP|GOMP|MKL|OPENBLAS|GOTO|VECLIB|NUMEXPR|BLIS|PYTORCH|TORCH|CUDA|NCCL|MALLOC)_\w+"
     r"|LD_PRELOAD|DYLD_INSERT_LIBRARIES|PYTHONFAULTHANDLER|PYTHONMALLOC|TMPDIR"
 )
-"""Knobs of threads, devices and allocators; no other variable is written down."""
 
 
 def surroundings(options: GuardOptions, found: Interpreter | None) -> Manifest:

@@ -1,4 +1,4 @@
-"""Where a guard keeps what it saw; made when there is something to keep, or at once where asked."""
+"""The folder of a guard's records, made when there is something to keep, or at once with --out."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _RUNS: Final = Path("runs")
 
 
 class GuardFolder:
-    """`path` once something is kept; a temporary folder before, and for what is never kept.
+    """`path` is set once something is kept; before that, files are in a temporary folder.
 
-    A disk that takes nothing does not disturb the command: it is said once.
+    A full disk does not disturb the command; the guard reports it once.
     """
 
     def __init__(self, out: Path | None, say: Callable[[str], None]) -> None:
@@ -55,7 +55,7 @@ class GuardFolder:
         return (self.path or self.temp) / "memory.jsonl"
 
     def keep(self) -> Path:
-        """The folder, made now where it was not yet."""
+        """The folder; made at the first call."""
         from ttf.rundir.run_folder import make_next
 
         if self.path is None:
@@ -70,7 +70,7 @@ class GuardFolder:
         return self.path
 
     def incident(self, death: Death, finding: Finding, stacks: Mapping[int, str]) -> str:
-        """Writes one; its number, '' where the disk takes nothing."""
+        """Writes an incident and returns its number, '' if the disk is full."""
         folder = self.keep() / "incidents"
         try:
             number = write_incident(
@@ -85,7 +85,7 @@ class GuardFolder:
         return number
 
     def stderr(self, data: bytes, pid: int) -> None:
-        """Adds what one start of the command wrote there."""
+        """Adds the standard error of one start of the command."""
         head = f"--- process {pid}, until {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode()
         tail = b"" if data.endswith(b"\n") else b"\n"
         try:
@@ -122,7 +122,7 @@ class GuardFolder:
         return out
 
     def close(self) -> None:
-        """Removes what is not kept."""
+        """Removes the temporary files."""
         if self.path == self.temp:
             for made in ("stacks", "site"):
                 shutil.rmtree(self.temp / made, ignore_errors=True)
@@ -131,7 +131,7 @@ class GuardFolder:
 
 
 def _sweep() -> None:
-    """Removes the temporary folders of guards that were killed."""
+    # Temporary folders of guards that were killed.
     for path in Path(tempfile.gettempdir()).glob(f"{_TEMP}*-*"):
         digits = path.name.removeprefix(_TEMP).partition("-")[0]
         kept = (path / "incidents").exists()

@@ -1,4 +1,4 @@
-"""What the guard says: few lines, on standard error, each with its name before it."""
+"""The guard's messages: few lines on standard error, each with its name as prefix."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ _FRAME: Final = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?
 
 
 class Voice:
-    """Our own lines between those of the command."""
-
     def __init__(self) -> None:
         self._colour = os.isatty(_STDERR) and not os.environ.get("NO_COLOR")
 
     def __call__(self, *paragraphs: str, at_line_start: bool = True) -> None:
-        """Nobody who reads slowly, or no more, holds us up."""
+        # A reader that is slow or gone must not block the guard.
         width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns) - len(PREFIX) - 1
         lines = [line for text in paragraphs for line in wrapped(text, max(30, width)) or [""]]
         mark = f"\x1b[1;33m{PREFIX}\x1b[0m" if self._colour else PREFIX
@@ -43,8 +41,10 @@ class Voice:
 
 
 def code_of(ended: Ended) -> int:
-    """What we end with: the command's own code, 128 + signal where it died of one. A command that
-    we ended and that says all went well is not believed."""
+    """The guard's exit code: the command's own, or 128 + signal.
+
+    After the guard has ended a command, its exit code 0 does not count.
+    """
     if ended.returncode < 0:
         return 128 - ended.returncode
     if ended.returncode == 0 and ended.killed in ("hang", "memory"):
@@ -73,8 +73,8 @@ def told(ended: Ended, finding: Finding, stacks: str, evidence: Path | None) -> 
 
 
 def own_frame(stacks: str) -> str:
-    """', called from train.py:8 in batch': the innermost frame of the thread that crashed that is
-    not of a library; '' where it is the innermost of all, or there is none.
+    """', called from train.py:8 in batch': the innermost frame of the crashed thread that is not
+    in a library; '' if it is the innermost of all, or there is none.
 
     >>> own_frame('Current thread 0x1 (most recent call first):\\n'
     ...     '  File "/x/site-packages/a.py", line 3 in get\\n  File "/x/train.py", line 8 in batch\\n')

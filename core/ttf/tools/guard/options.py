@@ -1,4 +1,4 @@
-"""What a person asked of the guard."""
+"""The options of the guard."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class GuardOptions:
-    words: tuple[str, ...]
-    """The command and its arguments."""
-    out: Path | None = None
-    """None: runs/guard-NNN, made when there is something to keep."""
-    restarts: int | None = None
-    """At most so many; None: none, or without bound where `until_success`."""
+    words: tuple[str, ...]  # the command and its arguments
+    out: Path | None = None  # None: runs/guard-NNN, made when there is something to keep
+    restarts: int | None = None  # The most; None: none, or without limit with `until_success`.
     until_success: bool = False
     memory_limit: int | None = None
     hang_timeout_s: float | None = None

@@ -1,5 +1,4 @@
-"""`ttf guard` from its start to its exit code: starts the command, keeps what is worth keeping, starts
-it again where that was asked for."""
+"""`ttf guard` from start to exit code: runs the command, keeps the evidence, restarts it if asked."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ from ttf.tools.guard.running_command import ENDING, Ended, RunningCommand
 from ttf.tools.guard.stacks import Interpreter
 from ttf.tools.guard.terminal import Terminal, stop_ourselves
 
-ATTEMPT: Final = "TTF_GUARD_ATTEMPT"
-"""In the command's environment: 0 at the first start."""
+ATTEMPT: Final = "TTF_GUARD_ATTEMPT"  # in the command's environment: 0 at the first start
 _PASSED_ON: Final = (
     *ENDING,
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
@@ -33,24 +31,21 @@ _PASSED_ON: Final = (
 _OWN: Final = (signal.SIGCONT, signal.SIGTSTP, signal.SIGWINCH)
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
-_HEALTHY_S: Final = 300.0
-"""After a start that lasted so long the pause is short again."""
+_HEALTHY_S: Final = 300.0  # after a start of this length the pause is short again
 
 Status = Literal["finished", "failed", "stopped"]
 
 
 class Outcome:
-    """What the caller of `guard` ends with."""
-
     def __init__(self, code: int, *, by_keyboard: bool = False) -> None:
         self.code = code
+        # The command died of Ctrl-C, which only it received: the guard's parent must see it too.
         self.by_keyboard = by_keyboard
-        """The command died of Ctrl-C, which reached it alone: whoever waits for us must hear it."""
 
 
 def guard(options: GuardOptions) -> Outcome:
-    """Runs the command. Call it in the main thread. Raises ConfigError, StorageError before the
-    command is started; nothing after."""
+    """Runs the command. Call it in the main thread. Raises ConfigError and StorageError only before
+    the command is started."""
     voice = Voice()
     folder = GuardFolder(options.out, voice)
     # We write to a terminal, and lend it, from the background.
@@ -119,7 +114,7 @@ class _Guard:
     # --- an end --------------------------------------------------------------------------------
 
     def _explain(self, running: RunningCommand, ended: Ended) -> Finding | None:
-        """Keeps and says what an end was; None where there is nothing to explain."""
+        """Keeps and prints the explanation of an end; None if there is nothing to explain."""
         stderr = running.relay.kept.data()
         self._interpreter = running.interpreter
         finding = None
@@ -155,7 +150,7 @@ class _Guard:
         return True
 
     def _pause(self, ended: Ended) -> int | None:
-        """Before the next start; the signal that ends us meanwhile."""
+        """Waits before the next start; returns a signal that asks the guard to end."""
         if ended.wall_s > _HEALTHY_S:
             self._pause_s = _FIRST_PAUSE_S
         self._restarts += 1

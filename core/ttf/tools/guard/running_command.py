@@ -1,4 +1,4 @@
-"""One start of the command, from its start to its end: watched, signalled, ended where it must be."""
+"""One start of the command, from start to end: watches it, passes signals on, ends it if needed."""
 
 from __future__ import annotations
 
@@ -27,26 +27,22 @@ from ttf.tools.guard.stderr_relay import Relay
 from ttf.tools.guard.terminal import Terminal, copy_size, stop_ourselves
 
 LOOK_EVERY_S: Final = 0.25
+# Looks at a large tree take longer and are less frequent: below 0.4% of a processor.
 _LOOK_DUTY: Final = 300
-"""A look at a large tree takes longer: it is had less often, so that it stays below 0.4%."""
 _SELDOMEST_S: Final = 10.0
 _NOTES_EVERY_S: Final = 1.0
-_LATE_S: Final = 2.0
-"""A turn that took so much longer was a machine asleep, or we were stopped."""
-_GRACE_S: Final = 5.0
-"""Between SIGTERM and SIGKILL, of a command that we end."""
-_TOO_MUCH: Final = 1.1
-"""It goes on growing while it should end: no grace then."""
+_LATE_S: Final = 2.0  # A turn this much too long: the machine slept, or we were stopped.
+_GRACE_S: Final = 5.0  # between SIGTERM and SIGKILL when we end the command
+_TOO_MUCH: Final = 1.1  # still growing after SIGTERM: killed at once
 _NEAR: Final = 0.85
 _FAR: Final = 0.7
-_OBEYS_WITHIN_S: Final = 300.0
-"""An end later than that is not what somebody asked for with a signal."""
+_OBEYS_WITHIN_S: Final = 300.0  # A later end is not the result of the signal that was sent.
 _STOPS_WITHIN_S: Final = 10.0
 _NOT_STOPPED_S: Final = 0.1
 _LAST_WORDS_S: Final = 0.5
 _LAST_READ_S: Final = 2.0
+# signals that ask the command to end
 ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
-"""Whoever sends one of these wants the command to end."""
 _FROM_KEYBOARD: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 _STOPS: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
@@ -55,25 +51,19 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How one start of the command ended."""
-
-    returncode: int
-    """As of Popen: negative where a signal ended it."""
+    returncode: int  # as of Popen: negative after a signal
     wall_s: float
     killed: KilledByUs = ""
     reason: str = ""
-    asked: int | None = None
-    """The signal by which somebody asked us to end it."""
-    at_keyboard: bool = False
-    """It was Ctrl-C: who pressed it knows why it ended."""
-    vanished: bool = False
-    """Exit code 0 of a Python that was never shut down."""
+    asked: int | None = None  # the signal that asked us to end it
+    at_keyboard: bool = False  # Ctrl-C: the user knows why it ended
+    vanished: bool = False  # exit code 0, but its Python was never shut down
+    # Python was shut down in order, without an uncaught error: the exit code is its own.
     chosen: bool = False
-    """A Python that was shut down in order, with no error uncaught: its exit code is its own."""
 
 
 class RunningCommand:
-    """The command, once started. Use it in the main thread: the parent-death signal follows it."""
+    """A started command. Use it in the main thread: the parent-death signal belongs to the thread."""
 
     def __init__(
         self,
@@ -117,7 +107,6 @@ class RunningCommand:
     # --- watching ----------------------------------------------------------------------------
 
     def run(self) -> Ended:
-        """Until the command has ended."""
         while self._code is None:
             self._wait()
             for signum in self._signals.take():
@@ -252,7 +241,7 @@ class RunningCommand:
             began = time.monotonic()
             stop_ourselves()
             stopped_s = time.monotonic() - began
-            if stopped_s < _NOT_STOPPED_S:  # without a shell nobody can be stopped so
+            if stopped_s < _NOT_STOPPED_S:  # without a shell, SIGTSTP does not stop
                 time.sleep(_NOT_STOPPED_S)
             self._activity.pause(stopped_s)
             self._go_on()
@@ -262,12 +251,12 @@ class RunningCommand:
 
     @property
     def _wants_to_stop(self) -> bool:
-        """Some answer Ctrl-Z with a SIGSTOP to themselves, once all is in order."""
+        # Some programs answer Ctrl-Z with a SIGSTOP to themselves, after a clean-up.
         asked = self._stop_asked_at
         return asked is not None and time.monotonic() - asked < _STOPS_WITHIN_S
 
     def _go_on(self, *, lend: bool = False) -> None:
-        """After somebody continued us, in the foreground or not."""
+        # After a SIGCONT to us, in the foreground or not.
         if lend or self._lent or self._terminal.to_lend:
             self._lend()
         self.command.signal_group(signal.SIGCONT)
@@ -287,7 +276,7 @@ class RunningCommand:
             if time.monotonic() > ends_at:  # of a process that outlives it, and goes on writing
                 self.relay.close()
             if any(signum in ENDING for signum in self._signals.take()):
-                break  # nobody reads, and somebody wants us to go
+                break  # no reader, and a signal asks us to end
         self.relay.close()
         if self._killed[0]:
             self.command.kill_tree()
@@ -315,7 +304,7 @@ class RunningCommand:
 
     @property
     def _is_python(self) -> bool:
-        """To its end: it may have become another program. Scripts are called by their own name."""
+        # At its end: it may have called exec. Scripts are called by their own name.
         found = self._stacks.interpreter(self.pid)
         return found is not None and self.command.comm in ("", found.comm)
 
@@ -324,7 +313,7 @@ class RunningCommand:
         return self._stacks.interpreter(self.pid)
 
     def death(self, ended: Ended, folders: list[Path]) -> Death:
-        """All that is known about it. Call it once, right after `run`."""
+        """All that is known about the death. Call it once, right after `run`."""
         finished = ended.chosen and 0 < ended.returncode <= 128
         end = ProcessEnd(
             returncode=ended.returncode,
@@ -339,8 +328,8 @@ class RunningCommand:
         return self.witness.death(end)
 
     def _own_dump(self, ended: Ended) -> str:
-        """The stacks of the process that died; of one that gave up, those of its child that
-        crashed; of one that hung, everybody's."""
+        # The stacks of the process that died; without them, of a child that crashed. After a hang,
+        # of all processes.
         own = self._stacks.of(self.pid)
         if ended.killed == "hang" and not own.strip():
             every = self._stacks.all()
@@ -350,7 +339,7 @@ class RunningCommand:
         return self._stacks.fresh_crash()
 
     def _folders_named(self) -> Iterator[Path]:
-        """Where the command's words say that it writes, as far as one can tell."""
+        # Folders that the command probably writes to, from its arguments.
         yield Path()
         for word in self.command.words[1:]:
             path = Path(word.rpartition("=")[2])
@@ -361,7 +350,7 @@ class RunningCommand:
                     yield path.parent
 
     def close(self) -> None:
-        """Ends the command, if it still lives: only where something went wrong with us."""
+        """Ends the command if it still lives: only after an error in the guard."""
         if self._code is None:
             self.command.kill_tree()
             with contextlib.suppress(ChildProcessError):
@@ -371,8 +360,7 @@ class RunningCommand:
 
 
 def _held_back() -> bool:
-    """A terminal that is held (Ctrl-S), a pager that shows the first page: who writes there waits
-    until somebody reads on, and that is no hang."""
+    # Ctrl-S or a pager that waits: a writer waits until the reader goes on, and this is no hang.
     poll = select.poll()
     for fd in (1, 2):
         poll.register(fd, select.POLLOUT)

@@ -1,6 +1,6 @@
-"""What the Python processes of a command leave about themselves: stacks, and a note at the end.
+"""The stacks of a command's Python processes, and a note at their end.
 
-`site/sitecustomize.py` writes there: stacks-PID.txt by faulthandler, and for the command itself
+`site/sitecustomize.py` writes both: stacks-PID.txt by faulthandler, and for the command itself
 python-PID.txt (version, executable, search path) and end-PID.txt (how Python was shut down).
 """
 
@@ -31,27 +31,26 @@ _PAUSE_S: Final = 0.02
 
 
 class Interpreter(NamedTuple):
-    """The Python that the command itself is."""
+    """The Python of the command itself."""
 
     version: str
     executable: str
-    comm: str
-    """What the kernel called it when it started; '' where that is not known."""
+    comm: str  # the kernel's name of it at its start; '' if unknown
     path: tuple[str, ...]
 
 
 class Stacks:
-    """One folder of notes, for one start of the command after the other."""
+    """A folder of notes, used for all starts of the command."""
 
     def __init__(self, folder: Path, site: Path) -> None:
-        """`site` is where the module for the Pythons is put, compiled for those of our version:
-        many may start, and not everywhere may they keep what they compiled. Raises OSError."""
+        """Copies sitecustomize to `site` and compiles it for Pythons of our version: many may
+        start, and they may not be able to save the compiled file. Raises OSError."""
         self.folder, self._site = folder, site
         copy = shutil.copy(_SITE, site)
         py_compile.compile(str(copy), doraise=True)
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """What has the Pythons among the command's processes write there."""
+        """The variables that make every Python of the command write here."""
         paths = [str(self._site), *filter(None, [environ.get("PYTHONPATH")])]
         return {
             "PYTHONPATH": os.pathsep.join(paths),
@@ -60,12 +59,12 @@ class Stacks:
         }
 
     def clear(self) -> None:
-        """Before the next start."""
+        """Deletes the notes, before the next start."""
         for path in self.folder.iterdir():
             path.unlink(missing_ok=True)
 
     def tidy(self, alive: Iterable[int]) -> None:
-        """Removes the empty files of processes that are gone."""
+        """Removes the empty files of processes that have ended."""
         living = set(alive)
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.folder):
@@ -74,7 +73,7 @@ class Stacks:
                     Path(entry.path).unlink(missing_ok=True)
 
     def interpreter(self, pid: int) -> Interpreter | None:
-        """None where the process is no Python that took notice of us."""
+        """None if the process is no Python, or did not load sitecustomize."""
         lines = self._text(f"python-{pid}.txt").splitlines()
         if len(lines) < 3:
             return None
@@ -82,15 +81,15 @@ class Stacks:
         return Interpreter(version, executable, comm, tuple(path))
 
     def ended(self, pid: int) -> str:
-        """'in order', 'uncaught KeyError', or '': Python was never shut down in that process."""
+        """'in order', 'uncaught KeyError', or '' if Python was never shut down in the process."""
         return self._text(f"end-{pid}.txt")
 
     def of(self, pid: int) -> str:
-        """The stacks that one process wrote; may be cut anywhere."""
+        """The stacks of one process; may be cut anywhere."""
         return self._text(f"stacks-{pid}.txt")
 
     def all(self) -> dict[int, str]:
-        """Those of every process that wrote any."""
+        """The stacks of every process that wrote some."""
         found = {}
         for path in sorted(self.folder.glob("stacks-*.txt")):
             pid = _pid_of(path.name)
@@ -99,8 +98,10 @@ class Stacks:
         return found
 
     def fresh_crash(self, signal_name: str = "") -> str:
-        """The stacks of the one process that crashed within the last seconds; '' where there is
-        none, or more than one. `signal_name`: only of that signal, as faulthandler calls it."""
+        """The stacks of the process that crashed in the last seconds; '' if none or several did.
+
+        `signal_name`: only this signal, as faulthandler calls it.
+        """
         since = time.time() - _RECENT_S
         found = []
         for pid, text in self.all().items():
@@ -111,8 +112,7 @@ class Stacks:
         return found[0] if len(found) == 1 else ""
 
     def ask(self, pids: Iterable[int]) -> None:
-        """Has every process that can write its stacks do so, and waits a moment for them. Those
-        that are stopped go on for that moment."""
+        """Makes processes with a handler write their stacks, and waits; stopped ones run meanwhile."""
         asked = [pid for pid in pids if catches(pid, dump_signal())]
         held = [pid for pid in asked if is_stopped(pid)]
         for pid in asked:
@@ -124,7 +124,7 @@ class Stacks:
             _send(pid, signal.SIGSTOP)
 
     def _wait(self, asked: list[int]) -> None:
-        """Until the files grow no more."""
+        # Until the files stop growing.
         ends_at, settled_at, seen = time.monotonic() + _LONGEST_S, 0.0, -1
         while asked and time.monotonic() < ends_at:
             size = sum(len(self.of(pid)) for pid in asked)
@@ -145,14 +145,13 @@ class Stacks:
 
 
 def dump_signal() -> int:
-    """As in site/sitecustomize.py, which cannot import this."""
+    # As in site/sitecustomize.py, which cannot import this module.
     last = getattr(signal, "SIGRTMAX", None)
     return int(signal.SIGUSR2) if last is None else int(last) - _DUMP_SIGNAL_FROM_END
 
 
 def catches(pid: int, signum: int) -> bool:
-    """Whether a process has a handler for a signal that would end it otherwise; not known, and so
-    False, without /proc."""
+    """Whether a process handles a signal that would end it otherwise. Without /proc False: unknown."""
     if not platform.LINUX:
         return False
     try:

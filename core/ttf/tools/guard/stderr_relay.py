@@ -1,6 +1,6 @@
-"""The command's standard error on its way: kept within bounds, passed on byte for byte at once.
+"""The command's standard error: kept within bounds, and passed on byte for byte at once.
 
-Not a `ttf.process.conversation.Conversation`: a stranger sends no messages, and its words are for somebody.
+Not a `ttf.process.conversation.Conversation`: a foreign command sends no messages.
 """
 
 from __future__ import annotations
@@ -16,26 +16,23 @@ from ttf.process.bounded_output import BoundedOutput
 
 STDERR: Final = 2
 _CHUNK: Final = 1 << 16
-_ROUND: Final = 1 << 20
-"""Most bytes moved at a time: a flood must not starve the rest."""
-_PIPE_PIECE: Final = 4096
-"""A pipe that can be written to takes that much without blocking."""
+_ROUND: Final = 1 << 20  # Most bytes per call: a flood must not block the other work.
+_PIPE_PIECE: Final = 4096  # A writable pipe takes this much without blocking.
 _TERMINAL_PIECE: Final = 512
 _FILE_PIECE: Final = 1 << 20
 
 
 class Relay:
-    """From the command's end to our own standard error.
+    """From the command's end of the pipe to our standard error.
 
-    Where nobody reads ours, the command's is not read either: it waits as it would without us,
-    while we go on watching.
+    If nobody reads ours, the command's is not read either: the command blocks as it would without a
+    guard, but the guard does not.
     """
 
     def __init__(self, source: int, sink: int = STDERR) -> None:
         self.source: int | None = source
         self.kept = BoundedOutput()
-        self.lost: OSError | None = None
-        """Why what was written could not be passed on; None where all of it was."""
+        self.lost: OSError | None = None  # why not all could be passed on; None if all was
         self._sink: int | None = sink
         self._waiting = bytearray()
         self._last = b"\n"
@@ -47,14 +44,14 @@ class Relay:
         return self._last == b"\n"
 
     def readers(self) -> list[int]:
-        """What to wait for before `move` can read."""
+        """The descriptors to wait for before `move` can read."""
         return [] if self.source is None or self._waiting else [self.source]
 
     def writers(self) -> list[int]:
         return [self._sink] if self._sink is not None and self._waiting else []
 
     def move(self) -> bool:
-        """Moves what can be moved without waiting; whether there was anything new."""
+        """Moves what it can without blocking. Returns whether there was new data."""
         moved = 0
         while moved < _ROUND and not self._waiting:
             data = self._read()
@@ -69,7 +66,7 @@ class Relay:
         return moved > 0
 
     def finish(self, wait_s: float) -> bool:
-        """The rest, once the command has ended; False where that takes longer than `wait_s`."""
+        """Moves the rest after the end of the command. False if it takes longer than `wait_s`."""
         self.move()
         if self._waiting:
             select.select([], self.writers(), [], wait_s)
@@ -96,7 +93,7 @@ class Relay:
                 return
             try:
                 done = os.write(self._sink, self._waiting[: self._piece])
-            except BlockingIOError:  # somebody made our standard error so
+            except BlockingIOError:  # our standard error is non-blocking
                 return
             except OSError as error:
                 self._give_up(error)
@@ -104,8 +101,8 @@ class Relay:
             del self._waiting[:done]
 
     def _give_up(self, error: OSError) -> None:
-        """Nobody reads ours any more: the command is to find that out at its next write. A full
-        disk is said, and what the command writes is still kept."""
+        # EPIPE: the command must get it too, at its next write. After other errors (a full disk),
+        # its output is still kept.
         self.lost = error
         self._sink = None
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""The terminal the guard was started in: lent to the command, taken back, never read."""
+"""The guard's terminal: lent to the command, taken back, never read."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from typing import Final
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _SIZE: Final = struct.Struct("HHHH")
-_OUTPUT, _LOCAL = 1, 3
-"""Places in what tcgetattr returns."""
+_OUTPUT, _LOCAL = 1, 3  # indices in the result of tcgetattr
 
 
 class Terminal:
-    """Job control as a shell does it, one level further down.
+    """Job control as a shell does it, one level deeper.
 
-    Where standard input and output both are our controlling terminal, the command's process group
-    becomes its foreground: Ctrl-C, Ctrl-Z and the window's size go to the command and to nobody
-    else. In a pipeline (`... | less`) others need the terminal: there it stays with our own group,
-    and is lent only to a command that was stopped because it wanted it.
+    If standard input and output both are our controlling terminal, the command's process group
+    becomes its foreground: Ctrl-C, Ctrl-Z and the window size go only to the command. In a pipeline
+    (`... | less`) other processes need the terminal: it stays with our group, and is lent only to a
+    command that was stopped because it needed the terminal.
     """
 
     def __init__(self) -> None:
+        # the controlling terminal; None if standard input is something else
         self.fd = _STDIN if _foreground(_STDIN) is not None else None
-        """The controlling terminal; None where standard input is something else."""
         self._alone = self.fd is not None and _foreground(_STDOUT) is not None
 
     @property
     def with_us(self) -> bool:
-        """We are in the foreground, and so the keyboard's signals come to us."""
+        """Our group is in the foreground and gets the keyboard's signals."""
         return self.fd is not None and _foreground(self.fd) == os.getpgrp()
 
     @property
@@ -45,16 +44,16 @@ class Terminal:
 
     @property
     def hung_up(self) -> bool:
-        """It was closed: everybody in its foreground was told so by the kernel."""
+        """It was closed: the kernel has signalled its foreground group."""
         return self.fd is not None and _foreground(self.fd) is None
 
     def lend(self, group: int) -> None:
-        """Does nothing where we do not have it."""
+        """Does nothing if our group does not have it."""
         if self.with_us:
             self._give(group)
 
     def take_back(self, group: int) -> None:
-        """Does nothing where somebody else has it by now."""
+        """Does nothing if another group has it."""
         if self.lent_to(group):
             self._give(os.getpgrp())
 
@@ -65,13 +64,13 @@ class Terminal:
 
 
 def take_for_oneself(fd: int) -> None:
-    """In a child, before it becomes the command; SIGTTOU must be ignored."""
+    """Called in the child before exec; SIGTTOU must be ignored."""
     with contextlib.suppress(OSError):
         os.tcsetpgrp(fd, os.getpid())
 
 
 def _foreground(fd: int) -> int | None:
-    """The group in the foreground; None where that is not our controlling terminal."""
+    """The foreground group; None if this is not our controlling terminal."""
     try:
         return os.tcgetpgrp(fd)
     except OSError:
@@ -82,8 +81,7 @@ def _foreground(fd: int) -> int | None:
 
 
 def stderr_way() -> tuple[int, int]:
-    """(ours, the command's): a pseudo terminal where our standard error is a terminal, so that the
-    command finds one there too; else a pipe."""
+    """(ours, the command's): a pseudo terminal if our standard error is a terminal, else a pipe."""
     if not os.isatty(_STDERR):
         return os.pipe()
     ours, theirs = os.openpty()
@@ -97,7 +95,7 @@ def stderr_way() -> tuple[int, int]:
 
 
 def copy_size(pty: int) -> bool:
-    """Gives the pseudo terminal the size of ours; whether it had another one."""
+    """Copies the size of our terminal to `pty`. Returns whether it changed."""
     if not os.isatty(pty):
         return False
     try:
@@ -110,8 +108,7 @@ def copy_size(pty: int) -> bool:
 
 
 def stop_ourselves() -> None:
-    """And the rest of our process group, as Ctrl-Z would have; the command's group is another one.
-    Returns when somebody continues us."""
+    """Stops our process group (not the command's), as Ctrl-Z would. Returns after SIGCONT."""
     before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     try:
         os.killpg(os.getpgrp(), signal.SIGTSTP)

@@ -1,4 +1,4 @@
-"""Where `ttf mine` takes its vectors from: files of ready-made ones, or a finished run."""
+"""The vectors of `ttf mine`: from files, or from a finished run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ _BLOCK_ROWS: Final = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """Where vectors come from: a bank that another process can open, and queries in blocks."""
+    """A bank that another process can open, and queries in blocks."""
 
     bank: VectorRef
     rows: int
     dim: int
     num_queries: int
-    identity: str
-    """Of the query vectors: equal for equal vectors."""
+    identity: str  # equal for equal query vectors
     blocks: Callable[[], Iterator[NDArray[np.float32]]]
 
 
@@ -47,7 +46,7 @@ def _open(uri: str, storage: str) -> Store:
 def file_inputs(
     queries: Path | str, bank: Path | str, *, unit: bool, storage: str, say: Callable[[str], None]
 ) -> Iterator[Inputs]:
-    """Ready-made query vectors: `vectors`, or an X_* of two dimensions."""
+    """Query vectors from a file: `vectors`, or a two-dimensional X_*."""
     with (
         contextlib.closing(_open(str(queries), storage)) as query_store,
         contextlib.closing(_open(str(bank), storage)) as bank_store,
@@ -74,8 +73,7 @@ def file_inputs(
 
 @contextlib.contextmanager
 def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
-    """The training queries of a finished run, as its tower encodes them; row i is row i of the
-    pairs file."""
+    """The training queries of a run, encoded by its tower; row i is row i of the pairs file."""
     from ttf.config.resolve import load_run_toml
     from ttf.data.open_dataset import open_dataset
     from ttf.rundir.run_folder import RunFolder
@@ -108,7 +106,7 @@ def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[In
 
 @contextlib.contextmanager
 def _beside(out: Path) -> Iterator[Path]:
-    """A scratch folder on the disk of `out`: encoded documents may be large."""
+    # On the disk of `out`: encoded documents may be large.
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temp = tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, dir=out.parent)

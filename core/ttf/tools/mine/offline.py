@@ -1,7 +1,7 @@
 """`ttf mine`: a candidate table for the queries of a file or of a finished run.
 
-Everything unfinished lies in `<out>.partial/`; the same command continues there. The result
-appears at `out` when it is whole; whether it can is looked at before anything is mined.
+Unfinished work is in `<out>.partial/`, and the same command continues there. `out` appears when it
+is complete. Whether `out` can be written is checked before mining.
 """
 
 from __future__ import annotations
@@ -58,13 +58,11 @@ class Mined:
     build_s: float
     search_s: float
     wall_s: float
-    recall_vs_exact: float
-    """Share of the exact answers found, on a sample of queries; 1.0 where certified."""
-    certified: bool
-    """The miner is exact: nothing was sampled."""
+    recall_vs_exact: float  # Share of the exact answers, on a sample of queries; 1.0 if certified.
+    certified: bool  # the miner is exact: nothing was sampled
+    # Of an exact miner: the share of queries whose first scan proved its answer; the others were
+    # scanned again. None: not reported, or an earlier attempt did all the work.
     certificate_rate: float | None
-    """Of an exact miner: the share of queries whose first scan vouched for its answer; the others
-    were scanned again. None: it gave none, or all was done by an earlier attempt."""
     rescanned: int
     reused_index: bool
     continued_from: int
@@ -80,7 +78,7 @@ def mine(
     *,
     overwrite: bool = False,
 ) -> Mined:
-    """Mines, continuing an interrupted attempt at the same `out`, and writes `out`."""
+    """Mines and writes `out`; continues an interrupted attempt at the same `out`."""
     started = time.monotonic()
     check_table(out, [], overwrite=overwrite)
     with _partial(out) as folder:
@@ -116,7 +114,7 @@ def partial_folder(out: Path) -> Path:
 
 @contextlib.contextmanager
 def _partial(out: Path) -> Iterator[Path]:
-    """The folder beside `out`, ours alone while we are in it."""
+    """The partial folder, locked."""
     import filelock
 
     folder = partial_folder(out)
@@ -151,8 +149,6 @@ def _has_answers(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """At one table, in its partial folder."""
-
     inputs: Inputs
     folder: Path
     config: RunConfig
@@ -160,7 +156,7 @@ class _Attempt:
     reporter: Reporter
 
     def queries_file(self) -> Path:
-        """The query vectors as one mapped file; kept from an interrupted attempt if they are equal."""
+        """The query vectors as one file; reuses an equal one of an interrupted attempt."""
         inputs = self.inputs
         path, note = self.folder / "queries.npy", self.folder / "queries.json"
         with contextlib.suppress(OSError, ValueError):
@@ -232,7 +228,7 @@ class _Attempt:
     def recall(
         self, workers: MinerWorkers, report: MiningReport, job: MiningJob
     ) -> tuple[float, bool]:
-        """Of the answers on a keyed sample, against the exact scan; certified for exact ones."""
+        """On a sample of the queries, against the exact scan; (1.0, True) for an exact miner."""
         factory = plugins.usable("miner", report.miner)
         options = checked_options(factory, self.config.miner.options_of(report.miner))
         if factory.traits(options, job.context).exact or not report.queries:

@@ -1,4 +1,4 @@
-"""The table that `ttf mine` writes: whether it can be written, and writing it."""
+"""The table of `ttf mine`: checks that it can be written, and writes it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ARRAYS: Final[tuple[tuple[str, DType], ...]] = (("ids", "int64"), ("scores", "f
 
 
 def check_table(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:
-    """ConfigError or StorageError where `out` could not be written, or is an input, or is there.
+    """Raises ConfigError or StorageError if `out` cannot be written, is an input, or exists.
 
-    Begins the table and gives it up, so that mining does not end at what could be known before.
+    Starts a table and aborts it, so that these errors come before mining.
     """
     refuse_inputs(out, inputs)
     storage_of(str(out), "auto", "Name it like candidates.npz or candidates.zarr.")
@@ -38,13 +38,13 @@ def check_table(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:
 
 
 def refuse_inputs(out: Path, inputs: Sequence[str]) -> None:
-    """ConfigError where the table would take the place of what it is made from."""
+    """Raises ConfigError if the table would replace one of its inputs."""
     if out.resolve() in {Path(uri).resolve() for uri in inputs if is_local(uri)}:
         raise ConfigError(f"{out} is one of the inputs.", hint="Name another --out.")
 
 
 def storage_of(uri: str, storage: str, hint: str) -> str:
-    """The storage plugin of a file or URL; ConfigError with a hint that `ttf mine` can follow."""
+    """The storage plugin of a file or URL. Raises ConfigError with `hint`."""
     try:
         return storage_for(uri, storage)
     except ConfigError as error:
@@ -52,7 +52,7 @@ def storage_of(uri: str, storage: str, hint: str) -> str:
 
 
 def write_table(out: Path, report: MiningReport) -> None:
-    """Block by block, so that a table larger than memory can be written."""
+    # In blocks: the table may be larger than memory.
     paths = {"ids": report.ids_path, "scores": report.scores_path}
     tables = [(name, dtype, np.load(paths[name], mmap_mode="r")) for name, dtype in _ARRAYS]
     needed = sum(array_bytes(found.shape, dtype) for _, dtype, found in tables)

@@ -1,6 +1,6 @@
-"""A live view of a run folder or of any process, from outside: files and /proc are only read.
+"""A live view of a run folder or of any process, from outside: only reads files and /proc.
 
-`what_to_watch.py` finds what to look at, `watch.py` looks at it (processes, limits, the run's files) and
-makes a `View`; `page.py` lays one out for a screen, `screen.py` keeps it there, `lines.py` writes
-one line an interval where nobody looks at a screen.
+`what_to_watch.py` finds the target, `watch.py` reads its processes, limits and files and makes a
+`View`. `page.py` lays a view out for a screen, `screen.py` draws it, `lines.py` writes one line per
+interval if the output is no terminal.
 """

@@ -1,4 +1,4 @@
-"""Text that fits into columns: its width on a screen, cutting, colours, small curves."""
+"""Text in columns: its width on a screen, cutting, colours, small curves."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ _PLAIN_BARS: Final = "_.:-=+*#"
 
 
 class Part(NamedTuple):
-    """A piece of a line in one style."""
+    """A piece of a line with one style."""
 
     text: str
-    style: str = ""
-    """A key of `_CODES`; empty: plain."""
+    style: str = ""  # a key of `_CODES`; empty: plain
 
 
 Line = tuple[Part, ...]
@@ -26,13 +25,12 @@ Line = tuple[Part, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Paint:
-    """What a screen can show."""
+    """What the terminal supports."""
 
     colour: bool = False
     unicode: bool = False
 
     def line(self, parts: Line, width: int) -> str:
-        """At most `width` columns."""
         room, found = width, []
         for part in parts:
             text = cut(part.text, room)
@@ -46,9 +44,8 @@ class Paint:
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
     def curve(self, values: Sequence[float], width: int, least: float = 0.0) -> str:
-        """The values from left to right, at most `width` of them; each the highest of its share.
-        `least`: the share of the highest value that the curve spans at least, lest noise look like
-        mountains."""
+        """At most `width` bars, each the highest value of its part. `least`: the smallest span of
+        the curve, as a share of its highest value, so that noise stays flat."""
         if not values or width <= 0:
             return ""
         shown = list(_highest(values, width))
@@ -85,7 +82,7 @@ def _width(character: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning that fits; what was cut is told by a '~' at the end."""
+    """The beginning that fits; '~' at the end marks a cut."""
     if columns(text) <= width:
         return text
     kept, used = [], 0
@@ -106,7 +103,7 @@ def right(text: str, width: int) -> str:
 
 
 def flow(items: Iterable[Line], width: int, *, indent: str = "  ") -> list[Line]:
-    """Items in reading order, two spaces apart; what does not fit goes to the next line."""
+    """Items in reading order, two spaces apart, wrapped to `width`."""
     lines: list[Line] = []
     now: Line = ()
     for item in items:

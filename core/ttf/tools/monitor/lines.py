@@ -1,4 +1,4 @@
-"""One line an interval, for a pipe, a file or a log: columns that stay where they are."""
+"""One line per interval for a pipe, a file or a log, with fixed columns."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def _number(digits: int, value: float | None) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+# Name, width and content; '-' if unknown. No cell contains a space.
 COLUMNS: Final[tuple[tuple[str, int, Cell], ...]] = (
     ("time", 8, lambda v: time.strftime("%H:%M:%S", time.localtime(v.time))),
     ("status", 8, lambda v: v.status),
@@ -49,7 +50,6 @@ COLUMNS: Final[tuple[tuple[str, int, Cell], ...]] = (
     ("restarts", 8, _of_run(0, lambda run: run.restarts)),
     ("incidents", 9, _of_run(0, lambda run: len(run.incidents))),
 )
-"""Name, width and content; '-' for what is not known. No cell holds a space."""
 
 
 def heading() -> str:

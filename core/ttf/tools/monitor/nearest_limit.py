@@ -1,4 +1,4 @@
-"""How much room is left: the limit that is nearest, by its share or by the time to it."""
+"""The nearest memory limit, by its share or by the time until it is reached."""
 
 from __future__ import annotations
 
@@ -15,32 +15,30 @@ _MOST_POINTS: Final = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class NearestLimit:
-    """The limit in force, and when it is met if memory goes on as it did."""
+    """The limit, and when it is reached if memory grows as before."""
 
     bytes: int
-    source: str
-    """Who says so, as in `memory.watch.Reading`."""
-    held: int
-    """What counts against it: of a control group, all its processes; of the machine, everybody's."""
+    source: str  # its name, as in `memory.watch.Reading`
+    held: int  # Counted against it: all processes of a control group, or of the machine.
     share: float
-    rising: bool | None
-    """None: too early to say."""
+    rising: bool | None  # None: too early to say
     slope_per_s: float
-    seconds_left: float | None
-    """None: not rising, or more than a day."""
+    seconds_left: float | None  # None: not rising, or more than a day
 
 
 class LimitWatch:
-    """Follows every limit that holds for a tree. Each has a series of its own: the group's memory,
-    the machine's and the address space of one process do not rise together."""
+    """Follows every limit of a process tree. Each limit has its own series: the memory of the
+    group, of the machine and of one process's address space do not rise together."""
 
     def __init__(self, pid: int) -> None:
         self._gauge = Gauge(pid)
         self._series: dict[str, deque[Point]] = {}
 
     def look(self, now: float, tree: Sequence[Point]) -> NearestLimit:
-        """`tree`: what the processes held themselves, which may reach further back than we do; it
-        stands in for a series that is too short. Raises ProcessLookupError."""
+        """`tree`, the memory of the processes, may be older and replaces a series that is too short.
+
+        Raises ProcessLookupError.
+        """
         readings = self._gauge.readings()
         for reading in readings:
             self._note(now, reading)
@@ -80,6 +78,6 @@ def forget_before(points: deque[Point], begin: float) -> None:
 
 
 def _nearness(limit: NearestLimit) -> tuple[float, float]:
-    """What is met within a day comes first, the soonest of it before others; then the fullest."""
+    # First limits that are reached within a day, the soonest first; then by share.
     left = float("inf") if limit.seconds_left is None else limit.seconds_left
     return left, -limit.share

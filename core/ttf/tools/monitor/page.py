@@ -1,4 +1,4 @@
-"""Lays a view out for a screen of any size: what does not fit goes, the least important first."""
+"""Lays a view out for a screen of any size: the least important parts are left out first."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from ttf.tools.monitor.trend import WINDOW_S
 from ttf.tools.monitor.view import Ended, Evaluated, Happened, Run, View, warnings
 
 _LABEL: Final = 9
-_LEAST_PROCESSES: Final = 3
-"""Lines of their table that even a low screen shows: heading, one, sum."""
+_LEAST_PROCESSES: Final = 3  # Lines of the table even on a low screen: heading, one process, sum.
+# Phases of a step change too fast to read; only longer ones show their duration.
 _PHASE_S: Final = 2.0
-"""Phases of a step change faster than anybody reads; from here on it says for how long."""
 _LEAST_CURVE, _MOST_CURVE = 5, 60
 _MOST_INCIDENTS: Final = 3
 _LEAST_SPAN: Final = 0.1
@@ -26,20 +25,17 @@ _GOOD: Final = ("finished", "running", "starting")
 
 
 class Block(NamedTuple):
-    """Lines that belong together."""
-
-    rank: int
-    """The highest goes first where there is too little room."""
+    rank: int  # the highest is dropped first if there is no room
     lines: list[Line]
 
 
 def page(view: View, paint: Paint, width: int, height: int | None = None) -> list[str]:
-    """At most `width` columns and, where given, `height` lines."""
+    """At most `width` columns and, if given, `height` lines."""
     return [paint.line(line, width) for line in laid_out(view, paint, width, height)]
 
 
 def laid_out(view: View, paint: Paint, width: int, height: int | None) -> list[Line]:
-    """The same before it is painted."""
+    """Like `page`, before painting."""
     return _fitting([*_blocks(view, paint, width)], process_lines(view, width), height)
 
 
@@ -54,7 +50,7 @@ def _fitting(blocks: list[Block], table: list[Line], height: int | None) -> list
 
 
 def _fewer(table: list[Line], room: int) -> list[Line]:
-    """The heading, the first processes, what the others are in one line, and the sum."""
+    """The heading, the first processes, a line for the others, and the sum."""
     if len(table) <= room or room < _LEAST_PROCESSES:
         return table[: max(0, room)]
     if room == _LEAST_PROCESSES:
@@ -83,7 +79,7 @@ def _blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
 
 
 def _ranked(rank: int, lines: list[Line], rest: int = 4) -> Iterator[Block]:
-    """What did not fit into the first line is worth less."""
+    # Lines after the first are less important.
     yield Block(rank, lines[:1])
     if lines[1:]:
         yield Block(max(rank, rest), lines[1:])
@@ -259,7 +255,7 @@ def _note(text: str) -> Part:
 
 
 def _curve_room(width: int) -> int:
-    """Columns of a small curve beside its label and its note."""
+    # columns of a small curve between its label and its note
     return max(0, min(_MOST_CURVE, width - _LABEL - 12))
 
 

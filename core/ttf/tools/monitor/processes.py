@@ -1,4 +1,4 @@
-"""The processes of a tree, one by one: memory of three kinds, processor time, threads, state."""
+"""The processes of a tree: three kinds of memory, processor time, threads, state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST: Final = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One process, as it is shown; bytes, None where it cannot be seen."""
+    """A process as shown; memory in bytes, None if it cannot be read."""
 
     pid: int
     role: str
@@ -33,23 +33,19 @@ class Process:
     anon: int | None
     shared: int | None
     file: int | None
-    cpu_percent: float | None
-    """Of one core, since the last look; None at the first."""
+    cpu_percent: float | None  # of one core, since the last call; None at the first
     threads: int
     state: str
 
 
 class ProcessTable:
-    """Reads a tree again and again."""
-
     def __init__(self, root_role: str = "") -> None:
-        self.root_role = root_role
-        """What the first process is called; empty: by its command line."""
+        self.root_role = root_role  # the name of the first process; empty: from its command line
         self._before: Mapping[tuple[int, float], float] = {}
         self._looked_at = 0.0
 
     def look(self, pid: int) -> tuple[Process, ...]:
-        """`pid` first, then its descendants; () where it is gone."""
+        """`pid` first, then its descendants; () if it is gone."""
         found, now = read(pid), time.monotonic()
         passed = now - self._looked_at
         words = {raw.pid: raw.words for raw in found}
@@ -84,7 +80,7 @@ class ProcessTable:
 
 
 def role_of(raw: Raw, parent_words: Sequence[str]) -> str:
-    """What a process is there for, by its command line."""
+    """The role of a process, from its command line."""
     for module, role in _MODULES.items():
         if module in raw.words:
             leads = raw.session in (0, raw.pid)  # a keeper is a fork and leads no session

@@ -1,4 +1,4 @@
-"""What the two logs of a run tell: metrics.jsonl and memory.jsonl."""
+"""The progress of a run from metrics.jsonl and memory.jsonl."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from ttf.tools.monitor.nearest_limit import forget_before
 from ttf.tools.monitor.trend import WINDOW_S, Point
 from ttf.tools.monitor.view import Evaluated
 
-SMOOTHED: Final = 20
-"""Steps that speed and smoothed loss are means of."""
-_LEAST_S: Final = 10.0
-"""Of a pace that says anything about the time left."""
+SMOOTHED: Final = 20  # steps in the means of speed and loss
+_LEAST_S: Final = 10.0  # shortest time for an estimate of the time left
 _METRICS_BYTES: Final = 256 << 10
 _MEMORY_BYTES: Final = 128 << 10
 _MOST_LOSSES: Final = 2048
@@ -24,12 +22,12 @@ _EVAL: Final = b'"type": "eval"'
 
 
 class Progress:
-    """Follows both; what a process that died had not finished is left out."""
+    """Follows both logs; leaves out the unfinished steps of a process that died."""
 
     def __init__(self, metrics: Path, memory: Path) -> None:
         self.losses: deque[float] = deque(maxlen=_MOST_LOSSES)
+        # (unix time, anonymous and shared bytes) of the last minutes
         self.memory: deque[Point] = deque()
-        """(unix time, anonymous and shared bytes) of the last minutes."""
         self.evaluated: Evaluated | None = None
         self._metrics_path = metrics
         self._metrics = Tail(metrics, _METRICS_BYTES)
@@ -44,7 +42,7 @@ class Progress:
 
     @property
     def last(self) -> StepLine:
-        """The line of the last step; empty before the first."""
+        """The line of the last step; empty before the first step."""
         return self._steps[-1] if self._steps else StepLine()
 
     def _read_metrics(self) -> None:
@@ -86,7 +84,7 @@ class Progress:
         forget_before(self._paces, now - WINDOW_S)
 
     def samples_per_s(self) -> float | None:
-        """Of the steps alone."""
+        """Without mining, evaluations and checkpoints."""
         seconds = [line.get("seconds", 0.0) for line in self._steps]
         rates = [line.get("samples_per_s", 0.0) for line in self._steps]
         total = sum(seconds)

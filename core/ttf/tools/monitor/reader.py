@@ -1,4 +1,4 @@
-"""Reads a run's folder again and again: opens nothing for writing, takes no lock."""
+"""Reads a run's folder repeatedly: opens nothing for writing, takes no lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class RunReader:
-    """One folder. What did not change is not parsed again."""
+    """Reads one folder. Unchanged files are not parsed again."""
 
     def __init__(self, path: Path) -> None:
         self.record = RunRecord(path)
@@ -29,11 +29,10 @@ class RunReader:
         self._phase: tuple[str, int] | None = None
         self._phase_since = 0.0
         self._since_before = True
-        self._kept: dict[Path, tuple[int, Any]] = {}
-        """By file: when it was changed, and what was read of it then."""
+        self._kept: dict[Path, tuple[int, Any]] = {}  # by file: time of change and content
 
     def look(self, now: float, *, alive: bool) -> Run:
-        """`alive`: some process works on it."""
+        """`alive`: a process works on the run."""
         progress = self.progress
         progress.look(now)
         flight = self.record.flight()
@@ -67,7 +66,7 @@ class RunReader:
         )
 
     def _step(self, flight: Flight | None, checkpoint: Saved | None) -> int:
-        """A trainer that is starting does not know yet; it will go on from the checkpoint."""
+        # A trainer that is starting does not know its step: it will continue from the checkpoint.
         if flight is None:
             return self.progress.last.get("step", 0)
         if flight.phase == "start" and checkpoint is not None:
@@ -75,7 +74,7 @@ class RunReader:
         return flight.step
 
     def _follow_phase(self, flight: Flight | None, now: float) -> None:
-        """A phase that has the same step at two looks has been the same one."""
+        # If two looks see the same phase at the same step, it is the same phase.
         if flight is None:
             self._phase = None
             return
@@ -86,7 +85,7 @@ class RunReader:
             self._phase_since = min(now, now - (_ago(flight.monotonic_s) or 0.0))
 
     def _total_steps(self, flight: Flight | None) -> int | None:
-        """In the trainer's own words; the configuration's while it has said nothing."""
+        """The trainer's number; before that, the configuration's."""
         if flight is not None and flight.total_steps:
             return flight.total_steps
         return self._cached(self.folder.config, self.record.total_steps)
@@ -126,8 +125,7 @@ class RunReader:
         )
 
     def _ended(self, flight: Flight | None) -> Ended | None:
-        """None where nobody wrote how it ended: a summary that is older than the last sign of life
-        is of an earlier attempt."""
+        """None if not recorded. A summary older than the last sign of life is of an earlier attempt."""
         path = self.folder.summary
         summary = self._cached(path, self.record.summary)
         if summary is None:
@@ -145,7 +143,7 @@ class RunReader:
         )
 
     def _cached(self, path: Path, read: Callable[[], T | None]) -> T | None:
-        """What was read of a file, read again when it changed; None where nothing can be read."""
+        """The content of a file, read again after a change; None if it cannot be read."""
         try:
             # Before it is read: what replaces the file in between is read now and once more.
             changed = path.stat().st_mtime_ns
@@ -170,5 +168,5 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def _ago(monotonic_s: float | None) -> float | None:
-    """Seconds since then, on the clock that all processes of a machine share."""
+    # On the monotonic clock, which all processes of a machine share.
     return None if monotonic_s is None else max(0.0, time.monotonic() - monotonic_s)

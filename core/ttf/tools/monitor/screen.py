@@ -1,8 +1,7 @@
-"""Keeps a page on a terminal, in place, in the ordinary screen: nothing to put back at the end.
+"""Draws a page in place on a terminal, in the ordinary screen: nothing to restore at the end.
 
-Written by hand: laying the page out with rich takes several times as long, and this runs beside a
-training. The cursor stays visible and keys stay the terminal's, so that a killed monitor leaves the
-terminal as it was.
+Without rich, whose layout takes several times as long, next to a training. The cursor stays visible
+and the keys stay the terminal's, so that a killed monitor leaves the terminal intact.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ _USUAL: Final = os.terminal_size((80, 24))
 
 
 class Screen:
-    """The lines that were drawn last, and how to draw others over them."""
-
     def __init__(
         self, stream: TextIO, *, colour: bool, size: Callable[[], os.terminal_size] | None = None
     ) -> None:
@@ -34,8 +31,7 @@ class Screen:
         self._size = size or (lambda: os.get_terminal_size(stream.fileno()))
         encoding = (getattr(stream, "encoding", None) or "ascii").lower()
         self._paint = Paint(colour=colour, unicode="utf" in encoding)
-        self._drawn: Sequence[int] = ()
-        """The columns of each line on the screen."""
+        self._drawn: Sequence[int] = ()  # columns of each line on the screen
 
     def draw(self, view: View) -> None:
         size = self._known_size()
@@ -48,29 +44,29 @@ class Screen:
         self._drawn = [min(width, line_columns(line)) for line in lines]
 
     def _known_size(self) -> os.terminal_size:
-        """Some terminals do not know it."""
+        # Some terminals report no size.
         size = self._size()
         return size if size.columns > 0 and size.lines > 0 else _USUAL
 
     def forget(self) -> None:
-        """Somebody else has written there meanwhile: the next page begins below."""
+        """After other output on the terminal: the next page begins below it."""
         self._drawn = ()
 
     def interrupted(self) -> None:
-        """The terminal has shown the key; what follows begins on a line of its own."""
+        # The terminal has shown the key: the next output needs its own line.
         self._out.write("\n")
         self._out.flush()
 
     def _back(self, size: os.terminal_size) -> str:
-        """To the first column of the first line that was drawn. A terminal that became narrower
-        has broken the longer lines; what it pushed above its first line stays there."""
+        # To the first drawn line. A terminal that became narrower has wrapped the longer lines;
+        # what it pushed above its first line stays there.
         rows = sum(max(1, -(-line // max(1, size.columns))) for line in self._drawn)
         up = min(rows, size.lines - 1)
         return "\r" + (f"\x1b[{up}A" if up > 0 else "")
 
 
 def show(look: Callable[[], View], screen: Screen, interval_s: float) -> View:
-    """Until nobody is at work any more; the last view. KeyboardInterrupt ends it as well."""
+    """Until no process works any more; returns the last view. KeyboardInterrupt ends it as well."""
     with Signals(signal.SIGWINCH, signal.SIGCONT) as signals:
         try:
             while True:
@@ -85,7 +81,7 @@ def show(look: Callable[[], View], screen: Screen, interval_s: float) -> View:
 
 
 def _keep(view: View, screen: Screen, signals: Signals, until: float) -> None:
-    """The same page, drawn anew where the terminal changed."""
+    # The same page, drawn again if the terminal changed.
     while (left := until - time.monotonic()) > 0:
         wait_for(signals, left)
         taken = signals.take()

@@ -1,7 +1,7 @@
-"""What the system tells of processes, by psutil; their memory on Linux as `ttf.machine.memory` reads it.
+"""Facts about processes from psutil; on Linux their memory as `ttf.machine.memory` reads it.
 
-What macOS calls memory: `uss` is the nearest psutil has to what counts against a process; shared
-pages and mapped files are not told apart and shown as file-backed (see `ttf.machine.memory._darwin`).
+On macOS, psutil's `uss` is nearest to what counts against a process. Shared pages and mapped files
+cannot be told apart and count as file-backed (see `ttf.machine.memory._darwin`).
 """
 
 from __future__ import annotations
@@ -16,39 +16,34 @@ import psutil  # type: ignore[import-untyped, unused-ignore]
 from ttf.machine.memory import _linux
 
 T = TypeVar("T")
+# Where our words differ from psutil's.
 _STATES: Final = {"disk-sleep": "disk wait", "tracing-stop": "traced"}
-"""What psutil calls otherwise."""
 
 
 class Raw(NamedTuple):
-    """What a platform tells of one process."""
-
     pid: int
     parent: int
-    session: int
-    """0 where it is not known."""
-    started: float
-    """Tells a process from a later one with its number."""
+    session: int  # 0: unknown
+    started: float  # identifies the process if its number is used again
+    # Command line; the short name if there is none (zombie, kernel process).
     words: tuple[str, ...]
-    """Of its command line; its short name where it has none (a zombie, the kernel's own)."""
     state: str
     threads: int
     cpu_s: float
-    anon: int | None
-    """None: may not be seen."""
+    anon: int | None  # None: not allowed to read
     shared: int | None
     file: int | None
 
 
 def read(pid: int) -> list[Raw]:
-    """The process and its descendants; [] where it is gone."""
+    """The process and its descendants; [] if it is gone."""
     if started(pid) is None:
         return []
     return [raw for each in _tree(pid) if (raw := _one(each)) is not None]
 
 
 def started(pid: int) -> float | None:
-    """Unix time of its start; None where it is gone, or only its exit code is left."""
+    """Unix time of its start; None if it is gone or a zombie."""
     try:
         process = psutil.Process(pid)
         gone = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
@@ -58,7 +53,7 @@ def started(pid: int) -> float | None:
 
 
 def owner(pid: int) -> str | None:
-    """The name of another user whose process it is, unless we may see everything."""
+    """The user of the process if it is another user's and we are not root; else None."""
     try:
         process = psutil.Process(pid)
         if os.geteuid() in (0, process.uids().effective):
@@ -70,7 +65,7 @@ def owner(pid: int) -> str | None:
 
 
 def open_files(pid: int) -> list[str]:
-    """Paths it has open; [] where that may not be seen."""
+    """Paths of its open files; [] if not allowed."""
     try:
         return [file.path for file in psutil.Process(pid).open_files()]
     except psutil.Error:
@@ -123,7 +118,7 @@ def memory_by_psutil(process: Any) -> tuple[int | None, int | None, int | None]:
 
 
 def _allowed(ask: Callable[[], T]) -> T | None:
-    """None where the system does not tell us."""
+    """None if the system refuses."""
     try:
         return ask()
     except (psutil.AccessDenied, psutil.ZombieProcess):

@@ -1,4 +1,4 @@
-"""The processes of a view as a table, narrower where there is less room."""
+"""The processes of a view as a table, with fewer columns if there is less room."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ _STATE: Final = 11
 
 
 def process_lines(view: View, width: int) -> list[Line]:
-    """A heading, a line for each process (the largest first), and the sum; [] where there
-    are none."""
+    """A heading, a line for each process (the largest first), and the sum; [] without processes."""
     if not view.processes:
         return []
     columns, with_state = _chosen(width)

@@ -1,8 +1,9 @@
-"""Is a series rising, how fast, and when does it meet its limit? Never a number from two points.
+"""Whether a series is rising, how fast, and when it meets its limit.
 
-The slope is Theil and Sen's: the median of the slopes between all pairs of points, which a minority
-of outliers (a collection of garbage, an evaluation) does not move. It counts as rising only where
-the lower end of its confidence interval (Sen 1968) does, and where it still rose of late.
+The slope is that of Theil and Sen: the median of the slopes between all pairs of points. A minority
+of outliers (a garbage collection, an evaluation) does not change it. A series is rising if the
+lower end of the confidence interval (Sen 1968) is, and if it still rose recently. Two points are
+never enough.
 """
 
 from __future__ import annotations
@@ -13,27 +14,21 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-WINDOW_S: Final = 300.0
-"""How far back a slope looks."""
-HORIZON_S: Final = 86400.0
-"""Minutes of history say nothing about more than a day."""
+WINDOW_S: Final = 300.0  # how far back a slope looks
+HORIZON_S: Final = 86400.0  # minutes of history say nothing about more than a day
 LEAST_POINTS: Final = 6
 LEAST_SPAN_S: Final = 5.0
-_MOST_POINTS: Final = 40
-"""Pairs grow with the square."""
+_MOST_POINTS: Final = 40  # the number of pairs grows with the square
 _Z: Final = 1.96
+# The series has stopped if its last third is slower than this share of the whole.
 _STILL: Final = 0.1
-"""A last third that rises slower than this share of the whole has stopped rising."""
 
-Point = tuple[float, float]
-"""Seconds, value."""
+Point = tuple[float, float]  # (seconds, value)
 
 
 class Trend(NamedTuple):
-    rising: bool | None
-    """None: too early to say."""
-    per_s: float = 0.0
-    """0 where it does not rise."""
+    rising: bool | None  # None: too early to say
+    per_s: float = 0.0  # 0 if not rising
 
 
 TOO_EARLY: Final = Trend(None)
@@ -41,7 +36,7 @@ NOT_RISING: Final = Trend(False)
 
 
 def trend(points: Sequence[Point]) -> Trend:
-    """Of points in the order of their time."""
+    """`points` are in the order of time."""
     chosen = _thinned(points)
     if len(chosen) < LEAST_POINTS or chosen[-1][0] - chosen[0][0] < LEAST_SPAN_S:
         return TOO_EARLY
@@ -56,14 +51,14 @@ def trend(points: Sequence[Point]) -> Trend:
 
 
 def theil_sen(points: Sequence[Point]) -> float | None:
-    """The slope alone, whatever its sign; x need not be seconds. None of too few points."""
+    """The slope, also a negative one; x can be any unit. None if there are too few points."""
     chosen = _thinned(points)
     slopes = _slopes(chosen) if len(chosen) >= LEAST_POINTS else []
     return statistics.median(slopes) if slopes else None
 
 
 def seconds_left(trend: Trend, held: float, limit: float) -> float | None:
-    """Until the limit is met at this slope; None where it is not, or not within a day."""
+    """Until the limit is reached; None if never, or not within a day."""
     if not trend.rising or trend.per_s <= 0:
         return None
     left = max(0.0, limit - held) / trend.per_s
@@ -71,7 +66,7 @@ def seconds_left(trend: Trend, held: float, limit: float) -> float | None:
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
-    """Evenly spread, the newest among them."""
+    """Evenly spread points, always with the newest."""
     if len(points) <= _MOST_POINTS:
         return list(points)
     stride = (len(points) - 1) / (_MOST_POINTS - 1)

@@ -1,4 +1,4 @@
-"""What is seen at one look, at a run and at processes; and the same as one JSON document."""
+"""One look at a run and its processes; also as a JSON document."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.processes import Process
 from ttf.tools.monitor.trend import Point
 
-STALE_S: Final = 10.0
-"""A silence that is worth a word; what counts as a hang is the supervisor's to decide."""
+STALE_S: Final = 10.0  # Worth a warning; the supervisor decides what is a hang.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class Happened:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a run that is over ended; see summary.json."""
+    """The end of a run, from summary.json."""
 
     status: str
     exit_code: int | None
@@ -56,30 +55,23 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run as its files show it; None for what they do not say (yet)."""
+    """A run as its files show it; None for what is unknown (yet)."""
 
     folder: Path
     step: int
     total_steps: int | None
     epoch: int | None
     phase: str | None
-    phase_s: float | None
-    """For how long it has been at it; at least, where `since_before`."""
-    since_before: bool
-    """It was at it already when we began to look."""
-    silent_s: float | None
-    """Since its last sign of life."""
-    last_sign_s: float | None
-    """The same of a run that nobody is seen to work on."""
-    saving_s: float | None
-    """For how long a checkpoint has been written beside the training."""
+    phase_s: float | None  # at least this long if `since_before`
+    since_before: bool  # the phase began before the first look
+    silent_s: float | None  # since its last sign of life
+    last_sign_s: float | None  # the same for a run without a live process
+    saving_s: float | None  # how long a checkpoint has been written in the background
     samples_per_s: float | None
     loss: float | None
     loss_smoothed: float | None
-    losses: tuple[float, ...]
-    """The newest last; what a small curve is made of."""
-    seconds_left: float | None
-    """At the pace of the last minutes, mining and evaluations included."""
+    losses: tuple[float, ...]  # the newest last; for a small curve
+    seconds_left: float | None  # at the pace of the last minutes, mining and evaluations included
     evaluated: Evaluated | None
     checkpoint: Saved | None
     restarts: int
@@ -99,20 +91,15 @@ _LITTLE_DISK: Final = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    time: float
-    """Unix time."""
+    time: float  # Unix time
     name: str
-    pid: int | None
-    """The process that all others descend from; None where nobody is at work."""
+    pid: int | None  # the root of the process tree; None if no process works
     processes: tuple[Process, ...]
-    memory: TreeMemory | None
-    """Of all of them together; shared pages once."""
+    memory: TreeMemory | None  # of all processes; shared pages count once
     limit: NearestLimit | None
-    history: tuple[Point, ...]
-    """Anonymous and shared memory of the last minutes."""
+    history: tuple[Point, ...]  # anonymous and shared memory of the last minutes
     run: Run | None
-    remarks: tuple[str, ...]
-    """What cannot be seen, and why."""
+    remarks: tuple[str, ...]  # what cannot be seen, and why
 
     @property
     def alive(self) -> bool:
@@ -120,8 +107,7 @@ class View:
 
     @property
     def status(self) -> str:
-        """'starting', 'running', how a run ended, or "gone" where nobody wrote that; "ended"
-        of a process that is no run."""
+        # Without a record of its end a run is "gone"; other processes have only "ended".
         if self.alive:
             starting = self.run is not None and self.run.phase == "start"
             return "starting" if starting else "running"
@@ -140,7 +126,7 @@ class View:
 
 
 def warnings(view: View) -> Iterator[str]:
-    """What should not be overlooked, the worst first."""
+    """What the user should see, the worst first."""
     run, limit = view.run, view.limit
     for process in view.processes:
         if process.state == "stopped":

@@ -1,4 +1,4 @@
-"""Looks at a target again and again, whoever works on it meanwhile."""
+"""Looks at a target repeatedly, even if its processes change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAME_S: Final = 1.0
 
 
 class Monitor:
-    """Costs about half a millisecond a look, and as much again for each process that is seen."""
+    """A look takes about half a millisecond, and the same again for each process."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -60,7 +60,7 @@ class Monitor:
         return target.pid
 
     def _role(self, run: Run | None) -> str:
-        """Of the first process: whoever has a run's lock trains, or has it trained."""
+        # The holder of a run's lock is the supervisor or the trainer.
         if run is None or self._reader is None or self._target.pid is not None:
             return ""
         return SUPERVISOR if self._reader.folder.flight.exists() else TRAINER
@@ -94,8 +94,6 @@ class Monitor:
 
 
 class _Attached:
-    """Readers of one tree of processes."""
-
     def __init__(self, pid: int, role: str) -> None:
         self.pid = pid
         self.table = ProcessTable(role)

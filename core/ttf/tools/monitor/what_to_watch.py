@@ -1,4 +1,4 @@
-"""What is to be looked at: a run's folder, or a process of anybody's."""
+"""Finds the target: a run's folder, or any process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from ttf.tools.monitor import system
 _OF_A_RUN: Final = ("run.toml", ".owner")
 _OF_A_GUARD: Final = ("environment.json", "memory.jsonl")
 _LOCKS: Final = (".lock", ".writer")
-_CLOCK_S: Final = 2.0
-"""Clocks of file systems and of processes differ by less."""
+_CLOCK_S: Final = 2.0  # File clocks and process clocks differ by less.
 _LOOKS: Final = 10
 _PAUSE_S: Final = 0.01
 _MOST_PID: Final = 1 << 31
@@ -26,12 +25,11 @@ _MOST_PID: Final = 1 << 31
 @dataclass(frozen=True, kw_only=True)
 class Target:
     folder: Path | None
-    pid: int | None
-    """None: whoever works on the folder, now and later."""
+    pid: int | None  # None: every process that works on the folder, now and later
 
 
 def find(text: str) -> Target:
-    """From what a person typed. Raises ConfigError, DataMissing."""
+    """From the user's text. Raises ConfigError, DataMissing."""
     if text.isdecimal():
         return _of_process(int(text))
     return _of_folder(Path(text))
@@ -66,7 +64,7 @@ def _no_process(pid: int) -> ConfigError:
 
 
 def _folder_of(path: str) -> Path | None:
-    """The run whose lock that open file is."""
+    """The run whose lock this open file is."""
     file = Path(path)
     if file.name not in _LOCKS or not (file.parent / "run.toml").is_file():
         return None
@@ -122,8 +120,10 @@ def _runs_in(path: Path) -> str:
 
 
 def owner_of(folder: Path) -> int | None:
-    """The process that holds the run's lock; None where nobody does. A note that outlived its
-    writer may name a number that somebody else has by now."""
+    """The process that holds the run's lock, or None.
+
+    An old note may name a number that a newer process has: then it is ignored.
+    """
     note = folder / ".owner"
     try:
         pid, written = int(_written(note)), note.stat().st_mtime
@@ -134,7 +134,7 @@ def owner_of(folder: Path) -> int | None:
 
 
 def _written(note: Path) -> str:
-    """A note that is empty is being written."""
+    # An empty note is being written.
     for _ in range(_LOOKS):
         text = note.read_text()
         if text:

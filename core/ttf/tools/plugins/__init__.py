@@ -1,1 +1,1 @@
-"""What plugin authors use: a scaffold, and the conformance suites on an installed plugin."""
+"""Tools for plugin authors: a scaffold, and the conformance suites for an installed plugin."""

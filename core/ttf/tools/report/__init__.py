@@ -1,1 +1,1 @@
-"""What a person keeps or sends of a run: the HTML page and the redacted bundle."""
+"""What a user keeps or sends of a run: the HTML page and the redacted bundle."""

@@ -1,4 +1,4 @@
-"""Pages from templates: whatever they show is escaped, and they stay below a size."""
+"""Pages from templates: values are escaped, and the size is limited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHARED: Final = Path(__file__).parent / "templates"
 
 
 def render(template: Path, versions: Iterable[Mapping[str, Any]]) -> bytes:
-    """The first version of the page that is small enough, or the last; each is given by its values."""
+    """The first version that is small enough, or the last; each version is given by its values."""
     made = _environment(template.parent).get_template(template.name)
     page = b""
     for values in versions:
@@ -27,7 +27,7 @@ def render(template: Path, versions: Iterable[Mapping[str, Any]]) -> bytes:
 
 @cache
 def _environment(folder: Path) -> Environment:
-    """Of templates in that folder; it keeps them compiled."""
+    # Cached: it keeps the templates compiled.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # not before there is a page
 
     environment = Environment(
@@ -42,10 +42,9 @@ def _environment(folder: Path) -> Environment:
 
 
 def cut(text: str, longest: int) -> str:
-    """What comes from outside is not longer than the page can take."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def printable(text: str) -> str:
-    """Without what does something to a reader: control characters, half characters."""
+    """Replaces characters that could harm a reader: control characters, lone surrogates."""
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)

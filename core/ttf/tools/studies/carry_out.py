@@ -1,4 +1,4 @@
-"""Runs what is missing of a study and remembers every run."""
+"""Does the missing runs of a study and records every run."""
 
 from __future__ import annotations
 
@@ -21,36 +21,34 @@ TaskT = TypeVar("TaskT")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of this sitting alone; the study itself does not know them."""
-
+    # Limits of one call; the study does not store them.
     budget_s: float | None = None
-    parallel: int = 1
-    """The most runs at a time."""
+    parallel: int = 1  # runs at a time
 
 
 class Watcher(Generic[TaskT, RunT]):
-    """Hears of every run. This one does nothing with it."""
+    """Gets the events of a study. This class ignores them."""
 
     def starts(self, task: TaskT) -> None: ...
 
     def ended(self, finished: FinishedRun[RunT], budget_left_s: float | None) -> None:
-        """After it was remembered. `budget_left_s`: None without a budget."""
+        """Called after the run was recorded. `budget_left_s`: None without a budget."""
 
 
 class Planner(ABC, Generic[TaskT, RunT]):
-    """What a study runs next, and how: the part in which kinds of studies differ."""
+    """Decides what a study runs next, and how. Each kind of study has its own."""
 
     @abstractmethod
     def next_tasks(self, budget_left_s: float | None) -> Sequence[TaskT]:
-        """All of them are finished before this is asked again. Empty: the sitting is over."""
+        """Called again when all tasks are finished. Empty: the study stops."""
 
     @abstractmethod
     def start(self, task: TaskT) -> StartedRun | FinishedRun[RunT]:
-        """Finished at once where it cannot be started, which is a result too."""
+        """Returns a FinishedRun if the run cannot be started, which is a result too."""
 
     @abstractmethod
     def finish(self, task: TaskT, run: StartedRun) -> FinishedRun[RunT]:
-        """Reads the run, and leaves of its folder only what is to be kept."""
+        """Reads the run, and deletes the files that are not kept."""
 
 
 def carry_out(
@@ -59,8 +57,11 @@ def carry_out(
     limits: Limits,
     watcher: Watcher[TaskT, RunT],
 ) -> None:
-    """Until the planner has no more tasks. Raises the error of a run that the study cannot do
-    without, and GaveUp where somebody else ends one run after another."""
+    """Runs until the planner has no more tasks.
+
+    Raises the error of a run that the study needs, and GaveUp if several runs in a row were ended
+    from outside.
+    """
     sitting = _Sitting(study=study, planner=planner, limits=limits, watcher=watcher)
     while tasks := planner.next_tasks(sitting.budget_left_s):
         sitting.run_all(tasks)
@@ -81,7 +82,7 @@ class _Sitting(Generic[TaskT, RunT]):
         return None if budget_s is None else budget_s - (time.monotonic() - self.began)
 
     def run_all(self, tasks: Sequence[TaskT]) -> None:
-        """In their order, so many at a time; whatever ends us ends those that run."""
+        # If an exception or a signal ends this loop, `finally` ends the runs.
         waiting = list(tasks)
         running: list[tuple[TaskT, StartedRun]] = []
         try:
@@ -123,7 +124,7 @@ class _Sitting(Generic[TaskT, RunT]):
 
 
 def _end_all(runs: Sequence[StartedRun]) -> None:
-    """All at once: each may take its time to leave."""
+    # Signals all first: each run may take its time to end.
     with contextlib.ExitStack() as stack:
         for run in runs:
             stack.callback(shutil.rmtree, run.folder, ignore_errors=True)

@@ -1,5 +1,4 @@
-"""What a study has done in a process of its own: what loads torch, numpy or plugins, so that a crash
-of it is a finding."""
+"""Child processes of a study for work with torch, numpy or plugins: a crash there is a finding."""
 
 from __future__ import annotations
 
@@ -17,8 +16,10 @@ class Died(TtfError):
 
 
 def ask(work: str, request: Mapping[str, Any], *, to: str) -> Mapping[str, Any]:
-    """The answer of a child that does `work`, "module:function"; raises what that raised, or Died
-    where it died. `to`: what it is asked to do, for messages."""
+    """The answer of a child that does `work` ("module:function").
+
+    Raises the error of the child, or Died. `to` says what the child does, for messages.
+    """
     from ttf.supervise.isolated_tasks import Task, run
 
     ended = run(Task(work=work, request=request, deadline_s=math.inf))

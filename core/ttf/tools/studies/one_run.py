@@ -1,4 +1,4 @@
-"""One run of a study: a `ttf train` that ends with us, and what the study must know of its end."""
+"""One run of a study: a `ttf train` that ends with the study, and its result."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from ttf.errors import ExitCode, TtfError
 from ttf.process.command import TtfCommand
 from ttf.process.error_document import from_document
 
+# crash: an incident happened; invalid: configuration or data were refused; void: ended from
+# outside.
 Result = Literal["crash", "clean", "invalid", "void"]
-"""crash: an incident happened; invalid: the configuration or the data would not go; void: somebody
-else ended it."""
+# Incidents that have nothing to do with the configuration.
 NOT_ITS_FAULT: Final = frozenset({"killed", "disk-full", "data-changed"})
-"""Incidents that say nothing of the configuration."""
-MOST_VOID: Final = 3
-"""So often in a row somebody may end a run before the study gives up."""
+MOST_VOID: Final = 3  # Void runs in a row before the study gives up.
 _KEPT: Final = frozenset({"incidents", "run.toml", "summary.json", "stderr.txt"})
 
 
 def result_of(code: int, classes: Iterable[str]) -> Result:
-    """From the exit code and the classes of its incidents."""
+    """From the exit code and the classes of the incidents."""
     found = set(classes)
     if found & NOT_ITS_FAULT or code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         return "void"
@@ -37,12 +36,12 @@ def result_of(code: int, classes: Iterable[str]) -> Result:
 
 
 def by_chance(result: Result, classes: Iterable[str]) -> bool:
-    """Whether a void run may go better when it is done again: somebody killed it."""
+    """Whether a void run may succeed if repeated: a signal killed it."""
     return result == "void" and "killed" in classes
 
 
 def tidy(run: Path, *, keep: bool) -> None:
-    """Leaves of a run what tells of a crash, or nothing."""
+    """Deletes the run's folder, or with `keep` all of it but the evidence."""
     if not keep:
         shutil.rmtree(run, ignore_errors=True)
         return
@@ -56,7 +55,7 @@ def tidy(run: Path, *, keep: bool) -> None:
 
 
 def error_of(error: Mapping[str, Any] | None, exit_code: int) -> TtfError:
-    """The error that a run ended with, for a study that cannot go on without it."""
+    """The error of a run, for a study that cannot go on without this run."""
     error = error or {}
     message = str(error.get("message") or f"The run ended with exit code {exit_code}.")
     known = {int(code) for code in ExitCode}
@@ -76,12 +75,11 @@ _LEAVE_S: Final = 6.0
 
 
 class StartedRun(TtfCommand):
-    """A `ttf train` in a process tree of its own, writing to `folder`."""
+    """A `ttf train` in its own process tree, writing to `folder`."""
 
     exit_code: int
     wall_s: float
-    error: Mapping[str, Any] | None
-    """As --json says it; all three are known after `wait`."""
+    error: Mapping[str, Any] | None  # from --json; all three are set by `wait`
 
     def __init__(
         self,
@@ -91,8 +89,7 @@ class StartedRun(TtfCommand):
         cwd: Path | None = None,
         began: float | None = None,
     ) -> None:
-        """`words` follow `ttf`, without --out and --json. `began`: on the monotonic clock, where
-        something had to be made for it first."""
+        """`words` exclude --out and --json. `began` (monotonic clock) includes preparations."""
         self.folder = folder.absolute()
         shutil.rmtree(self.folder, ignore_errors=True)  # of a study that was killed
         self.folder.parent.mkdir(exist_ok=True)
@@ -114,7 +111,7 @@ class StartedRun(TtfCommand):
             self.close()
 
     def close(self) -> None:
-        """Ends what still runs of it; its folder stays."""
+        """Ends the remaining processes; the folder stays."""
         try:
             self.end(_LEAVE_S)
         finally:
@@ -122,8 +119,7 @@ class StartedRun(TtfCommand):
             self.err.unlink(missing_ok=True)
 
     def _document(self) -> dict[str, Any]:
-        """What --json said; of one that said nothing there, the end of its standard error as an
-        error."""
+        # Without JSON output, the end of the standard error is the error.
         try:
             found: dict[str, Any] = json.loads(self.out.read_bytes())
         except ValueError:
@@ -133,17 +129,12 @@ class StartedRun(TtfCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun(Generic[RunT]):
-    """A finished run as a line of the journal, and what the study itself must know of it."""
-
     run: RunT
     result: Result
-    classes: Sequence[str] = ()
-    """Of its incidents."""
+    classes: Sequence[str] = ()  # of its incidents
     exit_code: int = 0
     error: Mapping[str, Any] | None = None
+    # Added to the error in --json if this run ends the study.
     error_details: Mapping[str, Any] = field(default_factory=dict)
-    """Stand beside the error in --json where this run ends the study."""
-    needed: bool = True
-    """The study cannot go on where the configuration or the data of this run was refused."""
-    evaluating_s: float = 0.0
-    """What its evaluations took, those before and after the training left out."""
+    needed: bool = True  # If this run is refused, the study cannot go on.
+    evaluating_s: float = 0.0  # Evaluations during the training, without those before and after it.

@@ -1,10 +1,9 @@
-"""A study's folder: what is asked, a journal of finished runs, whose it is, and how to go on after any
-death.
+"""A study's folder: its setup, a journal of finished runs, its owner, and recovery after any death.
 
-study.json   what is asked, and where a command keeps one, a record of how it was carried out
-*.jsonl      a line per finished run, durable before the next one begins
-runs/        what is kept of each run
-result.json  there once nothing is left to do
+study.json   the setup; for some commands also a record of how it was carried out
+*.jsonl      a line per finished run, durable before the next run begins
+runs/        kept files of each run
+result.json  exists when nothing is left to do
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _RUNS: Final = Path("runs")
 
 
 class StudySetup(Protocol):
-    """What is asked of a study: a dataclass."""
+    """The setup of a study: a dataclass."""
 
     @property
     def identity(self) -> object:
@@ -53,18 +52,15 @@ RunT = TypeVar("RunT", bound="DataclassInstance")
 
 @dataclass(kw_only=True)
 class Study(ABC, Generic[SetupT, RunT]):
-    """All that is known of a study so far. `begin` and `open` claim its folder; `read` only looks."""
+    """A study and its runs so far. `begin` and `open` lock its folder; `read` does not."""
 
-    COMMAND: ClassVar[str]
-    """`ttf ab` has studies in runs/ab-001, runs/ab-002, ..."""
+    COMMAND: ClassVar[str]  # `ttf ab` has studies in runs/ab-001, runs/ab-002, ...
     JOURNAL: ClassVar[str]
-    RUN_NOUN: ClassVar[str]
-    """What a run is called in messages."""
+    RUN_NOUN: ClassVar[str]  # the name of a run in messages
 
     folder: Path
     setup: SetupT
-    runs: list[RunT] = field(default_factory=list)
-    """All that finished, in their order; also those that somebody else ended."""
+    runs: list[RunT] = field(default_factory=list)  # in the order they finished, void runs included
     lock: FileLock | None = None
 
     @abstractmethod
@@ -76,7 +72,7 @@ class Study(ABC, Generic[SetupT, RunT]):
     def restored(
         cls, folder: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
     ) -> Self:
-        """From study.json and the journal. LookupError or TypeError: of another kind of study."""
+        """From study.json and the journal. LookupError or TypeError: another kind of study."""
 
     @abstractmethod
     def kept_runs(self) -> Collection[str]:
@@ -86,8 +82,10 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     @classmethod
     def find(cls, identity: object, out: Path | None) -> Path | None:
-        """The folder of the study that this very command began before; None where there is none.
-        Without `out` it is one that has not ended. ConfigError where `out` holds another study."""
+        """The folder of an earlier study with this identity, or None.
+
+        Without `out` only unfinished studies count. Raises ConfigError if `out` has another study.
+        """
         if out is None:
             begun = sorted(_RUNS.glob(f"{cls.COMMAND}-*"), reverse=True)
             open_ones = (folder for folder in begun if not (folder / RESULT).exists())
@@ -112,7 +110,7 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """To go on with it; every configuration must be what it was."""
+        """Locks a study to continue it. Raises ConfigError if a configuration has changed."""
         cls.read(folder)  # refuses what is no study, before claiming would make a folder of it
         lock = claim(folder)
         try:
@@ -128,7 +126,7 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """As it stands, also while another process goes on with it. Not to be written to."""
+        """The current state, also while another process continues the study. Not for writing."""
         journal = folder / cls.JOURNAL
         try:
             settings = durable.read_json(folder / SETTINGS)
@@ -143,7 +141,6 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     @classmethod
     def holds_one(cls, folder: Path) -> bool:
-        """Whether a study of this kind is there."""
         with contextlib.suppress(TtfError):
             return bool(cls.read(folder))
         return False
@@ -186,7 +183,7 @@ class Study(ABC, Generic[SetupT, RunT]):
             )
 
     def _remove_unfinished_runs(self) -> None:
-        """Of runs that were going on when the study was killed: they are done anew."""
+        # Runs that were active when the study was killed are repeated.
         kept = self.kept_runs()
         for path in (self.folder / "runs").glob("*"):
             if path.name not in kept:
@@ -197,7 +194,7 @@ _OWNER: Final = ".owner"
 
 
 def claim(folder: Path) -> FileLock:
-    """Makes the folder where it is not there; FolderInUse names who has it."""
+    """Locks the folder, and makes it if needed. Raises FolderInUse with the owner."""
     lock = FileLock(folder / ".lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -227,7 +224,7 @@ def _holder(folder: Path) -> str:
 
 
 def next_folder(runs: Path, prefix: str) -> Path:
-    """Makes `prefix-NNN`, the next one that is free."""
+    """Makes the next free `prefix-NNN`."""
     for number in itertools.count(1):
         path = runs / f"{prefix}-{number:03d}"
         try:
@@ -241,7 +238,7 @@ def next_folder(runs: Path, prefix: str) -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a configuration; ConfigError where it cannot be read."""
+    """Of a configuration. Raises ConfigError."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -1,6 +1,5 @@
-"""InfoNCE, by every path of training.
+"""InfoNCE.
 
-`infonce` is the one loss, of a step's candidates or of whatever blocks it is given. Where the whole
-bank is the negatives, `whole_bank` is what an optimizer step calls, `bank_blocks` where the documents
-come from, `rank_counts` what the same pass counts.
+`infonce` is the loss. If the whole bank is the negatives, an optimizer step calls `whole_bank`;
+`bank_blocks` reads the documents, `rank_counts` counts in the same pass.
 """

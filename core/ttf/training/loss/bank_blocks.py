@@ -1,4 +1,4 @@
-"""The bank as blocks for the loss: float32 rows from where they lie, or a bfloat16 copy."""
+"""The bank as blocks for the loss: float32 rows from storage, or a bfloat16 copy."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from ttf.data.vectors import UnitRows, row_norms, seen_as_writable, to_float32
 from ttf.mining.scan.bf16_bank import HalfBank, open_half
 from ttf.training.loss.infonce import Block
 
+# Logits of 512 queries and a block of 768-wide documents fit in a shared cache together.
 BLOCK_ROWS = 2048
-"""Logits of 512 queries and a block of 768-wide documents stay in a shared cache together."""
+# A row whose length is this close to one was normalised by the file's author.
 _UNIT = np.float32(3e-7)
-"""A row whose length is this close to one was scaled to it by whoever made the file."""
 
+# (ids, vectors): raises BadData for the first that is not finite.
 Blame = Callable[[NDArray[np.int64], NDArray[np.float32]], None]
-"""(ids, vectors): raises BadData for the first that is not finite."""
 
 
 class Blocks(Protocol):
-    """Documents in their order; the same ones, in blocks of the same size, every time."""
+    """Documents in order; the same documents, in blocks of the same size, every time."""
 
     def __call__(self, device: torch.device) -> Iterator[Block]: ...
 
 
 class StoredBlocks:
-    """Rows of a source in float32, scaled to length one where it is a view that does so.
+    """Rows of a source in float32, scaled to length one if the source is a unit-length view.
 
-    The first pass takes the rows' lengths and looks for numbers that are not finite; later ones
-    divide by what was found, and leave alone what has length one already unless `always`.
+    The first pass computes the rows' lengths and raises for numbers that are not finite. Later
+    passes divide by these lengths; rows that have length one already are not changed unless
+    `always`.
     """
 
     def __init__(self, source: VectorSource, blame: Blame, *, always: bool = False) -> None:
@@ -70,7 +71,7 @@ class StoredBlocks:
 
 
 class HalfBlocks:
-    """The same rows rounded to bfloat16: from a copy kept in the cache, or as they are read."""
+    """The same rows rounded to bfloat16: from a copy in the cache, or rounded when read."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class HalfBlocks:
         say: Callable[[str], None],
         beat: Callable[[], None],
     ) -> None:
-        """Makes the copy where there is none yet; a disk that cannot hold it changes no number."""
+        """Makes the copy if there is none yet; a disk without room for it changes no number."""
         self._rows = source.shape[0]
         self._kept: HalfBank | None = None
         if cache is not None:

@@ -1,12 +1,12 @@
-"""The one InfoNCE of `ttf`: every training path scores, masks and scales its candidates here.
+"""InfoNCE: every training path scores, masks and scales its candidates here.
 
-Candidates that train are compared through one matrix of logits (`_contrast`). Documents that need
-no gradient are passed over once, in blocks: the running maximum and sum (online softmax) need no
-logits of earlier blocks, and the weighted sum of documents is gathered on the way, so that the
-gradient by a query costs no second pass.
+Candidates with gradients are compared through one matrix of logits (`_contrast`). Documents without
+gradients are read once, in blocks: the running maximum and sum (online softmax) need no logits of
+earlier blocks. The weighted sum of documents is computed in the same pass, so the gradient by a
+query needs no second pass.
 
 Shapes: B queries, N candidate columns or documents of a block, D width, P known positives per
-query, K columns or pairs that count for nobody (P and K padded with -1).
+query, K excluded columns or pairs (P and K padded with -1).
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-COLUMNS_AT_ONCE: Final = 2048
-"""Their logits, candidates and gradients meet in a processor's cache."""
+COLUMNS_AT_ONCE: Final = 2048  # Their logits, candidates and gradients fit in a processor's cache.
 
+# (first document, documents (N, D)); bfloat16 documents are multiplied in bfloat16.
 Block = tuple[int, Tensor]
-"""(first document, documents (N, D)); one that is bfloat16 is multiplied in bfloat16."""
 
 
+# Sees each block's logits (B, N) during the pass; returns their maximum (B, 1).
 Look = Callable[[Tensor], Tensor]
-"""Sees each block's logits (B, N) while they are there; gives back their maximum (B, 1)."""
-MakeLook = Callable[[Tensor], Look]
-"""Makes it from the target's logits (B,)."""
+MakeLook = Callable[[Tensor], Look]  # Gets the target's logits (B,).
 
 
 def info_nce(
@@ -47,12 +45,12 @@ def info_nce(
 ) -> Tensor:
     """The loss (B,) of each query: -log softmax of its target among the candidates that count.
 
-    Known positives of a query and dead columns do not count; the target of a query always does,
-    for that query. `scale` is 1 / temperature. All candidates must be finite, dead ones too: a
-    number that is not makes the loss of every query non-finite. Computed in float32 at least,
-    whatever autocast says; only where `half_ND`, the candidates in bfloat16, is given are products
-    with candidates that need no gradient computed in it (a logit of 20 is then off by 0.06 at
-    most, the target's own stays exact).
+    Known positives of a query and dead columns do not count; the target of a query always does, for
+    that query. `scale` is 1 / temperature. All candidates must be finite, dead ones too: one that
+    is not makes the loss of every query non-finite. Computed in float32 at least, whatever autocast
+    says. Exception: with `half_ND` (the candidates in bfloat16), products with candidates that need
+    no gradient are bfloat16 (a logit of 20 is then off by 0.06 at most; the target's own stays
+    exact).
     """
     dtype = torch.promote_types(q_BD.dtype, torch.float32)
     q_BD, cand_ND = q_BD.to(dtype), cand_ND.to(dtype)
@@ -86,7 +84,7 @@ def _blocks(cand_ND: Tensor) -> Iterator[Block]:
 
 
 def _siblings(target_B: Tensor, known_BP: Tensor) -> Tensor:
-    """(document i, query j): the target of query i is a positive of query j as well."""
+    """Mask (document i, query j): the target of query i is also a positive of query j."""
     out_BB = target_B[:, None] == target_B[None, :]
     for known_B in known_BP.unbind(1):
         out_BB |= target_B[:, None] == known_B[None, :]
@@ -98,11 +96,11 @@ def _contrast(*args: Tensor | None) -> Tensor:
 
 
 class _Contrast(torch.autograd.Function):
-    """Loss and gradients through a single (B, N) buffer, for candidates that need theirs.
+    """Loss and gradients through a single (B, N) buffer, for candidates with gradients.
 
-    It holds logits, then exp(logits - max), and is left holding what backward multiplies: the
-    derivative by each logit times the row's total. Nothing is written to it in backward, so a
-    graph that is retained can be used again.
+    The buffer holds logits, then exp(logits - max), and at the end the factors for backward: the
+    derivative by each logit times the row's total. Backward does not write to it, so a retained
+    graph can be used again.
     """
 
     @staticmethod
@@ -150,10 +148,8 @@ class _Contrast(torch.autograd.Function):
 
 
 def _mask(buffer_BN: Tensor, target_B1: Tensor, known: Tensor, dead_K: Tensor | None) -> None:
-    """Fills with -inf, in place; the caller puts the target's own logit back afterwards.
-
-    `known` is (B, P) columns, or a (B, N) mask.
-    """
+    # Fills with -inf, in place; the caller restores the target's own logit afterwards. `known` is
+    # (B, P) columns, or a (B, N) mask.
     if known.dtype == torch.bool:
         buffer_BN.masked_fill_(known, -math.inf)
     else:
@@ -168,21 +164,18 @@ def _mask(buffer_BN: Tensor, target_B1: Tensor, known: Tensor, dead_K: Tensor | 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """Of all documents that count, the target aside."""
+    """Sums over all documents that count, without the target."""
 
-    top_B1: Tensor
-    """The largest logit, the target's included."""
-    others_B1: Tensor
-    """The sum of exp(logit - top)."""
-    pull_BD: Tensor
-    """The documents, each by its exp(logit - top)."""
+    top_B1: Tensor  # Largest logit, including the target's.
+    others_B1: Tensor  # Sum of exp(logit - top).
+    pull_BD: Tensor  # Sum of the documents, each times exp(logit - top).
 
 
 class Excluded:
-    """Which documents do not count: some for a query, some for nobody."""
+    """Documents that do not count: for a query, or for all."""
 
     def __init__(self, documents_BP: NDArray[np.int64], dead_K: NDArray[np.int64] | None = None):
-        """Both padded with -1. The target of a query belongs among its documents."""
+        """Both padded with -1. The target of a query must be among its documents."""
         flat = documents_BP.reshape(-1)
         order = np.argsort(flat, kind="stable")
         order = order[np.searchsorted(flat[order], 0) :]
@@ -191,7 +184,7 @@ class Excluded:
         self._dead = np.empty(0, np.int64) if dead_K is None else np.unique(dead_K[dead_K >= 0])
 
     def mask(self, first: int, logits_BN: Tensor) -> None:
-        """Fills what does not count with -inf, in place."""
+        """Fills excluded logits with -inf, in place."""
         edges = (first, first + logits_BN.shape[1])
         begin, end = np.searchsorted(self._columns, edges)
         if end > begin:
@@ -219,8 +212,8 @@ def _one_pass(
 ) -> _Sums:
     """`scaled_BD` are queries times 1 / temperature. Without `pull` its field stays zero.
 
-    An infinite document can give a logit of -inf, which exp would silently turn into 0: where
-    documents have not been looked at, `poison_B1` turns NaN for it.
+    An infinite document can give a logit of -inf, which exp would silently turn into 0: if
+    documents were not checked, `poison_B1` becomes NaN for it.
     """
     top_B1 = target_logit_B1.clone()  # finite from the start: no -inf minus -inf
     others_B1 = torch.zeros_like(top_B1)
@@ -270,9 +263,9 @@ def loss_in_one_pass(
 ) -> Tensor:
     """The loss (B,): -log softmax of each target among itself and what is not excluded.
 
-    Gradients go to the queries and to `scale` (1 / temperature). The target's own logit is
-    computed from `target_BD` at full precision; it must be excluded from the blocks. Documents
-    that are not `checked` to be finite make the loss NaN where they are not.
+    Gradients go to the queries and to `scale` (1 / temperature). The target's own logit is computed
+    from `target_BD` at full precision; it must be excluded from the blocks. If documents are not
+    `checked` to be finite, those that are not make the loss NaN.
     """
     loss = _InOnePass.apply(  # type: ignore[no-untyped-call]
         q_BD, scale, target_BD, blocks, excluded, make_look, checked

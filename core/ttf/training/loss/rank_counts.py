@@ -1,9 +1,9 @@
-"""What a pass over the bank counts on its way: ranks of targets, and suspects before them.
+"""Counts during a pass over the bank: ranks of targets, and suspects before them.
 
 Nothing sorts a block: its logits are reduced to maxima of groups of 64 documents, and only groups
-that can hold an answer are looked into.
+that can hold an answer are read.
 
-Shapes: B queries, N documents of a block in G groups of M, K pairs (query, group) looked into.
+Shapes: B queries, N documents of a block in G groups of M, K pairs (query, group) read.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ GROUP = 64
 
 @dataclass(frozen=True, kw_only=True)
 class RankCounts:
-    """Per query of a step; its known positives aside."""
+    """Per query of a step, without its known positives."""
 
-    ranks_B: Tensor
-    """Documents that score higher than the target, counted up to `deepest`."""
+    ranks_B: Tensor  # Documents that score higher than the target, counted up to `deepest`.
+    # Documents at or above the query's line (the target's score less the margin), which the filter
+    # of [negatives] would not trust as negatives; counted up to `deepest`.
     above_B: Tensor
-    """Documents at or above the query's line (the target's score less the margin): what the
-    filter of [negatives] would not trust as a negative; counted up to `deepest`."""
 
 
 class RankCounter:
-    """Looks at each block's logits once. Given a step's target logits and lines (both (B,))."""
+    """Looks at each block's logits once. Takes a step's target logits and lines (both (B,))."""
 
     def __init__(self, target_logit_B: Tensor, line_B: Tensor, *, deepest: int) -> None:
         self._target_B = target_logit_B
@@ -53,7 +52,7 @@ class RankCounter:
         )
 
     def _count(self, groups_BGM: Tensor, most_BG: Tensor) -> None:
-        """Queries whose counts are full are not looked into: what an untrained tower costs."""
+        # Queries with full counts are skipped: this bounds the cost with an untrained tower.
         low_B = torch.where(self._ranks_B < self._deepest, self._target_B, torch.inf)
         low_B = torch.where(self._above_B < self._deepest, self._line_B, low_B)
         query_K, group_K = (most_BG >= low_B[:, None]).nonzero(as_tuple=True)

@@ -1,4 +1,4 @@
-"""What an optimizer step asks of the whole bank: its losses, and what the same pass counted."""
+"""The whole bank for an optimizer step: its losses, and counts from the same pass."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ttf.training.loss.bank_blocks import Blocks, HalfBlocks, StoredBlocks
 from ttf.training.loss.infonce import Block, Excluded, loss_in_one_pass
 from ttf.training.loss.rank_counts import RankCounter, RankCounts
 
+# Ranks and suspects of a training query are counted up to here; it bounds the cost with an
+# untrained tower.
 DEEPEST = 100
-"""Ranks and suspects of a training query are counted up to here, which bounds what an untrained
-tower costs."""
 
 
 class FullBank:
-    """Every document of the bank is a negative of every query, but for its known positives.
+    """Every document of the bank is a negative of every query, except its known positives.
 
     The bank is opened at the first step: a frozen tower's vectors are written when the run begins.
     """
@@ -36,8 +36,8 @@ class FullBank:
         cache: Path | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`ks` are those of evaluation. In bfloat16 a copy of the bank is kept in `cache`, of which
-        `say` hears."""
+        """`ks` are those of evaluation. In bfloat16 a copy of the bank is kept in `cache`; `say`
+        gets messages about it."""
         self._documents = documents
         self._negatives = negatives
         self._cache = cache
@@ -55,7 +55,7 @@ class FullBank:
         precision: Precision,
         beat: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor, RankCounts]:
-        """The losses (S,) of a step, and what the pass counted; `docs_KD` are its documents."""
+        """The losses (S,) of a step, and the counts; `docs_KD` are the step's documents."""
         device = q_SD.device
         place = torch.from_numpy(np.searchsorted(head.doc_ids, head.targets)).to(device)
         counters: list[RankCounter] = []
@@ -76,16 +76,15 @@ class FullBank:
         return losses_S, counters[0].counts()
 
     def record_of(self, counts: RankCounts) -> Mapping[str, float]:
-        """For a step's record: `train_recall@k`, the share of targets among the k best documents
-        of the bank (other positives of the query left out), and `above_positive`, how many
-        documents a query has, on average and up to 100, that the filter of [negatives] would
-        suspect of being positives."""
+        """For a step's record: `train_recall@k`, the share of targets among the k best documents of
+        the bank (without the query's other positives), and `above_positive`, the average number (up
+        to 100) of documents per query that the filter of [negatives] would suspect as positives."""
         ranks_S = counts.ranks_B
         out = {f"train_recall@{k}": float((ranks_S < k).float().mean()) for k in self._ks}
         return out | {"above_positive": float(counts.above_B.float().mean())}
 
     def _line(self, target_logit_S: Tensor, scale: float) -> Tensor:
-        """The filter's line in logits: what reaches it is suspect."""
+        # The filter's line in logits: documents that reach it are suspects.
         relative, absolute = self._negatives.relative_margin, self._negatives.absolute_margin
         return torch.minimum(
             target_logit_S - (relative or 0.0) * target_logit_S.abs(),

@@ -1,4 +1,4 @@
-"""The nouns of a prediction: what goes in, and what comes out."""
+"""Data types of a prediction: what goes in, and what comes out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ PHASES: tuple[Phase, ...] = ("training", "mining", "evaluation")
 
 @dataclass(frozen=True, kw_only=True)
 class ArrayFacts:
-    """One array the run reads."""
-
     name: str
     uri: str
     shape: tuple[int, ...]
@@ -33,8 +31,6 @@ class ArrayFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
-    """What the prediction needs to know of the data."""
-
     train_pairs: int
     val_pairs: int
     length: int
@@ -59,10 +55,8 @@ class Choices:
     threads: int
     precision: str
     memory_bank: int
-    miner: str = ""
-    """Empty: no mined negatives."""
-    miner_cost: MinerCost | None = None
-    """Of one mining round."""
+    miner: str = ""  # Empty: no mined negatives.
+    miner_cost: MinerCost | None = None  # Of one mining round.
     miner_needs_torch: bool = False
     refreshes: int = 0
     evaluations: int = 2
@@ -91,9 +85,9 @@ class Item:
     disk_bytes: int = 0
     seconds: float = 0.0
     why: str = ""
-    """The sum behind the figure, in words."""
+    """The calculation of the figure, in words."""
     lower: str = ""
-    """The option that makes it smaller, with its present value; '' where none does."""
+    """The option that lowers it, with its current value; '' if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +102,7 @@ class Plan:
     gflops_per_thread: float
 
     def anon_bytes(self, phase: Phase) -> int:
-        """Held while `phase` goes on, with what is held always."""
+        """Bytes held during `phase`, including those that are always held."""
         return sum(i.anon_bytes for i in self.items if i.phase in ("always", phase))
 
     @property
@@ -121,7 +115,7 @@ class Plan:
 
     @property
     def file_bytes(self) -> int:
-        """All that may end up in the page cache; it is given back when others need memory."""
+        """All bytes that may end up in the page cache; freed when others need memory."""
         return sum(a.bytes for a in self.facts.arrays if a.mappable)
 
     @property
@@ -134,7 +128,7 @@ class Plan:
 
     @property
     def lowerable(self) -> list[tuple[str, int, list[str]]]:
-        """(option, bytes, components) of the peak's phase, the option that governs most first."""
+        """(option, bytes, components) of the peak's phase, the largest first."""
         found: dict[str, tuple[int, list[str]]] = {}
         for item in self.items:
             if item.lower and item.anon_bytes and item.phase in ("always", self.peak_phase):

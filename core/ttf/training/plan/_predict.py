@@ -15,33 +15,27 @@ if TYPE_CHECKING:
 FLOAT = 4
 MB = 10**6
 
+# Anonymous memory of the trainer before it holds data (Linux x86-64, torch 2.13): 155 MB for torch,
+# numpy and ttf, 71 MB for what making an optimizer imports.
 BASE_BYTES = 230 * MB
-"""The trainer before it holds any data, anonymous part (Linux x86-64, torch 2.13): 155 MB for
-torch, numpy and ttf, 71 MB for what making an optimizer imports."""
+# The miner's process with numpy and its library, or with torch.
 WORKER_BYTES, WORKER_TORCH_BYTES = 30 * MB, 155 * MB
-"""The miner's process with numpy and its library, or with torch."""
+# From its start to its first answer, imports included; once for every mining round.
 WORKER_START_S, WORKER_TORCH_START_S = 0.5, 2.0
-"""From its start to its first answer, imports included; once for every mining round."""
+# Packing buffers of the matrix libraries, and memory the allocator keeps.
 SCRATCH_PER_THREAD = 32 * MB
-"""Packing buffers of the matrix libraries and what the allocator keeps."""
-BACKWARD = 2
-"""A BiGRU of 119 MB of activations grew by 238 MB: their gradients live beside them."""
-BUFFERED_BATCHES = 4
-"""Two in the gather thread's queue, one in its hands, one in use."""
-OPTIMIZER_BYTES = 16
-"""Per trained weight: itself, gradient, two moments of AdamW."""
-CHECKPOINT_BYTES = 12
-"""Per trained weight: itself and two moments."""
-ENTRY_BYTES = 12
-"""Of a candidate table: an int64 id and a float32 score."""
+BACKWARD = 2  # A BiGRU with 119 MB of activations grew by 238 MB: their gradients are held too.
+BUFFERED_BATCHES = 4  # Two in the gather thread's queue, one being made, one in use.
+OPTIMIZER_BYTES = 16  # Per trained weight: weight, gradient, two moments of AdamW.
+CHECKPOINT_BYTES = 12  # Per trained weight: weight and two moments.
+ENTRY_BYTES = 12  # Per entry of a candidate table: an int64 id and a float32 score.
 METRICS_LINE = 260
 EVALUATION_TILE = 1024
 BLOCK_ROWS = 8192
-ENCODED_VS_TRAINED = 3
-"""Forward and backward take three times the work of a forward."""
+ENCODED_VS_TRAINED = 3  # Forward and backward take three times the work of a forward.
 
+# Of recurrent towers on one core of a 2024 server processor.
 GFLOPS_PER_THREAD = {"fp32": 60.0, "bf16": 120.0}
-"""What recurrent towers reach on one core of a 2024 server processor; yours will differ."""
 
 LEAST_BATCH, MOST_BATCH = 16, 512
 ACTIVATION_BUDGET = 128 << 20
@@ -54,7 +48,7 @@ def auto_batch_size(
     least: int = LEAST_BATCH,
     most: int = MOST_BATCH,
 ) -> int:
-    """The largest power of two whose activations stay within the budget, between the bounds.
+    """The largest power of two, within the bounds, whose activations stay within the budget.
 
     >>> [auto_batch_size(b) for b in (1_000, 1 << 20, 3_900_000, 1 << 30)]
     [512, 128, 32, 16]
@@ -68,7 +62,7 @@ def auto_batch_size(
 def make_plan(
     config: RunConfig, facts: DataFacts, choices: Choices, limit: Limit | None = None
 ) -> Plan:
-    """Predicts a run; reads nothing but the limit in force, where none is given."""
+    """Predicts a run; reads only the memory limit of this machine, if `limit` is None."""
     rate = GFLOPS_PER_THREAD.get(choices.precision, GFLOPS_PER_THREAD["fp32"])
     flops_per_s = rate * 1e9 * choices.threads
     items = [
@@ -168,7 +162,7 @@ def _training(
 
 
 def step_documents(config: RunConfig, choices: Choices) -> int:
-    """At most: every target and every mined negative of a step is another document."""
+    # At most: every target and every mined negative of a step is a different document.
     mined = config.miner.negatives if choices.miner else 0
     return choices.batch.samples * (1 + mined)
 
@@ -230,7 +224,7 @@ def _mining(
 
 
 def _worker(choices: Choices) -> Iterator[Item]:
-    """It lives for a mining round, on as many threads as the trainer, which waits meanwhile."""
+    # Lives for a mining round, with the trainer's thread count; the trainer waits meanwhile.
     base, start, libraries = WORKER_BYTES, WORKER_START_S, "python, numpy and its library"
     if choices.miner_needs_torch:
         base, start, libraries = WORKER_TORCH_BYTES, WORKER_TORCH_START_S, "python and torch"
@@ -255,7 +249,7 @@ def _threads(choices: Choices) -> str:
 
 
 def mined_queries(facts: DataFacts, choices: Choices) -> int:
-    """Queries of a mining round: those its window visits, at most all."""
+    # Queries of a mining round: those of its window, at most all.
     if not choices.refreshes:
         return 0
     return min(facts.train_pairs, -(-choices.samples // choices.refreshes))

@@ -9,8 +9,7 @@ from ttf.text.numbers import duration, size
 from ttf.text.wrapping import wrapped
 from ttf.training.plan._model import PHASES, Plan
 
-WIDTH = 79
-"""Some terminals break a line that fills their 80 columns."""
+WIDTH = 79  # Some terminals break a line that fills all 80 columns.
 LEAST_WRAPPED = 16
 
 
@@ -93,7 +92,7 @@ def _verdict(plan: Plan) -> str:
 
 
 def _advice(plan: Plan) -> Iterable[str]:
-    """The options that govern the most memory at the peak, the one that governs most first."""
+    """The options that can lower the peak, the one with the most memory first."""
     over = plan.peak_anon_bytes - plan.limit.bytes
     options = plan.lowerable[:3]
     fixed = plan.peak_anon_bytes - sum(held for _, held, _ in plan.lowerable)
@@ -113,7 +112,6 @@ def _wrapped(text: str, indent: str = "  ") -> str:
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> str:
-    """Columns as wide as their widest cell; the last one is wrapped between words."""
     body = [tuple(row) for row in rows]
     lines = [tuple(head), *body] if any(head) else body
     widths = [max(len(line[column]) for line in lines) for column in range(len(align) - 1)]

@@ -1,4 +1,4 @@
-"""`--plan`: opens the data, decides what a run would decide, and hands the facts to `ttf.plan`."""
+"""`--plan`: opens the data, decides what a run would decide, and predicts from these facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ttf.training.schedule import num_refreshes
 
 
 def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
-    """Reads headers and positives, builds no tower, writes nothing."""
+    """Reads headers and positives; builds no tower and writes nothing."""
     with open_dataset(resolved.config.data) as data:
         decided = decide(resolved, data, policy)
         config = decided.config
@@ -86,7 +86,7 @@ def _facts(data: Dataset, storage: str) -> DataFacts:
 
 
 def _array(source: VectorSource, storage: str) -> ArrayFacts:
-    """What the container says of an array; a view over several is described by its first."""
+    # A view over several arrays is described by its first.
     name = source.name.split("+")[0]
     store = open_store(source.uri, storage)
     try:

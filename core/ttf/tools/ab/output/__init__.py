@@ -1,4 +1,4 @@
-"""The results of a study, for people and for scripts: table, JSON, CSV, Markdown, of one Analysis."""
+"""The results of a study for people and for scripts: table, JSON, CSV, Markdown from one Analysis."""
 
 from __future__ import annotations
 

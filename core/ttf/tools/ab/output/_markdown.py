@@ -1,4 +1,4 @@
-"""The study as Markdown, to be pasted into an issue."""
+"""The study as Markdown, for an issue."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from ttf.tools.ab.output.method import how, meaning
 from ttf.tools.ab.output.rows import in_order, incident_rows, metric_names, scalars
 from ttf.tools.ab.sample import Sample
 
+# keys that only the CSV has
 _LEFT_OUT: Final = ("classes", "weights_sha256", "exact", "crashed", "position", "reason")
-"""Of a row of samples: the CSV has them."""
 
 
 def markdown(
     analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, str] | None = None
 ) -> str:
-    """Verdict, arms, comparisons, incidents, how it was measured, and every sample folded away.
-
-    `facts` are shown as they are, in their order: command, machine, what the arms differ in.
-    """
+    """`facts` (command, machine, arms) are shown unchanged, in their order."""
     parts = [
         f"**{_plain(words.verdict_text(analysis))}**",
         _arms(analysis),
@@ -86,7 +83,6 @@ def _comparisons(analysis: Analysis) -> str:
 
 
 def _incidents(analysis: Analysis, samples: Sequence[Sample]) -> str:
-    """By class and process, a column an arm."""
     rows = incident_rows(analysis, samples)
     if not rows:
         return ""
@@ -118,7 +114,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """On one line, and nothing in it is markup: names come from people and from processes."""
+    # One line without markup: names come from users and processes.
     return re.sub(r"([\\`*_|\[\]<>#~])", r"\\\1", " ".join(text.split()))
 
 

@@ -1,4 +1,5 @@
-"""The study at a terminal: an arm a row with its figures against the first, a comparison a row."""
+"""The study on a terminal: a row for each arm with its differences to the first, and one for each
+comparison."""
 
 from __future__ import annotations
 
@@ -12,15 +13,13 @@ from ttf.tools.ab.analysis import Analysis, Comparison
 from ttf.tools.ab.output import words
 
 WIDTH: Final = 100
-_LONGEST: Final = 12
-"""Longer names stand whole above the table."""
+_LONGEST: Final = 12  # longer names are written in full above the table
 _HEADER: Final = ("arm", "crashed", "lost", *words.HEADINGS)
-_OTHERS: Final = 3
-"""With more arms, pairs without the first one are shown where they differ."""
+_OTHERS: Final = 3  # with more arms, pairs without the first arm are shown only if they differ
 
 
 def table_lines(analysis: Analysis) -> str:
-    """Arms, comparisons, what is said once a pair, the verdict; plain text, no colour."""
+    """Arms, comparisons, sentences about pairs, the verdict; plain text without colour."""
     parts = [
         "\n".join(_arms(analysis)),
         "\n".join(_comparisons(analysis)),
@@ -51,7 +50,7 @@ def _arms(analysis: Analysis) -> Iterator[str]:
 def _arm_rows(
     analysis: Analysis, names: dict[str, str], *, intervals: bool
 ) -> Iterator[Sequence[str]]:
-    """Of an arm its figures, what they are against the first arm, and the intervals."""
+    """For each arm its values, the differences to the first arm, and the intervals."""
     yield _HEADER
     first = analysis.arms[0].name if analysis.arms else ""
     for place, arm in enumerate(analysis.arms):
@@ -69,7 +68,7 @@ def _arm_rows(
 
 
 def _bounds(c: Comparison | None) -> str:
-    """As narrow as it goes: the row above names the unit."""
+    # Short: the row above has the unit.
     if c is None:
         return ""
     low, high = (_shortened(words.effect(c, bound)) for bound in c.ci)

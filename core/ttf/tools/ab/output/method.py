@@ -1,4 +1,4 @@
-"""How the study was measured, and what its figures mean: for whoever doubts them."""
+"""How the study was measured, and the meaning of its figures."""
 
 from __future__ import annotations
 
@@ -39,12 +39,11 @@ _MEANING: Final[Mapping[str, str]] = {
 
 
 def how(analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, str]) -> list[Row]:
-    """What was run, then what the caller knows of it: its command, its machine, its arms."""
+    """The facts from the samples, then those of the caller: command, machine, arms."""
     return [*_from_samples(analysis, samples), *facts.items()]
 
 
 def meaning(analysis: Analysis) -> Iterator[Row]:
-    """Each piece of the statistics in two sentences or three."""
     values = {
         "share": words.percent(analysis.confidence),
         "alpha": words.percent(analysis.alpha),
@@ -82,7 +81,7 @@ def _from_samples(analysis: Analysis, samples: Sequence[Sample]) -> Iterator[Row
 
 
 def _fewest(analysis: Analysis) -> str:
-    """What a reader of a small study wonders at: clear differences without a verdict."""
+    # Small studies can have clear differences without a verdict.
     from ttf.tools.ab.stats.paired import fewest_pairs
 
     count = max(1, _num_tests(analysis))

@@ -1,5 +1,5 @@
-"""Repeats and incidents as rows of tables; the study for scripts: a CSV of one row a repeat, and the
-contract's JSON document."""
+"""Repeats and incidents as rows of tables; the CSV with a row for each repeat, and the JSON
+document."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.measures import last_quarter
 from ttf.tools.ab.sample import Sample
 
+# The fixed columns, in this order; a column for each metric follows.
 FIRST: Final = [
     "arm",
     "block",
@@ -36,11 +37,10 @@ FIRST: Final = [
     "weights_sha256",
     "reason",
 ]
-"""Columns that are always there, in this order; behind them a column for each metric there is."""
 
 
 def scalars(sample: Sample, metrics: Sequence[str]) -> dict[str, Any]:
-    """Everything of a repeat but its curves; None where it did not come to it."""
+    """All values of a repeat except its curves; None if it has no such value."""
     values: Mapping[str, Any] = {
         **{name: getattr(sample, name, None) for name in FIRST},
         "incidents": len(sample.incidents),
@@ -51,13 +51,12 @@ def scalars(sample: Sample, metrics: Sequence[str]) -> dict[str, Any]:
 
 
 def classes(sample: Sample) -> str:
-    """'segfault 2, hang'"""
     counted = Counter(incident.name for incident in sample.incidents)
     return ", ".join(name if n == 1 else f"{name} {n}" for name, n in counted.items())
 
 
 def metric_names(samples: Sequence[Sample]) -> list[str]:
-    """All that any repeat has, recall@10 before recall@100."""
+    """The metrics of all repeats, recall@10 before recall@100."""
 
     def natural(name: str) -> list[tuple[bool, int, str]]:
         parts = re.split(r"(\d+)", name)
@@ -67,7 +66,6 @@ def metric_names(samples: Sequence[Sample]) -> list[str]:
 
 
 def in_order(samples: Sequence[Sample]) -> list[Sample]:
-    """As they were asked for: block by block."""
     return sorted(samples, key=lambda s: (s.block, s.position))
 
 
@@ -82,12 +80,12 @@ def incident_rows(analysis: Analysis, samples: Sequence[Sample]) -> list[Sequenc
 
 
 def document(analysis: Analysis, samples: Sequence[Sample]) -> dict[str, Any]:
-    """CONTRACT: `arms`, `comparisons`, `verdict`; more of the analysis, and every sample."""
+    """CONTRACT: `arms`, `comparisons`, `verdict`; also the rest of the analysis, and every sample."""
     return {**asdict(analysis), "samples": [asdict(sample) for sample in in_order(samples)]}
 
 
 def csv_text(samples: Sequence[Sample]) -> str:
-    """Curves are not in it: they are in samples.jsonl and in the JSON document."""
+    # Without curves: they are in samples.jsonl and in the JSON document.
     metrics = metric_names(samples)
     out = io.StringIO()
     writer = csv.DictWriter(out, [*FIRST, *metrics], lineterminator="\n")

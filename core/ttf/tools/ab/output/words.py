@@ -1,4 +1,4 @@
-"""The words and figures that table, report and page share: arms, effects, intervals, verdicts."""
+"""Words and figures for table, report and page: arms, effects, intervals, verdicts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Final
 from ttf.tools.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Interval
 from ttf.tools.ab.measures import MEASURES
 
+# The measures in every table of arms, after the crashes.
 COLUMNS: Final = tuple(name for name, measure in MEASURES.items() if measure.heading)
-"""The measures that every table of arms has, beside the crashes."""
 HEADINGS: Final = tuple(MEASURES[name].heading for name in COLUMNS)
 BELOW_ARMS: Final = "Growth: MB of memory per 1,000 steps. Means of the repeats that finished."
 _LONG_NAME: Final = 32
-_MOST_NAMED: Final = 3
-"""More of a kind are counted."""
+_MOST_NAMED: Final = 3  # more names are replaced by their number
 
 
 def letter(place: int) -> str:
@@ -27,12 +26,11 @@ def letter(place: int) -> str:
 
 
 def letters(analysis: Analysis) -> dict[str, str]:
-    """Of each arm, by its name."""
     return {arm.name: letter(place) for place, arm in enumerate(analysis.arms)}
 
 
 def verdict_text(analysis: Analysis) -> str:
-    """The verdict; arms whose names are longer than a reader can carry go by their letter."""
+    """The verdict; arms with long names have their letter instead."""
     text = analysis.verdict
     for name, short_name in sorted(letters(analysis).items(), key=lambda item: -len(item[0])):
         if len(name) > _LONG_NAME:
@@ -53,17 +51,16 @@ def listed(words: Iterable[str]) -> str:
 
 
 def crash_count(arm: ArmSummary) -> str:
-    """'6 of 20', or '-' before any repeat counts."""
+    """'6 of 20', or '-' if no repeat counts yet."""
     return f"{arm.crashes} of {arm.runs}" if arm.runs else "-"
 
 
 def endings(arm: ArmSummary) -> str:
-    """'4 survived, 2 lost'; '' where none crashed."""
+    """'4 survived, 2 lost'; '' if none crashed."""
     return f"{arm.survived} survived, {arm.lost} lost" if arm.crashes else ""
 
 
 def rate_interval(arm: ArmSummary) -> str:
-    """'12% to 54%'"""
     low, high = arm.crash_rate_ci
     if not arm.runs or low is None or high is None:
         return ""
@@ -78,7 +75,7 @@ def arm_value(arm: ArmSummary, metric: str) -> float | None:
 
 
 def figure(metric: str, value: float | None) -> str:
-    """A measured value in its own unit, which the heading names; '-' for none.
+    """A value without its unit, which is in the heading; '-' for None.
 
     >>> figure("samples_per_s", 1234.5), figure("recall@10", 0.5), figure("crash_rate", 0.3)
     ('1,234', '0.500', '30%')
@@ -105,7 +102,7 @@ def percent(share: float) -> str:
 
 
 def signed(value: float, digits: int) -> str:
-    """With its sign, zero without one.
+    """With its sign; zero without a sign.
 
     >>> signed(1.25, 1), signed(-0.0001, 3)
     ('+1.2', '0.000')
@@ -123,13 +120,13 @@ def comparison(analysis: Analysis, a: str, b: str, metric: str) -> Comparison | 
 
 
 def effect(c: Comparison, value: float | None) -> str:
-    """A difference in the measure's own way: '+5.4%', '+25 points', '-0.004'."""
+    """A difference with its unit: '+5.4%', '+25 points', '-0.004'."""
     unit = "%" if c.scale == "ratio" else " points" if c.scale == "rate" else ""
     return f"{_number(c, value)}{unit}" if value is not None else ""
 
 
 def interval(c: Comparison, ci: Interval | None = None) -> str:
-    """'+4.1% to +6.7%'; open sides in words."""
+    """'+4.1% to +6.7%'; open ends in words."""
     unit = "%" if c.scale == "ratio" else ""
     low, high = ("" if bound is None else f"{_number(c, bound)}{unit}" for bound in ci or c.ci)
     if low and high:
@@ -179,7 +176,6 @@ def _number(c: Comparison, value: float) -> str:
 
 
 def _fixed_sentence(f: Fixed, letter_of: Mapping[str, str]) -> str:
-    """Whether B got rid of the crashes of A, the control, and how much of that is shown."""
     a, b = letter_of[f.a], letter_of[f.b]
     if f.verdict == "not reproduced":
         return (
@@ -205,7 +201,6 @@ def _fixed_sentence(f: Fixed, letter_of: Mapping[str, str]) -> str:
 
 
 def _bitwise_sentence(b: Bitwise, letter_of: Mapping[str, str]) -> str:
-    """How many pairs end with equal weights."""
     return (
         f"{b.equal} of {b.pairs} {plural(b.pairs, 'pair')} of {letter_of[b.a]} and {letter_of[b.b]} "
         f"{'ends' if b.pairs == 1 else 'end'} with the same weights, to the last bit."
@@ -213,12 +208,12 @@ def _bitwise_sentence(b: Bitwise, letter_of: Mapping[str, str]) -> str:
 
 
 def pair_sentences(analysis: Analysis) -> list[str]:
-    """Crashes gone or not, equal weights: what no row of a table can hold."""
+    """Sentences about crashes and equal weights, which do not fit in a table."""
     return [*_of_crashes(analysis), *_of_weights(analysis)]
 
 
 def _of_crashes(analysis: Analysis) -> Iterator[str]:
-    """Of several arms the first one is the control; another only where it shows that one is fixed."""
+    # The first arm is the control; another arm is only if it shows that an arm is fixed.
     letter_of = letters(analysis)
     first, two = analysis.arms[0].name if analysis.arms else "", len(analysis.arms) == 2
     steps = sum(arm.steps for arm in analysis.arms)
@@ -249,7 +244,7 @@ def _of_weights(analysis: Analysis) -> Iterator[str]:
 
 
 def notes(comparisons: Iterable[Comparison], letter_of: Mapping[str, str]) -> list[str]:
-    """What a reader must know before believing some of the figures, each said once."""
+    """The warnings about figures, each once."""
     found: dict[str, dict[str, list[str]]] = {}
     for c in comparisons:
         for note in filter(None, c.note.split("; ")):
@@ -259,7 +254,6 @@ def notes(comparisons: Iterable[Comparison], letter_of: Mapping[str, str]) -> li
 
 
 def _where(pairs: dict[str, list[str]]) -> str:
-    """'B against A: throughput and peak memory'"""
     measures = list(dict.fromkeys(m for names in pairs.values() for m in names))
     arms = listed(pairs) if len(pairs) <= _MOST_NAMED else f"{len(pairs)} pairs of arms"
     what = listed(measures) if len(measures) <= _MOST_NAMED else f"{len(measures)} measures"

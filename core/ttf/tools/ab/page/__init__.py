@@ -1,4 +1,4 @@
-"""report.html of a study: one offline page, made of its analysis and its samples."""
+"""report.html of a study: one offline page, made from its analysis and its samples."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def write_page(
 ) -> Path:
     """Writes `folder/report.html` and returns its path. Raises StorageError.
 
-    `facts` stand in their order under "How it was measured", as `ttf ab` knows them: the
-    command, the machine, what each arm is. The page's title is the folder's name.
+    `facts` (command, machine, arms) are shown in their order under "How it was measured". The title
+    is the name of the folder.
     """
     path = folder / FILE
     write_atomically(path, page_of(folder.resolve().name, analysis, samples, facts))

@@ -1,4 +1,5 @@
-"""How arms are told apart: a letter, and beside the colour a shape and a dash, for who sees none."""
+"""How arms are told apart: by a letter, a colour, a shape and a dash, also for colour-blind
+readers."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from typing import Final
 from ttf.tools.ab.output.words import letter
 from ttf.tools.report.charts.figure import Look
 
+# Colours of the page's style; red is last, since other pages use it for failures.
 _COLOURS: Final = (0, 1, 2, 4, 5, 6, 3)
-"""Of the page's style; red is last, as it is what failures have elsewhere."""
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2 1 2")
 _RADIUS: Final = 3.4
 
 
 def arms_of(names: Sequence[str]) -> dict[str, Look]:
-    """By name. An arm's place decides how it looks, so it looks the same in every drawing."""
+    """By name. The look depends only on the arm's position, and is the same in every drawing."""
     return {
         name: Look(
             name=name,
@@ -39,6 +40,7 @@ def _polygon(corners: Sequence[tuple[float, float]], x: float, y: float) -> str:
     return f"M{points}z"
 
 
+# Square, triangle, diamond, reversed triangle, cross, star: of radius 1.
 _POLYGONS: Final[Sequence[Sequence[tuple[float, float]]]] = (
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
     ((0, -1.2), (1.15, 0.85), (-1.15, 0.85)),
@@ -49,7 +51,6 @@ _POLYGONS: Final[Sequence[Sequence[tuple[float, float]]]] = (
     ((0, -1.5), (0.4, -0.4), (1.5, 0), (0.4, 0.4), (0, 1.5), (-0.4, 0.4), (-1.5, 0),
      (-0.4, -0.4)),
 )  # fmt: skip
-"""Square, triangle, diamond, triangle upside down, cross, star of four: of radius 1."""
 _OUTLINES: Final[Sequence[Callable[[float, float], str]]] = (
     _circle,
     *(partial(_polygon, corners) for corners in _POLYGONS),

@@ -1,4 +1,4 @@
-"""A comparison as a drawing: its interval beside the differences that do not matter."""
+"""A comparison as a drawing: its interval and the margin."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Final
 from ttf.tools.ab.analysis import Comparison
 from ttf.tools.report.charts.figure import Shape, line
 
-WIDTH, HEIGHT = 216, 22
-"""As in the view box that study.html gives it."""
+WIDTH, HEIGHT = 216, 22  # the view box in study.html
 _MIDDLE: Final = WIDTH / 2
-_REACH: Final = 100.0
-"""Pixels from 0 to either end."""
+_REACH: Final = 100.0  # pixels from 0 to either end
 
 
 def bar(c: Comparison) -> list[Shape]:
-    """Its right half is b's: mirrored where lower is better."""
+    """The right half is b's: mirrored if lower is better."""
     if c.effect is None:
         return []
     sign = 1.0 if c.higher_is_better else -1.0

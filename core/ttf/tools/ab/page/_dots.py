@@ -1,4 +1,4 @@
-"""A chart of dots: one a repeat, in a column an arm; what ran in one block is joined by a line."""
+"""A chart of dots: a dot for each repeat, a column for each arm; lines join the dots of a block."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Final
 from ttf.tools.report.charts.axes import FLOOR, Place, count, ticks, y_axis
 from ttf.tools.report.charts.figure import HEIGHT, Figure, Look, Point, line, text
 
+# The most that dots move aside, as a share of the column's width, so that none hides another.
 _SPREAD: Final = 0.34
-"""Of an arm's column: how far dots step aside so that none hides another."""
 _FEWEST_FOR_A_MEDIAN: Final = 3
-_DOT: Final = 7.4
-"""Pixels that a dot takes."""
+_DOT: Final = 7.4  # pixels of a dot
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """Of a repeat; a hollow one has something to be known about it."""
+    """A repeat; hollow dots are special."""
 
     value: float
     title: str = ""
@@ -30,7 +29,6 @@ class Dot:
 def dot_chart(
     title: str, columns: Mapping[Look, Mapping[int, Dot]], *, alt: str, under: str
 ) -> Figure:
-    """By arm and block."""
     found = [dot.value for dots in columns.values() for dot in dots.values()]
     if not found:
         return Figure(title=title)
@@ -60,7 +58,7 @@ def dot_chart(
 
 
 def _spots(place: Place, middle: float, widest: float, dots: Mapping[int, Dot]) -> dict[int, Point]:
-    """Each dot beside those it would hide: middle, right, left, further right, ..."""
+    """Positions of the dots. Dots that would overlap move right, left, further right, ..."""
     taken: dict[int, Point] = {}
     for block, dot in sorted(dots.items(), key=lambda item: item[1].value):
         y = place.up(dot.value)

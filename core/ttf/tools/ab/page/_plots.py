@@ -1,4 +1,4 @@
-"""Which drawings a study's page has, in the order of interest."""
+"""The drawings of a study's page, in the order of interest."""
 
 from __future__ import annotations
 
@@ -22,25 +22,21 @@ from ttf.tools.report.page._timeline import time_unit
 
 RECALL: Final = "recall@10"
 _STEPS: Final = "optimizer steps"
-_FEWEST: Final = 12
-"""Points of a line, however many lines there are."""
+_FEWEST: Final = 12  # fewest points of a line
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
-    """How much there is room for."""
+    """The amount of detail that fits on the page."""
 
-    points: int
-    """Of all faint lines of a drawing together."""
-    rows: int
-    """Of the table of samples."""
-    titles: bool = True
-    """Each dot says which repeat it is, to whom points at it."""
+    points: int  # of all faint lines of a drawing together
+    rows: int  # of the table of samples
+    titles: bool = True  # each dot names its repeat in a tooltip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What the drawings are made of."""
+    """The data of the drawings."""
 
     analysis: Analysis
     samples: Sequence[Sample]
@@ -55,7 +51,7 @@ class Study:
 
     @property
     def lines(self) -> int:
-        """Of an arm, at most."""
+        """Most lines of an arm."""
         return max(3, self.detail.points // _FEWEST // max(1, len(self.analysis.arms)))
 
     @property
@@ -183,7 +179,7 @@ def _family(
     axes: Axes,
     summary: Callable[[Sequence[Point]], str],
 ) -> Figure:
-    """A faint line a repeat and their mean; of a single repeat its own line."""
+    """A faint line for each repeat and their mean; a single repeat has only its line."""
     lines: list[Line] = []
     alt, left_out = [], 0
     for arm in study.arms:
@@ -206,9 +202,9 @@ _GRID: Final = 80
 
 
 def mean_curve(curves: Sequence[Sequence[Point]]) -> list[Point]:
-    """At each x the mean of the curves that are there; only where more than half of them are.
+    """At each x the mean of the curves that reach it, as long as more than half of them do.
 
-    Curves that ended early would bend the mean by their leaving, not by what they measured.
+    Curves that end early would otherwise bend the mean.
 
     >>> mean_curve([[(0, 1.0), (2, 3.0)], [(0, 3.0), (2, 5.0)]])[-1]
     (2.0, 4.0)

@@ -1,4 +1,4 @@
-"""The page of a study: what its template shows of the analysis and the samples."""
+"""The page of a study: the values for its template."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from ttf.tools.ab.sample import Sample
 from ttf.tools.report.render import printable, render
 
 _TEMPLATE: Final = Path(__file__).with_name("study.html")
+# The page takes the first that fits.
 _DETAIL: Final = (
     Detail(points=9_000, rows=600),
     Detail(points=4_500, rows=300),
     Detail(points=2_000, rows=100, titles=False),
     Detail(points=600, rows=0, titles=False),
 )
-"""The most that the page has room for."""
-_FEW: Final = 3
-"""With more arms, pairs without the first one are folded away."""
+_FEW: Final = 3  # with more arms, pairs without the first arm are folded
 _SHA: Final = 12
+# columns of the samples without numbers
 _WORDS: Final = ("arm", "outcome", "classes", "weights_sha256", "reason")
-"""Columns of the samples that hold no figures."""
 
 
 def page_of(
@@ -62,7 +61,7 @@ def _detailed(analysis: Analysis, samples: Sequence[Sample], detail: Detail) -> 
 
 
 def _cells(analysis: Analysis, summary: ArmSummary) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Of an arm: heading, figure and what stands below it."""
+    """For each measure of an arm: heading, value and the lines below it."""
     interval = words.rate_interval(summary)
     rate = f"rate {interval}" if interval else ""
     yield "repeats", str(summary.runs), ()

@@ -1,4 +1,4 @@
-"""The statistics of `ttf ab`: pure functions of numbers, which know neither runs nor files.
+"""The statistics of `ttf ab`: pure functions of numbers, without runs and files.
 
-numpy at most; the tests hold each piece against scipy.
+Only numpy; the tests compare each function with scipy.
 """

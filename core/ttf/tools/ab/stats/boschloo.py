@@ -1,10 +1,10 @@
 """Boschloo's exact test of two crash rates, and its power by enumeration.
 
-Fisher's test fixes the total of crashes, which no study does; with 10 to 40 repeats its true error
-is near 1 or 2% where 5% was asked for. Boschloo takes Fisher's p as the measure of how far apart
-two arms are, and asks how often it is so small whatever the common rate: as exact, and never weaker. To
-tell 0.05 from 0.4 with 80% power takes 20 repeats each instead of 24, 33 instead of 37 after Holm's
-correction over eight; with 15 repeats each the power is 67% instead of 52%.
+Fisher's test fixes the total of crashes, but no study does; with 10 to 40 repeats its true error is
+near 1 or 2% instead of 5%. Boschloo takes Fisher's p as the distance of two arms, and computes how
+often it is so small at any common rate: as exact, and never weaker. To tell 0.05 from 0.4 with 80%
+power takes 20 repeats each instead of 24, 33 instead of 37 after Holm's correction over eight; with
+15 repeats each the power is 67% instead of 52%.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIE = 1e-10
 
 
 def p_value(a: int, of_a: int, b: int, of_b: int) -> float:
-    """Two-sided: twice that of the side seen. `a` crashes of `of_a` repeats, `b` of `of_b`.
+    """Two-sided: twice the side seen. `a` crashes of `of_a` repeats, `b` of `of_b`.
 
     >>> round(p_value(1, 20, 9, 20), 4)
     0.004
@@ -59,10 +59,11 @@ def chances(p: float, n: int) -> Floats:
 
 @functools.lru_cache(maxsize=256)
 def _rejects(n: int, alpha: float) -> Table:
-    """The tables (crashes of A, crashes of B) of equal arms where A is found stabler.
+    """The tables (crashes of A, crashes of B) of equal arms for which A is found stabler.
 
-    The largest set of clearest tables whose chance is below alpha / 2 at every common rate; rates
-    above 1/2 mirror those below."""
+    The largest set of clearest tables with a chance below alpha / 2 at every common rate; rates
+    above 1/2 mirror those below.
+    """
     fisher = _fisher(n, n)
     levels = np.unique(fisher)
     rates = (np.arange(_RATES) + 1) / (2 * _RATES)
@@ -85,7 +86,7 @@ def _size(tables: Table, rates: Floats) -> Floats:
 
 
 def _binomial(n: int, rates: Floats) -> Floats:
-    """One row a rate."""
+    """One row for each rate."""
     k = np.arange(n + 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(k == 0, 0.0, k * np.log(rates)[:, None])

@@ -1,4 +1,4 @@
-"""Many comparisons at once: one of twenty equal arms looks different by luck."""
+"""Correction for many comparisons: one of twenty equal arms looks different by luck."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values: rejecting those below alpha errs anywhere with at most alpha, whatever the
-    dependence of the tests (Holm 1979).
+    """Adjusted p-values. If all below alpha are rejected, the chance of any error is at most alpha,
+    for any dependence of the tests (Holm 1979).
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]

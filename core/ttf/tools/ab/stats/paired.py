@@ -1,13 +1,13 @@
 """The sign-flip test of paired differences, and the interval that is its inverse.
 
-Arms of a block ran on one machine, one seed, in random order: if they are equal, each difference
-could as well have had the other sign. So the mean is compared with what it would have been under
-all 2^n choices of signs. No distribution is assumed, and the level is exact for any n.
+Arms of a block ran on one machine with one seed in random order: if they are equal, each difference
+could have the other sign as well. So the mean is compared with the means of all 2^n choices of
+signs. No distribution is assumed, and the level is exact for any n.
 
-To ask whether the true difference is t, the same is done with t taken off. Flipping a set J of
-signs keeps the sum at least as large exactly when the mean over J is at most t (t below the mean):
-so the test at every t is a count among means of subsets (Hartigan 1969), and the interval, all t
-that are not rejected, ends at two of these means. No search, no disagreement with the p-value.
+To test whether the true difference is t, t is subtracted first. Flipping a set J of signs keeps the
+sum at least as large exactly if the mean over J is at most t (t below the mean): so the test at
+every t is a count among means of subsets (Hartigan 1969), and the interval, all t that are not
+rejected, ends at two of these means. It needs no search and always agrees with the p-value.
 """
 
 from __future__ import annotations
@@ -35,17 +35,16 @@ class SignFlip:
 
     n: int
     mean: float
-    lower: Floats
-    """Of each choice of signs and its opposite, the lower mean of a subset; sorted."""
+    lower: Floats  # For each choice of signs and its opposite, the lower mean of a subset; sorted.
     upper: Floats
 
     @property
     def choices(self) -> int:
-        """With opposites as one; what was seen is one of them."""
+        """The number of choices, opposites counted once; the data seen is one of them."""
         return len(self.lower) + 1
 
     def p_value(self, at: float = 0.0) -> float:
-        """Two-sided: the share of choices that go as far from `at` as what was seen."""
+        """Two-sided: the share of choices that are as far from `at` as the data seen."""
         if self.mean == at:
             return 1.0
         if at < self.mean:
@@ -55,7 +54,7 @@ class SignFlip:
         return (1 + as_far) / self.choices
 
     def interval(self, alpha: float) -> tuple[float | None, float | None]:
-        """All values with p >= alpha; no bounds where even the clearest result is not that rare."""
+        """All values with p >= alpha; no bounds if even the clearest result is not that rare."""
         k = math.ceil(alpha * self.choices - 1 - 1e-9)
         if k < 1:
             return None, None
@@ -64,8 +63,8 @@ class SignFlip:
 
 
 def sign_flip(differences: Sequence[float]) -> SignFlip:
-    """Exact up to 14 differences; beyond, 19,999 choices of signs from a fixed seed, and what was
-    seen counted among them, so that p is never too small.
+    """Exact up to 14 differences; for more, 19,999 choices of signs from a fixed seed. The data
+    seen counts among them, so that p is never too small.
 
     >>> sign_flip([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).p_value()
     0.03125
@@ -97,8 +96,8 @@ def sign_flip(differences: Sequence[float]) -> SignFlip:
 
 
 def fewest_pairs(alpha: float) -> int:
-    """Below this number no set of differences, however clear, has p < alpha: n pairs give at least
-    2^(1 - n).
+    """With fewer pairs no differences, however clear, have p < alpha: n pairs give at least 2^(1 -
+    n).
 
     >>> fewest_pairs(0.05), fewest_pairs(0.05 / 8)
     (6, 9)
@@ -107,9 +106,11 @@ def fewest_pairs(alpha: float) -> int:
 
 
 def to_differ(effect: float, sigma: float, alpha: float = 0.05, wished: float = 0.8) -> int | None:
-    """Pairs with that power to find a true mean of `effect`, if differences spread by `sigma`.
+    """Pairs for this power to find a true mean of `effect`, if differences have the deviation
+    `sigma`.
 
-    Guenther's correction of the normal formula for an estimated sigma; never fewer than can reject.
+    The normal formula with Guenther's correction for an estimated sigma; never fewer than can
+    reject.
 
     >>> to_differ(0.05, 0.05), to_differ(0.05, 0.05, alpha=0.05 / 8)
     (10, 17)
@@ -125,7 +126,7 @@ def to_differ(effect: float, sigma: float, alpha: float = 0.05, wished: float = 
 def to_be_same(
     effect: float, sigma: float, margin: float, alpha: float = 0.05, wished: float = 0.8
 ) -> int | None:
-    """Pairs with that power to show "the same": the interval at 1 - 2 alpha within +-margin.
+    """Pairs for this power to show "the same": the interval at 1 - 2 alpha within +-margin.
 
     >>> to_be_same(0.0, 0.02, 0.02), to_be_same(0.03, 0.02, 0.02)
     (11, None)
@@ -151,7 +152,7 @@ def to_be_same(
 
 @functools.lru_cache(maxsize=4)
 def _choices(n: int) -> Floats:
-    """One row a choice: 1 where the sign is flipped. Opposites come once, none at all not."""
+    """One row per choice: 1 if the sign is flipped. Opposites come once; no flips is left out."""
     if n <= EXACT_UP_TO:
         numbers = np.arange(1, 2 ** (n - 1))[:, None]
         return (numbers >> np.arange(n) & 1).astype(np.float64)

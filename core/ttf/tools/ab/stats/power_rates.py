@@ -1,4 +1,4 @@
-"""How many repeats it takes to tell two crash rates apart, or to call them the same."""
+"""The repeats needed to tell two crash rates apart, or to call them the same."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Floats = npt.NDArray[np.float64]
 
 
 def to_differ(p: float, q: float, alpha: float = 0.05, wished: float = 0.8) -> int | None:
-    """The fewest repeats, each, with that power. Exact up to 64; beyond, by the
-    normal distribution, which is good there; None beyond hope.
+    """The fewest repeats, each, with this power. Exact up to 64; above, by the normal distribution,
+    which is accurate there. None if hopeless.
 
     >>> to_differ(0.05, 0.4), to_differ(0.05, 0.4, alpha=0.05 / 8)
     (20, 33)
@@ -41,8 +41,8 @@ def same(p: float, q: float, n: int, margin: float, alpha: float = 0.05) -> floa
 def to_be_same(
     p: float, q: float, margin: float, alpha: float = 0.05, wished: float = 0.8
 ) -> int | None:
-    """The fewest repeats, each, for "the same within the margin" with that power. Exact up to 64;
-    beyond, by the normal distribution; None beyond hope.
+    """The fewest repeats, each, for "the same within the margin" with this power. Exact up to 64;
+    above, by the normal distribution. None if hopeless.
 
     >>> to_be_same(0.0, 0.0, 0.05)
     52
@@ -57,7 +57,7 @@ def to_be_same(
 
 
 def _fewest(power_of: Callable[[int], float], wished: float, near: int) -> int | None:
-    """Power rises with n as a saw does: from where it is surely enough, down while it still is."""
+    # The power rises with n as a saw: start where it is surely enough, and go down.
     n = max(2, near)
     while power_of(n) < wished:
         n = math.ceil(1.05 * n) + 1

@@ -23,7 +23,7 @@ def clopper_pearson(events: int, n: int, confidence: float = 0.95) -> tuple[floa
 
 
 def _rate_with(chance: Callable[[float], float], wanted: float) -> float:
-    """The rate at which a chance that rises with it is `wanted`."""
+    """The rate at which the increasing function `chance` is `wanted`."""
     low, high = 0.0, 1.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if chance(middle) < wanted else (low, middle)
@@ -45,7 +45,7 @@ def wilson(events: int, n: int, confidence: float = 0.95) -> tuple[float, float]
 
 
 def newcombe(a: int, of_a: int, b: int, of_b: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The interval of b's rate less a's (Newcombe 1998, method 10: of two Wilson intervals).
+    """The interval of b's rate minus a's (Newcombe 1998, method 10: from two Wilson intervals).
 
     >>> [round(x, 4) for x in newcombe(56, 70, 48, 80)]
     [-0.3339, -0.0524]

@@ -1,14 +1,14 @@
-"""Judging while a study runs: how much of the error each look may spend.
+"""Judging while a study runs: the part of the error that each look may spend.
 
 At a share t of the study 2 - 2 Phi(z / sqrt(t)) is spent in all (Lan and DeMets' form of O'Brien
-and Fleming: little at first), and a look may use what was added since the look before. Each look is
-a test by itself at that level, so by the union bound the whole errs with at most alpha, whatever the
-measures, the correction over them and the dependence between looks.
+and Fleming: little at first). A look may spend what was added since the last look. Each look is a
+test at its level, so by the union bound the whole study errs with at most alpha, for any measures,
+any correction over them and any dependence between looks.
 
-What it costs: looks share data, which a union bound leaves unused. With looks at 40, 60, 80 and
-100% the last one tests at 0.021 instead of 0.05 (the exact boundary for normal means: 0.043), so a study
-that goes to its end needs about 25% more repeats for the power of one without looks at a single
-measure, 15% with Holm's correction over eight. It pays where the effect is larger than planned for.
+The cost: looks share data, which a union bound does not use. With looks at 40, 60, 80 and 100% the
+last one tests at 0.021 instead of 0.05 (the exact boundary for normal means: 0.043). So a study
+that goes to its end needs about 25% more repeats for the same power at a single measure, 15% with
+Holm's correction over eight. It pays if the effect is larger than planned for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHARES = (0.4, 0.6, 0.8, 1.0)
 
 
 def when_to_look(planned: int) -> tuple[int, ...]:
-    """After how many blocks a study of `planned` blocks is judged.
+    """The numbers of blocks after which a study of `planned` blocks is judged.
 
     >>> when_to_look(20), when_to_look(3)
     ((8, 12, 16, 20), (2, 3))
@@ -30,7 +30,7 @@ def when_to_look(planned: int) -> tuple[int, ...]:
 
 
 def levels(looks: Sequence[int], planned: int, alpha: float = 0.05) -> tuple[float, ...]:
-    """What each look may spend; looks are numbers of blocks, rising.
+    """The level of each look; looks are increasing numbers of blocks.
 
     A look beyond the plan has nothing left to spend.
 

@@ -1,4 +1,4 @@
-"""How many steps until the first crash: Kaplan and Meier's curve, for repeats of any length."""
+"""Kaplan and Meier's curve: steps until the first crash, for repeats of any length."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from statistics import NormalDist
 def kaplan_meier(
     ends: Sequence[tuple[float, bool]], confidence: float = 0.95
 ) -> tuple[tuple[float, float, float, float], ...]:
-    """(step, share without a crash from that step on, lower, upper) at 0 and at each crash.
+    """(step, share without a crash from this step on, lower, upper) at 0 and at each crash.
 
-    `ends` are (steps, crashed): a repeat that ended clean says only that it lasted so long.
-    Bounds are Greenwood's on the scale log(-log), which stay within 0 and 1; once nobody is left
-    there is no variance to take, and they are 0 and the last upper bound.
+    `ends` are (steps, crashed): a clean repeat says only that it lasted so long. Bounds are
+    Greenwood's on the scale log(-log), which stay within 0 and 1. When no repeat is left there is
+    no variance: then they are 0 and the last upper bound.
 
     >>> [(s, round(x, 3)) for s, x, _, _ in kaplan_meier([(10, True), (20, False), (30, True)])]
     [(0.0, 1.0), (10.0, 0.667), (30.0, 0.0)]

@@ -1,5 +1,5 @@
-"""Runs at the start of every Python that a guarded command starts, whatever its version: has it
-write its stacks where it crashes, then steps aside for the user's own sitecustomize.
+"""Runs at the start of every Python that a guarded command starts, of any version: makes it write
+its stacks at a crash, then loads the user's own sitecustomize.
 
 It must never break or slow that process: only built-in modules, nothing raised, old syntax.
 """
@@ -9,7 +9,7 @@ It must never break or slow that process: only built-in modules, nothing raised,
 import os
 import sys
 
-_FIRST_FD = 512  # out of the way: whoever closes and reuses descriptors begins with low ones
+_FIRST_FD = 512  # out of the way: programs that close and reuse descriptors begin with low ones
 _DUMP_SIGNAL_FROM_END = 3
 
 

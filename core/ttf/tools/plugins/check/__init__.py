@@ -1,1 +1,1 @@
-"""`ttf plugins check`: the conformance suite on an installed plugin, in child processes."""
+"""`ttf plugins check`: the conformance suite for an installed plugin, in child processes."""

@@ -1,8 +1,8 @@
-"""Runs the suite of a plugin's kind where a death is a finding, and goes on with the next test.
+"""Runs the suite of a plugin's kind in child processes. A death is a finding; the next test follows.
 
-parent ── load it ────────> child: dies, raises, hangs? then that is all there is to say
-   └───── the whole suite ─> child (pytest): tells each test's beginning and end
-                              dies in one of them: a new child does the rest
+parent ── load it ────────> child: if it dies, raises or hangs, the check ends here
+   └───── the whole suite ─> child (pytest): reports each test's beginning and end
+                              if it dies in a test, a new child does the rest
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ttf.tools.doctor import task_failures
 
 Status = Literal["ok", "fail", "died", "skip"]
 
+# The class of `ttf.testing` for each kind that has one.
 SUITES: Final = {
     "device": "DeviceTests",
     "miner": "MinerTests",
     "storage": "StoreTests",
     "tower": "TowerTests",
 }
-"""The class of `ttf.testing` for each kind that has one."""
 QUIET_S: Final = 120.0
 _LOADING_S: Final = 30.0
 _WHOLE_S: Final = 3600.0
@@ -34,14 +34,12 @@ _BAD: Final[tuple[Status, ...]] = ("fail", "died")
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """How one check of a plugin ended."""
+    """The result of one check of a plugin."""
 
-    check: str
-    """What was asked, as a sentence."""
+    check: str  # a sentence
     status: Status
     seconds: float
-    detail: str = ""
-    """A line; why it failed, died or was left out."""
+    detail: str = ""  # one line: why it failed, died or was skipped
     evidence: tuple[str, ...] = ()
 
     @property
@@ -51,14 +49,10 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is to be checked, and how."""
-
     info: PluginInfo
     options: Mapping[str, Any] = field(default_factory=dict)
-    only: str = ""
-    """Of the suite, the tests whose names have this."""
-    quiet_s: float = QUIET_S
-    """A check that takes longer is a hang."""
+    only: str = ""  # only tests with this text in their names
+    quiet_s: float = QUIET_S  # a check that takes longer is a hang
 
     @property
     def name(self) -> str:
@@ -66,7 +60,7 @@ class Wanted:
 
 
 def check(wanted: Wanted) -> Iterator[Finding]:
-    """Every finding as soon as it is made. From the main thread."""
+    """Yields every finding as soon as it is made. Call it in the main thread."""
     loaded = _load(wanted)
     yield loaded
     if loaded.status == "ok" and wanted.info.kind in SUITES:
@@ -74,7 +68,6 @@ def check(wanted: Wanted) -> Iterator[Finding]:
 
 
 def _load(wanted: Wanted) -> Finding:
-    """Imports it and asks whether it can run here."""
     request = {"plugins": [[wanted.info.kind, wanted.name]]}
     ended = run(
         Task(
@@ -96,7 +89,7 @@ def _load(wanted: Wanted) -> Finding:
 
 
 def _suite(wanted: Wanted) -> Iterator[Finding]:
-    """Until every test has ended in one way or another."""
+    """Repeats the suite without the tests that died, until every test has ended."""
     done: list[str] = []
     while True:
         findings: list[Finding] = []
@@ -132,7 +125,7 @@ def _suite(wanted: Wanted) -> Iterator[Finding]:
 
 
 class _Hearing:
-    """What a suite tells: `at` is the test it is in, `done` those that ended."""
+    """Collects the messages of a suite: `at` is the running test, `done` those that ended."""
 
     def __init__(self, found: Callable[[Finding], None]) -> None:
         self._found = found
@@ -161,7 +154,7 @@ class _Hearing:
 
 
 def _sentence(test: str) -> str:
-    """'test_a_bank_of_one_row[x]' as it reads.
+    """'test_a_bank_of_one_row[x]' as words.
 
     >>> _sentence("test_no_queries_get_no_answers[2-D]")
     'no queries get no answers (2-D)'

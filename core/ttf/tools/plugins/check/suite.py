@@ -1,6 +1,6 @@
-"""The task of a plugin check: pytest on a suite of `ttf.testing`, telling what happens.
+"""The task of a plugin check: runs pytest on a suite of `ttf.testing` and sends the results.
 
-pytest runs in a folder of its own, without the plugins and settings of whoever asked.
+pytest runs in its own folder, without the user's plugins and settings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_TESTS: Final = 5
 
 
 def suite(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Runs it; the tests that are `done` are left out."""
+    """Runs the tests that are not in `done`."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
     import pytest
@@ -50,13 +50,12 @@ def suite(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 class _Telling:
-    """A plugin of pytest: each test when it begins, and how it ended."""
+    """A plugin of pytest that sends each test when it begins and when it ends."""
 
     def __init__(self, tell: Tell, done: frozenset[str]) -> None:
         self._tell, self._done = tell, done
         self._worst: dict[str, Any] = {}
-        self.found = 0
-        """Tests that were to be asked, those that are done already included."""
+        self.found = 0  # including the tests in `done`
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.name not in self._done]
@@ -85,7 +84,7 @@ class _Telling:
 
 
 def _message(report: pytest.TestReport) -> str:
-    """What was raised, in its first line."""
+    """The first lines of the error."""
     crash = getattr(report.longrepr, "reprcrash", None)
     lines = [line for line in str(crash.message).splitlines() if line.strip()] if crash else []
     return " ".join(lines[:2]) if lines else ""

@@ -1,1 +1,1 @@
-"""`ttf plugins new`: a package of its own for a plugin that somebody else writes."""
+"""`ttf plugins new`: writes a package for a third-party plugin."""

@@ -1,7 +1,7 @@
-"""What a new plugin is called, in the three spellings that pip, Python and people need of it.
+"""The name of a new plugin in the three spellings for pip, Python and people.
 
-The templates are real packages of a plugin called `your-name`; each spelling of a name stands
-where the template has its own: `your-name`, `your_name`, `YourName`.
+The templates are real packages of a plugin called `your-name`; each spelling of a name replaces
+that of the template: `your-name`, `your_name`, `YourName`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from ttf.errors import ConfigError
 if TYPE_CHECKING:
     from ttf.contracts import Kind, StorageFactory
 
+# Letters of a name: the lines of a package still fit, and the name can be typed.
 LONGEST: Final = 30
-"""Letters of a name: the lines of a package still fit then, and its names can be typed."""
 _SHAPE: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_TAKEN: Final = "auto"
-"""What every choice of a plugin offers besides names."""
+_TAKEN: Final = "auto"  # Every option that names a plugin has this value too.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Naming:
-    """The plugin `kind.name` and everything that is called after it."""
+    """The plugin `kind.name` and the names derived from it."""
 
     kind: Kind
     name: str
@@ -53,12 +52,12 @@ class Naming:
         return self.name.replace("-", "_")
 
     def render(self, text: str) -> str:
-        """A template's text, or a path in it, with this name in place of its own."""
+        """The text or path of a template with this name."""
         text = text.replace("your_name", self._underscored)
         return text.replace("your-name", self.name).replace("YourName", self.class_prefix)
 
     def library(self) -> str:
-        """The importable library that has the bare name, "" where there is none."""
+        """The importable library with the bare name; "" if there is none."""
         try:
             found = importlib.util.find_spec(self._underscored)
         except ValueError:  # a module that was put together by hand
@@ -67,7 +66,7 @@ class Naming:
 
 
 def checked_naming(kind: Kind, name: str) -> Naming:
-    """Raises ConfigError where a plugin cannot, or should not, be called so."""
+    """Raises ConfigError if a plugin cannot, or should not, have this name."""
     naming = Naming(kind=kind, name=name)
     _check_shape(naming)
     _check_free(naming)

@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from ttf.tools.plugins.scaffold.naming import Naming
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
-_EVERY_KIND: Final = "_every_kind"
-"""What a package has whatever its plugin is."""
+_EVERY_KIND: Final = "_every_kind"  # the template of files that every kind of plugin has
+# Left in a template after its tests were run; pip leaves bytecode in an installed one.
 _LEFT_BY_TOOLS: Final = ("__pycache__", ".*_cache", ".hypothesis", ".venv", "dist", "*.egg-info")
-"""What lies in a template whose own tests were run; pip leaves bytecode in an installed one."""
 
 
 def kinds() -> list[str]:
-    """The kinds of plugins there is a template for."""
+    """The kinds of plugins that have a template."""
     return sorted(f.name for f in TEMPLATES.iterdir() if f.is_dir() and f.name != _EVERY_KIND)
 
 
@@ -35,8 +34,7 @@ def rendered(naming: Naming) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], out: Path) -> None:
-    """Makes the folder `out`, which does not exist or is empty; ConfigError where it is not,
-    StorageError where it cannot be written."""
+    """Makes the folder `out`. Raises ConfigError if it exists and is not empty, or StorageError."""
     check_free(out)
     with folder_written_whole(out, "package") as folder:
         for name, text in files.items():
@@ -46,7 +44,7 @@ def write(files: Mapping[str, str], out: Path) -> None:
 
 
 def check_free(out: Path) -> None:
-    """ConfigError where something is there that must not be overwritten."""
+    """Raises ConfigError if something there must not be overwritten."""
     try:
         if out.is_symlink() and not out.exists():
             raise ConfigError(f"{out} is a link to nothing.", hint="Choose another --out.")

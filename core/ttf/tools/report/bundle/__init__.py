@@ -1,4 +1,4 @@
-"""A zip for somebody else: report, evidence, reproducers, and nothing about who you are."""
+"""A zip to send: report, evidence, reproducers, and nothing that identifies the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a folder go into a bundle, and how much of each; never a row of the data."""
+"""Which files go into a bundle, and how much of each; never a row of the data."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ WHOLE: Final = (
     "stderr.txt",
     "faulthandler.txt",
 )
-ENDS: Final = ("metrics.jsonl", "memory.jsonl")
-"""Of these the end is enough: the report has their curves."""
+ENDS: Final = ("metrics.jsonl", "memory.jsonl")  # Only the end is taken: the report has the curves.
 INCIDENT: Final = (
     "incident.json",
     "incident.md",
@@ -36,26 +35,18 @@ INCIDENT: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How much is taken."""
-
-    incidents: int
-    """The last ones, and the first of every class."""
-    file_bytes: int
-    """Of a file: its end, where it is longer."""
+    incidents: int  # the last ones, and the first of every class
+    file_bytes: int  # longer files: only the end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """A file as text, by its name in the bundle."""
-
     name: str
     text: str
-    left_out: int = 0
-    """Bytes before the part that was taken."""
+    left_out: int = 0  # bytes before the taken part
 
 
 def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
-    """In the order of a listing."""
     found = [taken for name in (*WHOLE, *ENDS) for taken in _take(run_dir / name, name, bounds)]
     if (flight := RunRecord(run_dir).flight()) is not None:
         found.append(Taken(name="flight.json", text=json.dumps(asdict(flight), indent=2) + "\n"))
@@ -66,7 +57,7 @@ def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
 
 
 def chosen_incidents(folder: Path, most: int) -> list[Path]:
-    """The last ones; beside them the first of each class, which often is the cause of the rest."""
+    """The last `most`, and the first of each class, which often causes the others."""
     every = incident_folders(folder)
     first: dict[str, Path] = {}
     for path in every:

@@ -1,4 +1,4 @@
-"""Who the person and the machine are: the names that must not be found in a bundle."""
+"""Names of the user and the machine that must not be found in a bundle."""
 
 from __future__ import annotations
 
@@ -68,13 +68,12 @@ class Identity:
     users: set[str] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
     homes: set[str] = field(default_factory=set)
+    # Folders and their names in the bundle: {"/data/runs/run-001": "<run>"}.
     places: dict[str, str] = field(default_factory=dict)
-    """Folders with a name of their own in the bundle: {"/data/runs/run-001": "<run>"}."""
-    secrets: tuple[tuple[str, str], ...] = ()
-    """(value, variable) of the environment, longest first."""
+    secrets: tuple[tuple[str, str], ...] = ()  # (value, variable) of the environment, longest first
 
     def learn(self, texts: Iterable[str]) -> None:
-        """Whoever has a home in these texts: a run may come from another machine."""
+        """Adds the owners of home folders in these texts: the run may come from another machine."""
         for text in texts:
             for match in IN_HOME.finditer(text):
                 if (name := HOME_OF.search(match[0])) is not None:
@@ -82,12 +81,12 @@ class Identity:
 
     @property
     def common(self) -> list[str]:
-        """Names that are also ordinary words: struck out only where a name is meant."""
+        """Names that are also ordinary words: removed only where they are clearly names."""
         return sorted(n for n in self.users | self.hosts if not is_distinctive(n))
 
 
 def identity_of(run_dir: Path, environment: Mapping[str, str] = os.environ) -> Identity:
-    """Of whoever makes the bundle, of the run's owner, and of this machine."""
+    """The names of the current user, of the run's owner and of this machine."""
     found = Identity(secrets=Scrubber(environment).secrets)
     found.users.update(environment[name] for name in _USER_VARIABLES if environment.get(name))
     for uid in _uids(run_dir):
@@ -123,7 +122,7 @@ def _uids(run_dir: Path) -> Iterator[int]:
 
 
 def _host_names(environment: Mapping[str, str]) -> Iterator[str]:
-    """Without asking a name server, which may take long: short names, whole names."""
+    """Short and full names. Asks no name server, as this may take long."""
     names = {platform.node(), environment.get("HOSTNAME", ""), *_read(Path("/etc/hostname"))}
     for line in _read(Path("/etc/hosts")):
         words = line.partition("#")[0].split()[1:]
@@ -146,8 +145,8 @@ def _read(path: Path) -> list[str]:
 
 
 def is_distinctive(name: str) -> bool:
-    """Whether a name can be struck out wherever it stands without shredding the text: it is not
-    short, no number, and no word that ttf itself uses."""
+    """Whether a name can be removed everywhere without damage to the text: it is not short, no
+    number and no word that ttf itself uses."""
     word = name.lower()
     return (
         len(word) >= _SHORTEST
@@ -158,7 +157,7 @@ def is_distinctive(name: str) -> bool:
 
 
 def is_struck_inside(name: str) -> bool:
-    """Whether a distinctive name goes inside of longer words, too: it is long, and no part of a
+    """Whether a distinctive name is removed inside longer words too: it is long, and no part of a
     word of ours (a name may be the end of "reporter")."""
     word = name.lower()
     return len(word) >= _INSIDE_FROM and not any(word in ours for ours in our_words())
@@ -166,7 +165,7 @@ def is_struck_inside(name: str) -> bool:
 
 @functools.cache
 def our_words() -> frozenset[str]:
-    """Every word of our own sources: what reports, incidents and configurations are written in."""
+    # Reports, incidents and configurations use the words of our own sources.
     words: set[str] = set()
     for path in Path(__file__).parents[3].rglob("*.py"):
         words.update(re.findall(r"[a-z0-9]+", path.read_text(encoding="utf-8").lower()))

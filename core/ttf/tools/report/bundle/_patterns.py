@@ -1,4 +1,4 @@
-"""What a secret, an address and a path look like in a text.
+"""Patterns for secrets, addresses and paths.
 
 Repetitions are bounded: a line of a megabyte without a space must not take minutes.
 """
@@ -21,7 +21,6 @@ SECRETS: Final = (
     ),
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
 )
-"""Each match as a whole is a secret."""
 
 AFTER: Final = (
     re.compile(r"(?i)\b(bearer\s+|basic\s+)(?!<)([\w.~+/=-]{8,})"),
@@ -35,7 +34,6 @@ AFTER: Final = (
         r"(?!<)([^&\s\"'<>]+)"
     ),
 )
-"""The second group is a secret."""
 
 USERINFO: Final = re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)([^/\s@\"'<>]{1,300})@", re.IGNORECASE)
 GIT_REMOTE: Final = re.compile(
@@ -43,13 +41,13 @@ GIT_REMOTE: Final = re.compile(
     r"\b(?:https?|git)://[^\s\"'<>]+?\.git\b(?:/[^\s\"'<>]*)?"
 )
 URL: Final = re.compile(r"\b(?:[a-z][a-z0-9+.-]{0,20})://[^\s\"'<>)\]}]+", re.IGNORECASE)
+# Pages that libraries name in their messages.
 PUBLIC: Final = re.compile(
     r"https?://(?:(?:[\w-]+\.)?(?:pytorch\.org|python\.org|openmp\.llvm\.org|numpy\.org)(?:/|$)|"
     r"www\.intel\.com/|github\.com/[\w.-]+/[\w.-]+/(?:issues|pull|discussions)/\d+|"
     r"(?:localhost|127\.0\.0\.1)(?:[:/]|$)|www\.w3\.org/)",
     re.IGNORECASE,
 )
-"""Pages that libraries name in their messages."""
 
 EMAIL: Final = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,}\b")
 MAC: Final = re.compile(r"\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b")
@@ -60,16 +58,16 @@ IPV6: Final = re.compile(
 
 _PIECE: Final = r"[^\s/'\"<>|:;,()\[\]{}`*?\\&]+"
 PATH: Final = re.compile(rf"(?<![\w.~<>/-])(?:/{_PIECE})+/?")
+# Also right after a letter, as in -I/home/...
 IN_HOME: Final = re.compile(
     rf"(?:/(?:home|homes|Users)/{_PIECE}|/root(?=/)|~[\w.-]*(?=/))(?:/{_PIECE})*/?"
 )
-"""Also right after a letter, as in -I/home/..."""
 WINDOWS_HOME: Final = re.compile(r"(?i)\b([a-z]:(?:\\\\?|/)users(?:\\\\?|/))([^\\/\s\"'<>|:]+)")
 HOME_OF: Final = re.compile(r"(?:^|/)(?:home|homes|Users|users)/([^/]+)")
 SITE: Final = re.compile(r"^.*/(?:site|dist)-packages/")
 STDLIB: Final = re.compile(r"^.*/lib(?:64)?/python3\.\d+/")
+# The same on every machine of its kind.
 SYSTEM: Final = re.compile(
     r"/(?:usr/(?:local/)?(?:bin|sbin|lib|lib64|libexec|include|share|src|\w+-\d[\d.]*)|lib|lib64|bin|"
     r"sbin|proc|sys|dev|etc|System|Library|opt/(?:conda|homebrew|nvidia|rocm[\w.-]*))(?:/|$)"
 )
-"""Of every machine of its kind."""

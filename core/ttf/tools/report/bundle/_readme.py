@@ -1,4 +1,4 @@
-"""README.txt of a bundle: what is in it, what was struck out, what each reproducer does."""
+"""README.txt of a bundle: its files, what was removed, what each reproducer does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def readme(
     shortened: Mapping[str, int],
     identity: Identity,
 ) -> str:
-    """`shortened`: bytes that were left out before what is there, by file."""
+    """`shortened`: bytes left out at the start of each file."""
     return "\n".join(
         [
             f"Bundle of {name}, made by ttf {__version__} report --bundle",
@@ -70,7 +70,6 @@ def _listing(files: Mapping[str, str], shortened: Mapping[str, int]) -> Iterator
 
 
 def _removed(counts: Mapping[str, int], identity: Identity) -> Iterator[str]:
-    """Each kind, how often; and what could only be struck out where it was sure to be a name."""
     if not sum(counts.values()):
         yield "  Nothing was found that had to be."
     for kind, told in KINDS.items():

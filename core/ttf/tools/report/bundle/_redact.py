@@ -1,7 +1,7 @@
-"""Strikes out who and where: one redactor for everything that goes into a bundle.
+"""Removes names and places: one redactor for everything in a bundle.
 
-The same thing gets the same placeholder everywhere, so that a reader can still follow it. What is
-struck out is counted by kind.
+The same text always gets the same placeholder, so that a reader can follow it. Removals are counted
+by kind.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ _HOST_BEFORE: Final = r"(?i)(@|//|\b(?:host(?:name)?|nodename|node)\b[\"']?[\s=:
 
 
 class Redactor:
-    """`paths` are known ones that cannot be told from the text around them: relative, or with
-    spaces in them."""
-
+    # `paths`: known paths that no pattern finds, because they are relative or have spaces.
     def __init__(self, identity: Identity, paths: Iterable[str] = ()) -> None:
         self._identity = identity
         self.counts: Counter[str] = Counter()
@@ -54,14 +52,13 @@ class Redactor:
         self._names = [*self._name_rules(*hosts), *self._name_rules(*users)]
 
     def text(self, text: str) -> str:
-        """Everything struck out that is to be."""
         text = self._secrets(text)
         text = self._addresses(text)
         text = self._paths(text)
         return self.names(text)
 
     def value(self, value: Any) -> Any:
-        """The same JSON value with every string in it, keys included, redacted."""
+        """The JSON value with every string redacted, keys included."""
         if isinstance(value, str):
             return self._again(value)
         if isinstance(value, dict):
@@ -69,7 +66,7 @@ class Redactor:
         return [self.value(inner) for inner in value] if isinstance(value, list | tuple) else value
 
     def _again(self, text: str) -> str:
-        """The same for strings that come in every line of a file: keys, names of kinds."""
+        """Cached, for strings that are in every line of a file: keys, names of kinds."""
         if text not in self._seen:
             before = self.counts.copy()
             self._seen[text] = (self.text(text), self.counts - before)
@@ -84,8 +81,7 @@ class Redactor:
         return self.value(value)
 
     def names(self, text: str) -> str:
-        """Only the values of secret variables, users and hosts: for what was made of redacted
-        parts."""
+        # Only the values of secret variables, users and hosts: for text made of redacted parts.
         for value, name in self._identity.secrets:
             for variant in _variants(value):
                 text = self._literal(text, variant, "secret", f"<secret-{name}>")
@@ -152,7 +148,7 @@ class Redactor:
         return pattern.sub(lambda _: self._shown(path), text)
 
     def _token(self, path: str) -> str:
-        """A path in a sentence, whose full stop is not its own."""
+        # A full stop at the end belongs to the sentence.
         bare = path.rstrip(".")
         slash = "/" if bare.endswith("/") and len(bare) > 1 else ""
         if not bare.strip("/"):
@@ -198,7 +194,7 @@ class Redactor:
         return False
 
     def _home(self, path: str) -> str:
-        """The part of a path that is somebody's home; '' where it is in none."""
+        """The home folder that the path is in; '' if none."""
         for home in sorted(self._identity.homes, key=len, reverse=True):
             if path == home or path.startswith(f"{home}/"):
                 return home
@@ -251,7 +247,7 @@ class Redactor:
 
 
 def _library(path: str) -> str:
-    """A file of Python or of an installed package by the part that is the same everywhere."""
+    """The part of a path of Python or an installed package that is the same on every machine."""
     if found := patterns.SITE.match(path):
         return f"<site-packages>/{path[found.end() :]}"
     if found := patterns.STDLIB.match(path):
@@ -260,7 +256,7 @@ def _library(path: str) -> str:
 
 
 def _is_hard(path: str) -> bool:
-    """Whether the pattern for paths would not take all of it."""
+    """Whether the pattern for paths does not match all of it."""
     whole = patterns.PATH.fullmatch(path) is not None
     return len(path) > 3 and "/" in path.strip("/") and not whole
 
@@ -271,7 +267,7 @@ def _standing_alone(text: str) -> re.Pattern[str]:
 
 
 def _variants(text: str) -> list[str]:
-    """As it stands in a text, in JSON (with and without \\u), and in HTML; the longest first."""
+    """The text as in plain text, JSON (with and without \\u), HTML and repr; the longest first."""
     found = {
         text,
         json.dumps(text)[1:-1],

@@ -1,7 +1,7 @@
-"""Reproducers: plain scripts made from an incident's class, the settings and the shapes alone.
+"""Reproducers: plain scripts made only from an incident's class, the settings and the shapes.
 
-A script is one of `scripts/`, with its settings replaced by the run's. Where a class cannot be
-shown without the data or without `ttf`, it is said why.
+A script is one of `scripts/` with the settings of the run. If a class needs the data or `ttf`, a
+note says why there is no script.
 """
 
 from __future__ import annotations
@@ -45,18 +45,15 @@ _NONE: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Reproducer:
-    """A script for an incident, or why there is none."""
-
     incident: str
     cause: str
     name: str = ""
     text: str = ""
-    note: str = ""
-    """What it does; or why there is no script."""
+    note: str = ""  # what the script does, or why there is none
 
 
 def reproducers(run: RunFiles) -> list[Reproducer]:
-    """One for each class and place, of its last incident; the last few of them."""
+    """One for the last incident of each class and place; at most `MOST`."""
     last: dict[tuple[str, ...], FiledIncident] = {}
     for found in run.incidents:
         key = (str(found.get("class")), str(found.get("process")), str(found.get("phase")))
@@ -117,7 +114,7 @@ def _header(run: RunFiles, number: str, cause: str, values: Mapping[str, Any]) -
 
 
 def filled(source: str, values: Mapping[str, Any]) -> str:
-    """The script with these values in place of its own; every name must be one that it has."""
+    """The script with these values; every name must be a setting of the script."""
     before, begin, rest = source.partition(_BEGIN)
     block, end, after = rest.partition(_END)
     assert begin and end, "a script without settings"
@@ -134,5 +131,4 @@ def filled(source: str, values: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """As Python writes it, strings in double quotes."""
     return json.dumps(value) if isinstance(value, str | list) else repr(value)

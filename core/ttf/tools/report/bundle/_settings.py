@@ -1,4 +1,4 @@
-"""The settings of a reproducer: what a run's files say of its libraries, shapes and repetitions."""
+"""The settings of a reproducer, from the run's files: libraries, shapes and repetitions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 from ttf.rundir.documents import FiledIncident
 from ttf.tools.report.page import RunFiles
 
+# The library of each built-in miner.
 LIBRARIES: Final = {"faiss": "faiss", "hnswlib": "hnswlib", "exact": "torch"}
-"""Which library a built-in miner searches with."""
 _DISTRIBUTIONS: Final = {"torch": "torch", "faiss": "faiss-cpu", "hnswlib": "hnswlib"}
 MOST_STEPS: Final = 20_000
 _FEWEST_STEPS: Final = 20
@@ -19,8 +19,7 @@ _ASSUMED: Final = {"query_dim": 384, "query_steps": 1, "bank_dim": 384, "bank_ro
 
 
 def value(run: RunFiles, key: str, default: Any) -> Any:
-    """A configuration value as TOML means it; the default where it is not there, "auto", or of
-    another type."""
+    """A configuration value. `default` if it is missing, "auto" or of another type."""
     found = next((setting.value for setting in run.config if setting.key == key), None)
     if isinstance(default, float) and isinstance(found, int) and not isinstance(found, bool):
         return float(found)
@@ -28,12 +27,12 @@ def value(run: RunFiles, key: str, default: Any) -> Any:
 
 
 def shape(run: RunFiles, name: str) -> int:
-    """Of the data, from the manifest; assumed where that does not say."""
+    """The size in the manifest; an assumed one if it is missing."""
     return _known_shapes(run).get(name) or _ASSUMED[name]
 
 
 def guessed(run: RunFiles) -> list[str]:
-    """Which shapes are not the run's."""
+    """The shapes that are assumed."""
     if run.guarded:
         return []
     known = _known_shapes(run)
@@ -46,7 +45,7 @@ def _known_shapes(run: RunFiles) -> dict[str, int]:
 
 
 def miner(run: RunFiles) -> str:
-    """The one that was asked for, or chosen."""
+    """The miner that was asked for, or chosen."""
     name = run.setting("miner.name")[0]
     if name not in ("", "auto"):
         return name
@@ -54,7 +53,7 @@ def miner(run: RunFiles) -> str:
 
 
 def pins(run: RunFiles, values: Mapping[str, Any]) -> list[str]:
-    """'torch==2.13.0' of what the script uses, without the local part of a version."""
+    """'torch==2.13.0' for each library of the script, without the local part of the version."""
     used = {"numpy", *_used(values)}
     return [
         f"{name}=={version.partition('+')[0]}"
@@ -75,7 +74,7 @@ def _used(values: Mapping[str, Any]) -> set[str]:
 
 
 def openmp(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
-    """In the order of the run: torch loads first, the miner at the first mining."""
+    # In the order of the run: torch loads first, the miner at the first mining.
     libraries = ["torch"]
     library = LIBRARIES.get(miner(run), "")
     alone = found.get("process") == "miner"
@@ -87,7 +86,7 @@ def openmp(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
 
 
 def runtimes(found: FiledIncident) -> list[str]:
-    """OpenMP runtimes that were mapped, from the evidence: 'torch/lib/libgomp.so.1'."""
+    """The mapped OpenMP runtimes in the evidence: 'torch/lib/libgomp.so.1'."""
     texts = [entry.get("text", "") for entry in found.get("evidence", ())]
     paths = [
         p for text in texts for p in re.findall(r"[^\s,;:]*lib(?:gomp|omp|iomp5)[^\s,;:]*", text)
@@ -157,7 +156,7 @@ def training(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
 
 
 def memory(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
-    """What it held at its death and the limit it met, from the lines of memory before that."""
+    # The memory held at the death and the limit, from the lines before the incident.
     end = found.get("time", float("inf"))
     lines = [line for line in run.memory if line.get("time", 0) <= end + 1] or run.memory
     held = [line.get("anon", 0) + line.get("shared", 0) for line in lines]
@@ -173,14 +172,14 @@ def memory(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
 
 
 def _documents(run: RunFiles, samples: int) -> int:
-    """What a step is compared with: its own, its mined negatives, the memory bank."""
+    """The documents of a step: its own, its mined negatives, the memory bank."""
     mined: int = value(run, "miner.negatives", 4) * samples
     banked: int = value(run, "loss.memory_bank", 0)
     return max(2, samples + mined + banked)
 
 
 def _threads(run: RunFiles, key: str) -> int:
-    """The trainer's where the miner has no figure of its own; 0: the library's own choice."""
+    """The trainer's threads if the miner has no own number; 0: the library's choice."""
     own: int = value(run, key, 0)
     noted = run.manifest.get("numeric", {}).get("threads", 0)
     of_all: int = value(run, "device.threads", noted)

@@ -1,4 +1,4 @@
-"""Puts a bundle together: collected, redacted, rendered, explained, and small enough to be sent."""
+"""Builds a bundle: collects, redacts and renders, and keeps it small enough to send."""
 
 from __future__ import annotations
 
@@ -26,24 +26,21 @@ _BOUNDS: Final = (
     Bounds(incidents=10, file_bytes=48 << 10),
     Bounds(incidents=3, file_bytes=8 << 10),
 )
+# Real file times would reveal a time zone. The same run makes the same bundle.
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
-"""The files' own times would tell of a time zone; the same run makes the same bundle."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """What was written."""
-
     path: Path
     bytes: int
     files: tuple[str, ...]
-    redacted: Mapping[str, int]
-    """How often, by kind."""
+    redacted: Mapping[str, int]  # by kind
     reproducers: tuple[Reproducer, ...]
 
 
 def write_bundle(run_dir: Path, out: Path) -> Bundle:
-    """Writes the zip as a whole or not at all. Raises StorageError."""
+    """Writes the whole zip or nothing. Raises StorageError."""
     made: tuple[bytes, Bundle] | None = None
     for bounds in _BOUNDS:
         made = _made(run_dir, out, bounds)
@@ -97,7 +94,7 @@ def _zipped(files: Mapping[str, str]) -> bytes:
 
 
 def _redacted(file: Taken, redactor: Redactor) -> str:
-    """JSON by its values, so that no escape hides anything; the rest as text."""
+    # JSON is redacted value by value, so that no escape hides a name.
     if file.name.endswith(".json"):
         parsed = _parsed(file.text)
         if parsed is not None:
@@ -124,7 +121,7 @@ def _parsed(text: str) -> Any:
 
 
 def redacted_run(run: RunFiles, redactor: Redactor) -> RunFiles:
-    """The same for the page; steps and memory are numbers alone."""
+    """The run as the page shows it. Steps and memory are only numbers and stay."""
     config = [
         Setting(redactor.text(key), redactor.text(text), redactor.text(origin))
         for key, text, origin in run.config
@@ -143,7 +140,7 @@ def redacted_run(run: RunFiles, redactor: Redactor) -> RunFiles:
 
 
 def known_paths(run: RunFiles, run_dir: Path) -> list[str]:
-    """Every path that the run's own files call one: also those a pattern would not find."""
+    """Every path in the run's own files, including paths that no pattern finds."""
     about = run.manifest.get("data", {})
     found = [about.get("pairs"), about.get("bank"), about.get("context"), *about.get("files", {})]
     for key, value, _ in run.config:

@@ -1,1 +1,1 @@
-"""Charts for pages, as data: `templates/pieces.html` writes them as SVG."""
+"""Charts as data: `templates/pieces.html` writes them as SVG."""

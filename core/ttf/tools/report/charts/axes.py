@@ -1,4 +1,4 @@
-"""Where values lie on a drawing, and the axes that say so."""
+"""Positions of values on a drawing, and its axes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from ttf.tools.report.charts.figure import HEIGHT, Shape, line, text
 
 LEFT, TOP = 58, 12
-END = 480 - 12
-"""Where the horizontal axis ends."""
-FLOOR = HEIGHT - 38
-"""Where the horizontal axis lies."""
+END = 480 - 12  # right end of the horizontal axis
+FLOOR = HEIGHT - 38  # y of the horizontal axis
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """From values to pixels; what lies outside to the left or right stands at that end."""
+    """From values to pixels. Values outside the range of x are drawn at its end."""
 
     x: tuple[float, float]
     y: tuple[float, float] = (0.0, 0.0)
@@ -34,7 +32,7 @@ def _share(value: float, low: float, high: float) -> float:
 
 
 def y_axis(place: Place, values: Sequence[float], name: Callable[[float], str]) -> Iterator[Shape]:
-    """A line across at each value."""
+    """A grid line at each value."""
     for value in values:
         y = place.up(value)
         yield line("g", LEFT, y, END, y)
@@ -42,7 +40,6 @@ def y_axis(place: Place, values: Sequence[float], name: Callable[[float], str]) 
 
 
 def x_axis(place: Place, values: Sequence[float], label: str) -> Iterator[Shape]:
-    """The values that lie on the axis, and what they are."""
     low, high = place.x
     for value in values:
         if low <= value <= high:
@@ -54,7 +51,7 @@ def x_axis(place: Place, values: Sequence[float], label: str) -> Iterator[Shape]
 
 
 def ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -> list[float]:
-    """Round values that span low..high; integers where only they have a meaning.
+    """Round values that span low..high; integers if `whole`.
 
     >>> ticks(0.0, 0.93), ticks(3, 3), ticks(0, 1120)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [3.0], [0.0, 500.0, 1000.0, 1500.0])

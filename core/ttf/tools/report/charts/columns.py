@@ -1,4 +1,4 @@
-"""Stacked columns: what each part of an axis is made of."""
+"""Stacked columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def column_chart(
     y_text: Callable[[float], str],
     under: str = "",
 ) -> Figure:
-    """A column between two `edges` each."""
+    """A column between each two neighbours of `edges`."""
     top = max(map(sum, parts), default=0.0)
     if not top > 0:
         return Figure(title=title)

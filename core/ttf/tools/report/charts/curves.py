@@ -1,4 +1,4 @@
-"""Points of a curve that are fewer, calmer, or the corners of steps."""
+"""Points of a curve: fewer, smoother, or the corners of steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _neighbours(points: Sequence[Point], groups: int) -> Iterator[Sequence[Point
 
 
 def smoothed(points: Sequence[Point], share: float = 0.8) -> list[Point]:
-    """An average that forgets, without the bias of its first value."""
+    # An exponential average without the bias of its first value.
     out: list[Point] = []
     total = weight = 0.0
     for x, y in points:

@@ -1,4 +1,4 @@
-"""A drawing as data: shapes at their pixels, a title, a legend."""
+"""A drawing as data: shapes in pixels, a title, a legend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Point = tuple[float, float]
 
 
 class Shape:
-    """An element of SVG. `look`: its classes; `title`: what it says to whom points at it."""
+    """An element of SVG. `look`: its classes; `title`: its tooltip."""
 
     def __init__(
         self,
@@ -43,14 +43,13 @@ def text(look: str, x: float, y: float, words: str, anchor: str | None = "middle
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What is drawn in one way, and its name in the legend; a letter where there are many."""
+    """How a series is drawn, and its name in the legend. `letter` is for charts with many series."""
 
     name: str
     colour: int
     letter: str = ""
     dash: str = ""
-    outline: Callable[[float, float], str] | None = None
-    """The path of a dot at a place, where it is no plain circle."""
+    outline: Callable[[float, float], str] | None = None  # the path of a dot, if it is not a circle
 
     def dot(self, x: float, y: float, title: str = "", *, hollow: bool = False) -> Shape:
         if self.outline is None:
@@ -60,7 +59,7 @@ class Look:
 
     @property
     def key(self) -> list[Shape]:
-        """What the legend shows of it; empty where the colour is enough."""
+        """The symbol in the legend; empty if the colour is enough."""
         if self.outline is None:
             return []
         return [line(f"c{self.colour}", 0, 5, 30, 5, self.dash), self.dot(15, 5)]
@@ -68,12 +67,11 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A drawing, none where it has no shapes; `alt`: its content in words; `under`: said below it."""
+    """A drawing, empty without shapes. `alt`: its content in words; `under`: the text below it."""
 
     title: str
     shapes: Sequence[Shape] = ()
-    legend: Mapping[Look, bool] = field(default_factory=dict)
-    """Whether each is drawn faint."""
+    legend: Mapping[Look, bool] = field(default_factory=dict)  # whether the series is drawn faint
     height: int = HEIGHT
     alt: str = ""
     under: str = ""

@@ -1,4 +1,4 @@
-"""Charts of lines: with bands, dots, notches, and moments that lead to a place of the page."""
+"""Line charts with bands, dots, notches, and marks that link to a place of the page."""
 
 from __future__ import annotations
 
@@ -9,29 +9,26 @@ from dataclasses import dataclass
 from ttf.tools.report.charts.axes import END, FLOOR, TOP, Place, short, ticks, x_axis, y_axis
 from ttf.tools.report.charts.figure import Figure, Look, Point, Shape, line, text
 
-_LETTER = 6.4
-"""Width of a letter of a label."""
+_LETTER = 6.4  # width of a letter of a label
 _LABEL_ROWS = 3
-_MOST_LABELS = 12
-"""With more marks than that, their lines tell enough."""
+_MOST_LABELS = 12  # with more marks there are no labels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """`faint` lines lie behind the others; `dots` marks the points, for few of them."""
+    """`faint` lines are behind the others; `dots` marks the points, if they are few."""
 
     look: Look
     points: Sequence[Point]
     faint: bool = False
     dots: bool = False
-    band: Sequence[tuple[float, float, float]] = ()
-    """(x, low, high)"""
+    band: Sequence[tuple[float, float, float]] = ()  # (x, low, high)
     notches: Sequence[Point] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """`x`, `y`: values that they hold in any case; `whole`: nothing lies between two x."""
+    """`x`, `y`: values that the axes always include; `whole`: x has only integers."""
 
     x_label: str
     y_text: Callable[[float], str] = short
@@ -42,7 +39,7 @@ class Axes:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A moment on the horizontal axis that leads to a place of the page."""
+    """A position on the horizontal axis that links to a place of the page."""
 
     at: float
     label: str
@@ -108,7 +105,7 @@ def _path(spots: Sequence[Point]) -> str:
 
 
 def _marks(place: Place, marks: Sequence[Mark]) -> Shape:
-    """A dashed line each; as many labels as there is room for, in up to three rows."""
+    # A dashed line each, with as many labels as fit in three rows.
     ends = [-math.inf] * (_LABEL_ROWS if len(marks) <= _MOST_LABELS else 0)
     links = []
     for mark in sorted(marks, key=lambda m: m.at):
@@ -125,5 +122,5 @@ def _marks(place: Place, marks: Sequence[Mark]) -> Shape:
 
 
 def group(links: Sequence[Shape]) -> Shape:
-    """Fainter where many would hide what lies behind them."""
+    """Many links are drawn fainter: they would hide what is behind them."""
     return Shape("g", "y" if len(links) > _MOST_LABELS else None, inside=links)

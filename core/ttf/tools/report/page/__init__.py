@@ -14,10 +14,10 @@ FILE = "report.html"
 
 
 def write_page(run_dir: Path, out: Path | None = None) -> Path:
-    """Writes the page, to `run_dir/report.html` where no other place is named; returns its path.
+    """Writes the page, by default to `run_dir/report.html`, and returns its path.
 
-    What the folder does not hold (yet) is left out of the page, so that a run that was cut short
-    has one as well. Raises StorageError.
+    The page leaves out what the folder does not have (yet), so that an interrupted run has a page
+    too. Raises StorageError.
     """
     path = run_dir / FILE if out is None else out
     write_atomically(path, page_of(read_run(run_dir)))

@@ -1,4 +1,4 @@
-"""Which curves a run's page shows."""
+"""The curves on a run's page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_METRICS: Final = 7
 
 
 def charts(run: RunFiles) -> list[Figure]:
-    """In the order of interest; those that there is nothing to draw of are without shapes."""
+    """A figure without data has no shapes."""
     return [
         _loss(run),
         _recall(run),
@@ -87,7 +87,7 @@ def _phases(run: RunFiles) -> Figure:
 
 
 def _memory(run: RunFiles) -> Iterator[Figure]:
-    """Two charts: mapped files would flatten what is held to a line at the bottom."""
+    # Two charts: on one scale, mapped files would flatten the anonymous memory.
     clock = clock_of(run)
     if clock is None:
         return
@@ -133,7 +133,7 @@ def _by_step(
     few: int = 40,
     under: str = "",
 ) -> Figure:
-    """A curve for each (key, label, colour); with dots where there are only `few` points."""
+    """A curve for each (key, label, colour); with dots for at most `few` lines."""
     drawn = [
         Line(
             look=Look(name=label, colour=colour),
@@ -146,6 +146,6 @@ def _by_step(
 
 
 def _points(lines: Iterable[Mapping[str, Any]], x: str, y: str) -> list[Point]:
-    """Of the lines that have both, in their order."""
+    """The points of the lines that have both keys."""
     pairs = ((line.get(x), line.get(y)) for line in lines)
     return [(float(a), float(b)) for a, b in pairs if a is not None and b is not None]

@@ -1,4 +1,4 @@
-"""Where the time of a run went, by phase: in all, and along its steps."""
+"""The seconds of a run by phase: in all, and along its steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Final
 
 from ttf.rundir.documents import MetricsLine
 
+# In the order of the bars. Writes of the checkpoint thread run in parallel and do not count.
 PHASES: Final = {
     "data": "waiting for data",
     "compute": "computing",
@@ -13,12 +14,11 @@ PHASES: Final = {
     "eval": "evaluating",
     "checkpoint": "saving",
 }
-"""In the order of the bars; the checkpoint thread's own writing goes on beside the training."""
 MOST_PARTS: Final = 32
 
 
 class PhaseSeconds:
-    """Sums of seconds; parts of the run are of equally many steps each, as wide as it takes."""
+    """Sums of seconds. The run is divided into parts of `width` steps; `width` doubles as it grows."""
 
     def __init__(self) -> None:
         self.width = 1
@@ -30,7 +30,7 @@ class PhaseSeconds:
         return sum(self.total.values())
 
     def add(self, line: MetricsLine) -> None:
-        """Lines of other kinds than steps and those of `PHASES` say nothing."""
+        # Other types of lines are ignored.
         step = max(0, line.get("step", 0))
         seconds = max(0.0, line.get("seconds", 0.0))
         if line["type"] == "step":
@@ -50,7 +50,7 @@ class PhaseSeconds:
         self.parts[place // self.width][phase] += seconds
 
     def _widen(self) -> None:
-        """Two neighbours become one."""
+        # Joins each two neighbours.
         self.width *= 2
         pairs = [self.parts[i : i + 2] for i in range(0, len(self.parts), 2)]
         self.parts = [{p: sum(part[p] for part in pair) for p in PHASES} for pair in pairs]

@@ -1,4 +1,4 @@
-"""A run's files as the page needs them; what is missing or torn is left out and counted."""
+"""A run's files for the page. Missing or damaged parts are left out and counted."""
 
 from __future__ import annotations
 
@@ -21,24 +21,20 @@ from ttf.rundir.flight_record import Flight
 from ttf.rundir.run_record import RunRecord, Setting
 from ttf.tools.report.page._phase_seconds import PhaseSeconds
 
-MOST_LINES: Final = 4000
-"""Lines of a kind that are kept; of longer files every n-th."""
+MOST_LINES: Final = 4000  # Lines of a kind to keep; of longer files every n-th.
+# A folder with one of these can have a report.
 MARKS: Final = ("run.toml", "summary.json", "environment.json", "manifest.json", "metrics.jsonl")
-"""A folder with one of these can be reported on."""
 
 _STDERR_BYTES: Final = 2000
 
 
 class ShownIncident(FiledIncident, total=False):
-    """With the end of what the process wrote."""
-
+    # with the end of the standard error
     stderr: str
 
 
 @dataclass(kw_only=True)
 class RunFiles:
-    """All that a page is made of."""
-
     name: str
     summary: Summary = field(default_factory=Summary)
     manifest: Manifest = field(default_factory=Manifest)
@@ -51,19 +47,17 @@ class RunFiles:
     incidents: list[ShownIncident] = field(default_factory=list)
     config: list[Setting] = field(default_factory=list)
     flight: Flight | None = None
-    checkpoint: int = -1
-    """Step of the newest checkpoint there is; whether it is intact is another matter."""
-    owner: int | None = None
-    """The living process that holds the folder."""
+    checkpoint: int = -1  # step of the newest checkpoint, intact or not
+    owner: int | None = None  # the living process that holds the folder
     problems: list[str] = field(default_factory=list)
 
     @property
     def guarded(self) -> bool:
-        """Of a command that `ttf guard` watched over: nothing of its inside is known."""
+        # The folder of a command under `ttf guard`: nothing inside it is known.
         return not self.config and not self.steps and "steps" not in self.summary
 
     def setting(self, key: str) -> tuple[str, str]:
-        """(value, origin) of a configuration key; empty where it is not there."""
+        """(value, origin) of a configuration key; empty if missing."""
         found = next((row for row in self.config if row.key == key), Setting("", "", ""))
         return found.text.strip('"'), found.origin
 
@@ -97,7 +91,7 @@ def read_run(run_dir: Path) -> RunFiles:
 
 
 def _read_metrics(record: RunRecord, run: RunFiles) -> None:
-    """Every line counts for the sums; of those that come often only some are kept."""
+    # Every line counts for the sums; only some lines are kept.
     steps, evals = EveryNth[StepLine](MOST_LINES), EveryNth[EvalLine](MOST_LINES)
     mining, checkpoints = EveryNth[MiningLine](MOST_LINES), EveryNth[CheckpointLine](MOST_LINES)
     for line in record.metrics():
@@ -161,5 +155,5 @@ class EveryNth(Generic[T]):
 
     @property
     def items(self) -> list[T]:
-        """At most one more than asked for."""
+        """At most `most` + 1."""
         return [*self._kept, *self._last]

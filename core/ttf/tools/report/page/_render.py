@@ -1,4 +1,4 @@
-"""The page of a run: what its templates show of the run's files."""
+"""The page of a run: the values for its templates."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from ttf.tools.report.render import cut, render
 
 _TEMPLATE: Final = Path(__file__).with_name("run.html")
 _OUR_FAULT: Final = "This is a fault of ttf, not of yours: please report it with the text above."
+# The number of last incidents with a card; the page takes the first number that fits.
 _CARDS: Final = (60, 25, 8, 0)
-"""Incidents with a card, the last ones: as many as the page has room for."""
 _MOST_INCIDENTS: Final = 100
+# Values of the summary on top of the page.
 _FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "steps": ("optimizer steps", "{:,}".format),
     "epochs": ("epochs", "{:.1f}".format),
@@ -36,11 +37,9 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "incidents": ("incidents", lambda met: str(len(met))),
     "exact": ("numbers exact", lambda exact: "yes" if exact else "no"),
 }
-"""Of the summary, on top of the page."""
 
 
 def page_of(run: RunFiles) -> bytes:
-    """The page itself."""
     values = {
         "run": run,
         "status": status_of(run),
@@ -72,7 +71,7 @@ def _figures(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _metrics(run: RunFiles) -> dict[str, Any]:
-    """Before training beside the weights that were kept, or where it ended, the last evaluation."""
+    """The metrics before training, of the kept (or final) weights, and of the last evaluation."""
     summary = run.summary
     before, last = summary.get("metrics_initial", {}), summary.get("metrics_last", {})
     after, title = _after(run)
@@ -97,7 +96,7 @@ def _shown(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _after(run: RunFiles) -> tuple[Mapping[str, float], str]:
-    """The metrics to show beside those before training, and what they are of."""
+    """The metrics to compare with those before training, and their title."""
     summary = run.summary
     kept = summary.get("kept_step")
     if kept is not None:

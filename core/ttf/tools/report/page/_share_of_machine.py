@@ -1,4 +1,4 @@
-"""How near a run came to what its machine can do: products, waiting for data, mining."""
+"""How near a run came to the limits of its machine: products, waiting for data, mining."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ttf.tools.report.page._read import RunFiles
 
 
 def share_of_machine(run: RunFiles) -> dict[str, Any]:
-    """`rows` of a table; when the machine was measured, or None and the command that does it."""
+    """`rows` of a table; `date`: when the machine was measured, or None; `measure`: the command."""
     work = run.manifest.get("work")
     if run.guarded or work is None or not run.steps:
         return {"rows": []}
@@ -25,7 +25,7 @@ def share_of_machine(run: RunFiles) -> dict[str, Any]:
 
 
 def _ceilings(work: Work) -> NotedCeilings | None:
-    """As they were noted when the run began; else those kept here since, if it is that machine."""
+    """The ceilings noted when the run began; else those kept on this machine, if it is the same."""
     if noted := work.get("ceilings"):
         return noted
     kept = measured.kept_ceilings() if work.get("machine") == processor.fingerprint() else None
@@ -55,7 +55,7 @@ def _waiting(run: RunFiles) -> Iterator[tuple[str, ...]]:
 
 
 def _mining(run: RunFiles, known: NotedCeilings | None) -> Iterator[tuple[str, ...]]:
-    """Of rounds that looked at every document; an index looks at few."""
+    # Only exact rounds read every document.
     about = run.manifest.get("data", {})
     rows, dim = about.get("bank_rows"), about.get("bank_dim")
     if rows is None or dim is None:

@@ -1,4 +1,4 @@
-"""How a run ended, in sentences for whoever has no time to read more."""
+"""The end of a run in a few sentences."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ _WHY: Final[Mapping[int, str]] = {
 
 
 def status_of(run: RunFiles) -> str:
-    """The word beside the title."""
     if "status" in run.summary:
         return str(run.summary["status"])
     return "running" if run.owner is not None else "unfinished"
 
 
 def story(run: RunFiles) -> str:
-    """One to four sentences."""
     return " ".join(_guarded(run) if run.guarded and run.summary else _trained(run))
 
 
@@ -75,7 +73,6 @@ def _without_end(run: RunFiles) -> Iterator[str]:
 
 
 def _reached(run: RunFiles) -> str:
-    """', at step 120'"""
     noted = run.steps[-1].get("step", 0) if run.steps else 0
     step = max(noted, 0 if run.flight is None else run.flight.step)
     return f", at step {step:,}" if step > 0 else ""
@@ -91,7 +88,6 @@ def _kept(run: RunFiles) -> Iterator[str]:
 
 
 def _work(run: RunFiles) -> str:
-    """' after 1,000 steps (8.0 epochs) in 10:12'"""
     steps, epochs = run.summary.get("steps"), run.summary.get("epochs", 0)
     work = "" if steps is None else f" after {steps:,} step{'' if steps == 1 else 's'}"
     if work and epochs > 0:
@@ -123,7 +119,6 @@ def _survived(run: RunFiles) -> Iterator[str]:
 
 
 def _met(run: RunFiles) -> str:
-    """'it met 3 incidents (segfault 2 times, killed) and was restarted 3 times'"""
     counted = Counter(str(found.get("class")) for found in run.incidents)
     kinds = ", ".join(name if n == 1 else f"{name} {n} times" for name, n in counted.most_common(6))
     count = len(run.incidents)

@@ -1,4 +1,4 @@
-"""Where the time went in all: a bar and a table, and what nobody kept account of."""
+"""The total time by phase: a bar and a table, with the untracked rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOKS: Final = {
 
 
 def time_by_phase(run: RunFiles) -> dict[str, Any]:
-    """`rows` of a table; of the bar (name, colour, share of it) each; `wall`: 0 if nobody knows."""
+    """`rows` of a table; `bar`: (name, colour, share) each; `wall`: 0 if unknown."""
     wall = _wall(run)
     tracked = run.spent.tracked
     whole = max(wall, tracked)
@@ -35,7 +35,7 @@ def time_by_phase(run: RunFiles) -> dict[str, Any]:
 
 
 def _wall(run: RunFiles) -> float:
-    """Of all its processes; of a run without an end, as far as its memory was watched."""
+    # Of a run without an end: as long as its memory was recorded.
     if (noted := run.summary.get("wall_s", 0.0)) > 0:
         return noted
     clock = clock_of(run)

@@ -1,4 +1,4 @@
-"""What happened when: a run's processes, its checkpoints and its incidents on one axis of time."""
+"""A run's processes, checkpoints and incidents on one time axis."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ _TITLE: Final = "What happened when"
 _HEIGHT: Final = 172
 _BASE: Final = _HEIGHT - 42
 _LANES: Final = {"process": 48, "mining": 72, "evaluation": 92, "checkpoint": 112}
-_MOST: Final = 300
-"""Ticks of a lane."""
+_MOST: Final = 300  # ticks of a lane
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """The run's axis of time, in the unit that suits its length."""
+    """The time axis of a run, in a unit that suits its length."""
 
     began: float
     ended: float
@@ -41,7 +40,7 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 
 def clock_of(run: RunFiles) -> Clock | None:
-    """None where nothing was noted with its time."""
+    """None if no line has a time."""
     lines = (run.memory, run.evals, run.mining, run.checkpoints, run.incidents)
     moments = [line["time"] for kind in lines for line in kind if line.get("time", 0) > 0]
     if not moments:
@@ -52,7 +51,7 @@ def clock_of(run: RunFiles) -> Clock | None:
 
 
 def incident_marks(run: RunFiles, clock: Clock) -> list[Mark]:
-    """Where a chart's axis is that clock."""
+    # For charts with this clock as axis.
     return [
         Mark(
             at=clock.at(found["time"]),
@@ -89,7 +88,7 @@ def timeline(run: RunFiles) -> Figure:
 
 
 def _lives(run: RunFiles, clock: Clock) -> Iterator[tuple[float, float]]:
-    """From each start to its death, as the memory shows them."""
+    """From each start to the death, as the lines of memory show them."""
     deaths = sorted(
         float(found["time"])
         for found in run.incidents
@@ -105,7 +104,7 @@ def _lives(run: RunFiles, clock: Clock) -> Iterator[tuple[float, float]]:
 
 
 def _spans(lines: Sequence[Mapping[str, Any]], clock: Clock) -> Iterator[tuple[float, float]]:
-    """What lasted until it was noted."""
+    # Lines are written at the end of a phase.
     for noted in lines[:: max(1, -(-len(lines) // _MOST))]:
         ended = noted.get("time", 0)
         if ended > 0:

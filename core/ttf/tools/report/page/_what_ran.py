@@ -1,4 +1,4 @@
-"""What ran, in a few lines: the command, the data, the towers, the device and why that one."""
+"""What ran: the command, the data, the towers, the device and why it was chosen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _rows(run: RunFiles) -> Iterator[tuple[str, str]]:
 
 
 def command_of(run: RunFiles) -> str:
-    """As it was typed; '' where it was not noted."""
+    """The command as typed; '' if it was not noted."""
     words = run.summary.get("command") or run.manifest.get("command")
     if isinstance(words, str):
         return words
@@ -89,7 +89,7 @@ def _negatives(run: RunFiles) -> str:
 
 
 def _because(name: str, why: str) -> str:
-    """The value, and the reason where one was chosen for it."""
+    # The reason is shown if the value was chosen automatically.
     return f"{name} ({why})" if name and why.startswith("auto") else name
 
 

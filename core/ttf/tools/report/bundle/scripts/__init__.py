@@ -1,1 +1,1 @@
-"""Reproducers as plain scripts: each runs as it stands, and is filled with a run's settings."""
+"""Reproducers as plain scripts: each runs as it is, and gets the settings of a run."""
