@@ -1,4 +1,4 @@
-"""What the `ttf data` commands share: progress, and the check of outputs."""
+"""Progress and output checks of the `ttf data` commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_outputs(paths: list[str], overwrite: bool) -> None:
-    """ConfigError rather than an overwritten file."""
+    """Raises ConfigError if an output exists and `overwrite` is not set."""
     from ttf.errors import ConfigError
 
     there = [path for path in paths if "://" not in path and Path(path).exists()]
@@ -27,7 +27,7 @@ def check_outputs(paths: list[str], overwrite: bool) -> None:
 
 
 def progress_lines(what: str) -> Progress:
-    """Says how far a long command is, every few seconds; nothing for a short one."""
+    """Returns a callback that reports the progress of a long command every few seconds."""
     began = last = time.monotonic()
 
     def report(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands have, and option types with good errors."""
+"""Options shared by several commands, and option types with good error messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Suggesting(click.ParamType[str]):
-    """A choice whose error names the closest value; `values` is asked only when it is needed."""
+    """A choice whose error names the closest value. Calls `values` only when needed."""
 
     def __init__(self, what: str, values: Callable[[], Iterable[str]]) -> None:
         self.name = what
@@ -43,8 +43,8 @@ class Suggesting(click.ParamType[str]):
 
 
 class _PluginName(Suggesting):
-    """One that is there and cannot be had is told why: claimed twice, made for another plugin API,
-    switched off."""
+    """Explains why an installed plugin cannot be used: its name is claimed twice, it is made for
+    another plugin API, or it is switched off."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from ttf.errors import TtfError, UnknownName
@@ -62,7 +62,7 @@ class _PluginName(Suggesting):
 
 
 class Parsed(click.ParamType[Any]):
-    """What `parse` makes of the text; the message of its ValueError is the one of the option."""
+    """Converts with `parse`. The message of its ValueError becomes the error of the option."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -79,7 +79,7 @@ class Parsed(click.ParamType[Any]):
 
 
 def _int_list(text: str) -> tuple[int, ...]:
-    """Positive numbers with commas between them."""
+    """Parses positive numbers separated by commas."""
     try:
         numbers = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -114,18 +114,16 @@ PATH = click.Path(path_type=Path)
 
 
 def choice(what: str, *values: str) -> Suggesting:
-    """One of `values`; a misspelt one is told the closest."""
     return Suggesting(what, lambda: values)
 
 
 def one_of(flag: str, *values: str, **more: Any) -> Callable[[F], F]:
-    """One of `values`."""
     more.setdefault("metavar", "|".join(values))
     return click.option(flag, type=choice(flag.lstrip("-"), *values), **more)
 
 
 def count(*names: str, **more: Any) -> Callable[[F], F]:
-    """A whole number, from 1 where no other type is named."""
+    """An integer option; at least 1 if no other type is given."""
     more.setdefault("type", POSITIVE)
     more.setdefault("metavar", "N")
     return click.option(*names, **more)
@@ -141,7 +139,7 @@ def dtype(**more: Any) -> Callable[[F], F]:
 
 
 def plugin(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F], F]:
-    """An installed name of a kind (from metadata, nothing is imported), or one of `also`."""
+    """An installed plugin name of this kind (from metadata, without imports), or one of `also`."""
 
     def values() -> list[str]:
         from ttf.host import installed

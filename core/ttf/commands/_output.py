@@ -1,4 +1,4 @@
-"""Where the commands' results and messages go."""
+"""Output of the commands: results, messages, JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ttf.cli import color
 
 
 def say(text: str = "") -> None:
-    """A message for the person at the terminal, on standard error."""
+    """Prints a message for people on standard error."""
     click.echo(text, err=True, color=color())
 
 
 def show(text: str = "") -> None:
-    """A line of the result, on standard output."""
+    """Prints a line of the result on standard output. Raises StorageError."""
     from ttf.errors import StorageError
 
     hint = "Send standard output to a place that takes it."
@@ -37,7 +37,7 @@ def show(text: str = "") -> None:
 
 
 def _give_up_stdout() -> None:
-    """What is said about the failure, and Python's own flush at exit, must not fail there again."""
+    # Neither the error message nor Python's flush at exit may fail on stdout again.
     import os
 
     null = os.open(os.devnull, os.O_WRONLY)
@@ -48,26 +48,26 @@ def _give_up_stdout() -> None:
 
 
 def next_command(text: str) -> None:
-    """The command that is useful after this one, on standard error."""
+    """Prints on standard error which command is useful next."""
     say(f"Next: {click.style(text, bold=True)}")
 
 
 def quoted(value: str | Path) -> str:
-    """A path or name as it must be typed in a shell."""
+    """Returns a path or name quoted for a shell."""
     import shlex
 
     return shlex.quote(str(value))
 
 
 def emit_json(document: Any) -> None:
-    """The one JSON document of a command, on standard output."""
+    """Prints the one JSON document of a command on standard output."""
     import json
 
     show(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def show_result(document: Any, text: str, as_json: bool) -> None:
-    """The result of a command: its JSON document, or its text."""
+    """Prints the result of a command as JSON or as text."""
     if as_json:
         emit_json(document)
     else:
@@ -75,7 +75,8 @@ def show_result(document: Any, text: str, as_json: bool) -> None:
 
 
 def plain(value: Any) -> Any:
-    """JSON's own types from dataclasses, models, paths, numpy and torch values; NaN is null."""
+    """Converts dataclasses, models, paths, numpy and torch values to JSON types. NaN becomes
+    null."""
     import dataclasses
     import enum
 
@@ -101,7 +102,7 @@ def plain(value: Any) -> Any:
 
 
 def number(value: Any) -> str:
-    """Four significant digits of a float; everything else as it is."""
+    """Returns a float with four significant digits, other values unchanged."""
     if not isinstance(value, float):
         return str(value)
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""Signals that end a command by an exception, so that no process and no folder is left behind."""
+"""Turns signals into an exception, so that a command leaves no process and no folder behind."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
-_OF_A_SIGNAL: Final = 128
-"""What a shell adds to its number."""
+_SIGNAL_EXIT_BASE: Final = 128  # a shell reports 128 + signal number
 
 
 @contextlib.contextmanager
@@ -21,11 +20,11 @@ def handled(signals: Iterable[int], handler: Callable[[int, Any], object]) -> It
             signal.signal(signum, earlier)
 
 
-def ended_as_asked() -> contextlib.AbstractContextManager[None]:
-    """SIGTERM and a terminal that is closed end us in order."""
+def exit_on_signals() -> contextlib.AbstractContextManager[None]:
+    """Within the block, SIGTERM and SIGHUP (closed terminal) raise SystemExit."""
 
     def leave(signum: int, frame: Any) -> NoReturn:
-        raise SystemExit(_OF_A_SIGNAL + signum)
+        raise SystemExit(_SIGNAL_EXIT_BASE + signum)
 
     wanted = (signal.SIGTERM, signal.SIGHUP)
     return handled([s for s in wanted if signal.getsignal(s) != signal.SIG_IGN], leave)

@@ -1,4 +1,4 @@
-"""What `ttf ab` and `ttf bisect` share: what they say when they are stopped."""
+"""What `ttf ab` and `ttf bisect` do when they are stopped."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 def stopped_in_order(
     study: Study[Any, Any], told: Callable[[], tuple[str, Mapping[str, Any]]]
 ) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end what is running; then Stopped says what `told` does: a text, and the
-    partial result, which stands beside the error in --json."""
+    """Ends the study at Ctrl-C or SIGTERM and raises Stopped.
+
+    `told` returns the message and the partial result, which --json prints in the error.
+    """
 
     def stop(signum: int, frame: Any) -> NoReturn:
         for each in (signal.SIGINT, signal.SIGTERM):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _margin(text: str) -> tuple[str, float]:
-    """A measure and how much of a difference does not matter, as in samples_per_s=0.05."""
+    """Parses a measure and its margin, as in samples_per_s=0.05."""
     from ttf.errors import suggestion
     from ttf.tools.ab.measures import CRASH_RATE, PAIRED
 
@@ -129,7 +129,7 @@ def command(
     places = Places(**{name: chosen.pop(name) for name in ("csv", "markdown", "html")})
     given = {name: value for name, value in chosen.items() if value not in (None, (), {}, False)}
     if resume is None:
-        study = _begun(files, out, repeats=repeats or 10, **given)
+        study = _new_or_started(files, out, repeats=repeats or 10, **given)
     else:
         flags = {p.name: p.opts[0] for p in click.get_current_context().command.params}
         others = ["FILES"] * bool(files) + ["--out"] * bool(out) + [flags[name] for name in given]
@@ -142,8 +142,8 @@ def command(
     _carry_out(study, limits, places, as_json)
 
 
-def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
-    """A new study, or the one that this very command began."""
+def _new_or_started(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
+    """Returns a new study, or the study that the same command started earlier."""
     from ttf.tools.ab.study import begin
 
     if not files:
@@ -154,7 +154,7 @@ def _begun(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
 
 
 def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) -> None:
-    """To its end, and what there is to say of it."""
+    """Runs the study to its end and prints the result."""
     from ttf.tools.ab import finish
     from ttf.tools.ab.progress import RepeatLines
     from ttf.tools.ab.study import carry_on

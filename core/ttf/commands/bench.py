@@ -143,7 +143,7 @@ def _tune(progress: BenchProgress, as_json: bool) -> int:
 
 
 def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
-    """Of this machine, from the cache or measured now."""
+    """Returns the kept ceilings of this machine, or measures them."""
     from ttf.machine.measured import kept_ceilings
     from ttf.tools.bench.catalogue import CEILINGS
 
@@ -152,7 +152,8 @@ def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
 
 
 def _answer(bench: Bench, key: str, progress: BenchProgress) -> Mapping[str, Any]:
-    """Of a process that measures the machine itself. Raises what it raised."""
+    """Returns the answer of a child process that measures this machine. Raises what the child
+    raised."""
     from ttf.process.error_document import from_document
     from ttf.tools.bench.runner import MeasurerDied, outcome_of
 
@@ -173,7 +174,7 @@ def _answer(bench: Bench, key: str, progress: BenchProgress) -> Mapping[str, Any
 def _measured(
     bench: Bench, size: str, ceilings: Mapping[str, Any], progress: BenchProgress, as_json: bool
 ) -> Outcome:
-    """Shown as soon as it is there."""
+    """Runs one bench and prints its results at once."""
     from ttf.tools.bench.runner import outcome_of
     from ttf.tools.bench.table import finding_lines, lines_of
 

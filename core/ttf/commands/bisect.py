@@ -111,11 +111,11 @@ def command(
         )
     toml = run_toml / "run.toml" if run_toml.is_dir() else run_toml
     given = {name: value for name, value in request.items() if value is not None}
-    _carry_out(_begun(BisectRequest(toml=toml, **given), out), limits, as_json)
+    _carry_out(_new_or_started(BisectRequest(toml=toml, **given), out), limits, as_json)
 
 
-def _begun(request: BisectRequest, out: Path | None) -> BisectStudy:
-    """A new study, or the one that this very command began."""
+def _new_or_started(request: BisectRequest, out: Path | None) -> BisectStudy:
+    """Returns a new study, or the study that the same command started earlier."""
     from ttf.tools.bisect.study import BisectStudy, prepare
 
     folder = BisectStudy.find(request.identity, out)
@@ -127,7 +127,7 @@ def _begun(request: BisectRequest, out: Path | None) -> BisectStudy:
 
 
 def _carry_out(study: BisectStudy, limits: BisectLimits, as_json: bool) -> None:
-    """To its verdict, and what there is to say of it."""
+    """Runs the study to its verdict and prints the findings."""
     from ttf.tools.bisect.output import Findings
     from ttf.tools.bisect.progress import RunLines
     from ttf.tools.bisect.study import carry_on
@@ -177,7 +177,7 @@ def _show(findings: Findings) -> None:
 
 
 def _partial(study: BisectStudy) -> tuple[str, dict[str, Any]]:
-    """The partial result is a table too, where a person looks."""
+    """Prints the table and returns the message and the partial result."""
     from ttf.tools.bisect.output import HEADER, Findings
     from ttf.tools.bisect.planner import believed
 

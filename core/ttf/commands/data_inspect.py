@@ -140,7 +140,7 @@ def _what_next(seen: Inspection) -> None:
 
 
 def _beside(path: str, name: str) -> str:
-    """The other file of a set where it lies beside this one; else a word to replace."""
+    """Returns the other file of the set if it is in the same folder; else a placeholder."""
     from pathlib import Path
 
     other = Path(path).with_name(name + Path(path).suffix)

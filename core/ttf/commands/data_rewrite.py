@@ -1,4 +1,4 @@
-"""`ttf data convert` and `ttf data subset`: other files from the ones that are there."""
+"""`ttf data convert` and `ttf data subset`: make new files from existing files."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
-from ttf.commands._signals import ended_as_asked
+from ttf.commands._signals import exit_on_signals
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.tables import table
 
@@ -68,7 +68,7 @@ def command(
     if list_checks:
         _list(checks, as_json)
         return int(ExitCode.DONE)
-    _needs_a_run(checks, wanted, run_toml)
+    _check_run_toml(checks, wanted, run_toml)
     from ttf.tools.doctor import report
 
     results = list(_results(checks, run_toml, verbose=verbose, as_json=as_json))
@@ -91,9 +91,8 @@ def _list(checks: list[Check], as_json: bool) -> None:
     next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
 
 
-def _needs_a_run(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | None) -> None:
-    """Raises ConfigError where a file cannot even be parsed, or a check needs one that is not
-    there: nobody should wait for the other checks to hear that."""
+def _check_run_toml(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | None) -> None:
+    # Raises ConfigError before any check runs: the user should not wait for it.
     if run_toml is not None:
         from ttf.config import toml
 
@@ -111,13 +110,13 @@ def _needs_a_run(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | 
 def _results(
     checks: list[Check], run_toml: Path | None, *, verbose: bool, as_json: bool
 ) -> Iterator[Result]:
-    """Each is shown as soon as it is made."""
+    """Runs the checks; prints each result at once."""
     from ttf.tools.doctor import report
     from ttf.tools.doctor.context import Examination
 
     exam = Examination(run_toml, say=lambda text: say(click.style(f"... {text}", dim=True)))
     width = max(len(check.id) for check in checks)
-    with ended_as_asked():
+    with exit_on_signals():
         for check in checks:
             result = report.examined(check, exam)
             if not as_json:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """A class, an ending or a path: which of them is found out when it is looked up."""
+    """Completes a class or a path."""
     from click.shell_completion import CompletionItem
 
     from ttf.tools.explain import pages
@@ -86,7 +86,7 @@ def _list(classes: list[str], as_json: bool, *, ending: str = "") -> None:
 
 
 def _table(found: list[tuple[str, str]]) -> str:
-    """Wrapped where a terminal is too narrow; a line each in a pipe."""
+    """Wraps lines on a terminal. A pipe gets one line per class."""
     import shutil
     import textwrap
 

@@ -1,4 +1,4 @@
-"""`ttf guard`: watches over any command, ours or not."""
+"""`ttf guard`: watches any command."""
 
 from __future__ import annotations
 
@@ -97,6 +97,6 @@ def command(**given: Any) -> int:
 
 
 def _die_of_ctrl_c() -> None:
-    """Ctrl-C reached the command alone; shells and make, which wait for us, go by how we end."""
+    # Ctrl-C reached only the command. Shells and make wait for this process and check how it ends.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.killpg(os.getpgrp(), signal.SIGINT)

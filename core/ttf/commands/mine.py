@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ttf.tools.mine.offline import Mined
 
 
+# Flags and their configuration keys.
 _KEYS = {
     "k": "miner.k",
     "memory_budget": "memory.budget",
@@ -24,11 +25,10 @@ _KEYS = {
     "miner": "miner.name",
     "isolation": "miner.isolation",
 }
-"""What the flags are called in a configuration."""
 
 
 class _Local(click.Path):
-    """A path of this machine: a URL would lose a slash on its way to a Path."""
+    """A local path. A URL would lose a slash in its conversion to a Path."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if "://" in str(value):

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from ttf.tools.monitor.view import View
     from ttf.tools.monitor.watch import Monitor
 
-_FIRST_LOOK_S = 0.25
-"""Between two looks of --once: processor time is a difference."""
+_FIRST_LOOK_S = 0.25  # between two looks of --once: processor time is a difference
 
 _EPILOG = """\b
 Examples:
@@ -113,7 +112,7 @@ def _show_lines(monitor: Monitor, interval: float) -> None:
 
 
 def _say_end(view: View, *, shown: bool) -> None:
-    """What is known of the end; `shown`: the page is on the screen already."""
+    """Prints how the target ended. `shown`: the page is already on the screen."""
     run = view.run
     if run is None:
         say(f"{view.name} has ended. Only who started it knows how: ttf guard -- COMMAND does.")

@@ -1,4 +1,4 @@
-"""`ttf plugins`: what is installed (imports none of it), and what one plugin can be told."""
+"""`ttf plugins`: lists installed plugins without importing them, and shows one plugin."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def show_(reference: str, as_json: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What `ttf plugins show --json` writes."""
+    """What `ttf plugins show --json` prints."""
 
     kind: str
     name: str
@@ -104,8 +104,7 @@ class Description:
     reason: str = ""
     fix: str = ""
     options: Sequence[dict[str, Any]] = ()
-    section: str = ""
-    """Where the options go in a configuration."""
+    section: str = ""  # the configuration section for the options
     example: str
 
 
@@ -148,7 +147,7 @@ def _describe(info: PluginInfo) -> Description:
 
 
 def _observer_state(name: str) -> tuple[bool, str, str]:
-    """Whether it can work here, and if not, why and what to type."""
+    """Returns (available, reason, fix)."""
     from ttf.errors import PluginUnavailable
     from ttf.host import plugins
 

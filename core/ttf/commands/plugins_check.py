@@ -1,4 +1,4 @@
-"""`ttf plugins check`: the conformance suite on installed plugins; an abort of one is a finding."""
+"""`ttf plugins check`: runs the conformance suite on installed plugins. A crash is a finding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, quoted, say, show
-from ttf.commands._signals import ended_as_asked
+from ttf.commands._signals import exit_on_signals
 from ttf.errors import ConfigError, ExitCode, UnknownName
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ _MARKS = {"ok": ("ok  ", "green"), "fail": ("FAIL", "red"), "died": ("DIED", "re
 
 
 def _references() -> list[str]:
-    """What can be typed for one plugin."""
     from ttf.host import plugins as host
 
     return [f"{p.kind}.{host.choice_of(p)}" for p in host.installed()]
@@ -33,7 +32,7 @@ def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 def find(reference: str) -> PluginInfo:
-    """By `kind.name`, or by a name that only one kind has."""
+    """Finds a plugin by `kind.name`, or by a name that only one kind has."""
     from ttf.contracts import KINDS
     from ttf.host import plugins as host
 
@@ -90,7 +89,7 @@ def command(
     """
     from ttf.tools.plugins.check.run import Wanted
 
-    plugins = _asked_for(name)
+    plugins = _plugins_named(name)
     if importlib.util.find_spec("pytest") is None:
         raise ConfigError(
             "The conformance suite is made of pytest's tests, and pytest is not installed.",
@@ -111,7 +110,7 @@ def command(
     return int(ExitCode.DONE if ok else ExitCode.GATE)
 
 
-def _asked_for(name: str) -> list[PluginInfo]:
+def _plugins_named(name: str) -> list[PluginInfo]:
     from ttf.host import plugins as host
 
     of_distribution = [p for p in host.installed() if p.owned_by(name)]
@@ -131,7 +130,7 @@ def _settings(sets: Sequence[str]) -> dict[str, Any]:
 
 
 def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:
-    """Each finding is shown as soon as it is made."""
+    """Runs the checks; prints each finding at once."""
     from ttf.tools.plugins.check.run import SUITES, check
 
     info = wanted.info
@@ -139,7 +138,7 @@ def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:
     what = f"with ttf.testing.{suite}" if suite else "by loading it: its kind has no suite"
     say(f"Checking {info.reference} of {info.distribution} {info.version} {what}")
     findings = []
-    with ended_as_asked():
+    with exit_on_signals():
         for finding in check(wanted):
             findings.append(finding)
             if not as_json:
@@ -158,7 +157,7 @@ def _show(finding: Finding, *, verbose: bool) -> None:
 
 
 def _passed(findings: Sequence[Finding]) -> bool:
-    """Something was asked, and nothing went wrong: what cannot run here was not checked."""
+    # A plugin that cannot run here was not checked, so at least one check must have passed.
     return any(f.status == "ok" for f in findings) and not any(f.bad for f in findings)
 
 

@@ -1,4 +1,4 @@
-"""`ttf report`: a run's page, and the zip of it that one sends to somebody else."""
+"""`ttf report`: the page of a run, and a zip of it to send to others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ttf.text.numbers import size
 if TYPE_CHECKING:
     from ttf.tools.report.bundle import Bundle
 
-_LARGE_BYTES = 20 << 20
-"""Metrics from this size on take a moment to read."""
+_LARGE_BYTES = 20 << 20  # larger metrics take noticeable time to read
 
 
 @click.command(

@@ -1,4 +1,4 @@
-"""`ttf train`: flags become keys with an origin, the rest is `ttf.api`."""
+"""`ttf train`: turns flags into configuration keys with an origin, and calls `ttf.api`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def _number_or_auto(text: str) -> int | str:
         raise ValueError(f"{text!r} is neither a whole number nor 'auto'.") from None
 
 
+# Keys of a summary with label and unit.
 _FIGURES: Final = {
     "status": ("status", ""),
     "steps": ("optimizer steps", ""),
@@ -30,7 +31,6 @@ _FIGURES: Final = {
     "samples_per_s": ("speed", "samples/s"),
     "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
 }
-"""Keys of a summary, each with its label and its unit."""
 NUMBER_OR_AUTO = options.Parsed("N|auto", _number_or_auto)
 
 _EPILOG = """\b
@@ -141,7 +141,7 @@ def command(
         predicted = plan_resolved(resolve(run_toml, sets, given, safe=safe))
         show_result(predicted.to_json(), predicted.text(), as_json)
         if predicted.fits:
-            next_command(_again(run_toml, out, sets, given, safe=safe))
+            next_command(_command_line(run_toml, out, sets, given, safe=safe))
         return
     from ttf.rundir.request import TrainRequest
     from ttf.rundir.run_folder import RunFolder
@@ -160,7 +160,7 @@ def command(
 
 
 def _refuse(beside_resume: list[str]) -> None:
-    """A run goes on with the configuration it was started with."""
+    """Raises ConfigError: a resumed run keeps its configuration."""
     if beside_resume:
         raise ConfigError(
             "--resume continues a run as it was configured; it goes with no "
@@ -170,7 +170,7 @@ def _refuse(beside_resume: list[str]) -> None:
         )
 
 
-def _again(
+def _command_line(
     run_toml: Path | None,
     out: Path | None,
     sets: tuple[str, ...],
@@ -178,7 +178,7 @@ def _again(
     *,
     safe: bool,
 ) -> str:
-    """The command line of this run, without --plan."""
+    """Returns the command line of this run without --plan."""
     words = ["ttf train", *([quoted(run_toml)] if run_toml else []), *(["--safe"] if safe else [])]
     words += [
         flag if value is True else f"{flag} {quoted(str(value))}" for flag, value in given.items()
@@ -192,7 +192,7 @@ def _again(
 
 
 def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
-    """`ttf resume` and `ttf train --resume`."""
+    """Runs `ttf resume` and `ttf train --resume`."""
     from ttf import api
     from ttf.rundir.run_folder import RunFolder
 
@@ -204,7 +204,7 @@ def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
 
 
 def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
-    """Its summary on standard output, and what to do next."""
+    """Prints the summary on standard output, and the next commands."""
     show_result(summary, table(list(_rows(summary))), as_json)
     run_dir = quoted(summary["run_dir"])
     next_command(f"ttf eval {run_dir}")

@@ -1,4 +1,1 @@
-"""From what is left of a dead process to a named cause: evidence, class, remedies, files.
-
-Light: the supervisor uses it, and so does whoever guards a stranger's process.
-"""
+"""Evidence about a dead process, its class, remedies and incident files. No heavy imports."""

@@ -1,7 +1,7 @@
-"""Evidence that macOS has: crash reports and reports of memory kills (.ips files).
+"""Evidence of macOS: crash reports and reports of memory kills (.ips files).
 
-Made from Apple's description of the format; no Mac was at hand, so that it is tested on constructed
-reports only. A report is two JSON documents: one line about it, then the report itself.
+Written from Apple's description of the format and tested on constructed reports only, not on a Mac.
+A report is two JSON documents: one line with the header, then the report.
 """
 
 from __future__ import annotations
@@ -21,29 +21,24 @@ FOLDERS: Final = (
     Path("/Library/Logs/DiagnosticReports"),
 )
 _OPENMP: Final = re.compile(r"/lib(?:gomp|omp|iomp5)\b[^/]*\.dylib$")
-_SYSTEM: Final = "/usr/lib/system/"
-"""Where a crash that a library asked for seems to happen: abort, pthread_kill."""
-_WAIT_S: Final = 3.0
-"""A report appears a moment after the death."""
+_SYSTEM: Final = "/usr/lib/system/"  # abort and pthread_kill: not the library that called them
+_WAIT_S: Final = 3.0  # macOS writes the report a moment after the death
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrashReport:
-    """What one report says about one process."""
-
     path: Path
     pid: int
     signal: str = ""
+    # The exception, the termination and the last message of the application, one per line.
     words: str = ""
-    """Exception, termination and the application's own last message, one a line."""
     native: str = ""
     openmp: tuple[str, ...] = ()
-    killed_for_memory: str = ""
-    """The reason of a memory kill, e.g. 'per-process-limit'."""
+    killed_for_memory: str = ""  # for example 'per-process-limit'
 
 
 def read_report(path: Path, pid: int) -> CrashReport | None:
-    """None where the file is no report, is not whole, or is about other processes."""
+    """Returns None if the file is not a complete report or is about other processes."""
     try:
         first, _, rest = path.read_text(errors="replace").partition("\n")
         header, body = json.loads(first), json.loads(rest)
@@ -60,7 +55,7 @@ def read_report(path: Path, pid: int) -> CrashReport | None:
 def find_report(
     pid: int, since: float, folders: Iterable[Path] = FOLDERS, *, wait_s: float = _WAIT_S
 ) -> CrashReport | None:
-    """The report about a process in files written since then; waits for it for a moment."""
+    """Waits up to `wait_s` for the report about process `pid` in files written after `since`."""
     deadline = time.monotonic() + wait_s
     while True:
         for path in _recent(folders, since):
@@ -115,7 +110,7 @@ def _words(body: Mapping[str, Any], exception: Mapping[str, Any]) -> Iterator[st
 
 
 def _native(body: Mapping[str, Any], images: list[Mapping[str, Any]]) -> str:
-    """The image of the innermost frame that is not the system's own way to end a process."""
+    """Returns the image of the innermost frame outside the system libraries that end a process."""
     threads = body.get("threads") or []
     crashed = next((t for t in threads if t.get("triggered")), None)
     if crashed is None:
@@ -131,7 +126,7 @@ def _native(body: Mapping[str, Any], images: list[Mapping[str, Any]]) -> str:
 
 
 def _memory_kill(path: Path, pid: int, body: Mapping[str, Any]) -> CrashReport | None:
-    """A report lists all processes; the ones that were killed have a reason."""
+    # A report lists all processes. Those that were killed have a reason.
     for process in body.get("processes") or []:
         if process.get("pid") == pid and process.get("reason"):
             page = (body.get("memoryStatus") or {}).get("pageSize", 0)

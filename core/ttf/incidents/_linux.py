@@ -1,4 +1,4 @@
-"""Evidence that Linux has: the kernel's log, and what is mapped into a living process."""
+"""Evidence of Linux: the kernel log, and the files mapped into a living process."""
 
 from __future__ import annotations
 
@@ -14,31 +14,27 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 KMSG: Final = Path("/dev/kmsg")
+# Inode of the PID namespace whose numbers the kernel log uses. Containers have other namespaces.
 _FIRST_PID_NAMESPACE: Final = 0xEFFFFFFC
-"""Inode of the namespace whose numbers the kernel's log uses; in a container they are others."""
 _OPENMP: Final = re.compile(r"/lib(?:gomp|omp|iomp5)\b[^/]*\.so")
 _GONE: Final = (FileNotFoundError, ProcessLookupError, PermissionError)
+# Mapped files that are part of programs, not data.
 _NO_DATA: Final = re.compile(
     r"^/(?:usr/(?!local/)|lib(?:32|64|x32)?/|s?bin/|etc/|snap/|proc/|sys/|dev/(?!shm/)|memfd:|SYSV)"
     r"|\.(?:so|pyc?|pyd|mo|cache|ttf|otf)(?:\.[\d.]+)?$"
 )
-"""Mapped files that are part of programs."""
 _RECENT_S: Final = 10.0
 _MOST_RECORDS: Final = 1000
 
 
 class Mapped(NamedTuple):
-    """What a process has mapped."""
-
     openmp: tuple[str, ...] = ()
-    data: frozenset[str] = frozenset()
-    """Files that are neither libraries nor other parts of programs."""
-    written: frozenset[str] = frozenset()
-    """Those of them that it writes through the map."""
+    data: frozenset[str] = frozenset()  # files that are no part of a program
+    written: frozenset[str] = frozenset()  # those of `data` that the process writes through the map
 
 
 class KernelLog:
-    """What the kernel says from now on; empty where it may not be read."""
+    """New lines of the kernel log; none if the log may not be read."""
 
     def __init__(self, path: Path = KMSG) -> None:
         self._fd = -1
@@ -51,15 +47,15 @@ class KernelLog:
                 self.close()
 
     def look(self) -> None:
-        """Where many processes come and go: keeps the last seconds alone, so that what happened to
-        one of them long ago does not explain the end of another."""
+        """Drops old lines: without this, an old kill could explain the death of another process."""
         now = time.monotonic()
         self._kept.extend((now, record) for record in self._records())
         while self._kept and self._kept[0][0] < now - _RECENT_S:
             self._kept.popleft()
 
     def lines_about(self, ids: Collection[int]) -> str:
-        """Lines that name one of these processes or threads; each line is given once."""
+        """Returns the lines that name one of these processes or threads. Each line is returned
+        once."""
         if not ids:
             return ""
         any_id = "|".join(map(str, ids))
@@ -96,7 +92,7 @@ def _sees_all_processes() -> bool:
 
 
 def mapped(pid: int) -> Mapped:
-    """What a living process has mapped; nothing where it cannot be looked at."""
+    """Returns what a living process has mapped; nothing if its maps cannot be read."""
     try:
         text = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except _GONE:
@@ -117,12 +113,11 @@ def _is_data(path: str) -> bool:
 
 
 def openmp_runtimes(pid: int) -> tuple[str, ...]:
-    """Paths of the OpenMP runtimes mapped into a living process; () where it cannot be looked at."""
     return mapped(pid).openmp
 
 
 def folders_written(pid: int) -> set[str]:
-    """Folders of the files that a process has open for writing."""
+    """Returns the folders of the files that a process has open for writing."""
     found = set()
     with suppress(*_GONE), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
@@ -135,7 +130,7 @@ def folders_written(pid: int) -> set[str]:
 
 
 def thread_ids(pid: int) -> set[int]:
-    """The kernel names the thread that crashed."""
+    # The kernel log names the thread that crashed, not its process.
     try:
         return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
     except _GONE:

@@ -1,7 +1,4 @@
-"""The incident classes for people: how each is recognised, what ttf does, what avoids it.
-
-docs/incidents.md is made from this; a test holds it, and this, against the tables.
-"""
+"""Texts about the incident classes. docs/incidents.md is made from them (a test compares both)."""
 
 from __future__ import annotations
 
@@ -136,7 +133,7 @@ CLASSES: Final[Mapping[str, About]] = {
 
 
 def table() -> str:
-    """The table of docs/incidents.md."""
+    """Returns the table of docs/incidents.md."""
     rows = [
         f"| `{name}` | {about.signature} | {about.does} | {about.remedy} |"
         for name, about in CLASSES.items()

@@ -1,4 +1,4 @@
-"""From a death to a finding: the first row of the table that fits, and the evidence in plain words."""
+"""Classifies a death: finds the first matching rule and lists the evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ttf.incidents.death import Death, Evidence, FileChange, Finding
-from ttf.incidents.facts import Area, DeathFacts, signal_name
+from ttf.incidents.facts import DISK_LOW, Area, DeathFacts, signal_name
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
@@ -28,7 +28,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True)
 class Match:
-    """Where a row's text was found, and its named groups; empty for a row without text."""
+    """Where the text of a rule was found, and its named groups. Empty for a rule without text."""
 
     area: Area | None = None
     line: int = 0
@@ -37,7 +37,7 @@ class Match:
 
 
 def classify(death: Death) -> Finding:
-    """What a death was, why we think so, and what avoids it."""
+    """Returns the class of a death, the explanation and evidence, and the remedies."""
     facts = DeathFacts(death)
     rule, match = first_match(facts)
     ends_with = _ends_with(rule, death)
@@ -64,7 +64,7 @@ def first_match(facts: DeathFacts) -> tuple[Rule, Match]:
 
 
 def matches(when: When, facts: DeathFacts) -> Match | None:
-    """How a row fits; None where it does not."""
+    """Returns None if the rule does not match."""
     death = facts.death
     error = str((death.error or {}).get("class", ""))
     fits = (
@@ -125,7 +125,7 @@ def _values(facts: DeathFacts) -> dict[str, str]:
     death = facts.death
     who = _NAMES[death.process]
     change = first_change(death)
-    low = [f"{folder}: {size(free)} free" for folder, free in _low(facts)]
+    low = [f"{folder}: {size(free)} free" for folder, free in _nearly_full_folders(facts)]
     return {
         "who": who[0].upper() + who[1:],
         "who_object": who,
@@ -143,7 +143,7 @@ def _values(facts: DeathFacts) -> dict[str, str]:
 
 
 def at(death: Death) -> str:
-    """'in mining, after step 12'; empty where nobody kept a flight recorder."""
+    """Returns for example 'in mining, after step 12'; '' without a flight recorder."""
     flight = death.flight
     if flight is None:
         return ""
@@ -153,7 +153,7 @@ def at(death: Death) -> str:
 
 
 def first_change(death: Death) -> FileChange | None:
-    """The change to name where there are several: one that cut a file explains most."""
+    """Returns the change to name: a truncated file explains most."""
     return min(death.changed_files, key=lambda change: not change.cut, default=None)
 
 
@@ -169,9 +169,7 @@ def _error_line(facts: DeathFacts) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _low(facts: DeathFacts) -> Iterator[tuple[str, int]]:
-    from ttf.incidents.facts import DISK_LOW
-
+def _nearly_full_folders(facts: DeathFacts) -> Iterator[tuple[str, int]]:
     yield from ((k, v) for k, v in facts.death.free_disk.items() if v < DISK_LOW)
 
 
@@ -180,13 +178,13 @@ def _low(facts: DeathFacts) -> Iterator[tuple[str, int]]:
 
 def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]:
     death = facts.death
-    yield Evidence(source="exit status", text=_status(facts))
+    yield Evidence(source="exit status", text=_exit_text(facts))
     if death.killed_by_us:
         yield Evidence(
             source="supervisor", text=f"ended by ttf: {death.reason or 'no reason noted'}"
         )
     if match.area is not None:
-        yield Evidence(source=_place(match, facts), text=_short(match.text))
+        yield Evidence(source=_text_source(match, facts), text=_short(match.text))
     elif death.error is not None:
         yield Evidence(source="its own report", text=_short(_error_line(facts)))
     if facts.stacks.strip():
@@ -198,7 +196,7 @@ def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]
         yield Evidence(source="flight recorder", text=_flight_line(death))
     for change in death.changed_files:
         yield Evidence(source=change.path, text=f"was {change.was}; is {change.now}")
-    for folder, free in _low(facts):
+    for folder, free in _nearly_full_folders(facts):
         yield Evidence(source=folder, text=f"{size(free)} free")
     if len(death.openmp) > 1 or (death.openmp and rule.name == "omp-duplicate"):
         yield Evidence(source="mapped libraries", text=f"OpenMP: {', '.join(death.openmp)}")
@@ -206,7 +204,7 @@ def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]
         yield Evidence(source="kernel", text=_short(line))
 
 
-def _status(facts: DeathFacts) -> str:
+def _exit_text(facts: DeathFacts) -> str:
     death = facts.death
     if death.signal is None:
         return f"process {death.pid} ended with exit code {death.exit_code}"
@@ -218,7 +216,7 @@ def _status(facts: DeathFacts) -> str:
     return f"process {death.pid} was ended by {signal_name(death.signal)} ({death.signal})"
 
 
-def _place(match: Match, facts: DeathFacts) -> str:
+def _text_source(match: Match, facts: DeathFacts) -> str:
     if match.area == "words":
         first = facts.words[0]
         return f"stderr:{first + match.line - 1}" if first else "its own report"
@@ -260,6 +258,6 @@ def _flight_line(death: Death) -> str:
 
 
 def _short(text: str, longest: int = _LONGEST) -> str:
-    """One line that does nothing to a terminal."""
+    """Returns one line without control characters, safe to print on a terminal."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 3]}..."

@@ -1,4 +1,4 @@
-"""What is known about a process that ended: gathered, never guessed."""
+"""What is known about a process that ended. Nothing in these classes is a guess."""
 
 from __future__ import annotations
 
@@ -16,79 +16,64 @@ KilledByUs = Literal["", "hang", "memory", "stop", "garbage"]
 
 @dataclass(frozen=True, kw_only=True)
 class FileChange:
-    """An input that is not what it was when the run opened it."""
+    """An input that differs from what it was when the run opened it."""
 
     path: str
-    was: str
-    """e.g. '40,960 bytes, fingerprint 3f2a...'"""
+    was: str  # for example '40,960 bytes, fingerprint 3f2a...'
     now: str
+    # The file is shorter than before. A process that maps it gets SIGBUS when it reads the end.
     cut: bool = False
-    """It is shorter than it was: a process that maps it dies of SIGBUS where it touches the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessEnd:
-    """The end of a process as far as whoever started it knows; the rest of a `Death` is looked for."""
+    """What the parent knows about the end of a process. `Witness.death` finds the rest of a
+    `Death`."""
 
-    returncode: int
-    """As of Popen: negative where a signal ended it."""
+    returncode: int  # as of Popen: negative if a signal ended the process
+    # Why ttf killed the process: the class of the reason, and a text for people.
     killed: tuple[KilledByUs, str] = ("", "")
-    """Why we killed it, as a word and for a person."""
     stderr: bytes = b""
     flight: Flight | None = None
     error: Mapping[str, Any] | None = None
-    finished: bool = False
-    """It sent its final record."""
+    finished: bool = False  # it sent its final record
     memory: tuple[MemoryPoint, ...] = ()
     limit_source: str = ""
-    folders: tuple[Path, ...] = ()
-    """It wrote to these; /dev/shm is looked at anyway."""
+    folders: tuple[Path, ...] = ()  # folders that it wrote to; /dev/shm is always checked as well
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # Stacks, if they are not in the file that was named at the start.
     dump: str | None = None
-    """Its stacks, where they are not in the file named at its start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Death:
-    """The end of one process, seen from outside."""
-
     process: ProcessName
     pid: int
     time: float
     signal: int | None = None
+    # None after a signal. Shell wrappers turn a signal into 128 + its number.
     exit_code: int | None = None
-    """None where a signal ended it. Shell wrappers turn a signal into 128 + its number."""
     killed_by_us: KilledByUs = ""
-    reason: str = ""
-    """Why we killed it, for a person: 'no sign of life for 60 s in mining'."""
-    stderr: str = ""
-    """The end of what it wrote there, lossily decoded."""
-    raw_stderr: bytes = b""
-    """The same, byte for byte; for the file."""
-    faulthandler: str = ""
-    """Stacks that were dumped at its death or on demand; may be cut anywhere."""
+    reason: str = ""  # for people: 'no sign of life for 60 s in mining'
+    stderr: str = ""  # the end of stderr, decoded with replacement characters
+    raw_stderr: bytes = b""  # the same as bytes, for the incident's file
+    faulthandler: str = ""  # stacks dumped at the death or on demand; may be truncated anywhere
     flight: Flight | None = None
+    # The error that the process reported: class, message, hint, exit_code, traceback.
     error: Mapping[str, Any] | None = None
-    """What it said itself before it ended: class, message, hint, exit_code, traceback."""
-    finished: bool = False
-    """It sent its final record."""
-    oom_kills: int = 0
-    """How far the kernel's counters rose while it lived."""
-    oom_source: str = ""
-    """Which counter, e.g. 'cgroup /job (memory.oom_control)'."""
+    finished: bool = False  # it sent its final record
+    oom_kills: int = 0  # how much the kernel's counters increased during its life
+    oom_source: str = ""  # the counter, for example 'cgroup /job (memory.oom_control)'
     memory: tuple[MemoryPoint, ...] = ()
     limit_source: str = ""
     changed_files: tuple[FileChange, ...] = ()
+    # Free bytes by folder, of the run and of /dev/shm.
     free_disk: Mapping[str, int] = field(default_factory=dict)
-    """Free bytes by folder, of the run and of /dev/shm."""
-    openmp: tuple[str, ...] = ()
-    """OpenMP runtimes that were mapped into it."""
+    openmp: tuple[str, ...] = ()  # OpenMP runtimes that were mapped into it
+    # Flat configuration with dotted keys. Remedies edit it.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Flat configuration, 'miner.isolation': 'none'; what remedies edit."""
-    kernel: str = ""
-    """The kernel log's own words (macOS: the crash report's), where they may be read."""
-    native: str = ""
-    """The library of the frame that crashed, e.g. 'libfaiss.so'."""
+    kernel: str = ""  # text of the kernel log (macOS: of the crash report), if readable
+    native: str = ""  # library of the frame that crashed, for example 'libfaiss.so'
 
     @property
     def phase(self) -> str | None:
@@ -113,21 +98,17 @@ class Remedy:
 
     text: str
     set: Mapping[str, Any] = field(default_factory=dict)
-    deviation: str = ""
-    """What it changes in the numbers; empty where they stay bitwise the same."""
+    deviation: str = ""  # how the numbers change; empty if they stay bitwise the same
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a death was."""
+    """The classification of a death."""
 
-    name: str
-    """The incident class, as in the outer contract."""
-    certain: bool
-    """Whether the evidence names the cause, so that its remedy is applied at the first time."""
+    name: str  # the incident class
+    certain: bool  # the evidence proves the cause, so its remedy is applied at the first death
     explanation: str
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...] = ()
+    # The exit code of the run, if a restart would fail in the same way. None: a restart may help.
     ends_with: int | None = None
-    """Exit code of a run that ends of this, because a restart would meet it again; None: it may
-    help."""

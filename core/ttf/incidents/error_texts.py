@@ -1,5 +1,5 @@
-"""What dying libraries say: regular expressions for `rules`. Names of devices and libraries belong
-here and nowhere else."""
+"""Regular expressions for the messages of dying libraries, used by `rules`. Names of devices and
+libraries occur only here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Self
 
 
 class Pattern(str):
-    """A regular expression, and how a page names what it looks for."""
+    """A regular expression, and how documentation pages show it."""
 
     shown: str
 
@@ -19,7 +19,7 @@ class Pattern(str):
 
 
 def _child_died(signal: str, number: int, said: str, shown: str) -> Pattern:
-    """What torch, subprocess and launchers write of a child that a signal ended."""
+    """Messages of torch, subprocess and launchers about a child process that a signal ended."""
     return Pattern(
         f"killed by signal: {said}",
         rf"died with <Signals\.{signal}: {number}>",
@@ -38,8 +38,7 @@ NATIVE_CLASSES: Final = (
     "illegal-instruction",
 )
 
-_RANK = r"^(?:\[[\w:]+\]:? )?"
-"""Launchers of several processes put a name before each line."""
+_RANK = r"^(?:\[[\w:]+\]:? )?"  # launchers of several processes put a name before each line
 
 
 OMP_DUPLICATE: Final = Pattern(
@@ -160,8 +159,8 @@ CHILD_KILLED: Final = Pattern(
 CHILD_BUS_ERROR: Final = Pattern(
     r"killed by signal: Bus error|\bSIGBUS\b", shown="a worker `killed by signal: Bus error`"
 )
+# These name the signal. The other texts of CHILD_KILLED also occur after other ends.
 CHILD_KILLED_FOR_SURE: Final = _child_died("SIGKILL", 9, "Killed", "was killed")
-"""These name the signal; the others of CHILD_KILLED may be any end."""
 WORKER_GONE: Final = Pattern(
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
     r"process (?:in the process pool )?was terminated abruptly",
@@ -169,13 +168,14 @@ WORKER_GONE: Final = Pattern(
     r"\n(?P<error_>ConnectionResetError|EOFError|BrokenPipeError)",
     shown="the words of a parent whose worker is gone (`exited unexpectedly`, ...)",
 )
+# Written by torch in the worker. What the parent writes afterwards depends on a race.
 WORKER_SEGFAULT: Final = Pattern(
     r"ERROR: Unexpected segmentation fault encountered in worker",
     shown="`Unexpected segmentation fault encountered in worker`",
 )
-"""Of torch, in the worker; what the parent says afterwards depends on a race."""
 CHILD_SEGFAULT: Final = _child_died("SIGSEGV", 11, "Segmentation fault", "crashed")
 CHILD_ABORT: Final = _child_died("SIGABRT", 6, "Aborted", "aborted")
+# What faulthandler wrote about a child process, by class.
 FATAL_IN_CHILD: Final[Mapping[str, Pattern]] = {
     name: Pattern(f"Fatal Python error: {said}", shown="`Fatal Python error: ...` of a child")
     for name, said in (
@@ -185,4 +185,3 @@ FATAL_IN_CHILD: Final[Mapping[str, Pattern]] = {
         ("illegal-instruction", "(?:Illegal instruction|Floating-point exception)"),
     )
 }
-"""What faulthandler wrote of a child, by class."""

@@ -1,4 +1,4 @@
-"""A death as the table of rules sees it: names of signals, places to look for words, plain facts."""
+"""What the rules see of a death: the signal's name, texts to search, plain facts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Final, Literal
 from ttf.incidents.death import Death
 from ttf.machine.memory.limits import MACHINE
 
+# Where a rule searches. words: the error that the process reported, or the end of stderr. stderr:
+# all of stderr that was kept. faulthandler: the stacks. kernel: the kernel log.
 Area = Literal["words", "stderr", "faulthandler", "kernel"]
-"""Where a rule looks: its last words (its own error, or the end of stderr), all of the stderr that
-was kept, the stacks, the kernel's log."""
 
+# Free bytes below which a folder counts as full: one file of ttf needs more.
 DISK_LOW: Final = 1 << 20
-"""Free bytes below which a folder counts as full: less than one file of ours needs."""
 NEAR_LIMIT: Final = 0.9
 FAR_FROM_LIMIT: Final = 0.8
 _LAST_LINES: Final = 30
@@ -30,6 +30,7 @@ _TOP_FRAME: Final = re.compile(
     r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):\s*\n"
     r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?: in (?P<function>[^\n]+))?'
 )
+# How faulthandler names the signals.
 FATAL_SIGNALS: Final = {
     "Aborted": "SIGABRT",
     "Bus error": "SIGBUS",
@@ -37,7 +38,6 @@ FATAL_SIGNALS: Final = {
     "Illegal instruction": "SIGILL",
     "Segmentation fault": "SIGSEGV",
 }
-"""What faulthandler calls them."""
 _FATAL: Final = re.compile(rf"Fatal Python error: ({'|'.join(FATAL_SIGNALS)})")
 _WAITING: Final = re.compile(
     r"(?:threading|queue|selectors|subprocess)\.py:\d+ in "
@@ -47,14 +47,15 @@ _WAITING: Final = re.compile(
 
 @dataclass(frozen=True)
 class DeathFacts:
-    """One death, looked at once."""
-
     death: Death
 
     @cached_property
     def signal(self) -> str:
-        """'SIGSEGV'; empty where it ended with an exit code. Where writing the stacks failed in its
-        turn (they are of threads that still run), the signal that was the first."""
+        """Returns for example 'SIGSEGV', or '' after an exit code.
+
+        If the process crashed a second time while it wrote its stacks (threads still run then),
+        returns the first signal.
+        """
         if self.death.signal is None:
             return ""
         first = _FATAL.search(self.stacks) if self.death.signal == signal.SIGSEGV else None
@@ -76,7 +77,8 @@ class DeathFacts:
 
     @cached_property
     def words(self) -> tuple[int, str]:
-        """Its last words and the line of stderr they begin at; 0: its own report of an error."""
+        """Returns the last words, and the line of stderr where they start (0: the error it
+        reported)."""
         error = self.death.error
         if error is not None:
             told = f"{error.get('class', '')}: {error.get('message', '')}"
@@ -85,12 +87,13 @@ class DeathFacts:
 
     @property
     def stacks(self) -> str:
-        """From its own file; processes that are not ours write them to stderr."""
+        # Processes that are not ours write their stacks to stderr.
         return self.death.faulthandler or self.death.stderr[self._dump_in_stderr :]
 
     @cached_property
     def _dump_in_stderr(self) -> int:
-        """Where a dump of stacks begins there; its end where there is none."""
+        """Returns the offset in stderr where a dump of stacks starts; the length of stderr without
+        one."""
         found = self.death.stderr.rfind("Fatal Python error: ")
         return found if found >= 0 else len(self.death.stderr)
 
@@ -145,7 +148,7 @@ class DeathFacts:
 
     @cached_property
     def top_frame(self) -> str:
-        """'search.py:12 in search': where Python was, in the thread that crashed; may be empty."""
+        """Returns the Python frame that crashed as 'search.py:12 in search'; may be ''."""
         found = crashing_frame(self.stacks)
         if found is None:
             return ""
@@ -161,22 +164,22 @@ def signal_name(number: int) -> str:
 
 
 def crashing_frame(dump: str) -> re.Match[str] | None:
-    """The innermost Python frame of the current thread, else of the last one dumped: faulthandler
-    writes the main thread last. Dumps may be cut anywhere."""
+    """Returns the innermost Python frame of the current thread. Without a current thread: of the
+    last thread, because faulthandler writes the main thread last. Dumps may be truncated
+    anywhere."""
     current = dump.rfind("Current thread")
     if current >= 0:
         return _TOP_FRAME.search(dump, current)
-    if (
-        len(_FATAL.findall(dump)) > 1
-    ):  # it crashed itself, at the stack of a thread that was running
+    if len(_FATAL.findall(dump)) > 1:
+        # The dump itself crashed, at the stack of a thread that was running.
         return None
     *_, last = [None, *_TOP_FRAME.finditer(dump)]
     return last
 
 
 def last_words(stderr: str) -> tuple[int, str]:
-    """The last traceback with all its causes, if it is at the end, and what follows it; else the
-    last lines. With the number of the line they begin at, counted from 1."""
+    """Returns the last traceback with its causes and the text after it, if it is at the end of
+    stderr; else the last lines. The number is the line where the text starts, counted from 1."""
     lines = stderr.removesuffix("\n").split("\n")  # as line numbers count them, also with \r within
     end = max(0, len(lines) - _LAST_LINES)
     heads = [i for i, line in enumerate(lines) if _TRACEBACK.search(line)]
@@ -189,12 +192,13 @@ def last_words(stderr: str) -> tuple[int, str]:
 
 
 def without_source_lines(text: str) -> str:
-    """Tracebacks quote code, and code that handles errors quotes their words. Lines stay lines."""
+    """Removes quoted code: code that handles errors contains their texts. Keeps line numbers."""
     return _SOURCE_LINE.sub(r"\1", text)
 
 
 def _end_of_traceback(lines: list[str], head: int) -> int:
-    """The line that names the exception: the first one after the frames that is not indented."""
+    """Returns the index of the first unindented line after the frames. This line names the
+    exception."""
     for i in range(head + 1, len(lines)):
         text = lines[i].partition("]: ")[2] if lines[i].startswith("[") else lines[i]
         if text and not text[0].isspace():

@@ -1,7 +1,7 @@
-"""What a supervisor has of a dead process, turned into a `Death`.
+"""Collects what is known about a dead process into a `Death`.
 
-Make a `Witness` right after the process was started, let it look now and then while the process
-lives, and ask it for the death when the process has ended. Nothing here guesses.
+Make a `Witness` right after the start of the process, call `look` regularly while the process
+lives, and `death` after its end. Nothing here guesses.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.limits import OomWatch
 from ttf.process import platform
 
-TAIL_BYTES: Final = 64 << 10
-"""What is kept of stderr."""
+TAIL_BYTES: Final = 64 << 10  # of stderr
 STACKS_BYTES: Final = 256 << 10
 _SHELL: Final = 128
 _LAST_SIGNAL: Final = 31
+# Reading /proc/<pid>/maps took some time: read it again only after this many times as long.
 _MAPS_DUTY: Final = 1000
-"""/proc/<pid>/maps is read again after this many times what reading it took."""
 _MOST_IDS: Final = 20_000
 _MOST_INPUTS: Final = 64
 _MOST_FOLDERS: Final = 32
@@ -39,7 +38,7 @@ _NOT_TO_BLAME: Final = re.compile(r"^(?:python|libpython|libc\b|libc\.|libpthrea
 
 
 class Witness:
-    """Notes about one process, for the day it dies."""
+    """Watches one process, to explain its death later."""
 
     def __init__(
         self,
@@ -52,16 +51,17 @@ class Witness:
         root: Path = Path("/"),
         reports: Iterable[Path] = _darwin.FOLDERS,
     ) -> None:
-        """Call it right after the start. `stacks`: the faulthandler file; what earlier processes
-        left in it is not this one's. `tree`: a stranger's process and all it starts; its data files
-        are found by what is mapped. `reports`: where macOS puts crash reports. `root` stands for /
-        in tests."""
+        """Must be called right after the start of the process.
+
+        `stacks`: the faulthandler file; what is already in it belongs to earlier processes. `tree`:
+        a foreign process and its descendants; its data files are found in its memory maps.
+        `reports`: folders of macOS crash reports. `root` replaces / in tests.
+        """
         self.process, self.pid = process, pid
         self._tree = tree
-        self.inputs = tuple(inputs)
-        """May be set later, once the inputs are known."""
+        self.inputs = tuple(inputs)  # may be set later, once the inputs are known
+        # Runtimes seen in the process. The caller may set them as well.
         self.openmp: tuple[str, ...] = ()
-        """Runtimes seen in it; may be set where the process says so itself."""
         self._stacks, self._reports = stacks, tuple(reports)
         self._stacks_from = stacks.stat().st_size if stacks is not None and stacks.exists() else 0
         self._started = time.time() - 1  # clocks of file systems lag behind
@@ -73,8 +73,8 @@ class Witness:
         self.look()
 
     def look(self, tree: Sequence[int] | None = None) -> None:
-        """About once a second while it lives; costs well below a millisecond. `tree`: its
-        descendants, where they are known already."""
+        """Call about once a second; costs well below a millisecond. `tree`: its descendants, if
+        known."""
         self._oom.look()
         if not platform.LINUX:
             return
@@ -113,7 +113,7 @@ class Witness:
                 self.inputs = (*self.inputs, file)
 
     def death(self, end: ProcessEnd) -> Death:
-        """Call it right after the process was waited for."""
+        """Must be called right after the process was waited for."""
         killed_by_us, reason = end.killed
         signum, exit_code = ended(end.returncode, finished=end.finished)
         raw = end.stderr[-TAIL_BYTES:]
@@ -197,8 +197,8 @@ def ended(returncode: int, *, finished: bool = False) -> tuple[int | None, int |
 
 
 def native_library(dump: str, kernel: str) -> str:
-    """The library of the frame that crashed: from the kernel's words, else from the C stack that
-    Python 3.14 and later dump."""
+    """Returns the library of the frame that crashed: from the kernel log, else from the C stack
+    that Python 3.14 and later dump."""
     told = _IN_LIBRARY.search(kernel)
     if told is not None:
         return told[1]
@@ -207,7 +207,7 @@ def native_library(dump: str, kernel: str) -> str:
 
 
 def free_disk(folders: Iterable[Path]) -> dict[str, int]:
-    """Free bytes by folder; those that are not there are left out."""
+    """Returns free bytes by folder, without folders that do not exist."""
     found = {}
     for folder in folders:
         with suppress(OSError):

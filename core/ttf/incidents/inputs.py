@@ -1,7 +1,7 @@
-"""Whether the input files of a run are what they were when it started, and what became of them.
+"""Checks whether input files of a run changed, and how.
 
-A fingerprint of headers and of a container's own checksums does not see bytes that were changed in
-place: a run that goes on reads a file that was written to since then once, and compares its
+A fingerprint covers headers and the container's own checksums, so it does not see bytes changed in
+place. Therefore a resumed run that finds a newer file reads the whole file once and verifies its
 checksums.
 """
 
@@ -23,20 +23,16 @@ from ttf.rundir.documents import InputState
 
 _SAMPLES: Final = 16
 _SAMPLE_BYTES: Final = 4096
-_MOST_FILES: Final = 10_000
-"""Of a folder of chunks; looking at more would take longer than a start should."""
+_MOST_FILES: Final = 10_000  # of a folder of chunks; more would make the start too slow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """One file at one moment."""
-
     device: int
     inode: int
     size: int
     mtime_ns: int
-    fingerprint: str = ""
-    """Of the size and a sample of the content; empty for files within a folder."""
+    fingerprint: str = ""  # of the size and a sample of the content; empty for files in a folder
 
     @classmethod
     def of(cls, path: Path, *, sampled: bool) -> Self:
@@ -57,32 +53,31 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """A file, or a folder of files such as a Zarr group, as it was when `look` was called."""
+    """The state of a file, or of a folder of files (Zarr group), at the call of `look`."""
 
     path: Path
-    files: Mapping[str, Identity]
-    """By name below `path`; a plain file has the name ''."""
+    files: Mapping[str, Identity]  # by name below `path`; a plain file has the name ''
+    # A file of a foreign program: only a change of the mapped file itself counts, not a new file
+    # under the same name and not a deleted file.
     strangers: bool = False
-    """Of a program that we know nothing about: only what happened to the very file that it has
-    mapped counts; a new one under the same name, or none, is its own business."""
+    # The program writes this file itself: changed content means nothing, a shorter file does.
     written: bool = False
-    """It writes the file itself, so that other content means nothing; a shorter file still does."""
 
     @classmethod
     def look(cls, path: Path | str) -> Self:
-        """Reads at most 64 kB of it. Raises OSError."""
+        """Reads at most 64 kB. Raises OSError."""
         path = Path(path)
         return cls(path=path, files=dict(_look(path)))
 
     @classmethod
     def mapped(cls, path: Path | str, *, written: bool) -> Self:
-        """One that a stranger's process has mapped; nothing of it is read. Raises OSError."""
+        """A file that a foreign process has mapped. Reads no content. Raises OSError."""
         path = Path(path)
         identity = Identity.of(path, sampled=False)
         return cls(path=path, files={"": identity}, strangers=True, written=written)
 
     def change(self) -> FileChange | None:
-        """The change that explains most, a cut before all others; None where nothing changed."""
+        """Returns the change that explains most (a truncated file first), or None."""
         if self.strangers:
             return self._change_in_place()
         now = self._now()
@@ -118,12 +113,11 @@ class InputFile:
 
 
 def look_at(paths: Iterable[Path | str]) -> tuple[InputFile, ...]:
-    """Those of the inputs that are local and there; the others are not ours to watch."""
+    """Returns the states of the inputs that are local and exist."""
     return tuple(InputFile.look(path) for path in paths if Path(path).exists())
 
 
 def changes(inputs: Iterable[InputFile]) -> tuple[FileChange, ...]:
-    """What is not what it was."""
     found = (file.change() for file in inputs)
     return tuple(change for change in found if change is not None)
 
@@ -155,8 +149,8 @@ def _change(path: Path, was: Identity, now: Identity | None) -> FileChange:
 
 
 def _fingerprint(path: Path, size: int) -> str:
-    """Evenly spread pages, the first and the last among them: cheap, and enough to tell a file
-    that was written anew from one that was only touched."""
+    # Evenly spread pages with the first and the last: cheap, and enough to tell a rewritten file
+    # from a touched file.
     digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=8)
     last = max(0, size - _SAMPLE_BYTES)
     with path.open("rb", buffering=0) as file:
@@ -169,14 +163,14 @@ def _fingerprint(path: Path, size: int) -> str:
 
 
 def noted(stores: Iterable[Store]) -> dict[str, InputState]:
-    """For manifest.json: what each local container is now, by path. Reads 64 kB of each."""
+    """For manifest.json: returns the state of each local container by path. Reads 64 kB of each."""
     return {store.uri: _state(Path(store.uri)) for store in stores if Path(store.uri).exists()}
 
 
 def refuse_changed(
     before: Mapping[str, InputState], stores: Iterable[Store], say: Callable[[str], None]
 ) -> None:
-    """Raises DataChanged with what a container was and is; what `before` does not know passes."""
+    """Raises DataChanged if a container changed. Containers missing in `before` pass."""
     for store in stores:
         was = before.get(store.uri)
         if was is None or not Path(store.uri).exists():
@@ -206,12 +200,12 @@ def _state(path: Path) -> InputState:
 
 def _changed(store: Store, was: InputState, now: InputState, problem: str) -> DataChanged:
     return DataChanged(
-        f"{store.uri} is not what it was when the run began (before: {_told(was)}; now: "
-        f"{_told(now)}).{problem}",
+        f"{store.uri} is not what it was when the run began (before: {_describe(was)}; now: "
+        f"{_describe(now)}).{problem}",
         hint="Put the file back as it was, or start a new run with ttf train.",
     )
 
 
-def _told(seen: InputState) -> str:
+def _describe(seen: InputState) -> str:
     written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seen["mtime_ns"] / 1e9))
     return f"{seen['bytes']:,} bytes, fingerprint {seen['fingerprint']}, written {written}"

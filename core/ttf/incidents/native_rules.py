@@ -1,4 +1,4 @@
-"""The rows of the table for crashes in native code; `rules.py` says where they stand in the order."""
+"""The rules for crashes in native code. `rules.py` sets their position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences added to an explanation: mostly what a death was not, where people commonly mistake it."""
+"""Sentences added to an explanation, mostly to exclude a common wrong cause."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The table from a class and the configuration to edits that avoid it, cheapest first.
+"""The remedies of each incident class: configuration edits, cheapest first.
 
-`KMP_DUPLICATE_LIB_OK` is not among them: it silences a check, and its own authors warn of silently
-wrong results.
+`KMP_DUPLICATE_LIB_OK` is not a remedy: it silences a check, and its authors warn of silently wrong
+results.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final
 from ttf.incidents.death import ProcessName, Remedy
 
 SMALLEST_BUDGET: Final = 64 << 20
+# Deep accumulation is suspect on some devices; their remedy reduces it to this.
 MOST_ACCUMULATE: Final = 4
-"""What devices that are suspect under deep accumulation are cut down to."""
 _CPU: Final = "cpu"
 _FLAGS: Final = {
     "miner.isolation": "--isolation",
@@ -28,7 +28,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True)
 class Situation:
-    """What a recipe looks at."""
+    """What a recipe may read."""
 
     settings: Mapping[str, Any]
     process: ProcessName
@@ -44,7 +44,7 @@ class Situation:
 
     @property
     def accumulation_cap(self) -> int | None:
-        """Where the device in use plans no deeper than that."""
+        # Set if the device in use limits accumulation.
         return self.number(f"device.{self.settings.get('device.name')}.max_accumulate")
 
 
@@ -54,9 +54,9 @@ Recipe = Callable[[Situation], Remedy | None]
 def remedies_for(
     name: str, settings: Mapping[str, Any], *, process: ProcessName = "trainer", phase: str = ""
 ) -> tuple[Remedy, ...]:
-    """Edits of the flat configuration for an incident class; () where there is none left.
+    """Returns configuration edits for an incident class, or ().
 
-    For a stranger's command, whose configuration nobody knows, remedies are advice: `set` is empty.
+    The configuration of a foreign command is unknown: its remedies are advice with an empty `set`.
     """
     if process == "command":
         return tuple(Remedy(text=text) for text in ADVICE.get(name, ()))
@@ -85,18 +85,18 @@ def _remedy(edits: Mapping[str, Any], deviation: str = "") -> Remedy:
 # --- recipes ---------------------------------------------------------------------------------------
 
 
-def _isolate(now: Situation) -> Remedy | None:
-    if now.process == "miner" or now.settings.get("miner.isolation") != "none":
+def _isolate(situation: Situation) -> Remedy | None:
+    if situation.process == "miner" or situation.settings.get("miner.isolation") != "none":
         return None
     return _remedy({"miner.isolation": "process"})
 
 
-def _other_miner(now: Situation) -> Remedy | None:
-    """Only where the miner is the one that died: changing it does not mend a trainer."""
-    name = now.settings.get("miner.name")
-    if now.process != "miner" or name is None:
+def _other_miner(situation: Situation) -> Remedy | None:
+    # Only if the miner process died: another miner does not help a trainer.
+    name = situation.settings.get("miner.name")
+    if situation.process != "miner" or name is None:
         return None
-    others = [*(now.settings.get("miner.fallback") or ()), "exact"]
+    others = [*(situation.settings.get("miner.fallback") or ()), "exact"]
     other = next((choice for choice in others if choice != name), None)
     if other is None:
         return None
@@ -106,9 +106,9 @@ def _other_miner(now: Situation) -> Remedy | None:
     )
 
 
-def _smaller_budget(now: Situation) -> Remedy | None:
-    budget = now.number("memory.budget")
-    if not now.while_searching or budget is None or budget < 2 * SMALLEST_BUDGET:
+def _smaller_budget(situation: Situation) -> Remedy | None:
+    budget = situation.number("memory.budget")
+    if not situation.while_searching or budget is None or budget < 2 * SMALLEST_BUDGET:
         return None
     smaller = max(SMALLEST_BUDGET, budget // 4)  # few restarts, little lost: it costs only time
     return _remedy(
@@ -117,57 +117,57 @@ def _smaller_budget(now: Situation) -> Remedy | None:
     )
 
 
-def _unfused(now: Situation) -> Remedy | None:
-    """Micro-batches as they were asked for, one at a time."""
-    fused = now.number("train.fuse")
-    if fused is None or fused < 2 or now.process == "miner":
+def _unfused(situation: Situation) -> Remedy | None:
+    """Turns off fusing: one micro-batch at a time, as configured."""
+    fused = situation.number("train.fuse")
+    if fused is None or fused < 2 or situation.process == "miner":
         return None
-    batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
-    text = _of_cutting(now, batch or 1, parts or 1, parts or 1, batch or 1)
+    batch, parts = situation.number("train.batch_size"), situation.number("train.accumulate")
+    text = _deviation(situation, batch or 1, parts or 1, parts or 1, batch or 1)
     return _remedy({"train.fuse": 1}, text)
 
 
-def _smaller_micro_batch(now: Situation) -> Remedy | None:
-    """The same optimizer step in more parts: the size is divided by its smallest factor."""
-    batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
-    if batch is None or parts is None or batch < 2 or now.process == "miner":
+def _smaller_micro_batch(situation: Situation) -> Remedy | None:
+    """The same optimizer step in more parts: divides the batch size by its smallest factor."""
+    batch, parts = situation.number("train.batch_size"), situation.number("train.accumulate")
+    if batch is None or parts is None or batch < 2 or situation.process == "miner":
         return None
     factor = next(n for n in range(2, batch + 1) if batch % n == 0)
     smaller, more = batch // factor, parts * factor
     edits = {"train.batch_size": smaller, "train.accumulate": more}
-    if "train.fuse" in now.settings:
+    if "train.fuse" in situation.settings:
         edits["train.fuse"] = 1  # else the parts would be put together again
-    return _remedy(edits, _of_cutting(now, smaller, parts, more, batch))
+    return _remedy(edits, _deviation(situation, smaller, parts, more, batch))
 
 
-def _of_cutting(now: Situation, smaller: int, parts: int, more: int, batch: int) -> str:
+def _deviation(situation: Situation, smaller: int, parts: int, more: int, batch: int) -> str:
     text = "rounding only: the same optimizer step in smaller micro-batches"
-    if any(now.settings.get(f"tower.{side}.dropout") for side in ("query", "doc")):
+    if any(situation.settings.get(f"tower.{side}.dropout") for side in ("query", "doc")):
         text = (
             "the same optimizer step in smaller micro-batches: rounding, and which values dropout "
             "drops differ"
         )
-    cap = now.accumulation_cap
+    cap = situation.accumulation_cap
     if cap is not None and more > cap:
         before, after = batch * min(parts, cap), smaller * cap
         text = f"the device allows {cap} micro-batches a step: {after} samples instead of {before}"
     return text
 
 
-def _on_cpu(now: Situation) -> Remedy | None:
-    name = now.settings.get("device.name")
-    if name in (None, _CPU) or now.process == "miner":
+def _on_cpu(situation: Situation) -> Remedy | None:
+    name = situation.settings.get("device.name")
+    if name in (None, _CPU) or situation.process == "miner":
         return None
     return _remedy(
         {"device.name": _CPU}, f"computed on the cpu instead of {name}: rounding differs"
     )
 
 
-def _capped_accumulation(now: Situation) -> Remedy | None:
-    """Only where the device plans a cap itself: elsewhere deep accumulation is not suspect."""
-    batch, parts = now.number("train.batch_size"), now.number("train.accumulate")
-    cap = now.accumulation_cap
-    if now.process == "miner" or batch is None or parts is None or cap is None:
+def _capped_accumulation(situation: Situation) -> Remedy | None:
+    # Only if the device itself has a cap: on other devices deep accumulation is not suspect.
+    batch, parts = situation.number("train.batch_size"), situation.number("train.accumulate")
+    cap = situation.accumulation_cap
+    if situation.process == "miner" or batch is None or parts is None or cap is None:
         return None
     granted = min(parts, cap)
     if granted <= MOST_ACCUMULATE:
@@ -180,9 +180,9 @@ def _capped_accumulation(now: Situation) -> Remedy | None:
     )
 
 
-def _one_thread(now: Situation) -> Remedy | None:
-    key = "miner.threads" if now.process == "miner" else "device.threads"
-    if now.settings.get(key) in (None, 1):
+def _one_thread(situation: Situation) -> Remedy | None:
+    key = "miner.threads" if situation.process == "miner" else "device.threads"
+    if situation.settings.get(key) in (None, 1):
         return None
     return _remedy({key: 1}, "one thread: sums are formed in another order, rounding only")
 
@@ -195,6 +195,7 @@ _NATIVE: Final[tuple[Recipe, ...]] = (
     _capped_accumulation,
     _one_thread,
 )
+# No edit avoids the classes that are missing here.
 RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
     "omp-duplicate": (_isolate, _other_miner),
     "oom-kill": _MEMORY,
@@ -210,7 +211,6 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
     "device-lost": (_on_cpu,),
     "unknown": (_other_miner,),
 }
-"""Classes that are not here have no edit that avoids them."""
 
 _NATIVE_ADVICE: Final = (
     "Look at the stacks in faulthandler.txt: the innermost frame is the call that crashed.",

@@ -1,4 +1,4 @@
-"""What a row of the table of causes consists of."""
+"""The types of the rules in `rules.py`."""
 
 from __future__ import annotations
 
@@ -8,55 +8,45 @@ from typing import Final
 from ttf.errors import ExitCode
 from ttf.incidents.facts import Area
 
-OURS: Final = ("trainer", "miner", "supervisor")
-"""Processes of ours, as against strangers' commands."""
+OURS: Final = ("trainer", "miner", "supervisor")  # processes of ttf, unlike foreign commands
+# A foreign command. Its `finished` means: Python shut down normally, without an uncaught error.
 COMMAND: Final = "command"
-"""A stranger's command. `finished` means of it that Python was shut down in order, with no error
-left uncaught."""
-EXIT: Final = ""
-"""Stands among the signals for an end by exit code."""
+EXIT: Final = ""  # stands in `signals` for an end by exit code
 
 
 @dataclass(frozen=True, kw_only=True)
 class When:
-    """What must be so; a field that is left out asks for nothing."""
+    """Conditions that must all be true. An omitted field sets no condition."""
 
     signals: tuple[str, ...] = ()
     exit_codes: tuple[int, ...] = ()
-    text: str = ""
-    """A regular expression; its groups can be named in the explanation."""
-    areas: tuple[Area, ...] = ("words",)
-    """Where the text is looked for, in this order."""
-    errors: tuple[str, ...] = ()
-    """Class names of the error it told itself."""
+    text: str = ""  # a regular expression; the explanation may use its groups
+    areas: tuple[Area, ...] = ("words",)  # where to search the text, in this order
+    errors: tuple[str, ...] = ()  # class names of the error that the process reported
     phases: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
     killed_by_us: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-    """All of these; see `facts.DeathFacts.names`."""
-    without: tuple[str, ...] = ()
-    """None of these."""
+    facts: tuple[str, ...] = ()  # all of these must hold; see `facts.DeathFacts.names`
+    without: tuple[str, ...] = ()  # none of these may hold
 
 
 @dataclass(frozen=True)
 class Rule:
-    name: str
-    """The incident class."""
+    name: str  # the incident class
     when: When
+    # For people. Fields: {who}, {signal}, {code}, {reason}, {at} ('in mining, after step 12'),
+    # {native} (' in libfoo.so' or ''), {error}, {file}, {was}, {now}, {full}, and the groups of the
+    # text.
     explanation: str
-    """For a person. {who}, {signal}, {code}, {reason}, {at} ('in mining, after step 12'), {native}
-    (' in libfoo.so' or nothing), {error}, {file}, {was}, {now}, {full} and the text's groups."""
     _: KW_ONLY
     certain: bool = False
-    ends_with: ExitCode | None = None
-    """Where a restart would meet it again."""
-    own_exit_code: bool = False
-    """A run ends of it with the exit code that its error asks for."""
+    ends_with: ExitCode | None = None  # set if a restart would fail in the same way
+    own_exit_code: bool = False  # the run ends with the exit code of the error
 
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A sentence added to the explanation of some classes: mostly what it is not."""
+    """A sentence added to the explanation of some classes, mostly to exclude a cause."""
 
     names: tuple[str, ...]
     when: When

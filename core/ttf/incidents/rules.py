@@ -1,8 +1,8 @@
-"""THE TABLE: from evidence to a named cause. The first row that fits is the answer.
+"""The table of rules: from evidence to a named cause. The first rule that matches decides.
 
-Rows are data. What a process wrote decides over the signal it ended with, where both speak; words
-count only with the ends they can lead to, because what somebody wrote an hour ago explains nothing.
-`certain` is for rows whose evidence names the cause; all others say what happened, not why.
+If the text of a process and its signal disagree, the text decides. A text counts only with the ends
+that it can cause: an old message in stderr explains nothing. `certain` marks rules whose evidence
+proves the cause; the other rules say what happened, not why.
 """
 
 from __future__ import annotations

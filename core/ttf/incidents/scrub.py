@@ -1,4 +1,4 @@
-"""Secrets of the environment do not get into files that people send around."""
+"""Removes secrets of the environment from files that users send to others."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import Any, Final
 _NAMES: Final = re.compile(
     r"TOKEN|SECRET|PASSW|(?:API|ACCESS|PRIVATE)_?KEY|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE
 )
-_SHORTEST: Final = 8
-"""Shorter values are words like 'yes', and would be struck out everywhere."""
+_SHORTEST: Final = 8  # shorter values are common words like 'yes' and would be removed everywhere
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what goes by that name is not to be shown."""
     return _NAMES.search(name) is not None
 
 
 class Scrubber:
-    """Strikes out the values of variables whose names say that they are secret."""
+    """Replaces the values of environment variables with secret names."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._secrets = sorted(
@@ -34,7 +32,7 @@ class Scrubber:
 
     @property
     def secrets(self) -> tuple[tuple[str, str], ...]:
-        """(value, variable), the longest values first."""
+        """Pairs (value, variable), the longest values first."""
         return tuple(self._secrets)
 
     def text(self, text: str) -> str:
@@ -43,7 +41,7 @@ class Scrubber:
         return text
 
     def value(self, value: Any) -> Any:
-        """The same JSON value, with every string in it scrubbed."""
+        """Returns the same JSON value with scrubbed strings."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -51,7 +49,7 @@ class Scrubber:
         return [self.value(inner) for inner in value] if isinstance(value, list) else value
 
     def bytes(self, data: bytes) -> bytes:
-        """The same bytes where there is nothing to strike out."""
+        """Returns the same bytes if they contain no secret."""
         for value, name in self._secrets:
             data = data.replace(os.fsencode(value), f"[{name}]".encode())
         return data

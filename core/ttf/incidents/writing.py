@@ -1,4 +1,4 @@
-"""An incident's folder: what a person reads first, what scripts read, and the raw evidence."""
+"""Writes the folder of an incident: a page for people, JSON for scripts, and the raw evidence."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ def write_incident(
     lost_steps: int | None,
     checkpoint_step: int | None,
 ) -> str:
-    """Makes `folder`/NNN and returns NNN; two writers never get the same one.
+    """Makes `folder`/NNN and returns NNN, unique even with concurrent writers.
 
-    `applied` is the text of the remedy that is in force from now on; where that is decided later,
-    see `note_remedy`. Raises StorageError where the disk takes no more: an incident that was begun
-    stays as far as it got, its id is in the error's `details["incident"]`, and whoever supervises
-    should say so and go on.
+    `applied` is the text of the remedy that is now in force; `note_remedy` adds it later. Raises
+    StorageError if the disk is full: the files written so far stay, `details["incident"]` of the
+    error is the id, and the supervisor should report it and continue.
     """
     number, path = _take_number(folder)
     scrub = Scrubber()
@@ -60,12 +59,12 @@ def write_incident(
 
 
 def note_remedy(folder: Path, number: str, text: str) -> None:
-    """Says which remedy is in force because of an incident. Raises StorageError."""
+    """Records the remedy that this incident caused. Raises StorageError."""
     durable.write_json(folder / number / APPLIED, AppliedRemedy(remedy=text), AREA)
 
 
 def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident:
-    """The content of incident.json."""
+    """Returns the content of incident.json."""
     return {
         "class": finding.name,
         "certain": finding.certain,
@@ -89,7 +88,7 @@ def incident_page(
     lost_steps: int | None,
     checkpoint_step: int | None,
 ) -> str:
-    """The content of incident.md."""
+    """Returns the content of incident.md."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(death.time))
     parts = [
         f"# Incident {number}: {finding.name}",
@@ -149,7 +148,7 @@ def _quoted(text: str) -> str:
 
 
 def _memory_csv(death: Death) -> str:
-    """The last ten minutes of the curve."""
+    # Only the last ten minutes.
     end = death.memory[-1].time if death.memory else 0.0
     rows = [
         f"{p.time:.3f},{p.step},{p.anon},{p.shared},{p.file},{p.limit}"

@@ -1,1 +1,1 @@
-"""What this machine has and allows: memory and its limits, devices, processor, measured ceilings."""
+"""Facts about this machine: memory and its limits, devices, processor, measured ceilings."""

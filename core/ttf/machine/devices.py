@@ -1,4 +1,4 @@
-"""Choosing the device, and preparing the process for it before torch loads."""
+"""Chooses the device and prepares the process for it before torch is loaded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ttf.contracts import DeviceFactory, DevicePolicy
 
 AUTO = "auto"
+# The variables that `prepare` set, as JSON. Children inherit them: they are not the user's choice.
 MARKER = "TTF_PREPARED"
-"""Variables that `prepare` set, as JSON: children inherit them, and they are no user's wish."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +25,18 @@ class Prepared:
     """What `prepare` did to the environment of this process."""
 
     applied: Mapping[str, str]
+    # messages for the user: settings that were kept, settings that came too late
     notes: tuple[str, ...] = ()
-    """What the user must hear: settings of theirs that were kept, settings that came too late."""
 
 
 def choose(
     name: str, options_by_name: Mapping[str, Any] | None = None, threads: int | None = None
 ) -> DevicePolicy:
-    """The policy of the device `name`; "auto" takes the best of those that come with
-    ttf and says why in `reason`; one of somebody else has to be named.
+    """Returns the policy of the device `name`.
 
-    `options_by_name` holds, per device, its validated options or the raw table of them. Without
-    `threads`, a number the user put into OMP_NUM_THREADS counts as asked for.
+    "auto" takes the best of the devices of ttf itself and explains the choice in `reason`; a
+    third-party device must be named. `options_by_name` has validated options or their raw table per
+    device. If `threads` is None, the user's OMP_NUM_THREADS counts.
     """
     wanted = options_by_name or {}
     count = threads if threads is not None else _threads_of_user()
@@ -46,11 +46,11 @@ def choose(
 
 
 def prepare(policy: DevicePolicy) -> Prepared:
-    """Sets the policy's environment; call it before anything imports torch.
+    """Sets the environment variables of the policy. Must be called before torch is imported.
 
-    A variable the user set is kept, and named in the notes where it differs.
+    A variable set by the user is kept, and named in the notes if the policy has another value.
     """
-    ours = _ours()
+    ours = _set_by_prepare()
     loaded = "torch" in sys.modules
     applied: dict[str, str] = {}
     kept: list[str] = []
@@ -99,7 +99,7 @@ def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
             passed.append(f"{factory.name}: {error}")
             continue
         passed.extend(_less_preferred(usable[position + 1 :]))
-        policy.reason = _because(policy, passed)
+        policy.reason = _reason(policy, passed)
         return policy
     raise PluginUnavailable(
         "No device can be used here: " + ("; ".join(passed) or "no device plugin is installed"),
@@ -115,7 +115,7 @@ def _less_preferred(factories: list[DeviceFactory]) -> list[str]:
     return out
 
 
-def _because(policy: DevicePolicy, passed: list[str]) -> str:
+def _reason(policy: DevicePolicy, passed: list[str]) -> str:
     threads = f"{policy.threads} thread{'s' if policy.threads != 1 else ''}"
     return "; ".join([f"the best device here, with {threads}", *(f"not {p}" for p in passed)])
 
@@ -137,12 +137,12 @@ def _options(name: str, wanted: Mapping[str, Any]) -> Any:
 
 def _threads_of_user() -> int | None:
     value = os.environ.get("OMP_NUM_THREADS", "")
-    if not value or _ours().get("OMP_NUM_THREADS") == value:
+    if not value or _set_by_prepare().get("OMP_NUM_THREADS") == value:
         return None
     first = value.split(",")[0].strip()
     return int(first) if first.isdigit() and int(first) > 0 else None
 
 
-def _ours() -> dict[str, str]:
+def _set_by_prepare() -> dict[str, str]:
     marker = os.environ.get(MARKER)
     return dict(json.loads(marker)) if marker else {}

@@ -1,7 +1,7 @@
-"""Products of matrices through each of the ways this process can take, ready to be timed.
+"""Matrix products in each of the ways this process can compute them, ready to be timed.
 
-A way is "highest" and "medium" (torch's float32 settings: its default BLAS, oneDNN), "numpy" (the
-BLAS numpy brought) or "bf16". Legend: R rows, I inner, C columns.
+A way is "highest" or "medium" (float32 settings of torch: its default BLAS, oneDNN), "numpy"
+(numpy's BLAS) or "bf16". Legend: R rows, I inner, C columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Call = Callable[[], object]
 
 @contextlib.contextmanager
 def set_to(way: str) -> Iterator[None]:
-    """torch's float32 setting meanwhile; nothing for the other ways."""
+    """Sets the float32 setting of torch within the block; does nothing for other ways."""
     if way not in ("highest", "high", "medium"):
         yield
         return
@@ -36,7 +36,8 @@ def set_to(way: str) -> Iterator[None]:
 
 
 def factors(rows: int, inner: int, columns: int) -> tuple[Tensor, Tensor]:
-    """Normal numbers, the same in every process; the second as weights lie: columns x inner."""
+    """Returns normally distributed matrices, equal in every process; the second is columns x
+    inner."""
     drawn = torch.Generator().manual_seed(0)
     a_RI = torch.randn(rows, inner, generator=drawn)
     b_CI = torch.randn(columns, inner, generator=drawn)
@@ -44,7 +45,7 @@ def factors(rows: int, inner: int, columns: int) -> tuple[Tensor, Tensor]:
 
 
 def product(way: str, a_RI: Tensor, b_CI: Tensor) -> Call:
-    """Computes a @ b.T into the same memory, call after call."""
+    """Returns a call that computes a @ b.T into the same output every time."""
     if way == "numpy":
         out_RC = np.empty((len(a_RI), len(b_CI)), np.float32)
         a, b = a_RI.numpy(), b_CI.numpy().T
@@ -61,7 +62,7 @@ def product(way: str, a_RI: Tensor, b_CI: Tensor) -> Call:
 
 
 def errors(ways: Sequence[str], a_RI: Tensor, b_CI: Tensor) -> dict[str, float]:
-    """The largest error against float64 by way, relative to the largest result."""
+    """Returns the largest error against float64 by way, relative to the largest result."""
     exact_RC = a_RI.double() @ b_CI.double().T
     largest = exact_RC.abs().max()
     found = {}
@@ -75,14 +76,14 @@ def errors(ways: Sequence[str], a_RI: Tensor, b_CI: Tensor) -> dict[str, float]:
 
 @functools.cache
 def is_float32(way: str) -> bool:
-    """Whether a setting that allows torch less still gives full float32 products here: "medium"
-    picks another library on some machines (twice as fast on an AVX512 one, 2026-11) and reduced
-    precision on others. Measured for accuracy, never for speed."""
+    # "medium" allows torch reduced precision, but gives full float32 products on some machines:
+    # there it selects another library (twice as fast on an AVX512 processor, 2026-11). Measures
+    # accuracy, never speed.
     return errors([way], *factors(64, 768, 64))[way] < MOST_ERROR
 
 
 def repeated(call: Call, times: int) -> Call:
-    """The same call several times over, for what is too short for the clock."""
+    """Returns a call that repeats `call`, for calls too short for the clock."""
 
     def calls() -> None:
         for _ in range(times):

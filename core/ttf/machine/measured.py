@@ -1,5 +1,5 @@
-"""What was measured on this machine, kept in its folder and read by runs and tools: its ceilings (by
-`ttf bench`), and which way its float32 products are best taken (by `ttf bench --tune`)."""
+"""Measurements of this machine, kept in its folder: its ceilings (`ttf bench`) and its best float32
+products (`ttf bench --tune`)."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from ttf.rundir.documents import BestProduct, NotedCeilings
 from ttf.rundir.durable import write_json
 
 Path32 = Literal["highest", "medium"]
+# torch's names for float32 products on a CPU: default BLAS, oneDNN.
 PATHS: Final[tuple[Path32, ...]] = get_args(Path32)
-"""torch's names for its float32 products on a CPU: through its default BLAS, through oneDNN."""
 PrecisionName = Literal["fp32", "bf16"]
-MEASURE: Final = "ttf bench"
-"""The command that measures the ceilings, for whoever misses them."""
+MEASURE: Final = "ttf bench"  # the command that measures the ceilings
 QUERIES: Final = 2048
 DIM: Final = 768
+# Rows of the bank that are multiplied with 2,048 queries at a time.
 BLOCKS: Final[Mapping[str, Sequence[int]]] = {
     "fp32": (512, 2048, 8192),
     "bf16": (512, 1024, 2048, 4096, 8192, 16_384, 32_768),
 }
-"""Rows of the bank that 2,048 queries are multiplied with at a time."""
 
 # --- the way of float32 products --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One product through one path: its best rate, and its error against float64 (relative to
-    the largest result)."""
+    """The best rate of one product, and its error against float64, relative to the largest
+    result."""
 
     path: str
     shape: str
@@ -44,26 +43,26 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class TunedRow:
-    """What was measured here, and what follows from it."""
+    """The measured products of this machine, and the conclusions."""
 
     fingerprint: str
     date: str
     torch: str
     threads: int
+    # None: no path was clearly better, so the static table decides.
     float32: Path32 | None
-    """The path to take; None: nothing was clearly better, the static table decides."""
     why: str
     measured: tuple[Measured, ...]
+    # Speed of the products of a step in bf16 relative to the fastest float32. None: the processor
+    # has no bf16 unit.
     bf16_gain: float | None
-    """How many times faster the step's products are in bf16 than in the fastest float32; None
-    where the processor has no unit for them."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> TunedRow:
-        """Raises ValueError, LookupError or TypeError where it is none."""
+        """Raises ValueError, LookupError or TypeError."""
         values = {field.name: found[field.name] for field in fields(cls)}
         if values["float32"] not in (*PATHS, None):
             raise ValueError(f"float32 is {values['float32']!r}")
@@ -77,12 +76,11 @@ class TunedRow:
 
 
 def row_file() -> Path:
-    """Where this machine's row is, or would be."""
     return processor.machine_dir() / "gemm.json"
 
 
 def tuned_row() -> TunedRow | None:
-    """This machine's row, None where it was never tuned. Raises ArtifactDamaged."""
+    """Returns None if this machine was never tuned. Raises ArtifactDamaged."""
     file = row_file()
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -107,7 +105,7 @@ def save_row(row: TunedRow) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A rate: the best of `repeats`, with the median and the worst to show how noisy it was."""
+    """A rate: the best of `repeats`, and the median and worst to show the noise."""
 
     value: float
     median: float
@@ -121,31 +119,28 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """A machine's figures."""
-
     fingerprint: str
     date: str
     threads: int
     machine: Mapping[str, Any]
+    # GF/s by way ("highest", "medium", "numpy": float32; "bf16") and shape ("2048x768x512").
     gemm: Mapping[str, Mapping[str, Figure]]
-    """By way ("highest", "medium", "numpy": float32; "bf16") and shape ("2048x768x512"), GF/s."""
+    # GB/s of copies: "1 thread", "2 threads" (both through memory), "into cache": from memory into
+    # a small buffer that is reused, as in a gather.
     copy: Mapping[str, Figure]
-    """Bytes copied: "1 thread", "2 threads" (both through memory), "into cache": from memory into
-    a small buffer that is used again, as a gather does. GB/s."""
+    # GB/s of reads from a file: "cold" and "hot", each "sequential" or in random pieces of so many
+    # bytes ("cold 4096"), one at a time. Empty if the disk had no room for the test file.
     read: Mapping[str, Figure] = field(default_factory=dict)
-    """From a file: "cold" and "hot", each "sequential" or by random pieces of so many bytes
-    ("cold 4096"), one at a time. GB/s. Empty where the disk was too full for it."""
     notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    """What measuring took."""
+    seconds: float = 0.0  # duration of the measurement
 
     @property
     def stale(self) -> bool:
-        """Whether they are those of another machine than this process runs on."""
+        """Whether the figures are from another machine than this one."""
         return self.fingerprint != processor.fingerprint()
 
     def best(self, precision: PrecisionName) -> tuple[str, str, Figure]:
-        """The ceiling of a precision: the best block's product, its way and its shape."""
+        """Returns (way, shape, figure) of the best product of this precision."""
         blocks = {f"{QUERIES}x{DIM}x{block}" for block in BLOCKS[precision]}
         ways = ("bf16",) if precision == "bf16" else tuple(w for w in self.gemm if w != "bf16")
         found = [
@@ -157,20 +152,15 @@ class Ceilings:
         return max(found, key=lambda one: one[2].value)
 
     def to_json(self) -> dict[str, Any]:
-        best: dict[PrecisionName, tuple[str, str, Figure]] = {
-            "fp32": self.best("fp32"),
-            "bf16": self.best("bf16"),
-        }
-        return asdict(self) | {
-            "best": {
-                name: {"way": way, "shape": shape, "gflops": figure.value}
-                for name, (way, shape, figure) in best.items()
-            }
-        }
+        best = {}
+        for precision in get_args(PrecisionName):
+            way, shape, figure = self.best(precision)
+            best[precision] = {"way": way, "shape": shape, "gflops": figure.value}
+        return asdict(self) | {"best": best}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Ceilings:
-        """Raises ValueError, LookupError or TypeError where they are none."""
+        """Raises ValueError, LookupError or TypeError."""
         values = {one.name: found[one.name] for one in fields(cls)}
         values["gemm"] = {way: _figures(shapes) for way, shapes in values["gemm"].items()}
         values["copy"], values["read"] = _figures(values["copy"]), _figures(values["read"])
@@ -187,8 +177,7 @@ def ceilings_file() -> Path:
 
 
 def kept_ceilings() -> Ceilings | None:
-    """Those kept for this machine; None where there are none, or none that can be read: they are
-    measured anew then."""
+    """Returns None if there is no readable file: the caller measures again."""
     try:
         return Ceilings.from_json(json.loads(ceilings_file().read_text(encoding="utf-8")))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -210,17 +199,17 @@ def _save(file: Path, content: Mapping[str, Any]) -> Path:
 
 
 def gemm_flops(ceilings: Mapping[str, Any], precision: str) -> float | None:
-    """Floating-point operations a second of the best product at that precision."""
+    """Returns floating-point operations per second of the best product at that precision."""
     return _scaled(ceilings, "best", precision, "gflops")
 
 
 def gather_bytes(ceilings: Mapping[str, Any]) -> float | None:
-    """Bytes a second from memory into a small buffer that is used again, as a gather has one."""
+    """Returns bytes per second from memory into a small reused buffer, as in a gather."""
     return _scaled(ceilings, "copy", "into cache", "value")
 
 
 def summary(ceilings: Mapping[str, Any]) -> NotedCeilings:
-    """The few figures that a run notes."""
+    """Returns the figures that a run records."""
     best = {name: BestProduct(gflops=one["gflops"]) for name, one in ceilings["best"].items()}
     return {"date": ceilings["date"], "best": best}
 
@@ -233,7 +222,7 @@ def _scaled(ceilings: Mapping[str, Any], *path: str) -> float | None:
 
 
 def words(ceilings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was measured, in rows for people."""
+    """Yields the figures as rows (name, text) for people."""
     about = ceilings["machine"]
     threads = ceilings["threads"]
     yield "machine", f"{about['processor']}, {threads} thread{'s' * (threads != 1)}"

@@ -1,6 +1,7 @@
-"""Which machine this is, as far as speed depends on it: its processor, memory and torch.
+"""The facts about this machine that decide its speed: processor, memory, versions of torch and
+numpy.
 
-Read from the system's own files, without loading torch: the choice of a GEMM path comes before.
+Reads system files and does not load torch: a GEMM path must be chosen before that.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from ttf.machine.memory.limits import group_folders, group_words
 from ttf.process import platform as system
 from ttf.rundir.cache import cache_dir
 
+# Allowed error of a float32 product, relative to its largest element.
 MOST_ERROR: Final = 2e-6
-"""What a float32 product may differ from the exact one, relative to its largest element."""
 CPUINFO: Final = Path("/proc/cpuinfo")
+# Processor features that matter for matrix products. `bf16` is Arm's (FEAT_BF16).
 FLAGS: Final = (
     "avx2",
     "fma",
@@ -40,13 +42,12 @@ FLAGS: Final = (
     "bf16",
     "i8mm",
 )
-"""The features that products of matrices depend on; `bf16` is Arm's (FEAT_BF16)."""
 BF16_UNITS: Final = ("amx_bf16", "avx512_bf16", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
-    """One processor as the system describes it; "" and 0 where it does not say."""
+    """One processor as the system describes it. "" and 0 stand for unknown."""
 
     arch: str
     vendor: str = ""
@@ -60,7 +61,7 @@ class Processor:
 
     @property
     def bf16_unit(self) -> str:
-        """Its instructions for bf16 products by name, "" where it has none that we know of."""
+        """Name of its instructions for bf16 products; "" if it has none of the known ones."""
         return next((unit for unit in BF16_UNITS if unit in self.flags), "")
 
     @property
@@ -69,9 +70,9 @@ class Processor:
 
 
 def processor(cpuinfo: Path = CPUINFO) -> Processor:
-    """The first processor that the system lists."""
+    """Returns the first processor that the system lists."""
     if system.MACOS:
-        return _of_a_mac()
+        return _mac_processor()
     fields = dict(_first_block(cpuinfo))
     words = set(fields.get("flags", fields.get("Features", "")).split())
     return Processor(
@@ -84,7 +85,7 @@ def processor(cpuinfo: Path = CPUINFO) -> Processor:
 
 
 def _first_block(cpuinfo: Path) -> Iterator[tuple[str, str]]:
-    """Up to the empty line: the file repeats itself for every processor."""
+    # Up to the empty line: the file repeats the block for every processor.
     if not cpuinfo.is_file():
         return
     with cpuinfo.open(encoding="utf-8", errors="replace") as lines:
@@ -102,7 +103,7 @@ def _number(text: str) -> int:
         return 0
 
 
-def _of_a_mac() -> Processor:
+def _mac_processor() -> Processor:
     model = _sysctl("machdep.cpu.brand_string")
     has_bf16 = _sysctl("hw.optional.arm.FEAT_BF16") == "1"
     flags = {"bf16"} if has_bf16 else set()
@@ -111,7 +112,7 @@ def _of_a_mac() -> Processor:
 
 
 def _sysctl(name: str) -> str:
-    """Empty where this system has no such entry."""
+    # sysctl prints nothing if this system has no such entry.
     asked = subprocess.run(
         ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, check=False
     )
@@ -122,22 +123,22 @@ def _sysctl(name: str) -> str:
 
 
 def usable_threads(root: Path = Path("/")) -> int:
-    """The processors this process may really use, by affinity mask and by cgroup."""
+    """Returns how many processors this process may use, by affinity mask and cgroup."""
     allowed, quota = usable_processors(), cgroup_quota(root)
     return max(1, allowed if quota is None else min(allowed, int(quota)))
 
 
 def usable_processors() -> int:
-    """The processors of this process's affinity mask, which containers and taskset narrow."""
+    """Returns the size of this process's affinity mask, which containers and taskset reduce."""
     if system.LINUX:
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def cgroup_quota(root: Path = Path("/")) -> float | None:
-    """The processors the cgroup of this process grants (2.5 = two and a half), None: no limit.
+    """Returns how many processors the cgroup grants (2.5 = two and a half); None: no limit.
 
-    More threads than that make every parallel region wait for the throttled ones.
+    With more threads than that, every parallel region waits for throttled threads.
     """
     quotas: list[float] = []
     for folder in group_folders("cpu", root):
@@ -159,14 +160,15 @@ FirstPass = Literal["bf16", "fp32"]
 
 @functools.cache
 def first_pass() -> FirstPass:
-    """In which numbers a scan's first pass runs here: bfloat16 where the processor has units for
-    it and the product that torch makes of them keeps the error bound; else float32."""
-    return "bf16" if processor().bf16_unit and _keeps_bound() else "fp32"
+    """Returns the precision of a scan's first pass: bf16 if the processor has units for it and
+    torch's product keeps the error bound; else fp32."""
+    return "bf16" if processor().bf16_unit and _bf16_is_accurate() else "fp32"
 
 
-def _keeps_bound() -> bool:
-    """A fixed product against float64: sums must be kept in float32 and rounded once, at the end.
-    Terms of one sign and a long row: sums kept in bfloat16 would be off by percents."""
+def _bf16_is_accurate() -> bool:
+    # Compares a fixed product with float64. Sums must be kept in float32 and rounded once, at the
+    # end. The row is long and its terms have one sign: sums kept in bfloat16 would be off by
+    # percents.
     import torch
 
     wave = torch.arange(96 * 1024, dtype=torch.float64).mul(0.7).sin().add(1.5)
@@ -181,7 +183,7 @@ def _keeps_bound() -> bool:
 
 
 def describe() -> dict[str, Any]:
-    """What makes two machines the same for speed; no name of a host or a user."""
+    """Returns what decides the speed of a machine, without host or user names."""
     found = processor()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -204,7 +206,7 @@ def _version(name: str) -> str:
 
 
 def fingerprint() -> str:
-    """A folder's name for this machine: readable, and different where `describe` is."""
+    """Returns a readable folder name for this machine; it differs if `describe` differs."""
     facts = describe()
     digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:10]
     slug = re.sub(r"[^a-z0-9]+", "-", str(facts["processor"]).lower()).strip("-")[:40]
@@ -212,5 +214,5 @@ def fingerprint() -> str:
 
 
 def machine_dir() -> Path:
-    """Where measurements of this machine are kept; made by whoever writes there."""
+    """Returns the folder for measurements of this machine. Writers create it."""
     return cache_dir() / "machine" / fingerprint()

@@ -1,4 +1,5 @@
-"""The variables that fix how many threads native libraries start, before they load."""
+"""Environment variables for the thread count of native libraries; they must be set before
+loading."""
 
 from __future__ import annotations
 

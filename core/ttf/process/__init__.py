@@ -1,1 +1,1 @@
-"""Child processes: how they are started, talked to, watched and ended; signals."""
+"""Child processes: start, messages, watching, end. Also signals."""

@@ -1,4 +1,4 @@
-"""The beginning and the end of what a process writes, however much that is."""
+"""Keeps the beginning and the end of the output of a process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ TAIL_BYTES: Final = 256 << 10
 
 
 class BoundedOutput:
-    """Takes any amount of bytes and keeps a third of a megabyte of it."""
+    """Takes any number of bytes and keeps at most 320 KiB."""
 
     def __init__(self) -> None:
         self._head = bytearray()
         self._tail = bytearray()
-        self.num_bytes = 0
-        """All that was written."""
+        self.num_bytes = 0  # bytes written in total
 
     def add(self, data: bytes) -> None:
         self.num_bytes += len(data)
@@ -26,7 +25,7 @@ class BoundedOutput:
             del self._tail[:-TAIL_BYTES]
 
     def data(self) -> bytes:
-        """Beginning and end, with a line between them that says how much is left out."""
+        """Returns beginning and end, with a line between that tells how much is left out."""
         tail = self._tail[-TAIL_BYTES:]
         left_out = self.num_bytes - len(self._head) - len(tail)
         between = f"\n[{left_out:,} bytes left out]\n".encode() if left_out else b""

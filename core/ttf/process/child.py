@@ -1,8 +1,8 @@
-"""One child process and the pipes to it: started by exec in its own session, never by fork; and all
-that it starts, found and ended wherever that was re-parented to.
+"""One child process and its pipes, and how to find and end all its descendants.
 
-An orphan belongs to init or to the nearest subreaper, and its parent's number says nothing any more.
-What stays is the session it is in, and, where it made one of its own, a variable that it inherited.
+Started by exec in its own session, never by fork. An orphan gets init or the nearest subreaper as
+parent, so parent ids do not find it. Its session does; and if it made its own session, an inherited
+environment variable does.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Final
 
 from ttf.process import platform
 
+# Every process of a run has this variable. Only processes with it are killed at the run's end.
 TREE: Final = "TTF_TREE"
-"""Every process of a run has this variable: who ends the run ends these, and nobody else's."""
+# Like TREE, for a miner worker and its descendants, which also belong to the run's tree.
 WORKER: Final = "TTF_WORKER"
-"""The same for a miner's worker and what it starts, which is part of the run's tree as well."""
+# No session has this number, so `tree_members` finds members by their mark only.
 NO_SESSION: Final = 2**31 - 1
-"""No session has that number: members are told by the mark alone."""
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _ROUNDS: Final = 100
 _PAUSE_S: Final = 0.01
@@ -37,10 +37,10 @@ _REAP_S: Final = 5.0
 
 
 class Child:
-    """A life line to it, its messages, its standard error, and an event for its death.
+    """A child process with a life line, message pipe, stderr, and a pidfd that signals its end.
 
-    `lifeline`, `results`, `stderr` and `pidfd` are ours, and do not block. Whoever forgets to
-    `close` it does not keep it: the process goes with this object.
+    This object owns `lifeline`, `results`, `stderr` and `pidfd`; they do not block. If it is
+    garbage collected without `close`, the process is killed.
     """
 
     def __init__(
@@ -52,12 +52,14 @@ class Child:
         passed: Sequence[int] = (),
         again: bool = False,
     ) -> None:
-        """`words` follow the interpreter; LIFELINE RESULTS PARENT are appended. `variable` marks it
-        and all that it starts; `environment` is what it has beside ours; `passed` are descriptors
-        that it gets too; `again`: it stands in for one that died.
+        """Starts the process.
 
-        Make it in a thread that lives as long as the child shall: the parent-death signal follows
-        the thread that spawned, not the process.
+        `words` follow the interpreter; LIFELINE RESULTS PARENT are appended. `variable` marks the
+        process and its descendants; `environment` is added to ours; `passed` are extra descriptors;
+        `again`: it replaces a process that died.
+
+        The calling thread must live as long as the child: the parent-death signal follows the
+        thread that spawned, not the process.
         """
         self.mark = uuid.uuid4().hex
         self.variable = variable
@@ -96,12 +98,12 @@ class Child:
         return self.process.pid
 
     def alive(self) -> bool:
-        """Where the system has pidfds this does not reap it: until then its number stays its own,
-        and cannot be another process's that a signal would hit."""
+        # With pidfds this does not reap the child. Until it is reaped no other process gets its
+        # number, so a signal cannot hit a wrong process.
         return self._finalizer.alive and not self.gone_within(0.0)
 
     def gone_within(self, seconds: float) -> bool:
-        """Waits for its end."""
+        """Waits for the end of the process, at most `seconds`."""
         if self.pidfd is not None and self.process.returncode is None:
             poll = select.poll()
             poll.register(self.pidfd, select.POLLIN)
@@ -111,10 +113,11 @@ class Child:
         return self.process.returncode is not None
 
     def end(self, grace_s: float = _REAP_S) -> int:
-        """Gives it that long to end by itself, and kills what is left of it and of what it started.
+        """Waits `grace_s` for the end, then kills the process and its descendants; returns the
+        code.
 
-        Its return code; what even that does not end is held by the kernel, for a disk or a device:
-        then that of a process that was killed.
+        If the kernel holds the process (for a disk or a device), returns the code of a killed
+        process.
         """
         self.gone_within(grace_s)
         self.kill()
@@ -128,8 +131,8 @@ class Child:
             os.kill(self.pid, signum)
 
     def signal_main_thread(self, signum: int) -> None:
-        """Of a process that is stopped, any thread may take what is sent to the process (Linux
-        with glibc; elsewhere that is what happens)."""
+        # In a stopped process any thread may take a signal sent to the process. tgkill names the
+        # thread (Linux with glibc; elsewhere any thread may take it).
         send = getattr(ctypes.CDLL(None), "tgkill", None)
         if send is None:
             self.signal(signum)
@@ -137,7 +140,7 @@ class Child:
             send(self.pid, self.pid, signum)
 
     def stop_tree(self) -> None:
-        """Holds it and all that it started, until `continue_tree`."""
+        """Stops the process and its descendants until `continue_tree`."""
         for _ in range(2):  # one of them may have been starting another
             self._signal_tree(signal.SIGSTOP)
 
@@ -150,17 +153,17 @@ class Child:
                 os.kill(pid, signum)
 
     def kill(self) -> None:
-        """The whole tree, wherever its members were re-parented to."""
+        """Kills the whole tree, also members with another parent by now."""
         kill_tree(self.pid, self.mark, self.variable)
         remove_marks(self.pid)
 
     def close(self) -> None:
-        """Ends it, if it still lives. May be called twice."""
+        """Ends the process if it lives. May be called twice."""
         self._finalizer()
 
 
 def _end(process: subprocess.Popen[bytes], mark: str, variable: str, ours: Sequence[int]) -> None:
-    """Knows nothing of the `Child`, which may be garbage by now."""
+    # Takes no `Child`: that object may already be garbage collected.
     if process.poll() is None:
         kill_tree(process.pid, mark, variable)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -176,11 +179,11 @@ def _close(fds: Sequence[int]) -> None:
 
 
 def inherited(*, again: bool = False) -> dict[str, str]:
-    """What a child sees of our environment, and the modules that this process can import.
+    """Returns the environment for a child, with the import path of this process.
 
-    KMP_DUPLICATE_LIB_OK turns an abort ("OMP: Error #15") into what the runtime itself calls
-    "crashes or silently incorrect results"; it is not passed on. Nor is a failpoint to a child that
-    stands in for one that died.
+    Leaves out KMP_DUPLICATE_LIB_OK: it turns an abort ("OMP: Error #15") into what the runtime
+    itself calls "crashes or silently incorrect results". Leaves out the failpoint if the child
+    replaces a process that died.
     """
     left_out = {"KMP_DUPLICATE_LIB_OK"}
     if again and not os.environ.get("TTF_FAILPOINT_EVERY"):
@@ -200,8 +203,8 @@ def _is_pythons_own(path: str) -> bool:
 
 
 def _pidfd(pid: int) -> int | None:
-    """Readable once the process has ended, also while others hold its pipes open; None where the
-    system has no such thing, and it is asked again and again:
+    """Returns a descriptor that is readable once the process has ended, even if others hold its
+    pipes; None without pidfds (the process is polled then):
     https://man7.org/linux/man-pages/man2/pidfd_open.2.html"""
     opener = getattr(os, "pidfd_open", None)
     if opener is None:
@@ -216,10 +219,9 @@ def _pidfd(pid: int) -> int | None:
 
 
 def kill_tree(session: int, mark: str, variable: str) -> None:
-    """Ends every member of the tree but ourselves, within about a second.
+    """Kills every member of the tree except this process, within about a second.
 
-    Call it before the process is reaped: alive or a zombie, it keeps its number from being used
-    again, and the signal from hitting a stranger.
+    Call it before the process is reaped: until then no other process gets its number.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpgrp() != session:
@@ -235,15 +237,15 @@ def kill_tree(session: int, mark: str, variable: str) -> None:
 
 
 def remove_marks(pid: int) -> None:
-    """LLVM's OpenMP registers itself in shared memory, to notice a second copy of itself, and is
-    not there to take that back when it is killed."""
+    # LLVM's OpenMP registers itself in shared memory to detect a second copy, and cannot remove the
+    # entry if it is killed.
     for left in _SHARED_MEMORY.glob(f"__KMP_REGISTERED_LIB_{pid}_*"):
         with contextlib.suppress(OSError):  # somebody else's, under a number that was used before
             left.unlink(missing_ok=True)
 
 
 def tree_members(session: int, mark: str, variable: str) -> Iterator[int]:
-    """Living processes of the session or with the mark, ourselves and zombies excepted."""
+    """Yields living processes with this session or mark, without this process and zombies."""
     if platform.LINUX:
         wanted = f"{variable}={mark}".encode()
         for entry in os.scandir("/proc"):
@@ -271,9 +273,7 @@ def _belongs(process: Path, session: int, wanted: bytes) -> bool:
 
 
 def adopt_orphans() -> None:
-    """What a dead child leaves behind becomes our child, to be found and reaped (Linux):
-    https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html"""
+    """Makes orphaned descendants children of this process, so that they are found and reaped
+    (Linux): https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html"""
     if platform.LINUX:
-        import ctypes
-
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -1,6 +1,6 @@
-"""A `ttf` command as a child, its output in files: it ends with us.
+"""Runs a `ttf` command as a child that ends with its parent; its output goes to files.
 
-`python -m ttf.process.command PARENT WORDS...` is the child's end.
+`python -m ttf.process.command PARENT WORDS...` is the child's side.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Final
 
 from ttf.process import child, lifeline
 
+# the first signal: save and leave; the second: leave at once
 _STOPS: Final = (signal.SIGTERM, signal.SIGTERM)
-"""The first asks it to save and leave, the second to leave at once."""
 
 
 class TtfCommand:
-    """Start it from a thread that lives as long: the kernel ends it with the thread that spawned."""
+    """Must be started from a thread that lives as long: the kernel ends the child with that
+    thread."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class TtfCommand:
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`words` follow `ttf`; `environment`: all that it has, ours where that is None."""
+        """`words` follow `ttf`. `environment` replaces the whole environment; None: inherit it."""
         self.out = out
         self.err = err
         self._mark = uuid.uuid4().hex
@@ -51,7 +52,7 @@ class TtfCommand:
             )
 
     def end(self, grace_s: float) -> None:
-        """It ends its own children, if it is let; what is left then is killed."""
+        """Asks the command to end, then kills what is left of it and its children."""
         for signum in _STOPS:
             if self.process.poll() is None:
                 self.process.send_signal(signum)

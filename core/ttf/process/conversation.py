@@ -30,24 +30,23 @@ if TYPE_CHECKING:
     from ttf.process.child import Child
 
 _CHUNK: Final = 1 << 16
-_FLOOD: Final = 1 << 20
-"""Most bytes taken from one pipe in a row."""
+_FLOOD: Final = 1 << 20  # most bytes taken from one pipe in a row
 _WAKE_S: Final = 0.25
 _SUSPENDED_S: Final = 1.0
 _STACKS_S: Final = 3.0
 _STACKS_PAUSE_S: Final = 0.02
+# The dump of stacks is taken as complete if it did not grow in so many looks; there is no end mark.
 _STACKS_LOOKS: Final = 5
-"""So often in a row nothing more came: then the dump is whole, which nothing else tells."""
+# Time for a child to become ready: it imports libraries, perhaps from an uncached disk or on a busy
+# machine. Deadlines of requests start after that.
 START_S: Final = 300.0
-"""A child may take so long until it can work: it imports libraries, from a cold disk or on a busy
-machine. No deadline of a request counts before that."""
+# What a child reports while it starts, in this order: its handlers for stack dumps are installed;
+# it is ready to work.
 STAGES: Final = ("handlers", "ready")
-"""What a child that does tasks says of its start, in this order: it writes its stacks when it
-is asked to; it can work."""
 
 
 class NoAnswer(Exception):
-    """The child died, or must be ended: `why` is empty where it died by itself."""
+    """The child died (`why` is '') or must be ended."""
 
     def __init__(self, why: Literal["", "hang", "garbage"], reason: str) -> None:
         super().__init__(reason)
@@ -55,18 +54,17 @@ class NoAnswer(Exception):
 
 
 class Conversation:
-    """The parent's end of a child's pipes: messages both ways, and its standard error.
+    """The parent's end of a child's pipes: messages both ways, and its stderr.
 
-    No threads, and nothing blocks but `wait` and `ask`."""
+    Uses no threads. Only `wait` and `ask` block.
+    """
 
     def __init__(self, child: Child, request: Mapping[str, Any] | None = None) -> None:
-        """`request`: what it is to begin with."""
+        """`request` is sent at once."""
         self.child = child
         self.stderr = BoundedOutput()
-        self.garbage = ""
-        """Why its messages cannot be read any more; empty while they can."""
-        self.stages: list[str] = []
-        """Those of `STAGES` that it has reached."""
+        self.garbage = ""  # why its messages cannot be read any more; "" if they can
+        self.stages: list[str] = []  # those of `STAGES` that it has reached
         self._reader = messages.Reader()
         self._asked = 0
         self._unsent = bytearray()
@@ -76,22 +74,21 @@ class Conversation:
 
     @property
     def ready(self) -> bool:
-        """It has started, and works at what it is asked."""
         return len(self.stages) == len(STAGES)
 
     @property
     def closed(self) -> bool:
-        """It can say no more; its process may live."""
+        """The child closed its message pipe; the process may still live."""
         return self.child.results not in self._open
 
     def send(self, message: Mapping[str, Any]) -> bool:
-        """False where the child has not taken it: it is gone, or hangs with a full pipe. What is
-        in the way of a message is sent first, and its rest while its answers are taken."""
+        """Returns False if the child has not taken the whole message: it is gone, or hangs with a
+        full pipe. Earlier unsent bytes go first; the rest is sent during later calls of `take`."""
         self._unsent += messages.encode(message)
         return self._send_rest()
 
     def _send_rest(self) -> bool:
-        """Half a message must not stay half."""
+        # A message must not stay incomplete.
         while self._unsent:
             try:
                 del self._unsent[: os.write(self.child.lifeline, self._unsent)]
@@ -103,8 +100,7 @@ class Conversation:
         return True
 
     def take(self) -> list[dict[str, Any]]:
-        """The messages that came, those about its start excepted; keeps what came on standard
-        error."""
+        """Returns the new messages, without `STAGES`. Collects new stderr output."""
         self._send_rest()
         self.stderr.add(self._read(self.child.stderr))
         taken: list[dict[str, Any]] = []
@@ -121,7 +117,7 @@ class Conversation:
         return taken
 
     def _read(self, fd: int) -> bytes:
-        """All there is, within limits: a flood must not starve the rest."""
+        # Limited, so that a flood from one pipe does not starve the rest.
         found = bytearray()
         while fd in self._open and len(found) < _FLOOD:
             try:
@@ -142,12 +138,12 @@ class Conversation:
         *,
         stacks: Path | None = None,
     ) -> None:
-        """Sends a numbered request, and hands what comes back to `hear`, until that is True.
+        """Sends a numbered request and passes each reply to `hear` until `hear` returns True.
 
-        The deadline counts from when it is asked, or from when it is ready, if that is later.
-        `wake` is called several times a second, so that a stop is heard and signs of life are given.
-        Raises NoAnswer, and what `hear` and `wake` raise; the child is then in the middle of
-        something: end it. `stacks`: the file where it writes them.
+        The deadline counts from the call, or from when the child is ready, if that is later. `wake`
+        is called several times a second, to handle a stop and to give signs of life. `stacks`: the
+        file for the child's stacks. Raises NoAnswer, and what `hear` and `wake` raise; then the
+        child is in an undefined state and must be ended.
         """
         self._asked += 1
         self.send({"number": self._asked, **message})
@@ -166,7 +162,7 @@ class Conversation:
             if now >= ends_at:
                 if self.stages:
                     self.dump_stacks(stacks)
-                raise NoAnswer("hang", _late(deadline_s, starts=starts))
+                raise NoAnswer("hang", _deadline_text(deadline_s, starts=starts))
             timeout = max(0.0, min(ends_at, wake_at) - now)
             wait([self], timeout)
             overslept = time.monotonic() - now - timeout
@@ -190,18 +186,20 @@ class Conversation:
         return answered
 
     def finish(self, grace_s: float = 5.0) -> tuple[int, list[dict[str, Any]]]:
-        """The child's return code, and the messages it left; ends it, and what it started.
+        """Ends the child and its descendants; returns its return code and the messages it left.
 
-        What lies in the pipes is read once: a process that escaped the kill may hold them open, so
-        that their end is not waited for.
+        Reads the pipes once and does not wait for their end: a process that escaped the kill may
+        hold them open.
         """
         code = self.child.end(grace_s)
         return code, self.take()
 
     def dump_stacks(self, file: Path | None) -> None:
-        """Has its stacks written, to this file or to standard error: also while it holds the
-        interpreter lock (faulthandler's handler is C), or is stopped: then it is continued for that
-        moment, and not for longer."""
+        """Makes the child write its stacks to `file`, or to stderr.
+
+        Also works while the child holds the interpreter lock (faulthandler's handler is C) or is
+        stopped: then it is continued for that moment only.
+        """
         held = lifeline.is_stopped(self.child.pid)
         seen = self._dumped(file)
         self.child.signal_main_thread(signal.SIGUSR1)
@@ -212,7 +210,7 @@ class Conversation:
             self.child.signal(signal.SIGSTOP)
 
     def _wait_for_stacks(self, file: Path | None, before: int) -> None:
-        """Until they grow no more."""
+        # Until the dump grows no more.
         seen, same = before, 0
         ends_at = time.monotonic() + _STACKS_S
         while same < _STACKS_LOOKS and time.monotonic() < ends_at:
@@ -223,7 +221,7 @@ class Conversation:
             seen = size
 
     def _dumped(self, file: Path | None) -> int:
-        """How much it has written where its stacks go."""
+        """Returns the bytes written so far to where its stacks go."""
         if file is None:
             self.stderr.add(self._read(self.child.stderr))
             return self.stderr.num_bytes
@@ -232,8 +230,8 @@ class Conversation:
         except OSError:
             return 0
 
-    def waited_for(self, poll: select.poll) -> None:
-        """Adds what would end a wait."""
+    def register(self, poll: select.poll) -> None:
+        """Registers what ends a wait."""
         for fd in self._open:
             poll.register(fd, select.POLLIN)
         if self.child.pidfd is not None:
@@ -243,21 +241,21 @@ class Conversation:
 
 
 def wait(conversations: Iterable[Conversation], timeout_s: float, *others: HasFileno) -> None:
-    """Until one of them has something to take, or has ended; at most so long."""
+    """Waits until a child has something to take or has ended, at most `timeout_s`."""
     poll = select.poll()
     for conversation in conversations:
-        conversation.waited_for(poll)
+        conversation.register(poll)
     for other in others:
         poll.register(other, select.POLLIN)
     poll.poll(max(0.0, timeout_s) * 1000)
 
 
 def start_limit_s(deadline_s: float) -> float:
-    """How long a child may take until it is ready for a request with this deadline."""
+    """Returns how long a child may take until it is ready for a request with this deadline."""
     return max(deadline_s, START_S)
 
 
-def _late(deadline_s: float, *, starts: bool) -> str:
+def _deadline_text(deadline_s: float, *, starts: bool) -> str:
     if starts:
         return f"was not ready to work within {start_limit_s(deadline_s):,.0f} s"
     return f"did not finish within {deadline_s:,.0f} s"
@@ -267,8 +265,8 @@ def _late(deadline_s: float, *, starts: bool) -> str:
 
 
 def follow(life: int, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
-    """Starts the thread that hands over the parent's messages and ends the process at end of
-    file."""
+    """Starts the thread that passes the parent's messages to `handle` and ends the process at end
+    of file."""
     thread = threading.Thread(target=_follow, args=(life, handle), name="ttf-lifeline", daemon=True)
     thread.start()
     return thread

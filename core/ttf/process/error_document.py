@@ -1,4 +1,4 @@
-"""An error as JSON that crosses a process border, and the same error on the other side."""
+"""An error as JSON, to send it to another process and raise it there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from ttf import errors
 from ttf.errors import ExitCode, TtfError
 
+# `known`: it is an error of ttf, and `fields` are its attributes.
 ErrorDocument = TypedDict(
     "ErrorDocument",
     {
@@ -22,11 +23,10 @@ ErrorDocument = TypedDict(
         "traceback": str,
     },
 )
-"""`known`: it is an error of ours, and `fields` are its attributes."""
 
 
 def to_document(error: BaseException) -> ErrorDocument:
-    """What `from_document` needs, and the traceback for the incident."""
+    """Returns what `from_document` needs, and the traceback for the incident."""
     document: ErrorDocument = {
         "class": type(error).__name__,
         "message": str(error),
@@ -44,7 +44,7 @@ def to_document(error: BaseException) -> ErrorDocument:
 
 
 def from_document(document: Mapping[str, Any]) -> TtfError:
-    """The error, of its own class; a class this process does not know becomes its nearest base."""
+    """Returns the error with its own class. A class unknown to this process becomes TtfError."""
     kind: Any = getattr(errors, str(document["class"]), None)
     if not (isinstance(kind, type) and issubclass(kind, TtfError)):
         kind = TtfError

@@ -28,26 +28,27 @@ from typing import IO, Any, Final
 from ttf.process import platform
 from ttf.process.child import kill_tree, remove_marks
 
-ORPHANED: Final = 120
-"""Exit code of a child whose parent is gone; nobody is left to read it."""
+ORPHANED: Final = 120  # exit code of a child without its parent; nobody reads it
+# Exit code of a child whose parent was stopped (SIGSTOP) and cannot watch it.
 PARENT_STOPPED: Final = 121
-"""Exit code of a child whose parent was stopped (SIGSTOP) and cannot watch over it."""
 _PR_SET_PDEATHSIG: Final = 1
 _FIRST_VICTIM: Final = "1000"
 _LOOK_EVERY_S: Final = 0.4
 _KEEPER_LOOKS_EVERY_S: Final = 0.2
 _STOPPED_LOOKS: Final = 6
 _MOST_FILES: Final = 1 << 16
+# faulthandler keeps only the file descriptor. If it were closed, its number would go to another
+# file.
 _KEPT_OPEN: Final[list[IO[Any]]] = []
-"""faulthandler writes to a number: closed, it would be that of some other file."""
 
 
 def parent_death_signal(signum: int) -> Callable[[], None]:
-    """A function that asks the kernel for this signal at the end of the thread that spawned the
-    caller (Linux; elsewhere it does nothing). All is loaded here, so that it may be called between
-    fork and exec.
+    """Returns a function that requests this signal for the end of the thread that spawned the
+    caller.
 
-    The kernel forgets the wish at a fork, and at an exec that changes the user (sudo, set-user-ID):
+    Linux only; elsewhere the function does nothing. Everything is loaded here, so the function may
+    be called between fork and exec. The kernel forgets the request at a fork, and at an exec that
+    changes the user (sudo, set-user-ID):
     https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
     """
     if not platform.LINUX:
@@ -59,8 +60,10 @@ def parent_death_signal(signum: int) -> Callable[[], None]:
 
 
 def die_with_parent(parent: int) -> None:
-    """Asks the kernel to kill this process with the thread that spawned it (Linux; elsewhere the
-    life line alone does it). `parent` is who spawned us."""
+    """Ends this process with the thread that spawned it (Linux; elsewhere only the life line does).
+
+    `parent` is the pid of the process that spawned this one.
+    """
     parent_death_signal(signal.SIGKILL)()
     # It may have ended before we asked: the kernel tells that nobody, but we have another parent.
     if os.getppid() != parent:
@@ -68,8 +71,8 @@ def die_with_parent(parent: int) -> None:
 
 
 def be_killed_first() -> None:
-    """Where memory runs out, the kernel ends this process and not its parent. Raising one's own
-    score takes no privilege: https://docs.kernel.org/filesystems/proc.html"""
+    # If memory runs out, the kernel kills this process before its parent. Raising the own score
+    # needs no privilege: https://docs.kernel.org/filesystems/proc.html
     if platform.LINUX:
         try:
             Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
@@ -78,8 +81,8 @@ def be_killed_first() -> None:
 
 
 def stacks_to(path: Path | None) -> None:
-    """Every native death and SIGUSR1 write all threads' Python stacks there; None: to standard
-    error."""
+    """Makes native deaths and SIGUSR1 write the Python stacks of all threads to `path`; None:
+    stderr."""
     file: IO[Any] = sys.stderr if path is None else path.open("ab", buffering=0)
     _KEPT_OPEN.append(file)
     faulthandler.enable(file=file, all_threads=True)
@@ -88,8 +91,8 @@ def stacks_to(path: Path | None) -> None:
 
 
 def leave_when_stopped(parent: int) -> threading.Thread:
-    """Starts the thread that ends the process when its parent stays stopped: nobody would notice
-    a hang or a lack of memory any more. A parent that is stopped by the terminal stops us first."""
+    """Starts the thread that ends this process if its parent stays stopped: no hang and no lack of
+    memory would be noticed. If the terminal stops the parent, this process is stopped first."""
     thread = threading.Thread(target=_watch, args=(parent,), name="ttf-parent-watch", daemon=True)
     thread.start()
     return thread
@@ -108,7 +111,7 @@ def _watch(parent: int) -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is held by SIGSTOP; False where it is gone."""
+    """Whether a process is stopped by SIGSTOP. False if it is gone."""
     if platform.LINUX:
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes()
@@ -129,17 +132,18 @@ def is_stopped(pid: int) -> bool:
 def start_keeper(
     lifeline: int, mark: str, *, grace_s: float = 0.0, watched_parent: int | None = None
 ) -> None:
-    """Forks off the process that ends this one, and all that it started, once nobody looks after
-    it. `mark`: the variable that all of them carry; `grace_s`: for a child that can to leave by
-    itself; `watched_parent`: one that must not stay stopped either.
+    """Forks a process that ends this process and its descendants once the parent is gone.
 
-    Of two nested children (trainer, worker) the inner keeper must be done first: the outer one ends
-    it as well, and does not know what the inner child started without marks. So only the outer
-    child has a grace.
+    `mark`: the variable that all of them carry. `grace_s`: time for a child that can leave by
+    itself. `watched_parent`: if it stays stopped, they are ended as well.
 
-    Only for a process that has one thread and loaded no library yet: a fork after any OpenMP work
-    hangs (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=58378). It holds the life line, to see its
-    end, and nothing else of ours: a pipe that it held would never come to its end of file.
+    With two nested children (trainer, worker) the inner keeper must finish first: the outer keeper
+    ends it, too, and cannot find processes that the inner child started without marks. So only the
+    outer child has a grace.
+
+    Call it only with one thread and no library loaded: a fork after any OpenMP work hangs
+    (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=58378). The keeper holds the life line, to see its
+    end, and closes all other descriptors: a pipe held by it would never reach its end of file.
     """
     child = os.getpid()
     if os.fork():
@@ -158,7 +162,7 @@ def start_keeper(
 
 
 def _keep_watch(child: int, lifeline: int, grace_s: float, parent: int | None) -> None:
-    """Until the child is gone, or must go."""
+    """Returns when the child is gone or must be ended."""
     line = select.poll()
     line.register(lifeline, 0)  # its end alone: what is said there is for the child
     stopped = 0

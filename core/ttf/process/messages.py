@@ -1,4 +1,4 @@
-"""Small JSON messages on a pipe: length, CRC-32, text. Vectors never travel this way."""
+"""Small JSON messages on a pipe: length, CRC-32, text. Never used for vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST: Final = 16 << 20
 
 
 class BrokenFrame(Exception):
-    """The bytes on the pipe are no message: its writer died in the middle, or wrote over it."""
+    """The bytes are no message: the writer died in the middle, or something overwrote it."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -23,20 +23,20 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def write(fd: int, message: Mapping[str, Any]) -> None:
-    """Blocks until the whole message is in the pipe; BrokenPipeError when nobody reads."""
+    """Blocks until the whole message is in the pipe. Raises BrokenPipeError without a reader."""
     left = memoryview(encode(message))
     while left:
         left = left[os.write(fd, left) :]
 
 
 class Reader:
-    """Cuts a stream of bytes back into messages."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """The messages that `data` completes. Raises BrokenFrame."""
+        """Yields the messages that `data` completes. Raises BrokenFrame."""
         self._pending += data
         while len(self._pending) >= _HEADER.size:
             length, crc = _HEADER.unpack_from(self._pending)

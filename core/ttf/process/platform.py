@@ -1,4 +1,4 @@
-"""Which system this is: asked here alone, so that one sees who depends on it."""
+"""The operating system, in one place so that dependencies on it are easy to find."""
 
 from __future__ import annotations
 

@@ -19,26 +19,25 @@ from typing import Any, Final
 from ttf.process import child, conversation, lifeline, messages
 
 Tell = Callable[[Mapping[str, Any]], None]
+# Takes the request and a function that sends news; returns the answer, or None if it was sent.
 Work = Callable[[Mapping[str, Any], Tell], Mapping[str, Any] | None]
-"""A task: takes the request and a function that sends news, and returns the answer; None where it
-has told that already."""
 WARM: Final = "warm"
 # faulthandler also for what dies before `main`: an interpreter in a broken environment.
 _SERVE: Final = ("-Xfaulthandler", "-m", "ttf.process.serve")
 
 
 def once(module: str) -> tuple[str, ...]:
-    """The words that start a child for one task."""
+    """Returns the command words of a child for one task."""
     return (*_SERVE, module, "once", "")
 
 
 def warm(module: str, stacks: Path | None) -> tuple[str, ...]:
-    """The words that start a child for many. `stacks` is a file that exists."""
+    """Returns the command words of a child for many tasks. `stacks` is an existing file."""
     return (*_SERVE, module, WARM, str(stacks or ""))
 
 
 def task(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The message that asks for one; all that is sent back bears its number, where it has one."""
+    """Returns the message that requests a task. Replies carry its number, if it has one."""
     return {"task": name, "request": dict(request)}
 
 
@@ -66,7 +65,7 @@ def _answer(
     kind: str,
     when_ready: Mapping[str, Any] | None = None,
 ) -> None:
-    """`when_ready`: is told once the module is imported, which takes its time."""
+    """Sends `when_ready` after the import of the module, which may take long."""
 
     def tell(news: Mapping[str, Any]) -> None:
         messages.write(results, {"number": message.get("number", 0), **news})

@@ -1,4 +1,4 @@
-"""Signals: as a request to stop at the next step boundary, and as something to wait for."""
+"""Signals as a request to stop at the next step boundary, and as events to wait for."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ class StopAsked(Exception):
 
 
 class StopRequest:
-    """The first SIGINT or SIGTERM asks for a stop at the next step boundary, the second goes to
-    whoever handled the signal before us. Installs the handlers while it is entered; does nothing
-    outside the main thread."""
+    """Handles SIGINT and SIGTERM while entered: the first asks for a stop at the next step
+    boundary, the second goes to the previous handler. Does nothing outside the main thread."""
 
     def __init__(self) -> None:
         self._signum = 0
@@ -45,7 +44,7 @@ class StopRequest:
         self._restore()
 
     def ask(self, signum: int) -> None:
-        """From any thread: the same as that signal's first arrival."""
+        """From any thread: has the effect of a first signal."""
         self._signum = signum
 
     def _restore(self) -> None:
@@ -58,8 +57,10 @@ class StopRequest:
 
 
 class Signals:
-    """Signals as something to wait for; does nothing outside the main thread, whose business they
-    are. The handlers before are put back at the end."""
+    """Signals as events to wait for. Restores the previous handlers at exit.
+
+    Does nothing outside the main thread: only that thread may handle signals.
+    """
 
     def __init__(self, *wanted: signal.Signals) -> None:
         self._wanted = wanted
@@ -72,7 +73,7 @@ class Signals:
         return self._ours.fileno()
 
     def take(self) -> list[int]:
-        """The signals that arrived since the last call, in order."""
+        """Returns the signals that arrived since the last call, in order."""
         with contextlib.suppress(BlockingIOError):
             while self._ours.recv(_CHUNK):
                 pass
@@ -101,7 +102,7 @@ class Signals:
 
 
 def wait_for(signals: Signals, timeout_s: float) -> None:
-    """Until a signal comes, or so long."""
+    """Waits for a signal, at most `timeout_s`."""
     with selectors.DefaultSelector() as selector:
         selector.register(signals, selectors.EVENT_READ)
         selector.select(max(0.0, timeout_s))

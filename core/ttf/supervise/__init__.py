@@ -1,2 +1,2 @@
-"""The parent of a training process: starts it, watches it, and brings it back. Light: never torch,
-numpy or pydantic."""
+"""The parent of a training process: starts, watches and restarts it. Never imports torch, numpy or
+pydantic."""

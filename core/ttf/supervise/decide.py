@@ -59,8 +59,8 @@ from ttf.supervise.events import (
     Suspended,
     Tick,
 )
-from ttf.supervise.hang_deadlines import beaten, next_deadline, suspended
-from ttf.supervise.memory_pressure import squeezed
+from ttf.supervise.hang_deadlines import after_beat, next_deadline, suspended
+from ttf.supervise.memory_pressure import after_pressure
 from ttf.supervise.restart_rules import Decision, after_death, over
 from ttf.supervise.state import Hang, State, Stopping, Trainer
 
@@ -74,15 +74,14 @@ def initial(
     *,
     settings: Settings | None = None,
 ) -> Decision:
-    """The state before the first trainer, and its Spawn. `settings`: what is known before the
-    trainer tells (--no-remedies)."""
+    """Returns the state before the first trainer, and its Spawn. `settings`: what is known before
+    the trainer reports its configuration (--no-remedies)."""
     overlay = overlay or {}
     state = State(overlay=overlay, history=history or History(), settings=settings or Settings())
     return state, (Spawn(overlay=overlay),)
 
 
 def decide(state: State, event: Event) -> Decision:
-    """What an event changes, and what is to be done about it."""
     if state.stage == "over":
         return state, ()
     if isinstance(event, Signalled):
@@ -99,13 +98,13 @@ def decide(state: State, event: Event) -> Decision:
 
 
 def wake_at(state: State) -> float | None:
-    """When a Tick is wanted; None: not before something happens."""
+    """Returns the time of the next Tick; None if only an event can change something."""
     deadline = next_deadline(state)
     return None if deadline is None else deadline.at
 
 
 def _awaiting(state: State, event: Event) -> Decision:
-    """Nothing but a start counts: what an earlier trainer said is late."""
+    # Only a start counts: other events come late, from an earlier trainer.
     if not isinstance(event, Started):
         return state, ()
     trainer = Trainer(started_at=event.now, beat_at=event.now)
@@ -126,23 +125,24 @@ def _running(state: State, trainer: Trainer, event: Event) -> Decision:
             )
             return state, ()
         case Beat():
-            return beaten(state, trainer, event), ()
+            return after_beat(state, trainer, event), ()
         case Pressure():
-            return squeezed(state, trainer, event)
+            return after_pressure(state, trainer, event)
         case Ended():
             return _ended(state, event)
         case Tick():
             return _ticked(state, trainer, event)
-        case Checkpointed():
-            return state, ()  # what counts is which one is intact after a death
-        case Started() | Signalled() | Suspended() | Died():
-            return state, ()  # a second Started; the others never come here
+        case Checkpointed() | Started() | Signalled() | Suspended() | Died():
+            # Checkpointed: after a death the newest intact checkpoint counts. Started: it is a
+            # second one. The others never come here.
+            return state, ()
         case _:
             assert_never(event)
 
 
 def _signalled(state: State, event: Signalled) -> Decision:
-    """The first is passed on, the second is obeyed at once, and so is one that meets no trainer."""
+    # The first signal is passed on. A second signal, or a signal without a trainer, ends the run
+    # now.
     stop = Stop(signum=event.signum)
     if state.stage != "running" or state.trainer is None:
         return over(state), (stop,)

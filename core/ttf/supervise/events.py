@@ -1,4 +1,4 @@
-"""What can happen to a supervised run, and what can be done: the vocabulary of `decide.py`."""
+"""The events of a supervised run and the actions of the supervisor, for `decide.py`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from ttf.rundir.request import Change
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The part of the configuration that the supervisor obeys."""
+    """The part of the configuration that the supervisor needs."""
 
     max_restarts: int = 5
-    hang_timeout_s: float | None = None
-    """None: learned, see `SuperviseConfig`."""
+    hang_timeout_s: float | None = None  # None: learned, see `SuperviseConfig`
     remedies: bool = True
 
 
@@ -26,27 +25,25 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """A trainer process was spawned."""
-
     now: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configured:
-    """The trainer knows its configuration; `flat` holds dotted keys."""
+    """The trainer knows its configuration; `flat` has dotted keys."""
 
     now: float
     settings: Settings
     flat: Mapping[str, Any]
+    # Remedies of `memory-limit` for this configuration. If there are any, a trainer that runs out
+    # of memory is asked to leave.
     memory_remedies: tuple[Remedy, ...] = ()
-    """What `memory-limit` would be answered with at these settings: where there is something, a
-    trainer that runs out of memory is asked to leave."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beat:
-    """The flight recorder moved: a sign of life at `at`, in `phase` of `step`. `saving_since`: when
-    the checkpoint thread began what it is at."""
+    """The flight record changed at the time `at`: a sign of life. `saving_since`: when the
+    checkpoint thread started its current write."""
 
     now: float
     at: float
@@ -63,17 +60,16 @@ class Checkpointed:
 
 @dataclass(frozen=True, kw_only=True)
 class Pressure:
-    """Memory held as a share of what may be held (1.0 = the limit); page cache never counts."""
+    """Held memory as a share of the limit (1.0 = the limit), without page cache."""
 
     now: float
     share: float
-    text: str = ""
-    """'7.6 GB of 8.0 GB (cgroup /job)'."""
+    text: str = ""  # '7.6 GB of 8.0 GB (cgroup /job)'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signalled:
-    """A person or a system asks for an end: SIGINT, SIGTERM."""
+    """SIGINT or SIGTERM arrived: a request to end."""
 
     now: float
     signum: int
@@ -81,7 +77,7 @@ class Signalled:
 
 @dataclass(frozen=True, kw_only=True)
 class Suspended:
-    """The whole tree was stopped from the terminal for so long, and goes on."""
+    """The terminal stopped the whole process tree for `seconds`; the tree runs again now."""
 
     now: float
     seconds: float
@@ -89,37 +85,33 @@ class Suspended:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The trainer sent its final record and is gone: a summary, or an error to be raised."""
+    """The trainer sent its final record and ended: with a summary, or with an error to raise."""
 
     now: float
     exit_code: int
+    # 'memory': it saved and left because the supervisor asked it to
     left: Literal["", "memory"] = ""
-    """'memory': it saved and left because we asked it to."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Died:
-    """The trainer is gone without a final record, or after an error that restarts may mend; the
+    """The trainer ended without a final record, or with an error that a restart may solve. The
     incident is written."""
 
     now: float
-    incident: str
-    """Its id, '002'."""
-    name: str
-    """Its class."""
+    incident: str  # id of the incident, '002'
+    name: str  # class of the incident
     certain: bool
     step: int
     phase: str
-    checkpoint_step: int
-    """The newest intact checkpoint; -1: none."""
+    checkpoint_step: int  # step of the newest intact checkpoint; -1: none
     remedies: tuple[Remedy, ...] = ()
-    retry: bool = True
-    """False: a restart cannot help (bad data, a non-finite loss)."""
+    retry: bool = True  # False: a restart cannot help (bad data, a non-finite loss)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tick:
-    """The timer the state asked for, or any other moment."""
+    """The requested timer (`wake_at`), or any other moment."""
 
     now: float
 
@@ -147,35 +139,34 @@ class Spawn:
 
     delay_s: float = 0.0
     overlay: Mapping[str, Change] = field(default_factory=dict)
-    because: str = ""
-    """For a person; empty for the first start."""
+    because: str = ""  # for people; empty for the first start
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskToStop:
-    """Tell the trainer to save at the next step boundary and end as that signal asks."""
+    """Tell the trainer to save at the next step boundary and to end as that signal asks."""
 
     signum: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskToShed:
-    """Tell the trainer to give back what it can: caches, prefetched batches, an idle worker."""
+    """Tell the trainer to free what it can: caches, prefetched batches, an idle worker."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskToLeave:
-    """Tell the trainer to save at the next step boundary and leave, to be started anew."""
+    """Tell the trainer to save at the next step boundary and to leave, for a restart."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DumpStacks:
-    """Have the trainer's stacks written (SIGUSR1, and SIGCONT where it is stopped)."""
+    """Write the stacks of the trainer (SIGUSR1; SIGCONT as well if it is stopped)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
-    """Kill the tree."""
+    """Kill the process tree."""
 
     why: Literal["hang", "memory", "stop"]
     text: str
@@ -189,28 +180,27 @@ class Say:
 
 @dataclass(frozen=True, kw_only=True)
 class GiveUp:
-    """End with exit code 5 and the whole story."""
+    """End with exit code 5 and the list of all deaths."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndWithError:
-    """Raise the trainer's own error, with its own exit code: a restart would meet it again."""
+    """Raise the trainer's own error with its exit code: a restart would fail in the same way."""
 
     incident: str
-    text: str
-    """Why there is no restart."""
+    text: str  # why there is no restart
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """The trainer's own end is the run's end."""
+    """The end of the trainer is the end of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """End as the signal asks, without a trainer to do so (it died, or a second signal came)."""
+    """End as the signal asks, without a trainer (it died, or a second signal arrived)."""
 
     signum: int
 

@@ -1,4 +1,4 @@
-"""How long the supervisor waits for a sign of life, and what it does when none comes."""
+"""How long the supervisor waits for a sign of life, and what it does after that."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Final, Literal
 from ttf.supervise.events import Beat, Suspended
 from ttf.supervise.state import Pace, Saving, State, Trainer
 
+# For a phase without known pauses: reading an uncached 11 GB file takes minutes.
 UNKNOWN_S: Final = 600.0
-"""For a phase whose pauses are not known yet: reading a cold 11 GB file takes minutes."""
+# Minimum for the start, whatever is configured: loading torch from an uncached disk or on a busy
+# machine gives no sign of life, and this delay tells nothing about the run.
 START_S: Final = 600.0
-"""Least for a start, whatever is set: loading torch from a cold disk, or on a busy machine, gives no
-sign of life, and says nothing of the run."""
 LEAST_S: Final = 60.0
 SAVE_LEAST_S: Final = 300.0
 FACTOR: Final = 10.0
-KNOWN_AFTER: Final = 3
-"""So many times a phase must have been left before its pauses are believed."""
+KNOWN_AFTER: Final = 3  # a phase must end this often before its pauses are used
 DUMP_GRACE_S: Final = 2.0
 LEAVE_GRACE_S: Final = 20.0
 KILL_GRACE_S: Final = 30.0
@@ -26,7 +25,7 @@ KILL_GRACE_S: Final = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Deadline:
-    """When something must have happened, and what is to be said if it has not."""
+    """A time limit, its kind, and the text if it is missed."""
 
     at: float
     missed: Literal["hang", "dumped", "leave", "kill"]
@@ -34,7 +33,7 @@ class Deadline:
 
 
 def next_deadline(state: State) -> Deadline | None:
-    """The earliest one; None where nobody is waited for."""
+    """Returns the earliest deadline, or None."""
     if state.stage != "running" or state.trainer is None:
         return None
     return min(_deadlines(state, state.trainer), key=lambda d: d.at, default=None)
@@ -44,14 +43,14 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
     if trainer.killed_at is not None:
         if not trainer.survives_said:
             text = (
-                f"The trainer was killed {_s(KILL_GRACE_S)} ago and is still there: the kernel "
+                f"The trainer was killed {_seconds(KILL_GRACE_S)} ago and is still there: the kernel "
                 "waits in its place for a disk or a device. It cannot be restarted before it is "
                 "gone; another signal ends the supervisor."
             )
             yield Deadline(at=trainer.killed_at + KILL_GRACE_S, missed="kill", text=text)
         return
     if trainer.leave_at is not None:
-        text = f"it was asked to leave for lack of memory {_s(LEAVE_GRACE_S)} ago and did not"
+        text = f"it was asked to leave for lack of memory {_seconds(LEAVE_GRACE_S)} ago and did not"
         yield Deadline(at=trainer.leave_at + LEAVE_GRACE_S, missed="leave", text=text)
     if trainer.hang is not None:
         at = trainer.hang.noticed_at + DUMP_GRACE_S
@@ -59,20 +58,20 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
         return
     limit = silence_limit_s(state, trainer.phase)
     where = f"in {trainer.phase} at step {trainer.step}"
-    text = f"no sign of life for {_s(limit)} {where}"
+    text = f"no sign of life for {_seconds(limit)} {where}"
     yield Deadline(at=trainer.beat_at + limit, missed="hang", text=text)
     if trainer.saving is not None:
         limit = save_limit_s(state)
-        text = f"the checkpoint begun {_s(limit)} ago is still not written, {where}"
+        text = f"the checkpoint begun {_seconds(limit)} ago is still not written, {where}"
         yield Deadline(at=trainer.saving.since + limit, missed="hang", text=text)
     if state.stopping is not None:
         limit = stop_limit_s(state)
-        text = f"it was asked to stop {_s(limit)} ago and did not, {where}"
+        text = f"it was asked to stop {_seconds(limit)} ago and did not, {where}"
         yield Deadline(at=state.stopping.at + limit, missed="hang", text=text)
 
 
 def silence_limit_s(state: State, phase: str) -> float:
-    """How long a phase may go without a sign of life."""
+    """Returns how long a phase may go without a sign of life."""
     limit = state.settings.hang_timeout_s
     if limit is None:
         pace = state.paces.get(phase, Pace())
@@ -87,21 +86,21 @@ def silence_limit_s(state: State, phase: str) -> float:
 
 
 def save_limit_s(state: State) -> float:
-    """How long one checkpoint may be written at."""
+    """Returns how long the write of one checkpoint may take."""
     if state.settings.hang_timeout_s is not None:
         return state.settings.hang_timeout_s
     return max(SAVE_LEAST_S, FACTOR * state.longest_save_s)
 
 
 def stop_limit_s(state: State) -> float:
-    """How long a request to stop may wait for a step boundary: a mining round or an evaluation
-    may lie before it, whose own pauses say nothing of their length."""
+    # A mining round or an evaluation may come before the step boundary; the length of their pauses
+    # does not tell their duration.
     hang = state.settings.hang_timeout_s
     return UNKNOWN_S if hang is None else hang
 
 
-def beaten(state: State, trainer: Trainer, beat: Beat) -> State:
-    """A sign of life was seen: the clocks start anew, and its phase's pauses are known better."""
+def after_beat(state: State, trainer: Trainer, beat: Beat) -> State:
+    """Handles a sign of life: restarts the clocks and updates the known pauses of the phase."""
     # A record that was torn by its writer's death may claim any time.
     at = max(trainer.beat_at, min(beat.at, beat.now))
     saving = _saving(trainer.saving, beat)
@@ -110,7 +109,7 @@ def beaten(state: State, trainer: Trainer, beat: Beat) -> State:
         longest = max(longest, at - trainer.saving.since)
     return replace(
         state,
-        paces=_learned(state.paces, trainer, at, beat.phase),
+        paces=_updated_paces(state.paces, trainer, at, beat.phase),
         longest_save_s=longest,
         trainer=replace(trainer, beat_at=at, step=beat.step, phase=beat.phase, saving=saving),
     )
@@ -124,7 +123,7 @@ def _saving(before: Saving | None, beat: Beat) -> Saving | None:
     return Saving(reported=beat.saving_since, since=min(beat.saving_since, beat.now))
 
 
-def _learned(
+def _updated_paces(
     paces: Mapping[str, Pace], trainer: Trainer, at: float, phase: str
 ) -> Mapping[str, Pace]:
     pace = paces.get(trainer.phase, Pace())
@@ -136,7 +135,7 @@ def _learned(
 
 
 def suspended(state: State, event: Suspended) -> State:
-    """Nobody could give a sign of life for so long: every clock stood still."""
+    """Moves all times by the length of the suspension: no sign of life was possible."""
 
     def later(at: float) -> float:
         return min(at + event.seconds, max(at, event.now))
@@ -159,5 +158,5 @@ def suspended(state: State, event: Suspended) -> State:
     return replace(state, stopping=stopping, trainer=trainer)
 
 
-def _s(seconds: float) -> str:
+def _seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:g} s"

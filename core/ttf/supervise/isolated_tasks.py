@@ -1,7 +1,7 @@
-"""Throw-away processes: each does one task of a module, and however it ends is an answer.
+"""Runs each task in a child process of its own; a crash of the process is a result, too.
 
-Each has its own session, a deadline, its stderr kept, and no KMP_DUPLICATE_LIB_OK, which would
-hide what is looked for. Nothing of it is left when it is over.
+Each process has its own session, a deadline, and its stderr kept, and runs without
+KMP_DUPLICATE_LIB_OK, which would hide what is tested. Afterwards nothing is left of the process.
 """
 
 from __future__ import annotations
@@ -26,40 +26,32 @@ _WAKE_S: Final = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One thing to be done where it can do no harm."""
+    """A task for a process of its own."""
 
-    work: str
-    """The function that does it, as "module:function"; see `ttf.process.serve.Work`."""
+    work: str  # "module:function", see `ttf.process.serve.Work`
     request: Mapping[str, Any] = field(default_factory=dict)
-    deadline_s: float = 60.0
-    """Once its process is ready, like the next."""
-    quiet_s: float | None = None
-    """Also over when it has told nothing for so long."""
-    process: ProcessName = "command"
-    """What the explanation of its death calls it."""
-    heard: Callable[[Mapping[str, Any]], None] | None = None
-    """Called with what it tells, as it tells it."""
+    deadline_s: float = 60.0  # counted from when the process is ready, like `quiet_s`
+    quiet_s: float | None = None  # the task is also ended after so long without a message
+    process: ProcessName = "command"  # how the explanation of a death names the process
+    heard: Callable[[Mapping[str, Any]], None] | None = None  # called with each message at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a task ended: with an answer, an error of Python, or a death."""
+    """How a task ended: with an answer, a Python error, or a death."""
 
     task: Task
     seconds: float
-    notes: tuple[Mapping[str, Any], ...] = ()
-    """What it told on its way."""
+    notes: tuple[Mapping[str, Any], ...] = ()  # the messages before the end
     answer: Mapping[str, Any] | None = None
-    error: Mapping[str, Any] | None = None
-    """What it raised, as `ttf.process.error_document` writes it."""
-    death: Death | None = None
-    """None: it ended as it should, answer or error in hand."""
+    error: Mapping[str, Any] | None = None  # as `ttf.process.error_document` writes it
+    death: Death | None = None  # None after an answer or an error
     finding: Finding | None = None
     stderr: str = ""
 
     @property
     def stage(self) -> str:
-        """What it was last at."""
+        """The last stage that the task reported."""
         return next((str(note["at"]) for note in reversed(self.notes) if "at" in note), "")
 
     @property
@@ -68,13 +60,14 @@ class Ended:
 
 
 def run(task: Task) -> Ended:
-    """One task, to its end."""
     return run_all([task])[0]
 
 
 def run_all(tasks: Sequence[Task], *, at_once: int = AT_ONCE) -> list[Ended]:
-    """All of them, some at once; in the order they were given. From the main thread: the
-    parent-death signal follows the thread that spawns."""
+    """Runs the tasks, `at_once` at a time; returns the results in the given order.
+
+    Must be called from the main thread: the parent-death signal follows the thread that spawns.
+    """
     with tempfile.TemporaryDirectory(prefix="ttf-doctor-", ignore_cleanup_errors=True) as folder:
         return _run_all(tasks, at_once, Path(folder))
 
@@ -119,8 +112,8 @@ class _Running:
         self._killed: tuple[KilledByUs, str] = ("", "")
 
     def look(self) -> None:
-        """Reads what it says; ends it where its time is over."""
-        self._hear(self.conversation.take())
+        """Reads the messages of the task; kills it after its deadline."""
+        self._receive(self.conversation.take())
         self._witness.look()
         now, task = time.monotonic(), self._task
         if not self.conversation.ready:
@@ -135,7 +128,7 @@ class _Running:
 
     def finish(self) -> Ended:
         code, messages = self.conversation.finish()
-        self._hear(messages)
+        self._receive(messages)
         answer, error = self._last("answer"), self._last("error")
         raw = self.conversation.stderr.data()
         death = finding = None
@@ -167,7 +160,7 @@ class _Running:
         found = [m[key] for m in self._messages if isinstance(m.get(key), dict)]
         return found[-1] if found else None
 
-    def _hear(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def _receive(self, messages: Sequence[Mapping[str, Any]]) -> None:
         for message in messages:
             self._messages.append(message)
             self._heard_at = time.monotonic()

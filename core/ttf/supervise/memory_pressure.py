@@ -1,28 +1,30 @@
-"""What is done while memory runs short: a word, then less, then a restart with less need of it."""
+"""What the supervisor does when memory runs short: a warning, freeing of caches, then a restart
+with a remedy."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
+from ttf.incidents.death import Remedy
 from ttf.supervise.events import Action, AskToLeave, AskToShed, Kill, Pressure, Say
 from ttf.supervise.restart_rules import Decision, applicable, shown
 from ttf.supervise.state import State, Trainer
 
+# Below this share, the next crossing is reported again if the last report is old enough: the memory
+# of a training rises and falls with every step.
 ENOUGH: Final = 0.80
-"""Below it, the next crossing is news again, if the last is long ago: the memory of a training goes
-up and down with every step."""
 NEWS_AFTER_S: Final = 600.0
 WARN: Final = 0.85
 SHED: Final = 0.90
 LEAVE: Final = 0.95
+# Above this share there is no time to save: the kernel would kill next, without a reason.
 LAST: Final = 0.99
-"""Beyond it there is no time to save: the kernel would kill next, and not say why."""
 SHED_EVERY_S: Final = 30.0
 
 
-def squeezed(state: State, trainer: Trainer, event: Pressure) -> Decision:
-    """A look at the memory of a trainer that runs."""
+def after_pressure(state: State, trainer: Trainer, event: Pressure) -> Decision:
+    """Handles a look at the memory of a running trainer."""
     if trainer.killed_at is not None or trainer.hang is not None:
         return state, ()
     if event.share < ENOUGH:
@@ -39,22 +41,22 @@ def squeezed(state: State, trainer: Trainer, event: Pressure) -> Decision:
         trainer = replace(trainer, shed_at=event.now)
         actions.append(AskToShed())
     if event.share >= LEAVE and state.stopping is None:
-        trainer, more = _full(state, trainer, event)
+        trainer, more = _near_full(state, trainer, event)
         actions.extend(more)
     return replace(state, trainer=trainer), tuple(actions)
 
 
 def _leaving(state: State, trainer: Trainer, event: Pressure) -> Decision:
-    """It was asked to leave; the memory may not last that long."""
-    if event.share < LAST or _has_a_first_victim(state, trainer):
+    # It was asked to leave; the memory may not last that long.
+    if event.share < LAST or _worker_is_killed_first(state, trainer):
         return state, ()
     text = f"memory was at {_share(event)} before it could leave"
     trainer = replace(trainer, killed_at=event.now)
     return replace(state, trainer=trainer), (Kill(why="memory", text=text),)
 
 
-def _has_a_first_victim(state: State, trainer: Trainer) -> bool:
-    """While a worker mines, the kernel ends that one and not the trainer."""
+def _worker_is_killed_first(state: State, trainer: Trainer) -> bool:
+    # While a worker process mines, the kernel kills the worker and not the trainer.
     return trainer.phase == "mining" and state.flat.get("miner.isolation") == "process"
 
 
@@ -62,8 +64,10 @@ def _may_shed(trainer: Trainer, now: float) -> bool:
     return trainer.shed_at is None or now - trainer.shed_at >= SHED_EVERY_S
 
 
-def _full(state: State, trainer: Trainer, event: Pressure) -> tuple[Trainer, tuple[Action, ...]]:
-    remedy = applicable(state, state.memory_remedies) if _may_restart(state) else None
+def _near_full(
+    state: State, trainer: Trainer, event: Pressure
+) -> tuple[Trainer, tuple[Action, ...]]:
+    remedy = _remedy(state)
     if remedy is not None:
         text = f"Memory is at {_share(event)}. The run saves and starts anew with a remedy: "
         say = Say(text=f"{text}{shown(remedy)}.", loud=True)
@@ -75,8 +79,9 @@ def _full(state: State, trainer: Trainer, event: Pressure) -> tuple[Trainer, tup
     return replace(trainer, full_said=True), (Say(text=text + end, loud=True),)
 
 
-def _may_restart(state: State) -> bool:
-    return state.settings.remedies and state.settings.max_restarts > 0
+def _remedy(state: State) -> Remedy | None:
+    may_restart = state.settings.remedies and state.settings.max_restarts > 0
+    return applicable(state, state.memory_remedies) if may_restart else None
 
 
 def _why_not(state: State) -> str:
@@ -88,7 +93,7 @@ def _why_not(state: State) -> str:
 
 
 def _warning(state: State, event: Pressure) -> str:
-    remedy = applicable(state, state.memory_remedies) if _may_restart(state) else None
+    remedy = _remedy(state)
     last = (
         f"nothing more is done, because {_why_not(state)}"
         if remedy is None

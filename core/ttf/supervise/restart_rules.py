@@ -1,4 +1,4 @@
-"""What follows a death: the same again, a remedy, the trainer's own error, or the end."""
+"""What follows a death: an unchanged restart, a restart with a remedy, an error, or giving up."""
 
 from __future__ import annotations
 
@@ -8,41 +8,33 @@ from typing import Any, Final
 
 from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change, History
-from ttf.supervise.events import (
-    Action,
-    Died,
-    EndWithError,
-    GiveUp,
-    Say,
-    Spawn,
-    Stop,
-)
+from ttf.supervise.events import Action, Died, EndWithError, GiveUp, Say, Spawn, Stop
 from ttf.supervise.state import Edit, State, Strike
 
+# After so many deaths in a row at one place, the remedy is applied even if it is not certain.
 STRIKES: Final = 3
-"""So often in a row at one place, and a class is answered with its remedy, certain or not."""
+# Only a remedy helps against these: a device with wrong results has them after a restart, too.
 MET_AGAIN: Final = frozenset({"non-finite"})
-"""Classes that only a remedy mends: a device that computes wrongly does so after a restart."""
+# In a row, without a newer checkpoint. Halving a batch of a million takes twenty.
 MOST_REMEDIES: Final = 24
-"""In a row without a checkpoint that grew; halving a batch of a million takes twenty."""
 LONGEST_DELAY_S: Final = 30.0
-_TOLD: Final = 20
+_MOST_LISTED: Final = 20
 
 Decision = tuple[State, tuple[Action, ...]]
 
 
 def after_death(state: State, died: Died) -> Decision:
-    """The trainer is gone; its incident is written."""
     configured = state.trainer is not None and state.trainer.configured
-    state = _reckoned(state, died)
+    state = _with_strike(state, died)
     streak = _streak(state.strikes)
     if not died.retry:
         return _error(state, died, "A restart cannot mend this.")
     if state.stopping is not None:
-        return over(_told(state, "stopped, as asked")), (Stop(signum=state.stopping.signum),)
+        stop = Stop(signum=state.stopping.signum)
+        return over(_with_outcome(state, "stopped, as asked")), (stop,)
     if died.name == "python-error" and died.phase == "start" and not configured:
         return _error(state, died, "It failed before it knew its configuration.")
-    remedy = _due(state, died, streak)
+    remedy = _due_remedy(state, died, streak)
     if remedy is not None and state.settings.remedies and state.settings.max_restarts > 0:
         return _remedied(state, died, remedy)
     if died.name == "python-error" and streak > 1:
@@ -50,24 +42,23 @@ def after_death(state: State, died: Died) -> Decision:
         return _error(state, died, f"The same error came twice in a row {where}.")
     if died.name == "python-error" and state.settings.max_restarts == 0:
         return _error(state, died, "supervise.max_restarts is 0.")
-    told: tuple[Action, ...] = () if remedy is None else (_by_hand(died, remedy),)
+    told: tuple[Action, ...] = () if remedy is None else (_say_remedy(died, remedy),)
     if died.name in MET_AGAIN:
         state, error = _error(state, died, "The same again would meet it again.")
         return state, (*told, *error)
     if state.restarts >= state.settings.max_restarts:
-        state = _told(state, "gave up")
-        return over(state), (*told, GiveUp(text=_story(state)))
+        state = _with_outcome(state, "gave up")
+        return over(state), (*told, GiveUp(text=_all_deaths(state)))
     state, spawn = _unchanged(state, died)
     return state, (*told, spawn)
 
 
 def over(state: State) -> State:
-    """Nothing is done any more, whatever happens."""
     return replace(state, stage="over", trainer=None)
 
 
 def applicable(state: State, remedies: Iterable[Remedy]) -> Remedy | None:
-    """The first that would change something and was not tried before."""
+    """Returns the first remedy that changes something and was not tried before."""
     if state.remedies_in_a_row >= MOST_REMEDIES:
         return None
     for remedy in remedies:
@@ -81,13 +72,13 @@ def _edits(remedy: Remedy) -> frozenset[Edit]:
 
 
 def shown(remedy: Remedy) -> str:
-    """What it changes, and what that does to the numbers."""
+    """Returns what a remedy changes, and its effect on the numbers."""
     edits = ", ".join(f"{key} = {_toml(value)}" for key, value in remedy.set.items())
     return f"{edits} ({remedy.deviation or 'the numbers stay the same'})"
 
 
-def _reckoned(state: State, died: Died) -> State:
-    """The death is written down; a checkpoint that grew since the last one opens a new account."""
+def _with_strike(state: State, died: Died) -> State:
+    """Adds the death to the state. A newer checkpoint since the last death resets the counters."""
     progress = died.checkpoint_step > state.best_checkpoint
     trainer, history = state.trainer, state.history
     wall = 0.0 if trainer is None else max(0.0, died.now - trainer.started_at)
@@ -115,7 +106,7 @@ def _reckoned(state: State, died: Died) -> State:
 
 
 def _streak(strikes: tuple[Strike, ...]) -> int:
-    """How many of the last deaths, up to `STRIKES`, were the same."""
+    """Returns how many of the last deaths were the same, at most `STRIKES`."""
     last = strikes[-STRIKES:]
     for count, strike in enumerate(reversed(last)):
         if strike.place != strikes[-1].place:
@@ -123,8 +114,7 @@ def _streak(strikes: tuple[Strike, ...]) -> int:
     return len(last)
 
 
-def _due(state: State, died: Died, streak: int) -> Remedy | None:
-    """The remedy that the evidence or the repetition asks for."""
+def _due_remedy(state: State, died: Died, streak: int) -> Remedy | None:
     if died.certain or streak >= STRIKES:
         return applicable(state, died.remedies)
     return None
@@ -146,7 +136,7 @@ def _remedied(state: State, died: Died, remedy: Remedy) -> Decision:
         for key, value in remedy.set.items()
     }
     overlay = {**state.overlay, **changes}
-    state = _told(state, f"restarted with a remedy: {shown(remedy)}")
+    state = _with_outcome(state, f"restarted with a remedy: {shown(remedy)}")
     state = replace(
         state,
         stage="spawning",
@@ -158,7 +148,8 @@ def _remedied(state: State, died: Died, remedy: Remedy) -> Decision:
         paces={},  # another device or batch size has other pauses
         longest_save_s=0.0,
     )
-    because = f"{_what(died)}: going on from {_from(died)} with a remedy: {shown(remedy)}."
+    going_on = f"going on from {_restart_point(died)} with a remedy"
+    because = f"{_describe(died)}: {going_on}: {shown(remedy)}."
     return state, (Spawn(overlay=overlay, because=because),)
 
 
@@ -168,12 +159,12 @@ def _unchanged(state: State, died: Died) -> tuple[State, Spawn]:
     when = f" in {delay:g} s" if delay else ""
     count = f"restart {earlier + 1} of {most} without progress"
     state = replace(
-        _told(state, "restarted unchanged"),
+        _with_outcome(state, "restarted unchanged"),
         stage="spawning",
         restarts=earlier + 1,
         history=_restarted(state.history),
     )
-    because = f"{_what(died)}: going on from {_from(died)} unchanged{when} ({count})."
+    because = f"{_describe(died)}: going on from {_restart_point(died)} unchanged{when} ({count})."
     return state, Spawn(delay_s=delay, overlay=state.overlay, because=because)
 
 
@@ -182,28 +173,28 @@ def _restarted(history: History) -> History:
 
 
 def _error(state: State, died: Died, why: str) -> Decision:
-    state = _told(state, "ended with this error")
+    state = _with_outcome(state, "ended with this error")
     return over(state), (EndWithError(incident=died.incident, text=why),)
 
 
-def _told(state: State, outcome: str) -> State:
+def _with_outcome(state: State, outcome: str) -> State:
     *before, last = state.strikes
     return replace(state, strikes=(*before, replace(last, outcome=outcome)))
 
 
-def _by_hand(died: Died, remedy: Remedy) -> Say:
+def _say_remedy(died: Died, remedy: Remedy) -> Say:
     return Say(
-        text=f"{_what(died)}: its remedy would be {shown(remedy)}. It is not applied, because "
+        text=f"{_describe(died)}: its remedy would be {shown(remedy)}. It is not applied, because "
         "remedies are off or no restart is allowed (supervise.remedies, supervise.max_restarts). "
         f"By hand: {remedy.text}",
         loud=True,
     )
 
 
-def _story(state: State) -> str:
-    """Every death, what was tried, what to do."""
+def _all_deaths(state: State) -> str:
+    """Returns a text about all deaths, what was tried, and what to do."""
     strikes, most = state.strikes, state.settings.max_restarts
-    left_out = len(strikes) - _TOLD
+    left_out = len(strikes) - _MOST_LISTED
     lines = [
         f"The trainer died {_times(len(strikes))}; it was restarted {_times(most)} in a row "
         "without a newer checkpoint (supervise.max_restarts)."
@@ -211,7 +202,7 @@ def _story(state: State) -> str:
         else f"The trainer died {_times(len(strikes))} and is not to be restarted "
         "(supervise.max_restarts is 0).",
         *([f"  ... and {left_out} deaths before these:"] if left_out > 0 else []),
-        *(f"  {_line(strike)}" for strike in strikes[-_TOLD:]),
+        *(f"  {_strike_line(strike)}" for strike in strikes[-_MOST_LISTED:]),
     ]
     if state.overlay:
         tried = ", ".join(f"{k} = {_toml(c.value)} ({c.origin})" for k, c in state.overlay.items())
@@ -220,22 +211,22 @@ def _story(state: State) -> str:
     lines.append(
         f"What to do: read incidents/{last.incident}/ in the run folder (evidence, stacks, the "
         "end of stderr) and let `ttf doctor` check this machine; the run can go on from "
-        f"{_from(last)}."
+        f"{_restart_point(last)}."
     )
     return "\n".join(lines)
 
 
-def _line(strike: Strike) -> str:
+def _strike_line(strike: Strike) -> str:
     kept = "no checkpoint" if strike.checkpoint_step < 0 else f"saved: {strike.checkpoint_step}"
     place = f"at step {strike.step} in {strike.phase} ({kept})"
     return f"{strike.incident} {strike.name} {place}: {strike.outcome}"
 
 
-def _what(died: Died) -> str:
+def _describe(died: Died) -> str:
     return f"Incident {died.incident}, {died.name} in {died.phase} at step {died.step}"
 
 
-def _from(died: Died | Strike) -> str:
+def _restart_point(died: Died | Strike) -> str:
     step = died.checkpoint_step
     return "its start (no checkpoint yet)" if step < 0 else f"step {step}"
 

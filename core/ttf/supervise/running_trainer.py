@@ -1,7 +1,6 @@
-"""One trainer process from its start to its end: what it says and does, as events.
+"""One trainer process from start to end; its messages and behaviour become events.
 
-Owns the child, its pipes, its flight record, the memory curve and the stderr that is kept. Knows
-nothing of what is to be done about any of it.
+Owns the child process, its pipes, flight record, memory curve and stderr. Does not decide anything.
 """
 
 from __future__ import annotations
@@ -38,14 +37,12 @@ from ttf.supervise.events import (
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
+# A wait that took so much longer: the machine slept, or this process was stopped.
 LATE_S: Final = 2.0
-"""A wait that took so much longer was a machine asleep, or we were stopped."""
 _TRAINER: Final = ("-m", "ttf.training.launch")
 
 
 class RunningTrainer:
-    """A trainer that was started."""
-
     def __init__(
         self,
         request: TrainRequest,
@@ -56,8 +53,8 @@ class RunningTrainer:
         whole_tree: bool,
         again: bool,
     ) -> None:
-        """`whole_tree`: this process is there for the run alone and counts as part of it. `again`:
-        after one that died."""
+        """`whole_tree`: this process exists only for the run and its memory counts. `again`: an
+        earlier trainer of this process died."""
         self._folder = folder
         self._display = display
         self._signals = signals
@@ -75,14 +72,13 @@ class RunningTrainer:
         self._next_look = self._next_notes = 0.0
         self._seen = self.flight.read()
         self.flat: Mapping[str, Any] = {}
-        self.end: TrainerEnd | None = None
-        """Its final record."""
+        self.end: TrainerEnd | None = None  # its final record
         self.killed: tuple[KilledByUs, str] = ("", "")
 
     # --- waiting ----------------------------------------------------------------------------
 
     def wait(self, until: float | None) -> list[Event]:
-        """Until something happens, `until` at the latest; what happened."""
+        """Waits until something happens, at most until `until`; returns the events."""
         limit = self._next_look if until is None else min(until, self._next_look)
         began = now()
         wait([self._conversation], limit - began, self._signals)
@@ -91,13 +87,13 @@ class RunningTrainer:
         events: list[Event] = []
         if late > LATE_S:
             events.append(Suspended(now=now(), seconds=late))
-        elif self._nobody_reads():
+        elif self._display_is_blocked():
             events.append(Suspended(now=now(), seconds=now() - began))
-        return [*events, *self._understood(messages), *self._beat(), *self._look()]
+        return [*events, *self._parsed(messages), *self._beat(), *self._look()]
 
-    def _nobody_reads(self) -> bool:
-        """A terminal that was held (Ctrl-S), a pager that shows the first page: the trainer waits
-        there until somebody reads on, and that is no hang."""
+    def _display_is_blocked(self) -> bool:
+        # A held terminal (Ctrl-S), or a pager that shows its first page: the trainer waits until
+        # somebody reads on. This is not a hang.
         if self._display is None:
             return False
         poll = select.poll()
@@ -110,10 +106,10 @@ class RunningTrainer:
 
     @property
     def garbage(self) -> str:
-        """Why its messages cannot be read any more; empty while they can."""
+        """Why the messages cannot be read any more; '' if they can."""
         return self._conversation.garbage
 
-    def _understood(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
+    def _parsed(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
         for message in messages:
             try:
                 event = self._event(cast("FromTrainer", message))
@@ -142,9 +138,7 @@ class RunningTrainer:
             remedies=self.flat["supervise.remedies"],
         )
         remedies = remedies_for("memory-limit", self.flat, phase=self._seen.phase)
-        return Configured(
-            now=now(), settings=settings, flat=self.flat, memory_remedies=tuple(remedies)
-        )
+        return Configured(now=now(), settings=settings, flat=self.flat, memory_remedies=remedies)
 
     def _beat(self) -> Iterator[Event]:
         flight = self.flight.read()
@@ -184,15 +178,15 @@ class RunningTrainer:
         self.child.kill()
 
     def finish(self) -> int:
-        """Reaps it, takes its last words, ends what it left behind; its return code."""
+        """Reaps the process, reads its last messages, ends its descendants. Returns the return
+        code."""
         code, messages = self._conversation.finish()
-        for _ in self._understood(messages):
+        for _ in self._parsed(messages):
             pass  # only the final record still matters
         self._write_stderr()
         return code
 
     def death(self, code: int) -> Death:
-        """All that is known about its end."""
         end = ProcessEnd(
             returncode=code,
             killed=self.killed,
@@ -208,7 +202,7 @@ class RunningTrainer:
         return self.witness.death(end)
 
     def _write_stderr(self) -> None:
-        """Appends what was kept to stderr.txt; a disk that takes nothing does not matter here."""
+        # Appends. An error of the disk does not matter here.
         data = self._conversation.stderr.data()
         if not data:
             return
@@ -218,11 +212,11 @@ class RunningTrainer:
             file.write(head + data + (b"" if data.endswith(b"\n") else b"\n"))
 
     def send(self, message: Mapping[str, Any]) -> bool:
-        """False where the trainer does not take it."""
+        """Returns False if the trainer does not take the message."""
         return self._conversation.send(message)
 
     def close(self) -> None:
-        """Ends what is left of it. May be called twice."""
+        """Ends what is left of the process. May be called twice."""
         self.child.close()
         self.witness.close()
         self.flight.close()

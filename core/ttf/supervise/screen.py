@@ -1,4 +1,4 @@
-"""What the supervisor itself says, while no trainer has the screen."""
+"""What the supervisor prints while no trainer owns the screen."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import sys
 from typing import Final
 
+from ttf.text.wrapping import wrapped
+
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _CLEAR_LINE: Final = "\r\x1b[K"
 _CLEAR_TO_END: Final = "\r\x1b[J"
 
-from ttf.text.wrapping import wrapped
-
 
 class Screen:
-    """Standard error of the command; silent where nobody wants progress or it is closed."""
+    """Standard error of the command; prints nothing if progress is off or stderr is closed."""
 
     def __init__(self, wanted: bool) -> None:
         self.fd: int | None = None
@@ -31,7 +31,7 @@ class Screen:
             self.fd = None
 
     def take_back(self) -> None:
-        """After a trainer that could not leave its live display whole."""
+        """Clears up after a trainer that could not end its live display."""
         if self._terminal and os.environ.get("TERM", "dumb") != "dumb":
             self._write(_CLEAR_TO_END + _SHOW_CURSOR)
 
@@ -43,7 +43,7 @@ class Screen:
         self._write(f"{lines}\n")
 
     def _wrapped(self, text: str, indent: int) -> str:
-        """Between words on a terminal; a pipe gets one line."""
+        """Wraps at words on a terminal. A pipe gets one line."""
         if not self._terminal or self.fd is None:
             return text
         with contextlib.suppress(OSError):
@@ -52,14 +52,14 @@ class Screen:
         return text
 
     def interject(self, text: str) -> None:
-        """A note while a trainer has the screen, which may not be able to say anything; it draws
-        its live line anew."""
+        """Prints a note while a trainer, perhaps a hanging one, owns the screen. The trainer draws
+        its live line again."""
         if self._terminal and os.environ.get("TERM", "dumb") != "dumb":
             self._write(_CLEAR_LINE)
         self.note(text)
 
     def _write(self, text: str) -> None:
-        """A reader who left or a full disk never ends the run."""
+        # A closed pipe or a full disk must never end the run.
         if self.fd is None:
             return
         left = memoryview(text.encode(errors="replace"))

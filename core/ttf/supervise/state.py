@@ -1,4 +1,4 @@
-"""What the supervisor knows about a run: the state that `decide.py` maps to actions. Only data."""
+"""The data about a run that `decide.py` maps to actions."""
 
 from __future__ import annotations
 
@@ -10,51 +10,45 @@ from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change, History
 from ttf.supervise.events import Settings
 
-Edit = tuple[str, str]
-"""A dotted key and the repr of the value it was set to."""
+Edit = tuple[str, str]  # a dotted key and the repr of its value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strike:
-    """One death, as the story of the run tells it."""
+    """One death, for the report when the run gives up."""
 
     incident: str
     name: str
     step: int
     phase: str
     checkpoint_step: int
-    outcome: str
-    """What was done about it."""
+    outcome: str  # what was done about it
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """Two strikes with the same one are the same crash."""
+        # Two strikes at the same place are the same crash.
         return self.name, self.step, self.phase
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """What one phase has been seen to do, in this run."""
+    """What was observed about one phase in this run."""
 
-    left: int = 0
-    """How often the trainer went on to another phase."""
-    longest_gap_s: float = 0.0
-    """Between two signs of life."""
+    left: int = 0  # how often the trainer went on to another phase
+    longest_gap_s: float = 0.0  # between two signs of life
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """The checkpoint that is being written beside the training."""
+    """A checkpoint that is being written during training."""
 
-    reported: float
-    """As the flight record says it; tells one checkpoint from the next."""
-    since: float
-    """The same, without the time the whole tree was suspended."""
+    reported: float  # from the flight record; identifies the checkpoint
+    since: float  # like `reported`, without the time that the tree was suspended
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hang:
-    """A deadline that was missed; the stacks are being written."""
+    """A missed deadline; the stacks are being written."""
 
     noticed_at: float
     text: str
@@ -62,8 +56,6 @@ class Hang:
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """The process that is alive."""
-
     started_at: float
     beat_at: float
     step: int = 0
@@ -72,10 +64,9 @@ class Trainer:
     saving: Saving | None = None
     hang: Hang | None = None
     killed_at: float | None = None
-    survives_said: bool = False
-    """It was said that the kill had no effect."""
+    survives_said: bool = False  # the message that the kill had no effect was printed
+    # When low memory was reported. Reset when memory is enough again after `NEWS_AFTER_S`.
     warned_at: float | None = None
-    """When it was said that memory runs short; until there is enough again, long after."""
     full_said: bool = False
     shed_at: float | None = None
     leave_at: float | None = None
@@ -83,7 +74,7 @@ class Trainer:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """Somebody asked for an end."""
+    """A signal asked for an end."""
 
     signum: int
     at: float
@@ -91,29 +82,21 @@ class Stopping:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """The whole run as the supervisor sees it."""
-
+    # `left`: the trainer left because of memory; its Died event is still to come
     stage: Literal["spawning", "running", "left", "over"] = "spawning"
-    """`left`: the trainer went because of memory; what it died of is still to be told."""
-    trainer: Trainer | None = None
-    """While `running` and `left`."""
+    trainer: Trainer | None = None  # set while `running` and `left`
     stopping: Stopping | None = None
     settings: Settings = field(default_factory=Settings)
+    # configuration of the newest trainer, with dotted keys
     flat: Mapping[str, Any] = field(default_factory=dict)
-    """The configuration of the newest trainer, by dotted keys."""
     memory_remedies: tuple[Remedy, ...] = ()
-    overlay: Mapping[str, Change] = field(default_factory=dict)
-    """Remedies in force."""
-    history: History = field(default_factory=History)
-    """For the next trainer's request."""
+    overlay: Mapping[str, Change] = field(default_factory=dict)  # remedies in force
+    history: History = field(default_factory=History)  # for the next trainer's request
     strikes: tuple[Strike, ...] = ()
+    # Edits made by remedies of this supervisor: nothing is set to the same value twice.
     applied: frozenset[Edit] = frozenset()
-    """Whatever this supervisor set by a remedy: nothing is set to the same value twice."""
-    restarts: int = 0
-    """Unchanged ones in a row without progress."""
-    remedies_in_a_row: int = 0
-    """Those applied since a checkpoint was last seen to grow."""
-    best_checkpoint: int = -1
-    """The highest step of an intact checkpoint that was seen at any death."""
+    restarts: int = 0  # unchanged restarts in a row without progress
+    remedies_in_a_row: int = 0  # remedies applied since the newest checkpoint
+    best_checkpoint: int = -1  # highest step of an intact checkpoint at any death
     paces: Mapping[str, Pace] = field(default_factory=dict)
     longest_save_s: float = 0.0

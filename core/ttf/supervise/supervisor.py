@@ -58,23 +58,22 @@ from ttf.supervise.screen import Screen
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
 
+# Errors of ttf that are incidents: `decide.py` chooses what follows; others are only passed on.
 MENDABLE: Final = frozenset({"NumericFailure", "DataChanged", "StorageError", "DeviceMistrusted"})
-"""Errors of ours that are incidents: what is done about them is decided, not only passed on."""
 
 
 def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) -> Summary:
-    """Trains to the end, whatever dies on the way; the summary. Raises TtfError.
+    """Trains to the end, over all restarts. Raises TtfError.
 
-    `own_process`: this process is there for the run alone: it adopts orphans, counts as part of
-    the run, and obeys the terminal: its suspend key, and its end, which is taken for SIGTERM.
+    `own_process`: this process exists only for the run. It adopts orphans, counts as part of the
+    run, and obeys the terminal: the suspend key, and a hangup, which counts as SIGTERM.
     """
     wanted = [signal.SIGINT, signal.SIGTERM]
     if own_process:
         adopt_orphans()
         wanted.append(signal.SIGTSTP)
-        if (
-            signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
-        ):  # nohup: the run outlives its terminal
+        # Ignored under nohup: the run outlives its terminal.
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             wanted.append(signal.SIGHUP)
     with Signals(*wanted) as signals:
         supervisor = Supervisor(request, folder, signals, own_process=own_process)
@@ -84,8 +83,8 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
             supervisor.close()
 
 
-def _with_its_own_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
-    """A trainer that found its device wrong names the way out itself."""
+def _with_trainer_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
+    # A trainer that found wrong results of its device reports the remedy itself.
     if error is None or error["class"] != "DeviceMistrusted":
         return finding
     edits = error["fields"]["remedy"]
@@ -98,7 +97,7 @@ def _with_its_own_remedy(finding: Finding, error: ErrorDocument | None) -> Findi
 
 
 class Supervisor:
-    """A run, and the trainers it takes."""
+    """One run with all its trainers."""
 
     def __init__(
         self, request: TrainRequest, folder: RunFolder, signals: Signals, *, own_process: bool
@@ -108,22 +107,19 @@ class Supervisor:
         self._screen = Screen(request.progress)
         self._journal = Journal.read(folder.supervision) if request.resume else Journal()
         self._running: RunningTrainer | None = None
-        self._started = False
-        """A trainer, at least once."""
-        self._end: TrainerEnd = {}
-        """The last final record."""
+        self._started = False  # a trainer, at least once
+        self._end: TrainerEnd = {}  # the last final record
         self._finding: Finding | None = None
         self._spawn_at, self._spawn = 0.0, Spawn()
-        self._state, first = initial(
+        self._state, self._first = initial(
             now(),
             self._journal.overlay,
             self._journal.history(),
             settings=Settings(remedies=request.remedies is not False),
         )
-        self._first = first
 
     def run(self) -> Summary:
-        """Until an action ends it."""
+        """Runs until an action ends the run."""
         actions: Iterable[Action] = self._first
         while True:
             for action in actions:
@@ -133,7 +129,7 @@ class Supervisor:
             actions = [action for event in self._events() for action in self._decided(event)]
 
     def close(self) -> None:
-        """Leaves no process behind, also when we were interrupted ourselves."""
+        """Leaves no child process, even after an interrupt."""
         if self._running is not None:
             self._running.close()
         self._screen.close()
@@ -142,11 +138,11 @@ class Supervisor:
 
     def _decided(self, event: Event) -> Iterable[Action]:
         self._state, actions = decide(self._state, event)
-        self._remember(event)
+        self._save_journal(event)
         return actions
 
     def _events(self) -> Iterable[Event]:
-        """Waits for the next ones. Lazy, so that each is decided before the next is looked at."""
+        """Waits for the next events. Lazy: each event is decided before the next one is read."""
         if self._running is None:
             yield from self._before_a_trainer()
             return
@@ -154,14 +150,14 @@ class Supervisor:
         yield from trainer.wait(wake_at(self._state))
         yield from self._from_signals()
         if trainer.over:
-            yield from self._end_of(trainer)
+            yield from self._end_events(trainer)
             return
         if trainer.garbage and not trainer.killed[0]:
             trainer.kill("garbage", trainer.garbage)
         yield Tick(now=now())
 
     def _before_a_trainer(self) -> Iterable[Event]:
-        """A signal ends the wait for a restart."""
+        # A signal ends the wait for a restart.
         wait_for(self._signals, self._spawn_at - now())
         yield from self._from_signals()
         if self._state.stage == "spawning" and now() >= self._spawn_at:
@@ -176,7 +172,7 @@ class Supervisor:
                 yield Signalled(now=now(), signum=signum)
 
     def _suspend(self) -> Suspended:
-        """Ctrl-Z: the whole tree stops with us, and goes on with us."""
+        # Ctrl-Z: the whole tree stops and continues together with this process.
         began = now()
         if self._running is not None:
             self._running.child.stop_tree()
@@ -186,8 +182,8 @@ class Supervisor:
             self._running.child.continue_tree()
         return Suspended(now=now(), seconds=now() - began)
 
-    def _end_of(self, trainer: RunningTrainer) -> Iterable[Event]:
-        """A trainer that is gone: Ended, or Died, or both where it left because it was asked."""
+    def _end_events(self, trainer: RunningTrainer) -> Iterable[Event]:
+        """Yields Ended, or Died, or both if the trainer left because it was asked to."""
         from ttf.incidents.classify import classify
 
         code = trainer.finish()
@@ -206,7 +202,7 @@ class Supervisor:
                     trainer.killed = ("memory", "it saved and left, as it was asked to")
                     yield Ended(now=now(), exit_code=int(ExitCode.DONE), left="memory")
                 death = trainer.death(code)
-                yield self._died(death, _with_its_own_remedy(classify(death), error))
+                yield self._died(death, _with_trainer_remedy(classify(death), error))
         finally:
             self._running = None
             trainer.close()
@@ -218,7 +214,7 @@ class Supervisor:
         self._finding = finding
         return Died(
             now=now(),
-            incident=self._written(death, finding, checkpoint, step),
+            incident=self._write_incident(death, finding, checkpoint, step),
             name=finding.name,
             certain=finding.certain,
             step=step,
@@ -228,7 +224,7 @@ class Supervisor:
             retry=finding.ends_with is None,
         )
 
-    def _written(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
+    def _write_incident(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
         from ttf.incidents.writing import write_incident
 
         try:
@@ -244,8 +240,8 @@ class Supervisor:
             self._say(f"The incident could not be written: {error}", loud=True)
             return "(not written)"
 
-    def _remember(self, event: Event) -> None:
-        """What the next supervisor of this run must know, should this one be killed."""
+    def _save_journal(self, event: Event) -> None:
+        """Saves what the next supervisor of this run needs if this one is killed."""
         before = self._journal
         if isinstance(event, Checkpointed):
             self._journal = replace(before, checkpointed=event.step)
@@ -300,7 +296,7 @@ class Supervisor:
             case Say():
                 self._say(action.text, loud=action.loud)
             case EndWithError():
-                self._fail(self._its_own_error(action))
+                self._fail(self._trainer_error(action))
             case GiveUp():
                 self._fail(GaveUp(action.text))
             case Stop():
@@ -332,18 +328,17 @@ class Supervisor:
             self._running.send(message)
 
     def _say(self, text: str, *, loud: bool = False) -> None:
-        """On the screen; by the trainer, while that has it."""
+        """The trainer prints the text while it owns the screen."""
         if self._running is None or self._running.over or not self._running.send({"say": text}):
             self._screen.note(text, loud=loud)
 
     def _finished(self) -> Summary:
-        """The trainer's own end is the run's."""
         if "summary" in self._end:
             return self._end["summary"]
         raise from_document(self._end["error"])
 
-    def _its_own_error(self, action: EndWithError) -> TtfError:
-        """What the trainer raised, or what its death means where it could not."""
+    def _trainer_error(self, action: EndWithError) -> TtfError:
+        """Returns what the trainer raised; if it could not, the meaning of its death."""
         document, finding = self._end.get("error"), self._finding
         assert finding is not None
         where = self._folder.incidents / action.incident
@@ -363,7 +358,7 @@ class Supervisor:
         return GaveUp(f"{finding.explanation} {action.text}", hint=f"The evidence is in {where}.")
 
     def _stop(self, signum: int) -> NoReturn:
-        """An end without a trainer to save anything: what was saved before counts."""
+        """Ends the run without a new checkpoint."""
         from ttf.rundir.verified_folders import newest_step
 
         if self._running is not None:
@@ -375,7 +370,7 @@ class Supervisor:
         self._fail(Stopped(signum, f"Stopped by {name} at once. {kept}"), status="stopped")
 
     def _fail(self, error: TtfError, *, status: str = "failed") -> NoReturn:
-        """Ends the run with its summary, which no trainer is left to write."""
+        """Ends the run and writes the summary, because no trainer is left to write it."""
         from ttf.rundir.summary import Ending, write_last_summary
 
         if self._folder.config.exists():

@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _show_what_was_compared() -> None:
-    """Has pytest explain the assertions of the suites, as it does those of a test's own file."""
+    # pytest then explains failed assertions of the suites as it does in test files.
     import pytest
 
     homes = {home for home in _HOMES.values() if home.startswith(f"{__name__}.")}

@@ -1,4 +1,4 @@
-"""Rows for tests, in clusters as embeddings lie, and the true answers."""
+"""Clustered rows for tests, similar to embeddings, and exact answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CENTRES = 20
 
 
 def clustered_rows(seed: int, rows: int, dim: int = DIM) -> NDArray[np.float32]:
-    """Unit rows in loose clusters, the same for the same arguments."""
+    """Returns unit rows in loose clusters, equal for equal arguments."""
     centres = np.random.default_rng(7).standard_normal((_CENTRES, dim)).astype(np.float32)
     rng = np.random.default_rng(seed)
     own = rng.standard_normal((rows, dim)).astype(np.float32)
@@ -20,5 +20,5 @@ def clustered_rows(seed: int, rows: int, dim: int = DIM) -> NDArray[np.float32]:
 
 
 def best_rows(bank: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """The true k best, ties by smaller id."""
+    """Returns the exact k best, equal scores by smaller id."""
     return np.argsort(-(queries @ bank.T), axis=1, kind="stable")[:, :k]

@@ -1,6 +1,7 @@
-"""What may kill its process, or must start from a clean one, is done in a child of the test.
+"""Child processes for tests that may crash or need a fresh process.
 
-The child is the doctor's: its own session, a deadline, its stderr kept, every end classified.
+They are the child processes of the doctor: own session, deadline, stderr kept, every end
+classified.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ DEADLINE_S: Final = 120.0
 def ended(
     task: str, heard: Callable[[Mapping[str, Any]], None] | None = None, **request: Any
 ) -> Ended:
-    """However it ended; `task` is a function of `_tasks`."""
+    """Runs a function of `_tasks` and returns how it ended."""
     work = f"ttf.testing._tasks:{task}"
     return run(Task(work=work, request=request, deadline_s=DEADLINE_S, heard=heard))
 
 
 def answer(task: str, **request: Any) -> Mapping[str, Any]:
-    """What the task answered; the test fails with how it ended where it did not."""
+    """Returns the answer of the task; fails the test if there is none."""
     done = ended(task, **request)
     if done.answer is None or not done.well:
-        pytest.fail(told(done), pytrace=False)
+        pytest.fail(describe_end(done), pytrace=False)
     return done.answer
 
 
-def told(done: Ended) -> str:
-    """How a child ended, with what it said last."""
+def describe_end(done: Ended) -> str:
+    """Describes how a child ended, with the end of its stderr."""
     where = f" while {done.stage}" if done.stage else ""
     lines = [f"The process{where}: {task_failures.in_a_word(done)}", *task_failures.evidence(done)]
     return "\n".join([*lines, *done.stderr.splitlines()[-15:]])
 
 
 def killed_while_saving(delay_s: float) -> Callable[[Mapping[str, Any]], None]:
-    """Hears a child that saves, and kills it with SIGKILL some seconds after it began."""
+    """Returns a listener that kills the child with SIGKILL `delay_s` after it started to save."""
 
     def heard(news: Mapping[str, Any]) -> None:
         if news.get("at") == "saving":

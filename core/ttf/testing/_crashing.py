@@ -1,7 +1,7 @@
-"""A plugin `crashing` of every kind: another one, which dies of a real segfault once, inside a run.
+"""A plugin `crashing` of every kind: it wraps another plugin and dies once per run by a segfault.
 
-It is declared by a folder of metadata on sys.path while `crashing` lasts; every process of a run
-finds it there, and is told by TTF_TESTING_CRASH what to wrap and when to die.
+Within `crashing`, a metadata folder on sys.path declares it, so every process of a run finds it.
+TTF_TESTING_CRASH says what to wrap and when to die.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ttf.host import installed, plugins
 
 NAME: Final = "crashing"
 VARIABLE: Final = "TTF_TESTING_CRASH"
+# The call of forward, search, gather or synchronize in which the process dies.
 _TOWER_CALL, _MINER_CALL, _STORE_CALL, _DEVICE_CALL = 3, 1, 4, 3
-"""Which call of forward, search, gather and synchronize is the last of its process."""
 
 
 @contextlib.contextmanager
 def crashing(kind: Kind, name: str, folder: Path) -> Iterator[str]:
-    """The name to choose instead of `name`; `folder` is empty."""
+    """Yields the name to use instead of `name`. `folder` must be empty."""
     import pytest  # here: every process of the run imports this module as well
 
     info = folder / "ttf_testing_crashing-0.dist-info"
@@ -43,31 +43,31 @@ def crashing(kind: Kind, name: str, folder: Path) -> Iterator[str]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(VARIABLE, json.dumps(told))
             patch.syspath_prepend(folder)
-            _forget()
+            _clear_plugin_caches()
             yield NAME
     finally:
-        _forget()
+        _clear_plugin_caches()
 
 
-def _forget() -> None:
+def _clear_plugin_caches() -> None:
     installed.installed.cache_clear()
     plugins.load.cache_clear()
 
 
-def _told() -> dict[str, str]:
+def _settings() -> dict[str, str]:
     told: dict[str, str] = json.loads(os.environ[VARIABLE])
     return told
 
 
 def _die_once() -> None:
-    mark = Path(_told()["mark"])
+    mark = Path(_settings()["mark"])
     if not mark.exists():
         mark.touch()
         ctypes.string_at(0)
 
 
 def _dying_at(call: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose process dies inside its given call, once in a run."""
+    """Wraps `function` so that its process dies inside the given call, once per run."""
     counted = itertools.count(1)
 
     def call_it(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def _dying_at(call: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Wrapped:
-    """Whatever it is not told otherwise is the wrapped object's."""
+    """Delegates to the wrapped object, except for the attributes in `own`."""
 
     def __init__(self, wrapped: Any, **own: Any) -> None:
         self._wrapped = wrapped
@@ -91,7 +91,7 @@ class _Wrapped:
 
 
 def _factory(kind: Kind) -> Any:
-    factory = plugins.load(kind, _told()["name"])
+    factory = plugins.load(kind, _settings()["name"])
     wraps = {"tower": _tower, "miner": _miner, "storage": _storage, "device": _device}
     return wraps[kind](factory)
 

@@ -1,4 +1,4 @@
-"""What a child measures of itself: time per thread, anonymous memory at its highest. Linux."""
+"""Measurements of the own process: time per thread, peak anonymous memory. Linux only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TASKS: Final = Path("/proc/self/task")
 
 
 class _Sampled:
-    """`_look` is called every few milliseconds, in a thread of its own, while the block runs."""
+    """Calls `_look` every few milliseconds in its own thread while the block runs."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -39,7 +39,7 @@ class _Sampled:
 
 
 class ThreadTimes(_Sampled):
-    """Processor time of every thread that ran meanwhile, those that have ended included."""
+    """Processor time of every thread within the block, also of threads that have ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class ThreadTimes(_Sampled):
         return time.process_time() - self._process
 
     def seconds(self) -> list[float]:
-        """Of each thread but the one that looked, most first."""
+        """Returns the time of each thread except the measuring one, largest first."""
         took = (
             (ns - self._began.get(thread, 0)) / 1e9
             for thread, ns in self._last.items()
@@ -71,7 +71,7 @@ class ThreadTimes(_Sampled):
 
 
 class PeakMemory(_Sampled):
-    """How far anonymous memory rose above what it was."""
+    """How much anonymous memory rose above its value at the start."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A few steps through the real loop, supervised as any run, on a small synthetic set."""
+"""Trains a few steps, supervised like any run, on a small synthetic set."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 STEPS: Final = 6
 _BATCH: Final = 16
+# Kinds that the miner process loads as well. Runs for other kinds have no miner: shorter.
 _MINED: Final = ("miner", "storage")
-"""Kinds that a miner's process loads as well; the others' runs are shorter without one."""
 
 
 def small_set(folder: Path) -> dict[str, Path]:
-    """`pairs.npz` and `bank.npz`."""
+    """Writes `pairs.npz` and `bank.npz`."""
     from ttf.data.synth import SynthShape, write_synth
 
     return write_synth(
@@ -26,7 +26,7 @@ def small_set(folder: Path) -> dict[str, Path]:
 
 
 def what_happened(run: Run) -> str:
-    """Each incident of a run, with what it rests on."""
+    """Describes each incident of a run with its evidence."""
     from ttf.rundir.durable import read_json
 
     told = []
@@ -45,7 +45,7 @@ def train(
     out: Path,
     doc_tower: str = "identity",
 ) -> Run:
-    """With the plugin in its place, and the simplest of ttf's own everywhere else."""
+    """Trains with the plugin, and with the simplest built-in plugins for all other kinds."""
     import ttf
 
     config: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What a child of a conformance test does: loads, builds, saves, is measured, or is killed."""
+"""Tasks that the conformance tests run in child processes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ttf.contracts import Kind, Miner, MinerContext, MinerFactory, StoreWriter, VectorSource
     from ttf.process.serve import Tell
 
+# Third-party modules that ttf may already have loaded when it lists a plugin.
 LIGHT: Final = frozenset({"click", "filelock", "platformdirs", "pluggy", "psutil", "ttf"})
-"""What ttf itself may have loaded by the time a plugin is listed."""
 ENOUGH_CPU_S: Final = 0.5
 
 
@@ -26,7 +26,8 @@ ENOUGH_CPU_S: Final = 0.5
 
 
 def listing(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Loads the plugin and asks whether it can run; which modules of others that imported."""
+    """Loads the plugin, asks for its availability, and returns which foreign modules that
+    imported."""
     from ttf.host import plugins
 
     kind, name = request["kind"], request["name"]
@@ -43,7 +44,7 @@ def listing(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def beside_torch(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """torch and the plugin in one process, both at work, in the order that is asked for."""
+    """Runs torch and the plugin in one process, in the requested order."""
     from ttf.tools.doctor.tasks import runtimes, torch_works
 
     kind, name = request["kind"], request["name"]
@@ -63,7 +64,7 @@ def beside_torch(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
-    """The least real work of its kind."""
+    """Does the least real work of this kind."""
     from ttf.host import plugins
     from ttf.tools.doctor import tasks
 
@@ -91,7 +92,7 @@ def _write_and_read(name: str, options: Mapping[str, Any]) -> None:
 
 
 def write_array(writer: StoreWriter, rows: NDArray[Any], step: int = 8) -> None:
-    """One array `vectors` of float32, in small blocks."""
+    """Writes one float32 array `vectors` in small blocks."""
     array = writer.array("vectors", rows.shape, "float32")
     for start in range(0, len(rows), step):
         array.append(rows[start : start + step])
@@ -127,7 +128,7 @@ def _start(name: str, options: Mapping[str, Any]) -> None:
 
 
 class Announcing:
-    """A miner that says when it begins to save, so that it can be killed in the middle."""
+    """A miner that reports when it starts to save, so that a test can kill it there."""
 
     def __init__(self, miner: Miner, tell: Tell) -> None:
         self._miner, self._tell = miner, tell
@@ -143,7 +144,7 @@ class Announcing:
 
 
 def keep_index(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Makes a miner ready as a run does, from the cache or into it, and answers queries."""
+    """Prepares an index as a run does (from the cache or into it) and answers queries."""
     import numpy as np
 
     from ttf.mining.worker_main import ready_index
@@ -167,7 +168,7 @@ def keep_index(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def threads_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Builds and searches with one thread until that took some time; how much each thread took."""
+    """Builds and searches with one thread for a while; returns the time of each thread."""
     from ttf.machine.thread_variables import thread_environment
     from ttf.testing._measuring import ThreadTimes
 
@@ -186,18 +187,17 @@ def threads_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def memory_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Builds and searches within a budget; how much anonymous memory came and went."""
+    """Builds and searches within a budget; returns how much anonymous memory rose."""
     import numpy as np
 
     from ttf.testing._measuring import PeakMemory
 
-    small = np.load(request["bank"], mmap_mode="r")[:200]
+    bank = np.load(request["bank"], mmap_mode="r")
     queries = np.load(request["queries"])
     factory, warm, context = made(request)  # libraries and their buffers are loaded by a small one
-    warm.build(_source(np.array(small)), Path(tempfile.mkdtemp()))
+    warm.build(_source(np.array(bank[:200])), Path(tempfile.mkdtemp()))
     warm.search(queries[:10], request["k"])
     warm.close()
-    bank = np.load(request["bank"], mmap_mode="r")
     rows, dim = bank.shape
     options = chosen_options(factory, request)
     cost = factory.estimate(rows, dim, len(queries), request["k"], options, context)
@@ -210,7 +210,7 @@ def memory_used(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def made(request: Mapping[str, Any]) -> tuple[MinerFactory, Miner, MinerContext]:
-    """The miner a request is about."""
+    """Creates the miner of a request."""
     from ttf.contracts import MinerContext
     from ttf.host import plugins
 
@@ -240,7 +240,7 @@ def _source(bank: NDArray[np.float32]) -> VectorSource:
 
 
 def write_store(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Writes a container in many blocks, and says when it begins."""
+    """Writes a container in many blocks; reports when it starts."""
     import numpy as np
 
     from ttf.host import plugins
@@ -257,7 +257,7 @@ def write_store(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def save_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Saves an index in full, then where no file may grow beyond half of the largest."""
+    """Saves an index, then saves it again with a file size limit of half its largest file."""
     import numpy as np
 
     _, miner, _ = made(request)
@@ -269,7 +269,7 @@ def save_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def write_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """The same of a container; what is left in its folder after `abort`."""
+    """Like `save_half` for a container. Also returns what is left in its folder after `abort`."""
     import numpy as np
 
     from ttf.host import plugins
@@ -283,7 +283,7 @@ def write_half(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _no_larger_than(size_bytes: int) -> None:
-    """From now on a write beyond that fails, as on a disk without room (EFBIG for ENOSPC)."""
+    """Makes larger writes fail as on a full disk (with EFBIG instead of ENOSPC)."""
     import resource
     import signal
 
@@ -293,7 +293,7 @@ def _no_larger_than(size_bytes: int) -> None:
 
 
 def _outcome(work: Callable[[], None]) -> dict[str, Any]:
-    """What it raised, and whether that is an error that ttf can explain."""
+    """Returns what `work` raised, and whether that is a TtfError."""
     from ttf.errors import TtfError
 
     try:

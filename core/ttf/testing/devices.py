@@ -1,4 +1,4 @@
-"""What every device policy promises: plans, environment, precision, random state."""
+"""The conformance suite of devices: plans, environment, precision, random state."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class DeviceTests(PluginTests):
-    """`name` and `options`. What needs the device is skipped where it is not there."""
+    """Set `name` and `options`. Tests that need the device are skipped without it."""
 
     kind: ClassVar[Kind] = "device"
 
     @pytest.fixture
     def policy(self, factory: Any, chosen: Any) -> DevicePolicy:
-        """Created, not started: starting changes the process."""
+        """Returns a created policy. It is not started, because that changes the process."""
         return cast("DevicePolicy", factory.create(chosen, 1))
 
     def test_its_preference_is_a_number(self, factory: Any) -> None:
@@ -112,7 +112,7 @@ class DeviceTests(PluginTests):
         assert all(isinstance(v, int) and v >= 0 for v in policy.memory().values())
 
     def bitwise(self) -> bool:
-        """Where the numbers are the CPU's."""
+        """True if the numbers are those of the CPU."""
         from ttf.host import plugins
 
         factory: Any = plugins.load("device", self.name)

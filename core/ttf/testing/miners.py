@@ -1,4 +1,4 @@
-"""What every miner promises, held against a plain numpy scan; subclass `MinerTests`."""
+"""The conformance suite of miners, compared with a plain numpy scan. Subclass `MinerTests`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 BANK: Final = clustered_rows(1, 5000)
 QUERIES: Final = clustered_rows(2, 300)
 BUDGET: Final = 64 << 20
+# What allocator and library buffers may add to the memory of a miner.
 _SLACK: Final = 48 << 20
-"""What an allocator and a library's buffers may add to what a miner holds."""
 _SMALL: Final = 64 << 10
-_IDLE: Final = 0.1
-"""A thread that took less than this share of the time did not take part."""
+_IDLE: Final = 0.1  # a thread with a smaller share of the time counts as idle
 
 _ON_LINUX: Final = pytest.mark.skipif(sys.platform != "linux", reason="measured through /proc")
 
@@ -41,7 +40,7 @@ Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 class MinerTests(PluginTests):
-    """`name`, `options`, and for an approximate miner the share of the true best it must find."""
+    """Set `name` and `options`; for an approximate miner also `recall_floor`."""
 
     kind: ClassVar[Kind] = "miner"
     recall_floor: ClassVar[float] = 0.85
@@ -245,7 +244,7 @@ class MinerTests(PluginTests):
         _needs_index(traits)
         request = self._request(tmp_path) | {"cache": str(tmp_path / "first")}
         whole = _children.ended("keep_index", **request)
-        assert whole.answer is not None and whole.answer["kept"], _children.told(whole)
+        assert whole.answer is not None and whole.answer["kept"], _children.describe_end(whole)
         took = next(float(n["seconds"]) for n in whole.notes if n.get("at") == "saved")
         expected = _answers(request)
         request["cache"] = str(tmp_path / "second")

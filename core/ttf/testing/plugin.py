@@ -1,4 +1,4 @@
-"""What every plugin promises, of whatever kind; the base of the four suites."""
+"""Tests for plugins of every kind; the base of the four suites."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class PluginTests:
-    """Give `name` the name of your entry point; `options` what the tests shall set."""
+    """Set `name` to the name of your entry point, and `options` to the options for the tests."""
 
     kind: ClassVar[Kind]
     name: ClassVar[str]
@@ -39,12 +39,12 @@ class PluginTests:
 
     @pytest.fixture(autouse=True)
     def _own_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What an earlier state of the plugin left in the cache has no say here."""
+        # The cache may hold results of an earlier version of the plugin.
         monkeypatch.setenv("TTF_HOME", str(tmp_path / "ttf-home"))
 
     @pytest.fixture
     def factory(self) -> Any:
-        """Skips where the plugin says that it cannot run here."""
+        """Skips the test if the plugin says that it cannot run here."""
         found = plugins.load(self.kind, self.name)
         state = found.availability()
         if not state.ok:
@@ -154,7 +154,7 @@ class PluginTests:
     def test_a_run_uses_it_and_survives_a_segfault_inside_it(
         self, data: Mapping[str, Path], tmp_path: Path
     ) -> None:
-        """A few steps through the real loop; then the same, with a crash in the middle."""
+        # A few steps in the real loop; then the same with a crash in the middle.
         whole = self.run_with(self.name, data, tmp_path / "whole")
         assert whole.summary["status"] == "finished"
         assert whole.summary["steps"] == _runs.STEPS
@@ -181,19 +181,19 @@ class PluginTests:
         return _runs.train(self.kind, name, self.options, data, out)
 
     def was_used(self, run: Run) -> None:
-        """Fails where another plugin stood in."""
+        """Fails if another plugin was used instead."""
 
     def works_in_every_step(self) -> bool:
-        """Whether a run calls it while it trains, so that it can die there."""
+        """Whether a run calls the plugin during training steps, so that it can die there."""
         return True
 
     def bitwise(self) -> bool:
-        """Whether two equal runs end with the same bits."""
+        """Whether two equal runs end with equal bits."""
         return True
 
 
 def odd_types(options_type: type[Any]) -> str:
-    """Of its fields, those whose type a TOML file and a flag cannot set."""
+    """Returns the fields whose type a TOML file and a flag cannot set."""
     hints = get_type_hints(options_type)
     odd = [f.name for f in dataclasses.fields(options_type) if not _is_plain(hints[f.name])]
     return ", ".join(f"{name}: {hints[name]}" for name in odd)

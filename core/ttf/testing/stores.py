@@ -1,4 +1,4 @@
-"""What every storage promises: rows as numpy would give them, and nothing half-written."""
+"""The conformance suite of storages: rows as numpy returns them, and no incomplete files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KILLS: Final = (0.1, 0.5, 0.95)
 
 
 class StoreTests(PluginTests):
-    """`name`; `suffix` of its files where it is not the name; `dtypes` it can hold."""
+    """Set `name`; `suffix` of its files if it differs from the name; `dtypes` that it can hold."""
 
     kind: ClassVar[Kind] = "storage"
     suffix: ClassVar[str] = ""
@@ -39,7 +39,7 @@ class StoreTests(PluginTests):
     def written(
         self, factory: Any, uri: str, rows: NDArray[Any], dtype: DType = "float32", **more: Any
     ) -> Store:
-        """The container with `vectors`, and `more` float32 arrays, opened."""
+        """Writes `vectors` and `more` (float32 arrays) into a container and opens it."""
         writer = factory.create(uri)
         for name, array, held in [
             ("vectors", rows, dtype),
@@ -170,7 +170,7 @@ class StoreTests(PluginTests):
     def test_a_torn_file_is_an_error_with_a_message_and_never_wrong_rows(
         self, factory: Any, tmp_path: Path
     ) -> None:
-        """Cut at several places: it is refused at the opening, or by the read, or by `verify`."""
+        # Truncated at several places: opening, reading or `verify` must report the damage.
         rows = numbers((6,), "float32")
         self.written(factory, self.uri(tmp_path, "whole"), rows).close()
         whole = Path(self.uri(tmp_path, "whole"))
@@ -249,7 +249,7 @@ class StoreTests(PluginTests):
     def test_kill_9_in_mid_save_leaves_the_old_or_the_new(
         self, factory: Any, tmp_path: Path
     ) -> None:
-        """A writer is killed three times on its way; then one comes to its end."""
+        # A writer is killed three times while it saves; then one finishes.
         request = _many_rows(self.name, tmp_path)
         rows = np.load(request["rows"])
         uri = self.uri(tmp_path / "out")

@@ -1,4 +1,4 @@
-"""What every tower promises: shapes, lengths, seeds, gradients, an honest estimate."""
+"""The conformance suite of towers: shapes, lengths, seeds, gradients, estimated cost."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def batch(sequence: bool = True, seed: int = 2) -> Tensor:
 
 
 class TowerTests(PluginTests):
-    """`name` and `options`; small widths make it quick."""
+    """Set `name` and `options`. Small widths make the tests fast."""
 
     kind: ClassVar[Kind] = "tower"
 
     def made(self, factory: Any, chosen: Any, shape: TowerShape | None = None) -> nn.Module:
-        """Seeded as a run seeds it."""
+        """Creates the tower with a seed, as a run does."""
         torch.manual_seed(1)
         module: nn.Module = factory.create(shape or shape_of(), chosen)
         return module
 
     def stirred(self, factory: Any, chosen: Any, shape: TowerShape | None = None) -> nn.Module:
-        """With random weights everywhere, as after some training; in eval mode."""
+        """Adds noise to all weights, as after some training. Returns the tower in eval mode."""
         module = self.made(factory, chosen, shape)
         generator = torch.Generator().manual_seed(5)
         with torch.no_grad():
@@ -62,7 +62,7 @@ class TowerTests(PluginTests):
         return module.eval()
 
     def run_with(self, name: str, data: Mapping[str, Path], out: Path) -> Run:
-        """Beside a document tower that trains, where this one has nothing to train."""
+        # A tower without trainable weights gets a document tower that has some.
         doc = "identity" if self.works_in_every_step() else "linear"
         return _runs.train("tower", name, self.options, data, out, doc_tower=doc)
 
@@ -229,7 +229,7 @@ class TowerTests(PluginTests):
 
 
 def kept_bytes(module: nn.Module, shape: TowerShape) -> float:
-    """Bytes per sample that autograd holds on to, weights apart."""
+    """Bytes per sample that autograd keeps, without weights."""
     rows = 64
     x = torch.randn(rows, shape.length, shape.in_dim)
     own = itertools.chain(module.parameters(), module.buffers())

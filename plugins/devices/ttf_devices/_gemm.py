@@ -1,6 +1,6 @@
-"""Which way float32 products take on this processor: a static table, or the row measured here.
+"""Chooses the float32 products for this processor: from a static table, or from a measured row.
 
-Nothing is timed: two processes with one configuration must decide alike.
+Measures no time itself: two processes with the same configuration must decide the same.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ ASK_FOR_MORE: Final = "ttf bench --tune measures whether another path is faster 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A kind of processor, and the path of its float32 products."""
+    """A kind of processor, and its path of float32 products."""
 
     name: str
     fits: Callable[[Processor], bool]
     float32: Literal["highest", "medium"]
     why: str
-    bf16: str = ""
-    """What is known of its bf16 products, where there is a unit for them."""
+    bf16: str = ""  # what is known about bf16 products, if the processor has a unit for them
 
 
+# The first row that fits counts.
 TABLE: Final = (
     Row(
         name="x86 with AMX",
@@ -80,7 +80,6 @@ TABLE: Final = (
         why="torch's default; nothing is known of this processor",
     ),
 )
-"""The first row that fits counts."""
 
 
 def row_of(processor: Processor) -> Row:
@@ -88,7 +87,8 @@ def row_of(processor: Processor) -> Row:
 
 
 def settle(processor: Processor) -> Settled:
-    """The path for this machine: the tuned row's where there is one, else the table's."""
+    """Returns the path for this machine: from the tuned row if there is one, else from the
+    table."""
     row = row_of(processor)
     table = f"table, {row.name}: {row.why}"
     try:
@@ -108,7 +108,7 @@ def settle(processor: Processor) -> Settled:
 
 
 def bf16_unit(processor: Processor) -> str:
-    """The unit for bf16 products and what is known of it; "" where there is none."""
+    """Returns the unit for bf16 products and what is known about it; "" without a unit."""
     unit = processor.bf16_unit
     if not unit:
         return ""

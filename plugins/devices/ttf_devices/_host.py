@@ -1,4 +1,4 @@
-"""What devices share: the host's threads, determinism and random generator; what accelerators do."""
+"""Host threads, determinism and random state for all devices, and the base of accelerators."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 
 
 def host_threads(requested: int | None, root: Path = Path("/")) -> int:
-    """The threads asked for, else the processors this process may really use."""
     return requested if requested is not None else usable_threads(root)
 
 
 def start_host(threads: int, deterministic: bool) -> None:
-    """Threads and determinism of torch on the host; call once, after torch is loaded."""
+    """Sets threads and determinism of torch on the host. Call once, after torch is loaded."""
     import torch
 
     torch.set_num_threads(threads)
@@ -38,7 +37,8 @@ def host_rng_state() -> dict[str, torch.Tensor]:
 
 
 def rng_part(state: Mapping[str, torch.Tensor], name: str, device: str) -> torch.Tensor:
-    """One generator's state; raises ConfigError where a checkpoint of another device lacks it."""
+    """Returns the state of one generator. Raises ConfigError if another device saved the
+    checkpoint."""
     try:
         return state[name]
     except KeyError:
@@ -64,9 +64,9 @@ def autocast(device: str, precision: Precision) -> AbstractContextManager[Any]:
 
 
 class Accelerator:
-    """One device beside the host, reached through a module of torch.
+    """A device besides the host, used through a module of torch.
 
-    `backend` stands for the module `torch.<name>`; tests pass another object with its functions.
+    `backend` replaces the module `torch.<name>` in tests.
     """
 
     name: str

@@ -46,7 +46,7 @@ class CpuPolicy:
     def __init__(
         self, options: CpuOptions, threads: int | None, on: Processor | None = None
     ) -> None:
-        """`on`: as if on this processor."""
+        """`on` replaces the processor of this machine."""
         self.options = options
         self._processor = on or processor()
         self.threads = _host.host_threads(threads)
@@ -63,7 +63,7 @@ class CpuPolicy:
 
     @property
     def float32_matmul(self) -> str:
-        """The option, or what its "auto" comes to."""
+        """The option; for "auto" the settled value."""
         asked = self.options.float32_matmul
         return str(self.settled()["float32_matmul"].value) if asked == "auto" else asked
 
@@ -105,13 +105,13 @@ class CpuPolicy:
         return tensor
 
     def synchronize(self) -> None:
-        """Nothing: every operation has ended when its call returns."""
+        """Does nothing: every operation has ended when its call returns."""
 
     def memory(self) -> Mapping[str, int]:
         return {}
 
     def empty_cache(self) -> None:
-        """Nothing: torch keeps no cache of host memory."""
+        """Does nothing: torch keeps no cache of host memory."""
 
     def rng_state(self) -> dict[str, torch.Tensor]:
         return _host.host_rng_state()

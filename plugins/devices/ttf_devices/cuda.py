@@ -29,8 +29,7 @@ from ttf_devices import _host
 if TYPE_CHECKING:
     import torch
 
-BF16_SINCE = (8, 0)
-"""Compute capability (Ampere) whose tensor cores multiply bf16 and tf32."""
+BF16_SINCE = (8, 0)  # compute capability (Ampere) with tensor cores for bf16 and tf32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +40,6 @@ class CudaOptions:
 
 
 class CudaPolicy(_host.Accelerator):
-    """One GPU."""
-
     name = "cuda"
     constant_shapes = False
     options: CudaOptions
@@ -89,7 +86,7 @@ class CudaPolicy(_host.Accelerator):
         return BatchPlan(micro_batch=batch_size, accumulate=accumulate)
 
     def precision(self, requested: Literal["fp32", "bf16", "auto"]) -> Precision:
-        """Asks the GPU for its compute capability unless fp32 was asked for."""
+        """Reads the compute capability of the GPU, unless fp32 was asked for."""
         if requested == "fp32":
             how = "with tf32 products (device.cuda.tf32)" if self.options.tf32 else "without tf32"
             return Precision(name="fp32", reason=f"asked for; {how}")
@@ -120,7 +117,7 @@ class CudaPolicy(_host.Accelerator):
         }
 
     def rng_state(self) -> dict[str, torch.Tensor]:
-        """The host's generator and that of every visible GPU, as `cuda:0`, `cuda:1`, ..."""
+        # All visible GPUs, as `cuda:0`, `cuda:1`, ...
         states = self.backend.get_rng_state_all()
         return {**_host.host_rng_state(), **{f"cuda:{i}": s for i, s in enumerate(states)}}
 
@@ -162,8 +159,8 @@ def has_driver() -> bool:
 
 
 def _loader_knows(library: str) -> bool:
-    """Of the dynamic loader of Linux. `ctypes.util.find_library` would start ldconfig and a C compiler,
-    in every process that lists devices."""
+    # Asks the dynamic loader of Linux. `ctypes.util.find_library` would start ldconfig and a C
+    # compiler in every process that lists devices.
     with suppress(OSError):
         if library.encode() in Path("/etc/ld.so.cache").read_bytes():
             return True
@@ -172,7 +169,7 @@ def _loader_knows(library: str) -> bool:
 
 
 def torch_has_cuda() -> bool:
-    """Looks for the CUDA library among torch's files: torch itself stays unloaded."""
+    # Looks for the CUDA library among torch's files, without loading torch.
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return False

@@ -1,4 +1,4 @@
-"""The exact scan of a bank where it lies, as `ttf.BankScan` does it."""
+"""The exact miner: scans the bank with `ttf.BankScan`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ttf import BankScan, MinerContext, ScanTally, VectorSource, require_bank
 
 
 class ExactMiner:
-    """Keeps the bank's bfloat16 copy where the context has a cache: it is all that is built."""
+    """Builds only the bfloat16 copy of the bank, if the context has a cache for it."""
 
     def __init__(self, context: MinerContext) -> None:
         self._context = context
@@ -34,7 +34,7 @@ class ExactMiner:
         return require_bank(self._search).top_k(queries, k, self.tally)
 
     def save(self, path: Path) -> None:
-        """Nothing to save: the bank is the index."""
+        """Does nothing: the bank is the index."""
 
     def load(self, path: Path, source: VectorSource) -> None:
         self.build(source, path)

@@ -1,7 +1,7 @@
 """faiss indexes that are built once and saved: a graph (HNSW) and inverted lists (IVF).
 
-A search that comes back with -1 is widened until it is complete; what stays short after that is
-scanned exactly, so that -1 never leaves this file.
+faiss marks missing answers with -1. Such searches are repeated with wider parameters, and then
+scanned exactly: -1 never leaves this file.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _ADD_ROWS = 8192
 
 
 class _FaissIndex(TiledMiner):
-    """What both kinds share; a kind says how to make one, how to fill it, how wide to look."""
+    """The common part; a subclass creates and fills its index and sets the search parameters."""
 
     def build(self, source: VectorSource, workdir: Path) -> None:
         self._require_room(source)
-        self._index = self._filled(source)
+        self._index = self._new_index(source)
         self._source = source
 
     def save(self, path: Path) -> None:
-        """Hashed while it is written, then read back: faiss does not fsync."""
+        # Hashed while it is written, then read back. faiss itself does not fsync.
         digest = hashlib.sha256()
         file = path / FILE
         try:
@@ -98,7 +98,7 @@ class _FaissIndex(TiledMiner):
         short = np.arange(len(queries))
         ids = np.full((len(queries), k), -1, np.int64)
         scores = np.empty((len(queries), k), np.float32)
-        for parameters in self._ever_wider(k):
+        for parameters in self._wider_searches(k):
             scores[short], ids[short] = self._index.search(queries[short], k, params=parameters)
             short = np.flatnonzero((ids < 0).any(axis=1))
             if not short.size:
@@ -112,15 +112,15 @@ class _FaissIndex(TiledMiner):
 
     @abstractmethod
     def _size(self, source: VectorSource) -> int:
-        """Bytes the whole index takes in memory."""
+        """Bytes of the whole index in memory."""
 
     @abstractmethod
-    def _filled(self, source: VectorSource) -> Any:
-        """A new index that holds every row."""
+    def _new_index(self, source: VectorSource) -> Any:
+        """Returns a new index with every row."""
 
     @abstractmethod
-    def _ever_wider(self, k: int) -> Iterator[Any]:
-        """Search parameters, each looking further than the one before."""
+    def _wider_searches(self, k: int) -> Iterator[Any]:
+        """Yields search parameters, each wider than the one before."""
 
 
 class HnswIndex(_FaissIndex):
@@ -128,7 +128,7 @@ class HnswIndex(_FaissIndex):
         rows, dim = source.shape
         return hnsw_bytes(rows, dim, self._options.M)
 
-    def _filled(self, source: VectorSource) -> Any:
+    def _new_index(self, source: VectorSource) -> Any:
         # Which of two threads links its row first decides the graph.
         faiss.omp_set_num_threads(1 if self._context.deterministic else self._context.threads)
         index = faiss.IndexHNSWFlat(source.shape[1], self._options.M, faiss.METRIC_INNER_PRODUCT)
@@ -138,7 +138,7 @@ class HnswIndex(_FaissIndex):
             index.add(block_ND)
         return index
 
-    def _ever_wider(self, k: int) -> Iterator[Any]:
+    def _wider_searches(self, k: int) -> Iterator[Any]:
         for times in range(_WIDENINGS):
             width = max(self._options.ef_search, k) << times
             yield faiss.SearchParametersHNSW(efSearch=width)
@@ -149,7 +149,7 @@ class IvfIndex(_FaissIndex):
         rows, dim = source.shape
         return ivf_bytes(rows, dim)
 
-    def _filled(self, source: VectorSource) -> Any:
+    def _new_index(self, source: VectorSource) -> Any:
         faiss.omp_set_num_threads(self._context.threads)
         rows, dim = source.shape
         lists = num_lists(rows, self._options.nlist)
@@ -165,13 +165,14 @@ class IvfIndex(_FaissIndex):
         return index
 
     def _sample(self, source: VectorSource, wanted: int) -> NDArray[np.float32]:
-        """Rows to learn the lists from, within a quarter of the budget; the same every time."""
+        """Returns rows to train the lists with, within a quarter of the budget. Equal seed, equal
+        rows."""
         rows, dim = source.shape
         count = min(rows, wanted, max(1024, self._context.budget_bytes // (16 * dim)))
         chosen = sampled_rows(rows, count, self._context.seed, "ivf sample")
         return gather_float32(source, chosen)
 
-    def _ever_wider(self, k: int) -> Iterator[Any]:
+    def _wider_searches(self, k: int) -> Iterator[Any]:
         width = self._options.nprobe
         lists = self._index.nlist
         while width < lists:

@@ -1,4 +1,4 @@
-"""faiss's flat search over blocks of the bank: exact, and nothing is copied for keeps."""
+"""The flat search of faiss over blocks of the bank: exact, and no copy of the bank is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FlatScan(TiledMiner):
         self._source = source
 
     def save(self, path: Path) -> None:
-        """Nothing to save: the bank is the index."""
+        """Does nothing: the bank is the index."""
 
     def load(self, path: Path, source: VectorSource) -> None:
         self._source = source
@@ -48,5 +48,5 @@ class FlatScan(TiledMiner):
         return ids, scores
 
     def _block_rows(self, dim: int) -> int:
-        """As large as half the budget allows: fewer, larger products and fewer merges."""
+        # Half the budget: larger blocks mean larger products and fewer merges.
         return int(max(1024, min(_MAX_BLOCK, self._context.budget_bytes // (2 * 4 * dim))))

@@ -1,7 +1,7 @@
-"""What a graph over a bank costs and finds, the same for every library that walks one.
+"""Cost and recall of a graph index, the same for all libraries.
 
-Static rates, fitted to benchmarks/measured/miners.csv; `bench_miners.py --check` sets them against
-it. Light: nothing but `ttf` is imported.
+Static rates, fitted to benchmarks/measured/miners.csv; `bench_miners.py --check` compares. Imports
+only `ttf`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from ttf import MinerContext, MinerCost
 # faiss-cpu 1.15.1 and hnswlib 0.8.0, 52,000 x 384 and 100,000 x 768, 2026-11-18.
 CANDIDATE_S = 3.5e-10
 _LINKS = 32
-_ENTRY = 10
-"""Candidates on the way down to the lowest level."""
+_ENTRY = 10  # candidates on the way down to the lowest level
 
+# Between real text, which missed half of this, and the synthetic bank, which missed over twice.
 _MISSED = 0.028
-"""Between real text, which missed half of it, and the made bank, which missed more than twice."""
-_FURTHER = 3.1
-"""Looking twice as far misses a ninth."""
+_FURTHER = 3.1  # doubling the search width divides the misses by nine
 _MEASURED_ROWS = 52_000
 
 
 class GraphOptions(Protocol):
-    """The options of a miner that walks a graph."""
+    """The options of a graph miner."""
 
     @property
     def M(self) -> int: ...
@@ -46,7 +44,7 @@ def cost(
     context: MinerContext,
     size_bytes: int,
 ) -> MinerCost:
-    """Of a graph that takes `size_bytes`, in memory and on the disk."""
+    """Returns the cost of a graph of `size_bytes`, in memory and on disk."""
     builders = 1 if context.deterministic else context.threads
     links, threads = options.M, context.threads
     return MinerCost(
@@ -59,14 +57,14 @@ def cost(
 
 
 def build_s(rows: int, dim: int, links: int, width: int, threads: int) -> float:
-    """Until every row is linked, having looked at `width` candidates for each."""
+    # Each row looks at `width` candidates before it is linked.
     return rows * _walk_s(rows, dim, links, width) / threads
 
 
 def search_s(
     rows: int, dim: int, queries: int, k: int, links: int, width: int, threads: int
 ) -> float:
-    """Of all queries; a walk keeps at least k candidates."""
+    # A walk keeps at least k candidates.
     return queries * _walk_s(rows, dim, links, max(width, k)) / threads
 
 

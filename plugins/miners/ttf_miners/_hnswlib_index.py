@@ -1,7 +1,7 @@
-"""The hnswlib graph, and what its library leaves to its callers.
+"""The hnswlib graph with the checks that the library lacks.
 
-hnswlib 0.8 returns normally from a save that ran into a full disk, and dies of a damaged file on
-load: what was written is measured and read back, and files are hashed by the caller before `load`.
+hnswlib 0.8 returns normally if the disk is full during a save, and crashes if it loads a damaged
+file. So the written file is measured and read back, and callers hash files before `load`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class HnswlibMiner(TiledMiner):
         self._source = source
 
     def _read_back(self, path: Path) -> None:
-        """From here on the index is the one on disk: two at once might not fit into memory."""
+        # Replaces the index in memory by the saved one: two at once might not fit into memory.
         assert self._source is not None
         source = self._source
         probe = source.read(0, min(64, source.shape[0]))
@@ -113,7 +113,7 @@ class HnswlibMiner(TiledMiner):
         require_room(self._context, source, size, "hnswlib index")
 
     def _answer(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
-        """hnswlib refuses the whole batch when it cannot find k for one query of it."""
+        # hnswlib refuses the whole batch if it cannot find k for one query.
         for times in range(_WIDENINGS):
             self._index.set_ef(max(self._options.ef_search, k) << times)
             try:
@@ -125,10 +125,10 @@ class HnswlibMiner(TiledMiner):
                     raise
                 continue
             return found.astype(np.int64), np.float32(1) - distances
-        return self._halves(source, queries, k)
+        return self._answer_halves(source, queries, k)
 
-    def _halves(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
-        """Splits the batch until the queries that stay short stand alone; those are scanned."""
+    def _answer_halves(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
+        """Splits the batch until the queries with too few answers are single; these are scanned."""
         if len(queries) == 1:
             return exact_search(source, queries, k)
         half = len(queries) // 2

@@ -1,7 +1,4 @@
-"""What the miners of other libraries share: a bank, and searches in tiles of queries.
-
-What a library holds for one tile stays small.
-"""
+"""Base of the faiss and hnswlib miners: searches in tiles of queries, to bound the memory."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from numpy.typing import NDArray
 
 from ttf import MinerContext, StorageError, VectorSource, require_bank, require_memory
 
-Answer = tuple[NDArray[np.int64], NDArray[np.float32]]
-"""(ids, scores), both (queries, k)."""
+Answer = tuple[NDArray[np.int64], NDArray[np.float32]]  # (ids, scores), both (queries, k)
 _TILE = 4096
 
 
@@ -42,11 +38,11 @@ class TiledMiner(ABC):
 
     @abstractmethod
     def _answer(self, source: VectorSource, queries: NDArray[np.float32], k: int) -> Answer:
-        """Of a tile, whose rows are contiguous."""
+        """Searches one tile; its rows are contiguous."""
 
 
 def require_room(context: MinerContext, source: VectorSource, size: int, what: str) -> None:
-    """ConfigError where an index of this many bytes is beyond the budget."""
+    """Raises ConfigError if an index of `size` bytes does not fit the budget."""
     rows, dim = source.shape
     require_memory(size, context.budget_bytes, f"The {what} of {rows:,} x {dim} vectors")
 

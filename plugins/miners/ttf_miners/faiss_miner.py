@@ -23,17 +23,16 @@ from ttf_miners import _graph_cost
 # `bench_miners.py --check` sets them against it. Processor time per thread.
 FLAT_FLOPS_PER_S = 0.8e11
 TRAIN_FLOPS_PER_S = 1.0e11
+# Lower, because lists are scanned query by query at the speed of memory.
 LIST_FLOPS_PER_S = 1.4e10
-"""Lists are scanned query by query, at the speed of memory, not of products."""
-KEEP_S = 1.0e-7
-"""For each of the k kept of a query."""
+KEEP_S = 1.0e-7  # for each of the k kept of a query
+# A search in this share of the lists misses exp(-5.8 share^0.42) of the true best.
 _FOUND, _SHARE = 5.8, 0.42
-"""Of the true best, exp(-5.8 share^0.42) are missed when that share of the lists is looked at."""
 
 KMEANS_ROUNDS = 10
 TRAIN_ROWS_PER_LIST = 64
+# With fewer rows per list, faiss's k-means warns about poor centroids.
 MIN_ROWS_PER_LIST = 39
-"""Below this faiss's k-means warns that its centroids mean little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,17 +93,17 @@ class FaissFactory:
 
 
 def num_lists(rows: int, wanted: int) -> int:
-    """The inverted lists for a bank: what was asked for, as far as the rows go."""
+    """Returns the number of inverted lists: as requested, but limited by the rows."""
     return max(1, min(wanted or round(4 * rows**0.5), rows // MIN_ROWS_PER_LIST))
 
 
 def hnsw_bytes(rows: int, dim: int, links: int) -> int:
-    """Vectors, two links per row and M on the lowest level, offsets and levels."""
+    # Vectors, two links per row and M on the lowest level, offsets and levels.
     return rows * (4 * dim + 9 * links + 16)
 
 
 def ivf_bytes(rows: int, dim: int) -> int:
-    """Codes and ids; the lists grow by doubling, so that half as much again may be reserved."""
+    # Codes and ids. The lists grow by doubling, so half as much again may be reserved.
     return int(1.5 * rows * (4 * dim + 8))
 
 

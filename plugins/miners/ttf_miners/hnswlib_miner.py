@@ -65,7 +65,7 @@ class HnswlibFactory:
 
 
 def index_bytes(rows: int, dim: int, links: int) -> int:
-    """Vectors, links of the lowest level (2 M) and above, a lock and a label per row."""
+    # Vectors, links of the lowest level (2 M) and above, a lock and a label per row.
     return rows * (4 * dim + 9 * links + 80)
 
 

@@ -1,7 +1,7 @@
-"""One event file of TensorBoard: each event is with the kernel when the call returns.
+"""Writes an event file of TensorBoard. Each event reaches the kernel before the call returns.
 
-TensorBoard reads the files of a folder in the order of their names and forgets, where one begins a
-session at step N, what earlier files said of N and later steps.
+TensorBoard reads the files of a folder in the order of their names. A file that starts a session at
+step N deletes step N and later steps of earlier files.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from ttf import OpenFile, StorageError, fsync_dir, storage_error
 
 _AREA: Final = "tensorboard"
 _PREFIX: Final = "events.out.tfevents."
+# Limit of events held in memory while the disk is full. A step has about 400 bytes.
 _MOST_BYTES: Final = 16 << 20
-"""Held back while the disk takes nothing; a step is some 400 bytes."""
 _AS_TEXT: Final = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
 
 
 class EventFile:
-    """Begins a file after all others of `folder`. A disk that fails is put up with for `retry_s`;
-    then StorageError is raised."""
+    """Starts a file after all others of `folder`. Retries a failing disk for `retry_s`, then raises
+    StorageError."""
 
     def __init__(self, folder: Path, kept_until: int | None, retry_s: float) -> None:
-        """What earlier files say of steps after `kept_until` is forgotten; None: all of it."""
+        """Drops the steps after `kept_until` of earlier files; None: all steps."""
         self.folder = folder
         self._step = kept_until or 0
         self._retry_s = retry_s
         self._failing_since: float | None = None
+        # Events that are not in the file yet: one, or more while the disk is full.
         self._held = io.BytesIO()
-        """What the file does not have yet: an event, or more while the disk takes nothing."""
         self._records = RecordWriter(self._held)
         try:
             folder.mkdir(exist_ok=True)
@@ -53,24 +53,24 @@ class EventFile:
         self._add(session_log=SessionLog(status=SessionLog.START), step=first)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
-        """Points of several curves at one step."""
+        """Adds one point at this step to several curves."""
         self._step = step
         points = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
         self._add(summary=Summary(value=points), step=step)
 
     def text(self, tag: str, markdown: str) -> None:
-        """At the step the run has come to."""
+        """Adds a text at the current step."""
         tensor = TensorProto(dtype=DT_STRING, string_val=[markdown.encode(errors="replace")])
         value = Summary.Value(tag=tag, metadata=_AS_TEXT, tensor=tensor)
         self._add(summary=Summary(value=[value]), step=self._step)
 
     def sync(self) -> None:
-        """Makes what was added durable, except while the disk is waited for."""
+        """Makes added events durable, except while the disk fails."""
         if self._failing_since is None:
             self.make_durable()
 
     def make_durable(self) -> None:
-        """Raises StorageError where the disk does not take everything now."""
+        """Raises StorageError if the disk does not take everything now."""
         try:
             if self._held.tell():
                 self._file.write(self._held.getvalue())
@@ -79,7 +79,7 @@ class EventFile:
             raise storage_error(error, str(self._file.path)) from error
 
     def close(self) -> None:
-        """What is still held back is lost."""
+        """Loses the events that the disk did not take."""
         self._file.close()
 
     def _add(self, **what: Any) -> None:
@@ -87,13 +87,13 @@ class EventFile:
         try:
             self._file.write(self._held.getvalue())
         except OSError as error:
-            self._put_up_with(storage_error(error, str(self._file.path)))
+            self._raise_if_too_long(storage_error(error, str(self._file.path)))
         else:
             self._failing_since = None
             self._held.seek(0)
             self._held.truncate()
 
-    def _put_up_with(self, error: StorageError) -> None:
+    def _raise_if_too_long(self, error: StorageError) -> None:
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
@@ -102,8 +102,8 @@ class EventFile:
 
 
 def _next_name(folder: Path) -> str:
-    """The time, as is usual, but later than any there: two processes may begin within a second, or
-    the clock may be put back. Names of machines and users are nobody's business."""
+    # The time, as usual, but later than all existing files: two processes may start within a
+    # second, or the clock may go back. Contains no host or user name.
     found = (re.match(rf"{re.escape(_PREFIX)}(\d+)", path.name) for path in folder.iterdir())
     last = max((int(match[1]) for match in found if match), default=0)
     return f"{_PREFIX}{max(int(time.time()), last + 1):010d}.ttf"

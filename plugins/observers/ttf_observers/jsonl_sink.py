@@ -74,7 +74,7 @@ def _opened() -> MetricsLog:
 
 
 def _close() -> None:
-    """Also of an earlier run in this process that ended without a word."""
+    # Also closes the log of an earlier run in this process that did not finish.
     global _log
     if _log is not None:
         _log.close()

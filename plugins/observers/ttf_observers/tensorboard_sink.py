@@ -37,7 +37,7 @@ def ttf_run_started(run_dir: Path, config: Mapping[str, Any], resumed_from: int)
 
     kept = kept_until(run_dir, resumed_from)
     _events = EventFile(run_dir / FOLDER, kept, config["checkpoint"]["retry_s"])
-    _events.text("config", _code(config))  # at every start: a remedy may have changed it
+    _events.text("config", _as_markdown(config))  # at every start: a remedy may have changed it
 
 
 @hookimpl
@@ -79,18 +79,18 @@ def ttf_incident(incident: Mapping[str, Any]) -> None:
 
 @hookimpl
 def ttf_run_finished(run_dir: Path, summary: Mapping[str, Any]) -> None:
-    _opened().text("summary", _code(summary))
+    _opened().text("summary", _as_markdown(summary))
     _opened().make_durable()
     _close()
 
 
 def _tag(name: str) -> str:
-    """Times and rates are of the machine, everything else is of the training."""
+    # Times and rates describe the machine, all other values the training.
     return f"perf/{name}" if name.endswith("_s") else f"train/{name.removeprefix('train_')}"
 
 
-def _code(value: Mapping[str, Any]) -> str:
-    """As Markdown, which is what TensorBoard's page of texts shows."""
+def _as_markdown(value: Mapping[str, Any]) -> str:
+    # TensorBoard shows texts as Markdown.
     return f"```\n{json.dumps(value, indent=2)}\n```"
 
 
@@ -100,7 +100,7 @@ def _opened() -> EventFile:
 
 
 def _close() -> None:
-    """Also of an earlier run in this process that ended without a word."""
+    # Also closes the file of an earlier run in this process that did not finish.
     global _events
     if _events is not None:
         _events.close()

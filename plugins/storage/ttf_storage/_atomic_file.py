@@ -1,4 +1,4 @@
-"""A file written beside its target and renamed over it once it is complete and durable."""
+"""A temporary file next to its target. It replaces the target once it is complete and durable."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from ttf import DType, fsync_dir, fsync_file, numpy_dtype, storage_error
 
-TEMP_PREFIX: Final = ".tmp-"
-"""Hidden from readers, until the rename."""
+TEMP_PREFIX: Final = ".tmp-"  # hides the file from readers until the rename
 
 
 class AtomicFile:
-    """Appends bytes; every failure removes the file and raises StorageError."""
+    """Appends bytes. Every failure removes the file and raises StorageError."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -41,7 +40,7 @@ class AtomicFile:
             raise self._failed(error) from error
 
     def patch(self, data: bytes, offset: int) -> None:
-        """Overwrites a few bytes written before."""
+        """Overwrites bytes written earlier."""
         try:
             os.pwrite(self._fd, data, offset)
         except OSError as error:
@@ -59,7 +58,7 @@ class AtomicFile:
             raise self._failed(error) from error
 
     def discard(self) -> None:
-        """Removes what was written; does nothing after `publish`, and works in the middle of it."""
+        """Removes the file, also if `publish` failed halfway. Does nothing after `publish`."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -72,7 +71,7 @@ class AtomicFile:
 
 
 class RowsWriter:
-    """One array of a new container: what its writers share."""
+    """Base of the array writers."""
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: DType) -> None:
         self.name = name
@@ -81,7 +80,7 @@ class RowsWriter:
         self.rows_done = 0
 
     def checked(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows to append, contiguous; ValueError where they do not belong to this array."""
+        """Returns contiguous rows. Raises ValueError if they do not fit this array."""
         if rows.dtype != numpy_dtype(self.dtype) or rows.shape[1:] != self.shape[1:]:
             raise ValueError(
                 f"the array {self.name!r} takes {self.dtype} rows of shape {self.shape[1:]}, "

@@ -1,8 +1,8 @@
-"""What a file holds, told from a bounded number of reads: for containers without checksums.
+"""Samples the content of files without checksums, with a limited number of reads.
 
-Whole for small files; of large ones the first bytes, the last and evenly spaced pieces between.
-A change that keeps every size and touches none of these pieces is not noticed; times and inodes
-play no part, so that a copy is the same data.
+Small files are read whole; of large files the first bytes, the last, and evenly spaced pieces
+between. A change that keeps every size and touches none of these pieces is not noticed. Times and
+inodes do not count, so a copy is the same data.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ import numpy as np
 from ttf_storage._mapped import unreadable
 
 PIECE_BYTES: Final = 4 << 10
+# Files read of an array with more files: the first, the last and evenly spaced ones.
 FILES: Final = 64
-"""Read from an array of more files: the first, the last and evenly spaced ones."""
-_PIECES: Final = 128
-"""Read of an array, over all its files: half a MiB."""
-_FEWEST: Final = 4
-"""Of each file that is read, its first and last piece among them."""
+_PIECES: Final = 128  # read of an array, over all its files: half a MiB
+_LEAST_PIECES: Final = 4  # of each file that is read, with its first and last piece
 
 
 def sampled(paths: Sequence[Path], sizes: Sequence[int]) -> Iterator[bytes]:
-    """Pieces of some of the files of one array; the same of equal files, wherever they lie."""
+    """Yields pieces of some files of one array; equal for equal files in any folder."""
     chosen = _evenly(len(paths), FILES)
-    pieces = max(_FEWEST, _PIECES // max(1, len(chosen)))
+    pieces = max(_LEAST_PIECES, _PIECES // max(1, len(chosen)))
     for number in chosen:
         try:
             with paths[number].open("rb", buffering=0) as file:
@@ -45,7 +43,7 @@ def _offsets(size: int, pieces: int) -> list[int]:
 
 
 def _evenly(count: int, most: int) -> list[int]:
-    """Numbers of range(count), the first and the last among them, at most `most`."""
+    """Returns at most `most` numbers of range(count), with the first and the last."""
     if count <= most:
         return list(range(count))
     return [int(n) for n in np.linspace(0, count - 1, most).astype(np.int64)]

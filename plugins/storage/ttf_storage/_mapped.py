@@ -1,4 +1,4 @@
-"""A file mapped for reading, its identity, and rows gathered from it as bytes."""
+"""A file mapped for reading, its identity, and its rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ttf_storage._stored_rows import MappedStoredRows, as_bytes
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """What tells that a file is still the one that was opened."""
+    """Shows whether a file is still the one that was opened."""
 
     device: int
     inode: int
@@ -29,13 +29,13 @@ class FileIdentity:
 
     @classmethod
     def of(cls, file: Path | int) -> Self:
-        """Of a path, or of an open descriptor."""
+        """`file` is a path or an open descriptor."""
         stat = os.fstat(file) if isinstance(file, int) else file.stat()
         return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def check_identity(path: Path, opened: FileIdentity) -> None:
-    """Raises DataChanged with what happened to the file since it was opened."""
+    """Raises DataChanged if the file changed since it was opened."""
     try:
         now = FileIdentity.of(path)
     except FileNotFoundError:
@@ -57,8 +57,6 @@ def check_identity(path: Path, opened: FileIdentity) -> None:
 
 
 class MappedFile:
-    """One read-only map of a whole file."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self._closed = False
@@ -78,12 +76,12 @@ class MappedFile:
         return self.identity.size
 
     def bytes_at(self, offset: int, length: int) -> bytes:
-        """Fewer than `length` at the end of the file."""
+        """Returns fewer than `length` bytes at the end of the file."""
         mapped = self._open()
         return b"" if mapped is None else mapped[offset : offset + length]
 
     def view(self, offset: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """A read-only array on the file; the caller has checked that it fits."""
+        """Returns a read-only array on the file. The caller has checked that it fits."""
         mapped = self._open()
         if mapped is None or 0 in shape:
             return np.empty(shape, dtype)
@@ -91,15 +89,14 @@ class MappedFile:
         return array
 
     def rows(self, offset: int, lines: int, row_bytes: int) -> PagedRows:
-        """Rows of bytes from `offset` on, to be gathered from; the caller has checked that they
-        fit."""
+        """Returns the rows from `offset` on. The caller has checked that they fit."""
         return PagedRows(self._open(), offset, self.view(offset, (lines, row_bytes), np.uint8))
 
     def close(self) -> None:
-        """Gives the map up; it goes with the last view on it.
+        """Drops the map; it is unmapped with the last view on it.
 
-        Never `mmap.close`: it would unmap under numpy's views, and reading one would be a
-        segmentation fault.
+        Never calls `mmap.close`: that would unmap under numpy's views, and reading a view would be
+        a segmentation fault.
         """
         self._closed = True
         self._map = None
@@ -111,7 +108,7 @@ class MappedFile:
 
 
 def unreadable(path: Path, error: OSError) -> BadData | StorageError:
-    """The user's error for a file that could not be opened for reading."""
+    """Returns the error for a file that could not be opened for reading."""
     if isinstance(error, FileNotFoundError):
         return DataMissing(f"{path}: there is no such file.", hint="Check the path.")
     if isinstance(error, IsADirectoryError):
@@ -125,7 +122,7 @@ def unreadable(path: Path, error: OSError) -> BadData | StorageError:
 
 
 class MappedRows(MappedStoredRows):
-    """An array that lies in one piece in a mapped file, aligned or not."""
+    """A contiguous array in a mapped file, aligned or not."""
 
     def __init__(
         self,

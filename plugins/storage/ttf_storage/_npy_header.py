@@ -1,4 +1,4 @@
-"""The header of a .npy array: read with numpy's public parsers, trusted in nothing."""
+"""Reads the header of a .npy array with numpy's public parsers and trusts no value of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from numpy.lib import format as npy_format
 
 from ttf import BadData, DType
 
-HEAD_BYTES: Final = 16384
-"""Enough for any header numpy accepts (10,000 characters)."""
+HEAD_BYTES: Final = 16384  # enough for any header that numpy accepts (10,000 characters)
 
 _STORED: Final[dict[np.dtype[Any], DType]] = {
     np.dtype("<f4"): "float32",
@@ -31,7 +30,7 @@ _PARSERS: Final = {
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What a .npy header declares; `length` is the offset of the first element."""
+    """What a .npy header declares. `length` is the offset of the first element."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -48,7 +47,7 @@ class NpyHeader:
 
 
 def parse_header(head: bytes, where: str) -> NpyHeader:
-    """Raises BadData for anything that is not a plain .npy header; executes nothing."""
+    """Raises BadData for everything except a plain .npy header. Executes nothing."""
     stream = io.BytesIO(head)
     if len(head) < npy_format.MAGIC_LEN:
         raise BadData(
@@ -75,7 +74,7 @@ def parse_header(head: bytes, where: str) -> NpyHeader:
 
 
 def check_extent(header: NpyHeader, held_bytes: int, where: str) -> None:
-    """The declared array must fill exactly the bytes that are there."""
+    """Raises BadData unless the declared array fills exactly the existing bytes."""
     if header.size_bytes != held_bytes:
         verb = "is truncated" if header.size_bytes > held_bytes else "has bytes left over"
         raise BadData(
@@ -86,7 +85,7 @@ def check_extent(header: NpyHeader, held_bytes: int, where: str) -> None:
 
 
 def check_numbers(header: NpyHeader, where: str) -> None:
-    """Refuses what is no array of plain numbers, pickles first of all."""
+    """Raises BadData if the array does not hold plain numbers, above all for pickles."""
     if header.dtype.hasobject:
         raise BadData(
             f"{where} holds pickled Python objects; they are never loaded, because loading "
@@ -98,7 +97,7 @@ def check_numbers(header: NpyHeader, where: str) -> None:
 
 
 def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str) -> DType:
-    """The contract's dtype of an array that can be mapped; `convert` is the line that helps."""
+    """Returns the contract's dtype of a mappable array. `convert` is the command for the hint."""
     check_numbers(header, where)
     if header.fortran and len(header.shape) > 1:
         raise BadData(

@@ -1,4 +1,4 @@
-"""An open .npz (or .npy) file: its arrays as mapped sources, or as streams where compressed."""
+"""An open .npz or .npy file: mapped arrays, or streams of compressed arrays."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ from ttf_storage._npy_header import (
 from ttf_storage._stored_rows import Stream, described
 from ttf_storage._zip_format import data_offset, encrypted, read_members, stored_as
 
-NPY_ARRAY: Final = "vectors"
-"""The name of the one array of a .npy file."""
+NPY_ARRAY: Final = "vectors"  # name of the one array of a .npy file
 
 _BLOCK_BYTES: Final = 4 << 20
 _MARKER: Final = ".dtype"
 
 
 class NpzStore:
-    """One map of the file, shared by all its arrays."""
+    """One map of the file for all its arrays."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -91,7 +90,7 @@ class NpzStore:
         )
 
     def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> Stream:
-        """Any array of plain numbers, whatever its compression or byte order."""
+        """Streams any array of plain numbers, with any compression or byte order."""
         member, where = self._member(name), self._where(name)
         header = self._header(name, member)
         check_numbers(header, where)
@@ -152,7 +151,7 @@ class NpzStore:
         return name.endswith(_MARKER) and name.removesuffix(_MARKER) in self._members
 
     def _marker(self, name: str) -> str | None:
-        """The string in the member `<name>.dtype`, if there is one."""
+        """Returns the string in the member `<name>.dtype`, or None."""
         if name + _MARKER not in self._members:
             return None
         member, where = self._member(name + _MARKER), self._where(name + _MARKER)
@@ -165,8 +164,8 @@ class NpzStore:
         return text.decode(encoding, "replace").rstrip("\0")
 
     def _digest(self, member: ZipInfo, header: NpyHeader, dtype: DType) -> str:
-        """Of type, shape and the member's checksum over all its bytes; a .npy has none, and is
-        known by its size and a sample of its bytes (see `_content_sample`)."""
+        # From type, shape and the member's checksum over all its bytes. A .npy file has no
+        # checksum: from its size and a sample of its bytes (see `_content_sample`).
         crc = 0 if self.container == "npy" else member.CRC
         known = [dtype, header.shape, member.file_size, crc]
         digest = hashlib.blake2b(repr(known).encode(), digest_size=16)
@@ -195,7 +194,7 @@ class NpzStore:
         return parse_header(self._head(name, member), self._where(name))
 
     def _content(self, name: str, member: ZipInfo, limit: int | None = None) -> Iterator[bytes]:
-        """The member's bytes, decompressed and checked against its CRC where read to the end."""
+        """Yields the decompressed bytes; checks the CRC if they are read to the end."""
         data_offset(self._file, member)
         try:
             with (
@@ -232,7 +231,7 @@ class NpzStore:
     def _row_blocks(
         self, name: str, member: ZipInfo, header: NpyHeader, block_bytes: int
     ) -> Iterator[NDArray[Any]]:
-        """Whole rows, a few MB at a time; the last check is the member's CRC."""
+        # Whole rows, a few MB at a time. The CRC is checked last.
         row_bytes = max(1, header.row_bytes if header.shape else header.dtype.itemsize)
         wanted = max(1, block_bytes // row_bytes) * row_bytes
         pending, skip = bytearray(), header.length

@@ -1,4 +1,4 @@
-"""Writes .npz and .npy files of any size in one pass, arrays on page boundaries."""
+"""Writes .npz and .npy files of any size in one pass. Arrays start at page boundaries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIECE_BYTES: Final = 8 << 20
 
 
 class NpyArrayWriter(RowsWriter):
-    """One array of the file; a checksum runs along."""
+    """One array of the file, with a running checksum."""
 
     def __init__(self, file: AtomicFile, name: str, shape: tuple[int, ...], dtype: DType) -> None:
         super().__init__(name, shape, dtype)
@@ -41,7 +41,7 @@ class NpyArrayWriter(RowsWriter):
 
 
 class NpzWriter:
-    """Aligned members, zip64 throughout; equal arrays in equal order give equal bytes."""
+    """Aligned members, always zip64. Equal arrays in equal order give equal bytes."""
 
     def __init__(self, uri: str) -> None:
         self._file = AtomicFile(Path(uri))
@@ -87,7 +87,7 @@ class NpzWriter:
             self._mark(writer.name)
 
     def _mark(self, name: str) -> None:
-        """The string member that says what the uint16 bits are."""
+        # A string member names the type of the uint16 bits.
         text = np.array("bfloat16", dtype="<U8")
         marker = self._start(
             f"{name}.dtype", (0,), "uint8", npy_header((), text.dtype), text.nbytes
@@ -97,7 +97,7 @@ class NpzWriter:
 
 
 class NpyWriter:
-    """A .npy file: the one array, under whatever name."""
+    """A .npy file: one array; its name is not stored."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri

@@ -20,29 +20,28 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+# After a gather that waited for the disk, so many gathers at most get hints before the next trial.
+# The number starts at 1 and doubles each time. It returns to 1 after as many gathers without a
+# wait.
 _MOST_HINTED: Final = 256
-"""Gathers that are hinted after one that waited for the disk; then the next one is a trial. Twice as
-many each time, from 1 on; back to 1 after as many that did not wait."""
 _SLOW_S: Final = 2e-4
-_SLOW_RATE: Final = 1e9
-"""A gather slower than this, bytes a second, may have waited for a disk."""
-_TRIAL_ROWS: Final = 8
-"""Of a gather, taken without a hint to see whether they are in memory."""
+_SLOW_RATE: Final = 1e9  # bytes/s; a slower gather may have waited for a disk
+_TRIAL_ROWS: Final = 8  # rows gathered without a hint, to see whether they are in memory
 
 
 class PagedRows:
-    """The rows of a matrix that begins at `offset` of a map."""
+    """The rows of a matrix that starts at `offset` of a map."""
 
     def __init__(self, mapped: mmap.mmap | None, offset: int, matrix: NDArray[np.uint8]) -> None:
         self._mapped = mapped
         self._offset = offset
         self.matrix = matrix
         self._hints_left = 1 if mapped is not None and _CAN_HINT and matrix.size else 0
-        self._spell = 1
+        self._hinted_gathers = 1
         self._unhinted = 0
 
     def take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
-        """Copies `rows`, all within the matrix."""
+        """Copies `rows`. All must be within the matrix."""
         if self._hints_left > 0:
             self._take_hinted(rows, out)
             return
@@ -53,7 +52,7 @@ class PagedRows:
             return
         self._unhinted += 1
         if self._unhinted == _MOST_HINTED:
-            self._spell = 1
+            self._hinted_gathers = 1
 
     def _take_hinted(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         self._hints_left -= 1
@@ -61,23 +60,23 @@ class PagedRows:
             before = _major_faults()
             self._take(rows[:_TRIAL_ROWS], out[:_TRIAL_ROWS])
             if _major_faults() > before:
-                self._waited()
+                self._hint_more()
             rows, out = rows[_TRIAL_ROWS:], out[_TRIAL_ROWS:]
         self.will_need(rows)
         self._take(rows, out)
 
-    def _waited(self) -> None:
+    def _hint_more(self) -> None:
         self._unhinted = 0
-        self._hints_left = self._spell + 1
-        self._spell = min(2 * self._spell, _MOST_HINTED)
+        self._hints_left = self._hinted_gathers + 1
+        self._hinted_gathers = min(2 * self._hinted_gathers, _MOST_HINTED)
 
     @property
     def on_disk(self) -> bool:
         return self._hints_left > 0
 
     def will_need(self, rows: NDArray[np.int64]) -> None:
-        """Starts reading these rows, in the order of the file; does nothing while rows turn out to
-        be in memory."""
+        """Starts reading these rows in the order of the file. Does nothing while rows are in
+        memory."""
         if self._hints_left <= 0 or self._mapped is None or not len(rows):
             return
         width = self.matrix.shape[1]
@@ -103,10 +102,10 @@ if _CAN_HINT:
     import resource
 
     # Where a thread's own faults are not told apart, another's only cause a hint too many.
-    _WHO: Final[int] = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+    _RUSAGE_OF: Final[int] = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
     def _major_faults() -> int:
-        return resource.getrusage(_WHO).ru_majflt
+        return resource.getrusage(_RUSAGE_OF).ru_majflt
 
 else:  # pragma: no cover - platforms without madvise
 

@@ -1,4 +1,4 @@
-"""What the arrays of both containers share: checks of what is asked, and what is told of them."""
+"""The base of the arrays of both containers: argument checks and descriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ttf import DType, TtfError, checked_ids, checked_out, checked_span
 
 
 class StoredRows(ABC):
-    """The rows of one array; each kind says how they are copied."""
+    """The rows of one array. Subclasses copy them."""
 
     mappable = False
     aligned = False
@@ -49,18 +49,18 @@ class StoredRows(ABC):
 
     @abstractmethod
     def _digest(self) -> str:
-        """Of the content; asked for once."""
+        """Returns a digest of the content. Called once."""
 
     @abstractmethod
     def _take(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
-        """Copies these rows, all within the array."""
+        """Copies these rows. All are within the array."""
 
     @abstractmethod
     def _copy(self, start: int, stop: int, into: NDArray[Any]) -> None:
-        """The same of rows start..stop."""
+        """Copies rows start..stop."""
 
     def _view(self, start: int, stop: int) -> NDArray[Any] | None:
-        """Rows start..stop where they lie, None where that cannot be."""
+        """Returns rows start..stop without a copy, or None if that is impossible."""
         return None
 
 
@@ -74,7 +74,7 @@ class RowBytes(Protocol):
 
 
 class MappedStoredRows(StoredRows):
-    """Rows that are gathered from maps, whose pages may be asked for beforehand."""
+    """Rows gathered from maps. Their pages can be requested in advance."""
 
     mappable = True
     _rows: RowBytes
@@ -92,7 +92,7 @@ class MappedStoredRows(StoredRows):
 
 
 def as_bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:
-    """C-contiguous rows, seen as one row of bytes each."""
+    """Returns C-contiguous rows as bytes, one matrix row per row."""
     return rows.reshape(len(rows), -1).view(np.uint8)
 
 
@@ -103,7 +103,7 @@ def described(
     stored: str,
     size: int,
 ) -> dict[str, Any]:
-    """For `Store.describe`: what the header declares, and whether the rows can be had."""
+    """For `Store.describe`: what the header declares, and whether the rows are readable."""
     facts: dict[str, Any] = {
         "shape": None,
         "dtype": None,
@@ -129,6 +129,5 @@ class Stream:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    marker: str | None
-    """'bfloat16' where uint16 stands for it."""
+    marker: str | None  # 'bfloat16' if uint16 stands for it
     blocks: Iterator[NDArray[Any]]

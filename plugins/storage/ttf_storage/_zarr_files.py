@@ -1,7 +1,7 @@
-"""The chunk and shard files of a local zarr array: all there, whole, and where each chunk lies.
+"""The chunk and shard files of a local zarr array: checks them and finds each chunk.
 
-A chunk that was never written reads as the fill value in zarr, even where the file was lost. For
-vectors to train on that is bad data, so a missing chunk is an error here, never zeros.
+zarr reads a chunk that was never written as the fill value, even if its file was lost. For training
+vectors a missing chunk is therefore an error here, never zeros.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ _REWRITE: Final = (
 
 @dataclass(frozen=True)
 class ChunkFile:
-    """A file as it was when the array was opened; `offsets` of its chunks in grid order."""
+    """A file when the array was opened, with the `offsets` of its chunks in grid order."""
 
     path: Path
     identity: FileIdentity
-    offsets: NDArray[np.int64]
-    """-1 for chunks wholly beyond the end of the array."""
+    offsets: NDArray[np.int64]  # -1 for chunks completely beyond the end of the array
 
 
 def chunk_files(folder: Path, meta: ArrayMeta, where: str) -> list[ChunkFile]:
-    """Every file of the array; raises BadData that names the first missing or damaged chunk."""
+    """Returns every file of the array. Raises BadData with the first missing or damaged chunk."""
     return [
         _chunk_file(folder / key, key, position, meta, where) for position, key in meta.file_keys()
     ]
@@ -69,13 +68,13 @@ def _chunk_file(
 
 
 def chunk_bytes(meta: ArrayMeta) -> int:
-    """Of one chunk as it lies uncompressed."""
+    """Returns the uncompressed size of one chunk."""
     itemsize = 2 if meta.marker == "bfloat16" else np.dtype(meta.dtype).itemsize
     return math.prod(meta.chunks) * itemsize
 
 
 def _read_index(path: Path, size: int, meta: ArrayMeta, where: str) -> NDArray[np.uint64]:
-    """The (offset, length) of every chunk of a shard, its checksum verified."""
+    """Returns (offset, length) of every chunk of a shard, after a check of the checksum."""
     assert meta.index is not None
     count = math.prod(_chunks_per_file(meta))
     length = 16 * count + (4 if meta.index.checksum else 0)
@@ -125,7 +124,7 @@ def _offsets(
 
 
 def _needed(position: tuple[int, ...], meta: ArrayMeta) -> NDArray[np.bool_]:
-    """Which chunks of a shard hold something of the array; those beyond its end need not be."""
+    """Returns which chunks of a shard overlap the array. The others need not exist."""
     per_file = _chunks_per_file(meta)
     inside = np.ones((1,) * len(per_file), np.bool_)
     for axis, count in enumerate(per_file):

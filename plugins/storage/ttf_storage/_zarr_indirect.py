@@ -1,4 +1,4 @@
-"""Zarr arrays read through the zarr library: compressed, chunked otherwise, or far away."""
+"""Zarr arrays read with the zarr library: compressed, in other chunks, or remote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAMPLED_ROWS: Final = 16
 
 @contextmanager
 def explained(where: str) -> Iterator[None]:
-    """Whatever zarr, its codecs or a remote store raise becomes BadData with their words."""
+    """Turns every error of zarr, its codecs or a remote store into BadData with its text."""
     try:
         yield
     except (TtfError, MemoryError):
@@ -35,7 +35,7 @@ def explained(where: str) -> Iterator[None]:
 
 
 def open_node(uri: str) -> Any:
-    """The zarr group or array at a path or URL."""
+    """Opens the zarr group or array at a path or URL."""
     if importlib.util.find_spec("zarr") is None:
         raise PluginUnavailable(
             f"{uri} can only be read through the zarr library, which is not installed.",
@@ -48,9 +48,9 @@ def open_node(uri: str) -> Any:
 
 
 class IndirectRows(StoredRows):
-    """Rows through zarr's orthogonal selection, each distinct row fetched once.
+    """Rows from zarr's orthogonal selection; each distinct row is fetched once.
 
-    Its fingerprint is of the files where they are local, else of the metadata and a sample of rows.
+    The fingerprint covers the local files; of remote stores, the metadata and a sample of rows.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class IndirectRows(StoredRows):
 
 
 def check_all_written(array: Any, where: str) -> None:
-    """For stores whose files cannot be listed here: a chunk that is not there is bad data."""
+    """For stores whose files cannot be listed here: raises BadData if a chunk is missing."""
     with explained(where):
         written, all_chunks = array.nchunks_initialized, array.nchunks
     if written < all_chunks:

@@ -1,4 +1,4 @@
-"""What zarr.json (v3) or .zarray (v2) says of an array, and whether its chunks can be mapped."""
+"""Reads the metadata of an array, zarr.json (v3) or .zarray (v2): can its chunks be mapped?"""
 
 from __future__ import annotations
 
@@ -20,22 +20,18 @@ _INDEX_CODECS: Final = ({"bytes"}, {"bytes", "crc32c"})
 
 @dataclass(frozen=True)
 class ShardIndex:
-    """Where a shard keeps its index."""
-
     at_end: bool
     checksum: bool
 
 
 @dataclass(frozen=True)
 class ArrayMeta:
-    """An array as its metadata declares it; `plain` where its bytes lie as numpy holds them."""
+    """An array as its metadata declares it. `plain`: stored like numpy's memory."""
 
     shape: tuple[int, ...]
     dtype: str
-    marker: str | None
-    """'bfloat16' where an attribute says that uint16 stands for it."""
-    files: tuple[int, ...]
-    """The extent of what one file holds: a shard, or a chunk where there are no shards."""
+    marker: str | None  # 'bfloat16' if an attribute says that uint16 stands for it
+    files: tuple[int, ...]  # shape of one file: a shard, or a chunk without shards
     chunks: tuple[int, ...]
     index: ShardIndex | None
     stored: str
@@ -46,11 +42,11 @@ class ArrayMeta:
 
     @property
     def by_rows(self) -> bool:
-        """Every chunk holds whole rows."""
+        """Whether every chunk holds whole rows."""
         return self.plain and len(self.shape) > 0 and self.chunks[1:] == self.shape[1:]
 
     def file_keys(self) -> Iterator[tuple[tuple[int, ...], str]]:
-        """Grid position and relative path of every file that must be there."""
+        """Yields grid position and relative path of every required file."""
         grid = [-(-n // f) for n, f in zip(self.shape, self.files, strict=True)]
         for number in range(math.prod(grid)):
             position, rest = [], number
@@ -62,7 +58,7 @@ class ArrayMeta:
 
 
 def find_arrays(root: Path) -> dict[str, Path]:
-    """The arrays of a local group by name; a lone array is called 'vectors'."""
+    """Returns the arrays of a local group by name. A single array is named 'vectors'."""
     if _array_file(root) is not None:
         return {"vectors": root}
     if not any((root / mark).is_file() for mark in ("zarr.json", ".zgroup")):
@@ -74,7 +70,7 @@ def find_arrays(root: Path) -> dict[str, Path]:
 
 
 def read_meta(folder: Path, where: str) -> ArrayMeta:
-    """Raises BadData where the metadata is damaged."""
+    """Raises BadData if the metadata is damaged."""
     path = _array_file(folder)
     assert path is not None, folder
     try:
@@ -92,7 +88,7 @@ def read_meta(folder: Path, where: str) -> ArrayMeta:
 
 
 def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> DType:
-    """The stored dtype in the contract's terms, or BadData with the line that converts."""
+    """Returns the contract's dtype, or raises BadData with the command that converts."""
     if marker == "bfloat16" and name in ("uint16", "bfloat16"):
         return "bfloat16"
     if marker not in (None, name):
@@ -106,7 +102,7 @@ def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> D
 
 
 def _array_file(folder: Path) -> Path | None:
-    """The metadata file of an array, None where the folder is none."""
+    """Returns the metadata file of an array, or None if the folder is no array."""
     legacy = folder / ".zarray"
     if legacy.is_file():
         return legacy
@@ -177,7 +173,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, ...]:
 def _codecs(
     given: Any, files: tuple[int, ...]
 ) -> tuple[str, bool, ShardIndex | None, tuple[int, ...]]:
-    """Names of the compressors, whether the bytes lie plain, the index, the chunks in a file."""
+    """Returns the compressors' names, whether bytes are plain, the index, and the chunk shape."""
     codecs = [_codec(c) for c in given]
     if len(codecs) == 1 and codecs[0][0] == "sharding_indexed":
         options = codecs[0][1]

@@ -1,4 +1,4 @@
-"""An open zarr group: for each array the straight way to its bytes, or the way through zarr."""
+"""An open zarr group. Each array is read directly if possible, else with the zarr library."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ttf_storage._zarr_indirect import IndirectRows, check_all_written, explaine
 from ttf_storage._zarr_meta import ArrayMeta, contract_dtype, find_arrays, read_meta
 from ttf_storage._zarr_rows import DirectRows, files_digest
 
+# With more files, listing them all costs more than reading with zarr.
 _MOST_MAPPED_FILES: Final = 20_000
-"""Beyond it, a list of all files costs more than zarr's own way."""
 _BLOCK_BYTES: Final = 4 << 20
 
 
 class ZarrStore:
-    """Local groups are looked at file by file; others are left to zarr altogether."""
+    """Reads the files of local groups itself; leaves other stores to zarr."""
 
     container = "zarr"
 
@@ -62,7 +62,7 @@ class ZarrStore:
         )
 
     def stream(self, name: str, block_bytes: int = _BLOCK_BYTES) -> Stream:
-        """Any array of plain numbers, read through zarr."""
+        """Streams any array of plain numbers through zarr."""
         self._check_name(name)
         array, where = self._zarr_array(name), self._where(name)
         if self._root is not None:
@@ -86,7 +86,7 @@ class ZarrStore:
         return Stream(shape, dtype, marker if isinstance(marker, str) else None, blocks())
 
     def check_unchanged(self) -> None:
-        """Remote stores are not checked: they have no files to ask."""
+        """Does not check remote stores: they have no local files."""
         if self._archive is not None:
             check_identity(Path(self.uri), self._archive)
         for _, files in self._opened.values():

@@ -1,8 +1,8 @@
-"""Many chunk files mapped side by side, so that one gather serves them all.
+"""Maps many chunk files into one address range, so that one gather reads from all of them.
 
-An address range is set aside, and each file is mapped into its place on first use, without keeping
-a descriptor. Places are multiples of both the page and the row, so the range is one matrix of rows
-(with unused ones between the files).
+The range is reserved first. Each file is mapped into its place on first use, and its descriptor is
+closed. Places are multiples of the page size and the row size, so the range is one matrix of rows
+(with unused rows between the files).
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from ttf_storage._mapped import FileIdentity, check_identity, unreadable
 from ttf_storage._page_hints import PagedRows
 from ttf_storage._zarr_files import ChunkFile
 
+# Per process. A file and the gap behind it are two of the 65,530 maps that Linux allows.
 _MOST_MAPS: Final = 16_000
-"""In one process. A file and the gap behind it are two of the 65,530 maps Linux grants."""
-_LARGEST: Final = 1 << 45
-"""Of the 47 bits of addresses a process has."""
+_LARGEST: Final = 1 << 45  # a process has 47 bits of addresses
 _MAP_FIXED: Final = 0x10  # on Linux, macOS and the BSDs alike; Python's mmap does not name it
 
 
 class _Maps:
-    """How many more files may be mapped in this process."""
+    """Counts how many more files this process may map."""
 
     def __init__(self) -> None:
         self._left = _MOST_MAPS
@@ -56,7 +55,7 @@ _maps: Final = _Maps()
 
 
 class Region:
-    """The rows of an array whose files all hold them at multiples of the row's size."""
+    """The rows of an array whose files hold all rows at multiples of the row size."""
 
     def __init__(
         self, files: list[ChunkFile], base: int, pitch: int, row_bytes: int, chunk_rows: int
@@ -85,7 +84,7 @@ class Region:
 
     @classmethod
     def over(cls, files: list[ChunkFile], row_bytes: int, chunk_rows: int) -> Self | None:
-        """None where the files do not line up, are too many, or addresses are scarce."""
+        """Returns None if the files do not line up, are too many, or addresses are scarce."""
         if not files or sys.maxsize < _LARGEST or _libc_mmap() is None:
             return None
         used = np.concatenate([f.offsets for f in files])
@@ -104,7 +103,7 @@ class Region:
             return None
 
     def take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
-        """Copies rows of the array, all within it."""
+        """Copies rows of the array. All are within it."""
         self._rows.take(self._lines(rows), out)
 
     def will_need(self, rows: NDArray[np.int64]) -> None:
@@ -115,7 +114,7 @@ class Region:
         return self._rows.on_disk
 
     def contiguous(self, start: int, stop: int, itemsize: int) -> NDArray[np.uint8] | None:
-        """Rows start..stop as a view, None where they do not lie in one piece, aligned."""
+        """Returns rows start..stop as a view, or None if they are not contiguous and aligned."""
         if self._rows.matrix.__array_interface__["data"][0] % itemsize or stop == start:
             return None
         first, last = start // self._chunk_rows, (stop - 1) // self._chunk_rows
@@ -130,7 +129,7 @@ class Region:
         self._closed = True
 
     def _lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where rows of the array lie in the matrix; maps the files they are in."""
+        """Returns the matrix lines of these rows of the array, and maps their files."""
         chunk = rows // self._chunk_rows
         self._map_files(chunk // self._chunks_per_file)
         lines: NDArray[np.int64] = self._first_lines[chunk] + (rows - chunk * self._chunk_rows)
@@ -175,7 +174,7 @@ class Region:
 
 @functools.cache
 def _libc_mmap() -> Callable[..., Any] | None:
-    """The C library's mmap; None where there is none that can be told an address."""
+    """Returns the C library's mmap, or None if no mmap takes an address here."""
     if os.name != "posix":
         return None
     found = ctypes.CDLL(None, use_errno=True).mmap

@@ -1,4 +1,4 @@
-"""Uncompressed zarr rows read from mapped chunk or shard files, without any pipeline."""
+"""Uncompressed zarr rows, read directly from mapped chunk or shard files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ttf_storage._zarr_files import ChunkFile
 from ttf_storage._zarr_meta import ArrayMeta
 from ttf_storage._zarr_region import Region
 
+# Per array. Each map holds a file descriptor, and macOS allows a process 256.
 _OPEN_MAPS: Final = 48
-"""Per array. Each map holds a file descriptor, and macOS grants a process 256."""
 
 
 class MappedChunks:
-    """The row matrix of each file, mapped on first use; the least recently used are let go.
+    """The row matrix of each file, mapped on first use. The least recently used are unmapped.
 
     For arrays that `Region` cannot take: chunks that do not line up, or too many files.
     """
@@ -40,34 +40,34 @@ class MappedChunks:
         self._lock = threading.Lock()
 
     def take(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
-        """Copies rows of the array, all within it, file by file."""
+        """Copies rows of the array, file by file. All are within it."""
         file = rows // self._file_rows
         order = np.argsort(file, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(file[order])) + 1):
             number = int(file[part[0]])
             within = rows[part] - number * self._file_rows
             if part[-1] - part[0] + 1 == len(part):
-                self._take_of(number, within, out[part[0] : part[-1] + 1])
+                self._take_from_file(number, within, out[part[0] : part[-1] + 1])
                 continue
             rows_of_file = np.empty((len(part), out.shape[1]), np.uint8)
-            self._take_of(number, within, rows_of_file)
+            self._take_from_file(number, within, rows_of_file)
             out[part] = rows_of_file
 
     on_disk = False
 
     def will_need(self, rows: NDArray[np.int64]) -> None:
-        """Not passed on: maps come and go here."""
+        """Does nothing: files are mapped and unmapped all the time here."""
 
     def contiguous(self, start: int, stop: int, itemsize: int) -> NDArray[Any] | None:
-        """Rows start..stop as a view on one file, None where they do not lie so."""
+        """Returns rows start..stop as a view, or None if they are not contiguous in one file."""
         file = start // self._file_rows
         if stop == start or (stop - 1) // self._file_rows != file:
             return None
         first = file * self._file_rows
         return self._contiguous_in(file, start - first, stop - first, itemsize)
 
-    def _take_of(self, file: int, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
-        """Rows of one file, numbered from its first, as bytes."""
+    def _take_from_file(self, file: int, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+        """Copies rows of one file, numbered from its first row, as bytes."""
         offsets = self._files[file].offsets
         mapped, base = self._map(file)
         chunk = rows // self._chunk_rows
@@ -123,7 +123,7 @@ class MappedChunks:
             return self._open[file]
 
     def _base(self, offsets: NDArray[np.int64]) -> int:
-        """Where the file's matrix of rows begins; -1 if its chunks do not line up to one."""
+        """Returns the start of the file's matrix of rows, or -1 if its chunks do not line up."""
         used = offsets[offsets >= 0]
         base = int(used[0]) % self._row_bytes
         return -1 if ((used - base) % self._row_bytes).any() else base
@@ -168,10 +168,10 @@ class DirectRows(MappedStoredRows):
 
 
 def files_digest(meta: ArrayMeta, files: list[ChunkFile]) -> str:
-    """Of the metadata, where every chunk lies, each file's size and a sample of their bytes.
+    """Returns a digest of the metadata, chunk positions, file sizes and a sample of the bytes.
 
-    Plain chunks carry no checksum: a change in place that keeps all sizes is noticed only in the
-    sample (see `_content_sample`), except while the store is open, by `check_unchanged`.
+    Plain chunks have no checksum. A change in place that keeps all sizes is noticed only in the
+    sample (see `_content_sample`), or by `check_unchanged` while the store is open.
     """
     digest = hashlib.blake2b(meta.raw, digest_size=16)
     for file in files:

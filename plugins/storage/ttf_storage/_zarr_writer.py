@@ -1,7 +1,7 @@
-"""Writes a zarr v3 group of uncompressed, sharded arrays with bounded memory and no library.
+"""Writes a zarr v3 group of uncompressed, sharded arrays with bounded memory, without zarr.
 
-Shards hold their chunks in natural order with the index at the end: a shard of whole rows is a
-row matrix that any reader can map, and zarr itself reads it.
+Shards hold their chunks in natural order with the index at the end. A shard of whole rows is a
+matrix that any reader can map; the zarr library reads it, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EMPTY: Final = np.uint64(2**64 - 1)
 
 
 class ZarrArrayWriter(RowsWriter):
-    """One array; a shard is on disk in full before the next begins."""
+    """One array. A shard is completely on disk before the next one starts."""
 
     def __init__(self, folder: Path, name: str, shape: tuple[int, ...], dtype: DType) -> None:
         super().__init__(name, tuple(int(n) for n in shape), dtype)
@@ -117,7 +117,7 @@ class ZarrArrayWriter(RowsWriter):
 
 
 class ZarrWriter:
-    """A folder beside the target, renamed into place when it is complete."""
+    """A temporary folder next to the target, renamed when it is complete."""
 
     def __init__(self, uri: str) -> None:
         self.target = Path(uri.rstrip("/"))
@@ -173,7 +173,7 @@ class ZarrWriter:
             self._array = None
 
     def _put_back(self) -> None:
-        """Where a commit was broken off between its two renames."""
+        # If a commit was interrupted between its two renames.
         if self._old.exists() and not self.target.exists():
             self._old.rename(self.target)
         shutil.rmtree(self._old, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Zip files as they lie on the disk: where members are, and the records of a zip64 archive.
+"""The format of zip files: positions of members, and the records of a zip64 archive.
 
-Reading: central directory, then each member's local header. Writing: stored members only, as bytes
-(APPNOTE 6.3, section 4.3).
+Reads the central directory, then each member's local header. Writes stored members only (APPNOTE
+6.3, section 4.3).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encrypted(member: ZipInfo) -> bool:
 
 
 def read_members(file: MappedFile) -> list[ZipInfo]:
-    """Every member, names checked; BadData says what is wrong with a file that is no zip."""
+    """Returns every member after a check of the names. Raises BadData if the file is no zip."""
     path = file.path
     if file.size < END_RECORD_BYTES:
         raise BadData(
@@ -55,7 +55,7 @@ def read_members(file: MappedFile) -> list[ZipInfo]:
 
 
 def data_offset(file: MappedFile, member: ZipInfo) -> int:
-    """The first byte of a member's content, by its local header; checked against the file."""
+    """Returns the offset of a member's content from its local header, checked against the file."""
     where = f"{file.path}: member {member.filename!r}"
     start = member.header_offset
     raw = file.bytes_at(start, LOCAL_HEADER.size) if start >= 0 else b""
@@ -107,11 +107,11 @@ def _leaves_the_folder(name: str) -> bool:
     return ".." in parts or name.startswith(("/", "\\")) or ":" in parts[0]
 
 
+# Arrays start on pages: rows of whole pages are then read without extra pages.
 ALIGNMENT: Final = 4096
-"""Arrays start on pages: rows that are whole pages are read without amplification."""
 
+# Of the checksum in a local header. It is known only after the data.
 CRC_OFFSET: Final = 14
-"""Of the checksum inside a local header: it is known only after the data."""
 
 _FULL: Final = 0xFFFFFFFF
 _VERSION: Final = 45
@@ -124,7 +124,7 @@ _FILE_MODE: Final = 0o100644 << 16
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished member, for the directory at the end."""
+    """A finished member, for the central directory."""
 
     filename: bytes
     offset: int
@@ -133,7 +133,8 @@ class Entry:
 
 
 def local_header(filename: bytes, size: int, offset: int, array_start: int) -> bytes:
-    """A header at `offset`, padded so that byte `array_start` of the member is on a page."""
+    """Returns a header at `offset`, padded so that byte `array_start` of the member is on a
+    page."""
     sizes = struct.pack("<HHQQ", 1, 16, size, size)
     fixed = 30 + len(filename) + len(sizes) + 4
     pad = -(offset + fixed + array_start) % ALIGNMENT
@@ -156,7 +157,7 @@ def local_header(filename: bytes, size: int, offset: int, array_start: int) -> b
 
 
 def central_directory(entries: list[Entry], start: int) -> bytes:
-    """The directory and both end records, for a directory that begins at byte `start`."""
+    """Returns the directory, which starts at byte `start`, and both end records."""
     body = b"".join(_central_header(e) for e in entries)
     count, end = len(entries), start + len(body)
     zip64_end = struct.pack(

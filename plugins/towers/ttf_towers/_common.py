@@ -1,6 +1,6 @@
-"""What every built-in tower's factory needs: availability, resolved options, sums of cost.
+"""Availability, resolved options and costs for the factories of all built-in towers.
 
-Light: the standard library and `ttf` only.
+Imports only the standard library and `ttf`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Skip = Literal["none", "last", "mean", "weighted"]
 
 
 class TorchTower:
-    """What the factories share."""
+    """The common part of the factories."""
 
     def availability(self) -> Availability:
         if importlib.util.find_spec("torch") is None:
@@ -26,7 +26,7 @@ class TorchTower:
 
 
 def resolve_skip(tower: str, wanted: Residual, shape: TowerShape) -> Skip:
-    """Which input vector the output starts as; needs equal widths on both sides."""
+    """Returns the input vector that is added to the output; needs equal widths on both sides."""
     if wanted == "none" or (wanted == "auto" and shape.in_dim != shape.out_dim):
         return "none"
     if shape.in_dim != shape.out_dim:
@@ -41,7 +41,6 @@ def resolve_skip(tower: str, wanted: Residual, shape: TowerShape) -> Skip:
 
 
 def pool_parameters(how: str, width: int, length: int) -> int:
-    """Parameters of `_modules.pooling.Pool`."""
     return {"attention": width, "weighted": length}.get(how, 0)
 
 

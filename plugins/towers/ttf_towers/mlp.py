@@ -33,7 +33,7 @@ class MlpOptions:
     )
 
     def summaries(self, shape: TowerShape) -> int:
-        """How many vectors per sample the hidden layers see."""
+        """How many vectors per sample the hidden layers read."""
         return 3 if shape.sequence and self.pool == "weighted" else 1
 
 

@@ -101,8 +101,8 @@ class RecurrentFactory(TorchTower):
 
 
 def _gru_work(shape: TowerShape, options: RecurrentOptions, widths: list[int]) -> tuple[int, int]:
-    """Multiplications of a forward and values kept per sample, by our own GRU on the CPU: the
-    state's product is needed from the second step on; four gates and the state are kept."""
+    # Per sample: multiplications of a forward and values kept, of `NativeGru`. The product of the
+    # state starts at the second step; four gates and the state are kept.
     flops = kept = 0
     gates = GATES["gru"] * options.hidden
     for layer, width in enumerate(widths):
@@ -120,8 +120,8 @@ def _gru_work(shape: TowerShape, options: RecurrentOptions, widths: list[int]) -
 
 
 def _lstm_work(shape: TowerShape, options: RecurrentOptions, widths: list[int]) -> tuple[int, int]:
-    """The same of torch's LSTM, as measured with torch 2.13: it runs in oneDNN, whose workspace
-    has room for gradients and one step more."""
+    # Per sample, of torch's LSTM, as measured with torch 2.13: it runs in oneDNN, whose workspace
+    # has room for gradients and one more step.
     gates, steps = GATES["lstm"] * options.hidden, shape.length
     flops = sum(options.directions * gates * steps * (w + options.hidden) for w in widths)
     kept = sum(

@@ -87,7 +87,7 @@ def _layer_parameters(options: TransformerOptions) -> int:
 
 
 def _layer_kept(options: TransformerOptions, steps: int) -> int:
-    """Values a layer keeps per sample; with dropout attention keeps its weights as well."""
+    # Per sample. With dropout, attention keeps its weights as well.
     dropout = bool(options.dropout)
     per_step = (8 + 2 * dropout) * options.width + (2 + dropout) * options.feedforward
     return steps * (per_step + 3 * dropout * options.heads * steps)

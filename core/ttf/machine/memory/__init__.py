@@ -1,1 +1,1 @@
-"""Memory of a process and all it started, and the limits in force."""
+"""Memory of a process and its descendants, and the limits in force."""

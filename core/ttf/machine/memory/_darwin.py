@@ -1,9 +1,9 @@
-"""Memory of a process tree on macOS. Tested on fixtures only: no Mac was at hand.
+"""Memory of a process tree on macOS. Tested on fixtures only, not on a Mac.
 
-The kernel's own figure for "what counts against the process" is `phys_footprint`. psutil does
-not offer it; `uss` (pages that would be freed if the process ended now) is the nearest it has
-and leaves out compressed pages, so under memory pressure it reads low. Shared pages are not
-told apart from mapped files there: both are `rss - uss`, reported as `file`.
+The kernel counts `phys_footprint` against a process. psutil does not offer it; the nearest figure
+is `uss` (pages freed if the process ended now). It leaves out compressed pages, so it reads low
+under memory pressure. Shared pages cannot be separated from mapped files: both are `rss - uss`,
+reported as `file`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _process(pid: int) -> Any:
 
 
 class DarwinTree:
-    """`open_process` makes a psutil.Process from a pid; tests pass recorded ones."""
+    """`open_process` makes a psutil.Process from a pid. Tests pass recorded processes."""
 
     def __init__(self, pid: int, open_process: Callable[[int], Any] = _process) -> None:
         self.pid = pid

@@ -12,21 +12,21 @@ from typing import Final
 from ttf.machine.memory.tree import TreeMemory
 
 GONE = (FileNotFoundError, ProcessLookupError)
+# number of the system call; libc has no function for it
 _KCMP: Final = {"x86_64": 312, "aarch64": 272}
-"""The number of the system call, which libc has no function for."""
 _KCMP_VM: Final = 1
-_MUCH: Final = 0.05
-"""Memory that differs by this share from the parent's is another one: no need to ask."""
+# A child whose memory differs from its parent's by this share has its own: no need to ask.
+_DIFFERS: Final = 0.05
+# smaps_rollup walks every mapped page (33 ms with 11 GB mapped). It is read again only after this
+# many times its duration, so it takes less than 0.05% of a processor.
 ROLLUP_DUTY: Final = 2000
-"""smaps_rollup walks every mapped page (33 ms with 11 GB mapped): it is read again only after
-this many times what it took, which keeps it below 0.05% of a processor."""
 
 
 class LinuxTree:
     """Reads /proc/<pid>/status of each process of the tree (about 20 us each).
 
-    Where several processes hold shared memory, how much of it is the same pages is known only
-    from smaps_rollup; the overlap found there is used until it is worth reading again.
+    Only smaps_rollup tells which shared pages several processes have in common. The overlap found
+    there is used until smaps_rollup is read again.
     """
 
     def __init__(self, pid: int) -> None:
@@ -37,8 +37,8 @@ class LinuxTree:
 
     def __call__(self) -> TreeMemory:
         usage: dict[int, tuple[int, int, int]] = {}
-        for pid, parent in _family(self.pid):
-            use = _of_its_own(pid, parent, usage.get(parent))
+        for pid, parent in _tree(self.pid):
+            use = _own_memory(pid, parent, usage.get(parent))
             if use is not None:
                 usage[pid] = use
         if self.pid not in usage:
@@ -65,24 +65,24 @@ class LinuxTree:
 
 
 def descendants(pid: int) -> list[int]:
-    """`pid` and all below it, parents first."""
-    return [each for each, _ in _family(pid)]
+    """Returns `pid` and all processes below it, parents first."""
+    return [each for each, _ in _tree(pid)]
 
 
-def _family(pid: int) -> list[tuple[int, int]]:
-    """(process, its parent), parents first."""
+def _tree(pid: int) -> list[tuple[int, int]]:
+    """Returns pairs (process, its parent), parents first."""
     found = [(pid, 0)]
     for parent, _ in found:
         found.extend((child, parent) for child in children(parent))
     return found
 
 
-def _of_its_own(
+def _own_memory(
     pid: int, parent: int, of_parent: tuple[int, int, int] | None
 ) -> tuple[int, int, int] | None:
-    """Between vfork and exec a child *is* its parent, as far as memory goes: then None."""
+    # Between vfork and exec a child has the memory of its parent: returns None then.
     use = status(pid)
-    if use is None or of_parent is None or abs(use[0] - of_parent[0]) > of_parent[0] * _MUCH:
+    if use is None or of_parent is None or abs(use[0] - of_parent[0]) > of_parent[0] * _DIFFERS:
         return use
     if one_memory(pid, parent):
         return None
@@ -90,7 +90,7 @@ def _of_its_own(
 
 
 def one_memory(pid: int, other: int) -> bool:
-    """Whether two processes share one address space; False where the kernel does not tell."""
+    """Whether two processes share one address space. False if the kernel does not tell."""
     number = _KCMP.get(os.uname().machine)
     if number is None:
         return False
@@ -103,7 +103,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process, whichever of its threads started them."""
+    """Returns the direct children of a process, of all its threads."""
     found: list[int] = []
     try:
         with os.scandir(f"/proc/{pid}/task") as tasks:
@@ -127,7 +127,7 @@ def _children_by_parent(pid: int) -> list[int]:
 
 
 def status(pid: int) -> tuple[int, int, int] | None:
-    """RssAnon, RssShmem, RssFile in bytes; None for a process that has ended."""
+    """Returns RssAnon, RssShmem, RssFile in bytes; None if the process has ended."""
     try:
         text = _read(f"/proc/{pid}/status")
     except GONE:
@@ -141,9 +141,9 @@ def status(pid: int) -> tuple[int, int, int] | None:
 
 
 def pss_shmem(pid: int, whole: int) -> int:
-    """The process's proportional share of its shared memory.
+    """Returns the proportional share of the process's shared memory.
 
-    `whole` (all of it) where the kernel will not tell: that is too much rather than too little.
+    Without permission, returns `whole` (all of it): better too much than too little.
     """
     try:
         text = _read(f"/proc/{pid}/smaps_rollup")

@@ -1,4 +1,4 @@
-"""Memory that was freed but not given back."""
+"""Returns freed memory to the system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ttf.process import platform
 
 
 def give_back() -> None:
-    """Returns free pages to the system; glibc keeps them otherwise. Does nothing elsewhere."""
+    # glibc keeps freed pages. Other systems need nothing.
     if platform.LINUX:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
         if trim is not None:

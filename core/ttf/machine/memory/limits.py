@@ -1,8 +1,8 @@
-"""What the system lets a process have: its control groups (version 1 and 2), the limits on its
-memory and who sets them, and how often the kernel killed for memory.
+"""Control groups (version 1 and 2) of a process, its memory limits with their source, and OOM
+kills.
 
-A count of kills that rose tells the OOM killer from `kill -9`: both leave the same signal, and
-nothing else. Linux only; elsewhere nothing is found and nothing is claimed.
+Only the count of OOM kills separates the OOM killer from `kill -9`: the signal is the same. Linux
+only; other systems find nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ttf.process import platform
 from ttf.text.numbers import parse_bytes
 
 RLIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA")
+# counts every kill on the machine, not only in this process's group
 MACHINE: Final = "/proc/vmstat"
-"""The source that counts every kill on the machine, whoever was the victim."""
 _FILES: Final = ("memory.events.local", "memory.events", "memory.oom_control")
 _KEYS: Final = ("oom_kill", "oom_group_kill")
+# An increase seen longer than this before the end of the process belongs to another process.
 _RECENT_S: Final = 10.0
-"""A rise that was seen longer than this before a process ended was another's death."""
 
 # --- control groups --------------------------------------------------------------------------------
 
@@ -33,10 +33,10 @@ _RECENT_S: Final = 10.0
 def group_folders(
     controller: str, root: Path = Path("/"), *, pid: int | Literal["self"] = "self"
 ) -> Iterator[Path]:
-    """The group of a process and all its ancestors: a limit on any of them holds.
+    """Yields the group of a process and all its ancestors: limits of all of them hold.
 
-    Groups that are not visible here are left out: a container may see its own path named as
-    the host sees it, while only its own group is mounted, as the top one.
+    Groups that are not visible are left out: a container may see its path as the host names it,
+    while only its own group is mounted, as the top group.
     """
     base = root / "sys/fs/cgroup"
     for version, path in _groups_of(pid, controller, root):
@@ -50,7 +50,7 @@ def group_folders(
 
 
 def group_words(path: Path) -> list[str]:
-    """The words of a control file, [] where there is none."""
+    """Returns the words of a control file; [] without the file."""
     try:
         return path.read_text().split()
     except (FileNotFoundError, PermissionError):
@@ -77,22 +77,22 @@ def _groups_of(pid: int | Literal["self"], controller: str, root: Path) -> list[
 
 class Limit(NamedTuple):
     bytes: int
-    source: str
-    """For a message, e.g. "cgroup /job (memory.max)" or "physical memory"."""
+    source: str  # for messages: "cgroup /job (memory.max)" or "physical memory"
 
 
 def budget_bytes(setting: int | str) -> int:
-    """What `memory.budget` comes to: "auto" is a quarter of the limit in force, at least 1 GiB."""
+    """Returns `memory.budget` in bytes: "auto" is a quarter of the limit in force, at least 1
+    GiB."""
     if setting == "auto":
         return max(2**30, limit_in_force().bytes // 4)
     return setting if isinstance(setting, int) else parse_bytes(setting)
 
 
 def limit_in_force(root: Path = Path("/"), pid: int | None = None) -> Limit:
-    """The smallest of physical memory, the cgroups' limits, RLIMIT_AS and RLIMIT_DATA.
+    """Returns the smallest of physical memory, cgroup limits, RLIMIT_AS and RLIMIT_DATA.
 
-    Of the process `pid`; None: of this one. `root` stands for / in tests. RLIMIT_AS counts address
-    space: mapped files use it up as well.
+    `pid` None: of this process. `root` replaces / in tests. RLIMIT_AS counts address space, which
+    mapped files use up as well.
     """
     groups = (limit for _, limit in group_limits(root, pid))
     return min([*_physical(), *groups, *rlimits(pid)])
@@ -105,8 +105,10 @@ def _physical() -> Iterator[Limit]:
 
 
 def group_limits(root: Path = Path("/"), pid: int | None = None) -> Iterator[tuple[Path, Limit]]:
-    """Every limit of the cgroups of a process, with the folder that says so. Version 1 has no
-    word for "none": a limit there may be far beyond any memory."""
+    """Yields all cgroup limits of a process with their folders.
+
+    Version 1 has no word for "none": a limit may be far above any memory.
+    """
     mount = root / "sys/fs/cgroup"
     for folder in group_folders("memory", root, pid="self" if pid is None else pid):
         for file in ("memory.max", "memory.limit_in_bytes"):
@@ -117,7 +119,7 @@ def group_limits(root: Path = Path("/"), pid: int | None = None) -> Iterator[tup
 
 
 def rlimits(pid: int | None = None) -> Iterator[Limit]:
-    """RLIMIT_AS and RLIMIT_DATA of a process, where set; those of another only on Linux."""
+    """Yields RLIMIT_AS and RLIMIT_DATA if set; for other processes only on Linux."""
     for name in RLIMITS:
         which = getattr(resource, name)
         if pid is None:
@@ -138,26 +140,29 @@ def rlimits(pid: int | None = None) -> Iterator[Limit]:
 
 @dataclass(frozen=True, kw_only=True)
 class OomCounters:
-    """How many processes the kernel has killed for memory, by counter."""
+    """How many processes the kernel has killed for memory, by counter file."""
 
-    counts: Mapping[Path, int]
-    """By file: those of the process's own group, then the machine's."""
+    counts: Mapping[Path, int]  # first the process's own group, then the machine
     root: Path = Path("/")
 
     @classmethod
     def read(cls, pid: int | Literal["self"] = "self", root: Path = Path("/")) -> Self:
-        """The counters of the group that `pid` lives in; call while it lives: its group is not
-        known afterwards, and a kill counts in the victim's group only."""
-        return cls(counts=dict(_counted(_files(pid, root))), root=root)
+        """Reads the counters of the group of `pid`.
+
+        Call it while `pid` lives: afterwards its group is not known, and a kill counts only in the
+        group of the killed process.
+        """
+        return cls(counts=dict(_read_counts(_counter_files(pid, root))), root=root)
 
     def again(self) -> OomCounters:
-        """The same counters now; one that is gone with its group is left out."""
-        return OomCounters(counts=dict(_counted(self.counts)), root=self.root)
+        """Reads the same counters again, without those removed together with their group."""
+        return OomCounters(counts=dict(_read_counts(self.counts)), root=self.root)
 
     def rise_since(self, before: OomCounters) -> tuple[int, str]:
-        """By how much a counter rose, and which one; (0, "") where none could be read twice.
+        """Returns the largest increase and its counter; (0, "") if no counter could be read twice.
 
-        The machine's counter speaks only where the group has none: a rise there may be anybody's.
+        The machine's counter is used only if the group has no counter: any process of the machine
+        may have caused its increase.
         """
         machine = self.root / MACHINE.lstrip("/")
         rises = {
@@ -179,8 +184,8 @@ class OomCounters:
 
 
 class OomWatch:
-    """Follows the counters of one process while it lives, so that a kill that happened to another
-    process of its group is not taken for its own."""
+    """Follows the counters while a process lives, so that a kill of another process of its group is
+    not attributed to it."""
 
     def __init__(self, pid: int, root: Path = Path("/")) -> None:
         self._pid, self._root = pid, root
@@ -189,11 +194,11 @@ class OomWatch:
         self.look()
 
     def look(self, now: float | None = None) -> None:
-        """Call it now and then (once a second) while the process is alive."""
+        """Call about once a second while the process is alive."""
         now = time.monotonic() if now is None else now
         # A process may be moved to another group; one that is ending may seem to be in the root.
-        files = dict.fromkeys([*_files(self._pid, self._root), *self._first])
-        counts = dict(_counted(files))
+        files = dict.fromkeys([*_counter_files(self._pid, self._root), *self._first])
+        counts = dict(_read_counts(files))
         for file, count in counts.items():
             self._first.setdefault(file, count)
         if not self._changes or self._changes[-1][1] != counts:
@@ -202,17 +207,20 @@ class OomWatch:
             self._changes.popleft()
 
     def rise(self, now: float | None = None) -> tuple[int, str]:
-        """(count, source) of the rise that belongs to the process's end, which is now."""
+        """Returns (count, source) of the increase that belongs to the process's end, which is
+        now."""
         now = time.monotonic() if now is None else now
-        last = OomCounters(counts=dict(_counted(self._first)), root=self._root)
+        last = OomCounters(counts=dict(_read_counts(self._first)), root=self._root)
         settled = [counts for seen, counts in self._changes if seen <= now - _RECENT_S]
         before = self._first | (settled[-1] if settled else {})
         return last.rise_since(OomCounters(counts=before, root=self._root))
 
 
-def _files(pid: int | Literal["self"], root: Path) -> Iterator[Path]:
-    """Of the nearest group that counts: without the memory controller, a group's memory is its
-    parent's. `memory.events` counts the groups below as well, and is read where `.local` is not.
+def _counter_files(pid: int | Literal["self"], root: Path) -> Iterator[Path]:
+    """Yields the counter of the nearest group that has one: without the memory controller, a
+    group's memory counts in its parent.
+
+    `memory.events` includes child groups; it is read if `.local` is missing.
     """
     for folder in group_folders("memory", root, pid=pid):
         counter = next((f for name in _FILES if _count(f := folder / name) is not None), None)
@@ -222,7 +230,7 @@ def _files(pid: int | Literal["self"], root: Path) -> Iterator[Path]:
     yield root / MACHINE.lstrip("/")
 
 
-def _counted(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+def _read_counts(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
     for file in files:
         count = _count(file)
         if count is not None:
@@ -230,7 +238,7 @@ def _counted(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
 
 
 def _count(file: Path) -> int | None:
-    """The number after `oom_kill`; old kernels count only whole groups, under the other key."""
+    # Old kernels count only whole groups, under the other key.
     try:
         words = group_words(file)
     except OSError:  # ENODEV: the group was removed while we looked

@@ -1,4 +1,4 @@
-"""Watches the memory of a process tree from a thread, in a run that nobody supervises."""
+"""Samples the memory of a process tree in a thread, for runs without a supervisor."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ttf.machine.memory.watch import MemoryCurve
 
 
 class MemorySampler:
-    """A `MemoryCurve` that looks by itself every `interval_s`.
+    """A `MemoryCurve` with its own daemon thread, which samples every `interval_s`.
 
-    Starts at once, in a daemon thread; `stop` ends it with a last look and a last line.
+    Starts at once; `stop` takes a last sample and writes a last line.
     """
 
     def __init__(
@@ -34,29 +34,29 @@ class MemorySampler:
 
     @property
     def peak_bytes(self) -> int:
-        """Most anonymous and shared memory seen at once; at every sample, not only at lines."""
+        """Highest anonymous plus shared memory of all samples, not only of those written."""
         return self._curve.peak_bytes
 
     @property
     def failure(self) -> OSError | None:
-        """Why the last line could not be written; sampling goes on."""
+        """Why the last line could not be written. Sampling continues."""
         return self._curve.failure
 
     @property
     def held_bytes(self) -> int:
-        """Anonymous and shared memory at the last sample; costs nothing."""
+        """Anonymous plus shared memory at the last sample. Does not sample."""
         return self._curve.held_bytes
 
     def sample(self, *, line: bool = False) -> TreeMemory:
-        """Looks now, from any thread: at a moment that is known to be the highest.
+        """Samples now, from any thread, for example at a known peak.
 
-        Raises ProcessLookupError once the process is gone.
+        Raises ProcessLookupError if the process is gone.
         """
         with self._busy:
             return self._curve.look(line=line)
 
     def stop(self) -> None:
-        """Ends the thread; a second call does nothing."""
+        """May be called twice."""
         if self._stopping.is_set():
             return
         self._stopping.set()

@@ -1,4 +1,4 @@
-"""What the platforms have in common."""
+"""Memory of a process tree: the types that all platforms share."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NamedTuple, Protocol
 class TreeMemory(NamedTuple):
     """Bytes held by a process and its descendants."""
 
+    # Private: heap, stacks, allocations. Copy-on-write pages of a forked child count in both
+    # processes (`ttf` spawns its children).
     anon: int
-    """Private: heap, stacks, what was allocated. Copy-on-write pages of a *forked* child count
-    in both; children of `ttf` are spawned."""
+    # Shared memory and files on tmpfs, each page once. Cannot be dropped.
     shared: int
-    """Shared memory and files on tmpfs, each page once; it cannot be dropped either."""
+    # Mapped files in memory: page cache, freed on demand. A page mapped by two processes counts
+    # twice.
     file: int
-    """Mapped files that are in memory now: page cache, given back on demand. A page that two
-    processes map counts twice."""
     processes: int
 
     @property
     def held(self) -> int:
-        """What counts against a limit: anonymous and shared."""
+        """What counts against a limit: anonymous and shared memory."""
         return self.anon + self.shared
 
 
@@ -31,7 +31,7 @@ class TreeReader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPoint:
-    """One look at a process tree, in bytes; `held` is anonymous plus shared."""
+    """One sample of a process tree, in bytes."""
 
     time: float
     step: int

@@ -1,8 +1,7 @@
-"""Looks at the memory of a process tree now and then: what it holds over time (`MemoryCurve`), and how
-near it is to being killed for that (`Gauge`).
+"""The memory of a process tree over time (`MemoryCurve`), and how near it is to a limit (`Gauge`).
 
-A figure that mixes kinds of memory cries "leak" at every mapped file: what counts against us is
-anonymous and shared memory; file-backed pages are the page cache's and go when others need them.
+Only anonymous and shared memory counts as held. File-backed pages belong to the page cache and are
+freed on demand: counting them would report a leak at every mapped file.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from ttf.text.numbers import size
 LINE_EVERY_S: Final = 1.0
 KEEP_S: Final = 600.0
 _MOST_POINTS: Final = 4096
+# Limits and processes rarely change, and finding them costs more than a reading.
 LOOK_AGAIN_S: Final = 2.0
-"""Limits and processes come and go, but seldom; finding them costs more than a reading."""
 _STAT_KEYS: Final = {
     "memory.max": (b"\nanon ", b"\nshmem "),
     "memory.limit_in_bytes": (b"\ntotal_rss ", b"\ntotal_shmem "),
@@ -36,11 +35,11 @@ _STATUS_KEYS: Final = {"RLIMIT_AS": b"\nVmSize:", "RLIMIT_DATA": b"\nVmData:"}
 
 
 def tree_reader(pid: int) -> TreeReader:
-    """Reads the memory of `pid` and all its descendants whenever it is called, expensive parts less
-    often than cheap ones; raises ProcessLookupError once `pid` is gone.
+    """Returns a reader of the memory of `pid` and all its descendants.
 
-    Shared pages (shm, shared anonymous maps, tmpfs files) count once, however many processes of
-    the tree map them. On macOS: see `ttf.machine.memory._darwin`.
+    The reader does expensive work less often than cheap work, and raises ProcessLookupError once
+    `pid` is gone. Shared pages (shm, shared anonymous maps, tmpfs files) count once for the whole
+    tree. For macOS see `ttf.machine.memory._darwin`.
     """
     if platform.MACOS:
         from ttf.machine.memory._darwin import DarwinTree
@@ -52,17 +51,16 @@ def tree_reader(pid: int) -> TreeReader:
 
 
 class MemoryCurve:
-    """Looks when it is told to; appends a line to `path` at most once a second.
+    """Samples on each call of `look`; appends a line to `path` at most once a second.
 
-    A disk that takes no lines does not end the run: see `failure`.
+    A full disk does not end the run: see `failure`.
     """
 
     def __init__(self, pid: int, path: Path, *, step: Callable[[], int] | None = None) -> None:
         self.path = path
-        self.peak_bytes = 0
-        """Most anonymous and shared memory seen at once; at every look, not only at lines."""
+        self.peak_bytes = 0  # highest anonymous plus shared memory of all samples
+        # Why the last line could not be written. Later lines are still tried.
         self.failure: OSError | None = None
-        """Why the last line could not be written; looking goes on, and so do attempts."""
         self.limit = limit_in_force(pid=pid)
         self._read = tree_reader(pid)
         self._step = step
@@ -76,13 +74,13 @@ class MemoryCurve:
 
     @property
     def held_bytes(self) -> int:
-        """Anonymous and shared memory at the last look; costs nothing."""
+        """Anonymous plus shared memory at the last sample. Does not sample."""
         return self._points[-1].held if self._points else 0
 
     def look(self, *, line: bool = False) -> TreeMemory:
-        """Looks now; `line`: and writes a line in any case, as the last one should be.
+        """Samples now. `line=True` writes a line in any case.
 
-        Raises ProcessLookupError once the process is gone.
+        Raises ProcessLookupError if the process is gone.
         """
         memory = self._read()
         point = MemoryPoint(
@@ -125,7 +123,7 @@ class MemoryCurve:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """All of it or nothing, also on a disk that becomes full within it."""
+    # All or nothing, also if the disk becomes full during the write.
     with path.open("ab", buffering=0) as file:
         size = file.tell()
         if file.write(line) != len(line):
@@ -137,16 +135,13 @@ def _append(path: Path, line: bytes) -> None:
 
 
 class Reading(NamedTuple):
-    """The limit that is nearest."""
+    """The use of one limit."""
 
-    share: float
-    """1.0: all of it is used."""
+    share: float  # 1.0: all of it is used
     held: int
     limit: int
-    source: str
-    """Who says so: "cgroup /job (memory.max)", "physical memory", "RLIMIT_AS of process 7"."""
-    text: str
-    """'7.6 GB of 8.0 GB, cgroup /job (memory.max)'."""
+    source: str  # "cgroup /job (memory.max)", "physical memory", "RLIMIT_AS of process 7"
+    text: str  # '7.6 GB of 8.0 GB, cgroup /job (memory.max)'
 
 
 class _Group(NamedTuple):
@@ -186,12 +181,15 @@ class Gauge:
         self._look_again_at = 0.0
 
     def read(self) -> Reading:
-        """The limit with the largest share now. Raises ProcessLookupError once the process is
-        gone, at the latest when limits are looked for again."""
+        """Returns the limit with the largest share.
+
+        Raises ProcessLookupError if the process is gone, at the latest when limits are looked up
+        again.
+        """
         return max(self.readings(), key=lambda reading: reading.share)
 
     def readings(self) -> list[Reading]:
-        """Every limit that holds; raises as `read` does."""
+        """Returns all limits. Raises as `read` does."""
         now = time.monotonic()
         if now >= self._look_again_at:
             self._groups = tuple(self._limited_groups())
@@ -263,7 +261,7 @@ def _reading(held: int, limit: int, source: str) -> Reading:
 
 
 def _number(text: bytes, key: bytes) -> int:
-    """The number behind a key; 0 where there is none (no swap, a kernel without that line)."""
+    """Returns the number after a key; 0 without the key (no swap, old kernel)."""
     start = text.find(key)
     if start < 0:
         return 0

@@ -28,7 +28,7 @@ from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.stats import fixed, rates, sequential, survival
 from ttf.tools.ab.stats.correction import holm
 
-_LEAST = 1e-12
+_LEAST_LEVEL = 1e-12
 # With this share of the repeats for 80% power, the power is 50% (at usual levels).
 _EVEN_CHANCE = 0.6
 
@@ -39,7 +39,7 @@ class JudgeSettings:
     power: float = 0.8
     margins: Mapping[str, float] = field(default_factory=dict)  # by measure, instead of the default
     planned: int | None = None  # blocks of the whole study; needed with looks
-    looks: tuple[int, ...] = ()  # blocks at each look of a sequential study, this one last
+    looks: tuple[int, ...] = ()  # rising blocks of the looks of a sequential study, this one last
 
     def __post_init__(self) -> None:
         assert 0 < self.alpha < 1 and 0 < self.power < 1
@@ -62,7 +62,7 @@ class JudgeSettings:
     def _spent(self, looks: tuple[int, ...]) -> tuple[float, ...]:
         # Not 0, which tests and intervals cannot handle.
         levels = sequential.levels(looks, self.planned or 0, self.alpha)
-        return tuple(max(level, _LEAST) for level in levels)
+        return tuple(max(level, _LEAST_LEVEL) for level in levels)
 
 
 def judge(
@@ -204,19 +204,15 @@ def _incidents(sample: Sample) -> int:
 
 
 def _bitwise(a: str, b: str, of_a: Blocks, of_b: Blocks) -> Bitwise:
-    both = [(of_a[k].weights_sha256, of_b[k].weights_sha256) for k in of_a.keys() & of_b.keys()]
-    known = [(x, y) for x, y in both if x and y]
-    apart = [
-        distance
-        for k in sorted(of_a.keys() & of_b.keys())
-        if (distance := loss_distance(of_a[k], of_b[k])) is not None
-    ]
+    both = [(of_a[k], of_b[k]) for k in sorted(of_a.keys() & of_b.keys())]
+    hashes = [(x.weights_sha256, y.weights_sha256) for x, y in both]
+    known = [(x, y) for x, y in hashes if x and y]
     return Bitwise(
         a=a,
         b=b,
         pairs=len(known),
         equal=sum(x == y for x, y in known),
-        loss_distance=_mean(apart),
+        loss_distance=_mean([loss_distance(x, y) for x, y in both]),
     )
 
 

@@ -40,7 +40,7 @@ def train_words(setup: ABSetup, cell: Cell) -> list[str]:
 
 
 def run_folder_name(setup: ABSetup, arm: str, block: int) -> str:
-    """In runs/."""
+    """The name of its folder in runs/."""
     return f"{block:03d}-{setup.arm(arm).slug}"
 
 

@@ -24,9 +24,11 @@ def sentence(
     if not comparisons:
         return "Nothing was measured that could be compared."
     parts = (
-        _of_two(arms[0], arms[1], comparisons) if len(arms) == 2 else _of_many(arms, comparisons)
+        _two_arms(arms[0], arms[1], comparisons)
+        if len(arms) == 2
+        else _many_arms(arms, comparisons)
     )
-    text = "; ".join([*parts, *_rid_of_crashes(fixed, confidence)]) + "."
+    text = "; ".join([*parts, *_fixed_clauses(fixed, confidence)]) + "."
     headlines = [c for c in comparisons if c.measure.is_headline] or comparisons
     first = text[0].upper() + text[1:] if len(arms) > 2 else text
     return " ".join(filter(None, (first, _lost(arms), _undecided(headlines))))
@@ -35,7 +37,7 @@ def sentence(
 # --- two arms ------------------------------------------------------------------------------------
 
 
-def _of_two(a: ArmSummary, b: ArmSummary, comparisons: Sequence[Comparison]) -> list[str]:
+def _two_arms(a: ArmSummary, b: ArmSummary, comparisons: Sequence[Comparison]) -> list[str]:
     verdicts = {c.metric: c.verdict for c in comparisons}
     crash = next((c for c in comparisons if c.scale == "rate"), None)
     others = [c for c in comparisons if c.scale != "rate"]
@@ -64,8 +66,8 @@ def _difference(c: Comparison, subject: str) -> str:
     """The difference of the subject to the other arm: "is 4% slower (2 to 6%)"."""
     effect, (low, high) = c.effect or 0.0, c.ci
     if subject == c.a:
-        effect = _turned(c, effect)
-        low, high = (None if x is None else _turned(c, x) for x in (high, low))
+        effect = _reversed_effect(c, effect)
+        low, high = (None if x is None else _reversed_effect(c, x) for x in (high, low))
     clause = c.measure.better if c.winner == subject else c.measure.worse
     text = clause.format(_amount(c, abs(effect)))
     if low is None or high is None:
@@ -74,7 +76,7 @@ def _difference(c: Comparison, subject: str) -> str:
     return f"{text} ({_two_digits(near * _factor(c))} to {_amount(c, far)})"
 
 
-def _turned(c: Comparison, effect: float) -> float:
+def _reversed_effect(c: Comparison, effect: float) -> float:
     """The effect of a relative to b, instead of b to a."""
     return 1 / (1 + effect) - 1 if c.scale == "ratio" else -effect
 
@@ -122,7 +124,7 @@ def _same(same: Sequence[Comparison]) -> list[str]:
 # --- more than two -------------------------------------------------------------------------------
 
 
-def _of_many(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) -> list[str]:
+def _many_arms(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) -> list[str]:
     """A line for each measure by which any two arms differ."""
     parts = []
     for metric in dict.fromkeys(c.metric for c in comparisons):
@@ -162,7 +164,7 @@ def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], more: Mapping[str
 # --- any number ----------------------------------------------------------------------------------
 
 
-def _rid_of_crashes(fixed: Sequence[Fixed], confidence: float) -> list[str]:
+def _fixed_clauses(fixed: Sequence[Fixed], confidence: float) -> list[str]:
     """One clause for each arm that is clean for long enough, while controls crashed."""
     controls: dict[str, list[Fixed]] = {}
     for of in fixed:

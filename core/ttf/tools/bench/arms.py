@@ -84,7 +84,7 @@ def lines_of(
 
 def _measured(own_arms: Sequence[OwnArm], peers: Sequence[BenchArm], visit: Visit) -> list[Line]:
     arms = {arm.name: arm for arm in (*own_arms, *peers)}
-    turns = {name: _announced(arm, visit.tell) for name, arm in arms.items()}
+    turns = {name: _with_report(arm, visit.tell) for name, arm in arms.items()}
 
     def progress(done: int, total: int) -> None:
         visit.tell({"done": done, "total": total})
@@ -97,7 +97,7 @@ def _measured(own_arms: Sequence[OwnArm], peers: Sequence[BenchArm], visit: Visi
     return [_compared(lines[own.name], own, peer, unit_s) for own in own_arms for peer in peers]
 
 
-def _announced(arm: BenchArm, tell: Tell) -> Callable[[], object]:
+def _with_report(arm: BenchArm, tell: Tell) -> Callable[[], object]:
     # Reports the arm before its turn: if the process dies, this arm was the cause.
     def turn() -> None:
         tell({"at": arm.name})

@@ -165,7 +165,7 @@ def _dropout(survey: Survey) -> Factor | str:
 # --- data ----------------------------------------------------------------------------------------
 
 
-def _copied(survey: Survey, size: int) -> str:
+def _copy_problem(survey: Survey, size: int) -> str:
     """Why the data cannot be copied; empty if it can."""
     if not survey.facts.pairs:
         return "the data could not be looked at"
@@ -182,7 +182,7 @@ def _sequence_length(survey: Survey) -> Factor | str:
         return "the queries are no sequences"
     now = facts.length
     then = 2 if now == 1 else max(1, now // 2)
-    problem = _copied(survey, facts.pairs_bytes * then // now)
+    problem = _copy_problem(survey, facts.pairs_bytes * then // now)
     if problem:
         return problem
     return Factor(what=f"sequence length {now} -> {then}", rewrite={"length": then})
@@ -190,7 +190,7 @@ def _sequence_length(survey: Survey) -> Factor | str:
 
 def _data_subset(survey: Survey) -> Factor | str:
     pairs = survey.facts.pairs
-    problem = _copied(survey, survey.facts.pairs_bytes // 2)
+    problem = _copy_problem(survey, survey.facts.pairs_bytes // 2)
     if problem:
         return problem
     if pairs // 2 < survey.samples:
@@ -220,7 +220,7 @@ def _mining(survey: Survey) -> Factor | str:
 
 def _storage(survey: Survey) -> Factor | str:
     other = survey.facts.other.get("storage")
-    problem = _copied(survey, survey.facts.data_bytes)
+    problem = _copy_problem(survey, survey.facts.data_bytes)
     if problem or other is None:
         return problem or "no other storage can run here"
     what = f"storage {survey.facts.storage} -> {other}"

@@ -126,5 +126,5 @@ def outlook(crashes: int, clean: int) -> tuple[float, float]:
 
 
 def entropy(p: float) -> float:
-    """Bits."""
+    """In bits, of an outcome with this probability."""
     return 0.0 if p <= 0.0 or p >= 1.0 else -p * math.log2(p) - (1 - p) * math.log2(1 - p)

@@ -145,15 +145,15 @@ class Findings:
 
     def sentence(self) -> str:
         text = {
-            "culprit": self._of_culprit,
-            "pair": self._of_pair,
-            "unexplained": self._of_unexplained,
-            "healthy": self._of_healthy,
-            "unsure": self._of_unsure,
+            "culprit": self._culprit_sentence,
+            "pair": self._pair_sentence,
+            "unexplained": self._unexplained_sentence,
+            "healthy": self._healthy_sentence,
+            "unsure": self._unsure_sentence,
         }[self.verdict.kind]()
-        return f"{text}{self._of_classes()}"
+        return f"{text}{self._classes_sentence()}"
 
-    def _of_culprit(self) -> str:
+    def _culprit_sentence(self) -> str:
         assert self.culprit is not None
         name = self.culprit.name
         clean = self.study.tally.get(frozenset({name}), (0, 0))[0]
@@ -165,14 +165,14 @@ class Findings:
             f"clean, while others crash at a rate of about {_percent(self.verdict.rate)}.{more}"
         )
 
-    def _of_pair(self) -> str:
+    def _pair_sentence(self) -> str:
         a, b = self.verdict.culprit
         return (
             f"No single ingredient explains it; without {a} and {b} together it does not crash "
             f"({_percent(self.verdict.confidence)}). There are probably two causes."
         )
 
-    def _of_unexplained(self) -> str:
+    def _unexplained_sentence(self) -> str:
         unseen = [n for n in ("storage", "data-subset") if n in self.study.setup.passed]
         data = f"the data and how it is stored (not tried: {', '.join(unseen)}), " if unseen else ""
         return (
@@ -181,7 +181,7 @@ class Findings:
             f"{data}the machine, the environment (ttf doctor), or a library."
         )
 
-    def _of_healthy(self) -> str:
+    def _healthy_sentence(self) -> str:
         runs, _ = self.baseline
         most = 1 - (1 - self.study.setup.confidence) ** (1 / max(1, runs))
         return (
@@ -191,7 +191,7 @@ class Findings:
             f"give it more steps: --steps {10 * self.study.setup.steps}."
         )
 
-    def _of_unsure(self) -> str:
+    def _unsure_sentence(self) -> str:
         runs, crashes = self.baseline
         if not self.classes:
             return f"Not sure: it did not crash in {runs} runs so far, too few to call it healthy."
@@ -208,7 +208,7 @@ class Findings:
             f"unchanged runs crashed). Suspects: {likely}.{pairs}"
         )
 
-    def _of_classes(self) -> str:
+    def _classes_sentence(self) -> str:
         if len(self.classes) < 2:
             return ""
         classes = ", ".join(f"{name} ({count})" for name, count in self.classes.most_common())

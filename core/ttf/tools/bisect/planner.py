@@ -39,12 +39,12 @@ ALONE: Final = 2  # The fewest clean runs without the culprit alone.
 _FEW_RUNS: Final = 12  # Granted however small the grid is.
 _CLIMBS: Final = 3
 _NO_SINGLE: Final = 0.5  # If a single cause is less probable, two causes are looked at as well.
-_STRICTER: Final = 0.5
+_STRICTER_DOUBT: Final = 0.5
 _NOTHING_NEW: Final = 1e-6
 # Above this crash rate, a crash proves that less is not enough; below, probability decides.
-_CHEAP_PROOF: Final = 0.5
+_PROOF_ABOVE_RATE: Final = 0.5
 # The weight of a bit about the crash rate: later runs tell more if the rate is known.
-_OF_RATES: Final = 0.1
+_RATE_WEIGHT: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +188,7 @@ class _Posterior:
 
     def doubt(self) -> float:
         # A rate below `rarest` is easily overestimated, and clean runs then count for too much.
-        return 1.0 if self.rate >= self.plan.rarest else _STRICTER
+        return 1.0 if self.rate >= self.plan.rarest else _STRICTER_DOUBT
 
     def _known(self) -> dict[int, tuple[int, int]]:
         # A run without a refused ingredient (no run of its own is possible) counts only if it
@@ -238,20 +238,22 @@ class _Posterior:
         everything = (1 << len(self.order)) - 1
         singles = [1 << i for i in range(len(self.order))]
         starts = [0, *singles, *(everything & ~s for s in singles), everything]
-        scored = {s: self._bits_from(s) for s in starts if self._may(s)}
+        scored = {s: self._information(s) for s in starts if self._is_possible(s)}
         best = self._climbed(max(scored, key=lambda s: (scored[s], -s)), everything)
-        if self._bits_from(best, of_rates=0.0) < _NOTHING_NEW:  # it tells about the rate alone
-            best = max(scored, key=lambda s: (self._bits_from(s, of_rates=0.0), -s))
-            if self._bits_from(best, of_rates=0.0) < _NOTHING_NEW:
+        if self._information(best, of_rates=0.0) < _NOTHING_NEW:  # it tells about the rate alone
+            best = max(scored, key=lambda s: (self._information(s, of_rates=0.0), -s))
+            if self._information(best, of_rates=0.0) < _NOTHING_NEW:
                 return None
         return NextRun(ablate=self._names(best), why="tells most")
 
     def _climbed(self, best: int, among: int) -> int:
         """The best ablation that differs from `best` only in the bits `among`."""
         bits = [1 << i for i in range(len(self.order)) if among >> i & 1]
-        most_bits = self._bits_from(best)
+        most_bits = self._information(best)
         for _ in range(_CLIMBS):
-            around = {best ^ b: self._bits_from(best ^ b) for b in bits if self._may(best ^ b)}
+            around = {
+                best ^ b: self._information(best ^ b) for b in bits if self._is_possible(best ^ b)
+            }
             better = max(around, key=lambda s: (around[s], -s), default=best)
             if around.get(better, 0.0) <= most_bits:
                 break
@@ -259,10 +261,10 @@ class _Posterior:
             most_bits = around[better]
         return best
 
-    def _may(self, ablation: int) -> bool:
+    def _is_possible(self, ablation: int) -> bool:
         return not any(ablation & barred == barred for barred in self.barred)
 
-    def _bits_from(self, ablation: int, of_rates: float = _OF_RATES) -> float:
+    def _information(self, ablation: int, of_rates: float = _RATE_WEIGHT) -> float:
         """Bits of information about the culprit in the outcome of a run."""
         mass: dict[Who, float] = {}
         crash: dict[Who, float] = {}
@@ -290,13 +292,13 @@ class _Posterior:
             return None
         alone = sum(1 << i for i in leader)
         if not self.proven(leader):
-            possible = self._may(alone)
+            possible = self._is_possible(alone)
             why = "is it avoided without this alone?"
             return NextRun(ablate=self._names(alone), why=why) if possible else None
         if len(leader) > 1:
             return None
         suspects = self._uncleared() & ((1 << leader[0]) - 1)
-        if suspects and self.rate > _CHEAP_PROOF:
+        if suspects and self.rate > _PROOF_ABOVE_RATE:
             wide = self._widest(suspects)
             others = ((1 << len(self.order)) - 1) & ~wide & ~alone
             return NextRun(
@@ -319,7 +321,7 @@ class _Posterior:
         """As many suspects as can be taken out together."""
         out = 0
         for i in range(len(self.order)):
-            if suspects >> i & 1 and self._may(out | 1 << i):
+            if suspects >> i & 1 and self._is_possible(out | 1 << i):
                 out |= 1 << i
         return out
 

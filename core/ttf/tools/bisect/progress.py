@@ -20,7 +20,7 @@ class RunLines(Watcher[Trial, BisectRun]):
     study: BisectStudy
 
     def starts(self, task: Trial) -> None:
-        what = _without(task.ablated, [f.name for f in self.study.setup.factors])
+        what = _ablation_text(task.ablated, [f.name for f in self.study.setup.factors])
         click.echo(f"{task.run:4d}  {what} ... ", err=True, nl=False)
         sys.stderr.flush()
 
@@ -41,7 +41,7 @@ def _ending(run: BisectRun) -> str:
     return "ended by somebody else: it will be repeated" if run.result == "void" else run.result
 
 
-def _without(names: Sequence[str], known: Sequence[str]) -> str:
+def _ablation_text(names: Sequence[str], known: Sequence[str]) -> str:
     if not names:
         return "as it is"
     if len(names) == len(known):

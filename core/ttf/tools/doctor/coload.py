@@ -9,7 +9,7 @@ both. A run as it is by default keeps them in two processes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.host import plugins
@@ -30,12 +30,12 @@ def look_at_coloading(exam: Examination) -> Verdict:
     exam.say(f"coload: torch with each of {len(miners)} miners in one process, in both orders")
     ends: dict[tuple[str, str], Ended] = {}
     for first in _ORDERS:
-        wanted = [m for m in miners if first == "miner" or _worth_it(ends[m, "miner"])]
+        wanted = [m for m in miners if first == "miner" or _is_worth_trying(ends[m, "miner"])]
         ends.update(zip(((m, first) for m in wanted), _run(exam, wanted, first), strict=True))
     return judged(miners, ends)
 
 
-def _worth_it(ended: Ended) -> bool:
+def _is_worth_trying(ended: Ended) -> bool:
     """Whether torch first is worth trying: the miner can be used and did not fail before torch."""
     if ended.answer is not None:
         return "unavailable" not in ended.answer
@@ -44,16 +44,16 @@ def _worth_it(ended: Ended) -> bool:
 
 def _run(exam: Examination, miners: list[str], first: str) -> list[Ended]:
     options = exam.options_of("miner")
-    return run_all([_task(miner, first, options.get(miner)) for miner in miners])
-
-
-def _task(miner: str, first: str, options: Any) -> Task:
-    return Task(
-        work="ttf.tools.doctor.tasks:coload",
-        request={"miner": miner, "first": first, "options": options},
-        deadline_s=DEADLINE_S,
-        process="miner",
-    )
+    tasks = [
+        Task(
+            work="ttf.tools.doctor.tasks:coload",
+            request={"miner": miner, "first": first, "options": options.get(miner)},
+            deadline_s=DEADLINE_S,
+            process="miner",
+        )
+        for miner in miners
+    ]
+    return run_all(tasks)
 
 
 def judged(miners: list[str], ends: Mapping[tuple[str, str], Ended]) -> Verdict:
@@ -91,7 +91,7 @@ def _failed(
     return fail(
         f"The miner {miner} of {_owner(miner)}, {_where(miner, first, ended, dead, ends)}: "
         f"{task_failures.in_a_word(ended)}{more}.",
-        *_story(ended),
+        *_death_evidence(ended),
         *(
             f"{m}, {_ORDERS[o]}: {task_failures.in_a_word(e)}, at {e.stage}"
             for (m, o), e in dead.items()
@@ -117,7 +117,7 @@ def _where(
     return f"in one process with torch, {_ORDERS[first]}{survived}"
 
 
-def _story(ended: Ended) -> Iterator[str]:
+def _death_evidence(ended: Ended) -> Iterator[str]:
     yield from task_failures.evidence(ended)
     maps = [note["openmp"] for note in ended.notes if note.get("openmp")]
     if maps:

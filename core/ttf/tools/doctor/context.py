@@ -49,10 +49,6 @@ class Examination:
         ended = self.config
         return {} if ended is None or ended.answer is None else ended.answer
 
-    @property
-    def has_settings(self) -> bool:
-        return bool(self.settings)
-
     def of_run(self, name: str, deadline_s: float = 60) -> Task:
         return Task(
             work=f"ttf.tools.doctor.run_tasks:{name}",

@@ -45,7 +45,7 @@ def look_at_disk(_: Examination) -> Verdict:
             return fail(
                 f"The folder for {name}, {wanted[name]}: {problem}.",
                 *evidence,
-                remedy=_elsewhere(name),
+                remedy=_other_folder(name),
             )
     name, least = min(
         ((name, room(there)) for name, there in places.items()), key=lambda row: row[1]
@@ -54,7 +54,7 @@ def look_at_disk(_: Examination) -> Verdict:
         return warn(
             f"{size(least)} free for {name} ({wanted[name]}): checkpoints and indexes may not fit.",
             *evidence,
-            remedy=f"Free some space. {_elsewhere(name)}",
+            remedy=f"Free some space. {_other_folder(name)}",
         )
     return ok(f"{size(least)} free, at least, where runs, cache and temporary files go", *evidence)
 
@@ -84,7 +84,7 @@ def room(folder: Path) -> int:
     return stat.f_bavail * stat.f_frsize
 
 
-def _elsewhere(name: str) -> str:
+def _other_folder(name: str) -> str:
     if name == "runs":
         return "Choose another folder: ttf train --out DIR."
     variable = "TTF_HOME" if "TTF_HOME" in name else "TMPDIR"
@@ -121,7 +121,7 @@ def look_at_shm(exam: Examination) -> Verdict:
 
 def look_at_ulimits(_: Examination) -> Verdict:
     soft = {name: resource.getrlimit(which)[0] for name, which in _limits()}
-    evidence = [f"{name}: {_shown(value)}" for name, value in soft.items()]
+    evidence = [f"{name}: {_limit_text(value)}" for name, value in soft.items()]
     files = _number(soft["open files (-n)"])
     if files < FILES_LEAST:
         return fail(
@@ -135,7 +135,9 @@ def look_at_ulimits(_: Examination) -> Verdict:
         remedy = ", ".join(mend for _, mend in problems)
         return warn(f"{text[:1].upper()}{text[1:]}.", *evidence, remedy=remedy)
     cores = "kept" if _number(soft["core files (-c)"]) else "not kept"
-    return ok(f"{_shown(soft['open files (-n)'])} open files; core dumps are {cores}", *evidence)
+    return ok(
+        f"{_limit_text(soft['open files (-n)'])} open files; core dumps are {cores}", *evidence
+    )
 
 
 def _limits() -> Iterator[tuple[str, int]]:
@@ -170,5 +172,5 @@ def _number(value: int) -> int:
     return sys.maxsize if value == resource.RLIM_INFINITY else value
 
 
-def _shown(value: int) -> str:
+def _limit_text(value: int) -> str:
     return "unlimited" if value == resource.RLIM_INFINITY else f"{value:,}"

@@ -21,8 +21,8 @@ from ttf.tools.doctor.context import Examination
 
 LEAST: Final = (3, 11)
 TRIED_BELOW: Final = (3, 14)
-_NO: Final = ("", "0", "false", "no", "off", "disabled", "f", "n")
-_SHOWN: Final = re.compile(
+_FALSE_VALUES: Final = ("", "0", "false", "no", "off", "disabled", "f", "n")
+_SHOWN_VARIABLES: Final = re.compile(
     r"^(?:KMP|OMP|MKL|OPENBLAS|VECLIB|PYTORCH|MALLOC|GOMP)_|^TTF_(?!TREE|PREP)"
 )
 
@@ -66,7 +66,7 @@ def look_at_torch(exam: Examination) -> Verdict:
     ended = exam.torch
     if ended.answer is None or not ended.well:
         what = "torch does not run, even alone in a process"
-        return task_failures.failed(what, ended, remedy=_mend_torch(exam))
+        return task_failures.failed(what, ended, remedy=_torch_remedy(exam))
     told = ended.answer
     libraries = [f"OpenMP runtime: {path}" for path in told["openmp"]]
     return ok(
@@ -77,7 +77,7 @@ def look_at_torch(exam: Examination) -> Verdict:
     )
 
 
-def _mend_torch(exam: Examination) -> str:
+def _torch_remedy(exam: Examination) -> str:
     ended = exam.torch
     name = ended.finding.name if ended.finding is not None else ""
     said = "" if ended.error is None else f"{ended.error['class']}: {ended.error['message']}"
@@ -94,9 +94,9 @@ def _mend_torch(exam: Examination) -> str:
 
 def look_at_environment(exam: Examination, variables: Mapping[str, str] | None = None) -> Verdict:
     env = os.environ if variables is None else variables
-    evidence = [f"{name}={env[name]}" for name in sorted(env) if _SHOWN.search(name)]
+    evidence = [f"{name}={env[name]}" for name in sorted(env) if _SHOWN_VARIABLES.search(name)]
     hides = env.get("KMP_DUPLICATE_LIB_OK")
-    if hides is not None and hides.strip().lower() not in _NO:
+    if hides is not None and hides.strip().lower() not in _FALSE_VALUES:
         return fail(
             f"KMP_DUPLICATE_LIB_OK={hides} hides that two OpenMP runtimes meet; results may be "
             "silently wrong, and crashes come later and elsewhere.",
@@ -104,7 +104,7 @@ def look_at_environment(exam: Examination, variables: Mapping[str, str] | None =
             remedy="unset KMP_DUPLICATE_LIB_OK, also in your shell's start-up files, and look at "
             "the check coload. ttf keeps it from the processes it starts.",
         )
-    problems = [*_threads(exam, env), *_apple(env), *_injected(env)]
+    problems = [*_thread_problems(exam, env), *_mps_problems(env), *_injection_problems(env)]
     if problems:
         texts = "; ".join(text for text, _ in problems)
         remedy = " ".join(dict.fromkeys(mend for _, mend in problems))
@@ -112,7 +112,7 @@ def look_at_environment(exam: Examination, variables: Mapping[str, str] | None =
     return ok("no variable hides faults or asks for too many threads", *evidence)
 
 
-def _threads(exam: Examination, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _thread_problems(exam: Examination, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     count, source = exam.processors
     for name in (*THREAD_VARIABLES, "NUMEXPR_NUM_THREADS"):
         text = env.get(name, "").split(",")[0].strip()
@@ -128,7 +128,7 @@ def _threads(exam: Examination, env: Mapping[str, str]) -> Iterator[tuple[str, s
             yield what, f"unset {name}, or set it to {count}."
 
 
-def _apple(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _mps_problems(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     # torch reads these on a Mac only.
     if sys.platform != "darwin":
         return
@@ -148,7 +148,7 @@ def _apple(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _injected(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _injection_problems(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if env.get("TTF_FAILPOINT"):
         yield (
             f"TTF_FAILPOINT={env['TTF_FAILPOINT']} makes ttf fail on purpose, for its tests",

@@ -42,7 +42,7 @@ def look_at_memory(exam: Examination) -> Verdict:
             f"{size(limit.bytes)} allowed by {limit.source}: torch alone needs "
             f"{size(_needed(limit))}.",
             *evidence,
-            remedy=_raise(limit),
+            remedy=_remedy(limit),
         )
     limit = limits[0]
     free, source = _free(exam.root)
@@ -100,7 +100,7 @@ def _comfortable(limit: Limit) -> int:
     return COMFORTABLE_ADDRESSES if limit.source == "RLIMIT_AS" else COMFORTABLE
 
 
-def _raise(limit: Limit) -> str:
+def _remedy(limit: Limit) -> str:
     if limit.source == "RLIMIT_AS":
         return "Raise it (ulimit -v unlimited): it counts addresses, mapped files included."
     if limit.source == "RLIMIT_DATA":
@@ -135,7 +135,7 @@ def look_at_cgroup(exam: Examination) -> Verdict:
         return fail(
             f"{short.source} allows {size(short.bytes)}: torch alone needs {size(NEEDED)}.",
             *evidence,
-            remedy=_raise(short),
+            remedy=_remedy(short),
         )
     reading = Gauge(os.getpid(), root=exam.root).read()
     if reading.source.startswith("cgroup") and reading.share >= _NEARLY_FULL:

@@ -51,16 +51,18 @@ def look_at_versions(_: Examination) -> Verdict:
 
 
 def judged(rows: list[known_bad.Row], here: Mapping[str, str], old: list[str]) -> Verdict:
-    guarded = [_said(row, here) for row in rows if row.severity == "guarded"]
+    guarded = [_fault_line(row, here) for row in rows if row.severity == "guarded"]
     bad = [row for row in rows if row.severity != "guarded"]
-    evidence = [*old, *(_said(row, here) for row in bad), *guarded]
+    evidence = [*old, *(_fault_line(row, here) for row in bad), *guarded]
     shown = ", ".join(f"{n} {here[n]}" for n in ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr")
                       if n in here)  # fmt: skip
     if not bad and not old:
         known = f"; {len(guarded)} known fault(s) that ttf guards against" if guarded else ""
         return ok(f"{shown}: no known trouble{known}", *evidence)
     remedy = " ".join(dict.fromkeys([*(row.remedy for row in bad), *(_UPGRADE for _ in old[:1])]))
-    first = old[0] if old else f"{_named(bad[0], here)}: {bad[0].what} ({bad[0].issue})"
+    first = (
+        old[0] if old else f"{_names_and_versions(bad[0], here)}: {bad[0].what} ({bad[0].issue})"
+    )
     more = f", and {len(bad) + len(old) - 1} more" if len(bad) + len(old) > 1 else ""
     if old or any(row.severity == "fail" for row in bad):
         return fail(f"{first}{more}.", *evidence, remedy=remedy)
@@ -70,12 +72,12 @@ def judged(rows: list[known_bad.Row], here: Mapping[str, str], old: list[str]) -
 _UPGRADE: Final = 'pip install --upgrade "twotower[all]"'
 
 
-def _named(row: known_bad.Row, here: Mapping[str, str]) -> str:
+def _names_and_versions(row: known_bad.Row, here: Mapping[str, str]) -> str:
     return " with ".join(f"{name} {here[name]}" for name in row.versions)
 
 
-def _said(row: known_bad.Row, here: Mapping[str, str]) -> str:
-    return f"{_named(row, here)}: {row.what} ({row.issue}, {row.date})"
+def _fault_line(row: known_bad.Row, here: Mapping[str, str]) -> str:
+    return f"{_names_and_versions(row, here)}: {row.what} ({row.issue}, {row.date})"
 
 
 def too_old(here: Mapping[str, str]) -> Iterator[str]:
@@ -149,7 +151,7 @@ def look_at_plugins(exam: Examination) -> Verdict:
                 for i, e in dead[1:]
             ),
             *evidence,
-            remedy=_switch_off(*(i.distribution for i, _ in dead)),
+            remedy=_disable_remedy(*(i.distribution for i, _ in dead)),
         )
     if broken or refused:
         first = next((str(s["broken"]) for s in broken.values()), refused[0] if refused else "")
@@ -178,11 +180,11 @@ def _loaded() -> tuple[dict[str, Mapping[str, Any]], list[tuple[host.PluginInfo,
         left = []
         for group, ended in zip(waiting, ends, strict=True):
             done = {n["plugin"]: n for n in ended.notes if "plugin" in n}
-            states.update({_key(i): done[_typed(i)] for i in group if _typed(i) in done})
-            rest = [info for info in group if _typed(info) not in done]
+            states.update({_label(i): done[_choice(i)] for i in group if _choice(i) in done})
+            rest = [info for info in group if _choice(info) not in done]
             if ended.well and not rest:
                 continue
-            culprit = next((i for i in group if _typed(i) == ended.stage), group[0])
+            culprit = next((i for i in group if _choice(i) == ended.stage), group[0])
             dead.append((culprit, ended))
             if rest and rest[0] is culprit:
                 rest = rest[1:]
@@ -192,18 +194,16 @@ def _loaded() -> tuple[dict[str, Mapping[str, Any]], list[tuple[host.PluginInfo,
 
 
 def _task(group: list[host.PluginInfo]) -> Task:
-    plugins = [_typed(info).split(".", 1) for info in group]
+    plugins = [_choice(info).split(".", 1) for info in group]
     work = "ttf.tools.doctor.tasks:load_plugins"
     return Task(work=work, request={"plugins": plugins}, deadline_s=_LOAD_S)
 
 
-def _typed(info: host.PluginInfo) -> str:
-    """The name as a user would type it."""
-    twice = info.name in host.claimed_twice(info.kind)
-    return f"{info.kind}.{info.distribution}:{info.name}" if twice else info.reference
+def _choice(info: host.PluginInfo) -> str:
+    return f"{info.kind}.{host.choice_of(info)}"
 
 
-def _key(info: host.PluginInfo) -> str:
+def _label(info: host.PluginInfo) -> str:
     ours = info.distribution == host.OURS
     return info.reference if ours else f"{info.reference} of {info.distribution}"
 
@@ -224,7 +224,7 @@ def _state(state: Mapping[str, Any]) -> str:
     return "loads" if state["ok"] else f"not usable here: {state['reason']}"
 
 
-def _switch_off(*distributions: str) -> str:
+def _disable_remedy(*distributions: str) -> str:
     names = ",".join(sorted(set(distributions)))
     return (
         f"Uninstall or upgrade {names}; until then, TTF_DISABLE_PLUGINS={names} keeps ttf from it."

@@ -18,13 +18,11 @@ DEADLINE_S: Final = 60.0
 
 def foreign_checks(taken: set[str]) -> Iterator[Check]:
     """From metadata alone. If a name is taken, the distribution is added to it."""
-    twice = plugins.claimed_twice("check")
     for info in plugins.installed():
         if info.kind == "check":
-            whole = f"{info.distribution}:{info.name}"
-            id_ = whole if info.name in taken or info.name in twice else info.name
+            name = plugins.choice_of(info)
+            id_ = f"{info.distribution}:{info.name}" if info.name in taken else name
             title = f"a check of the distribution {info.distribution} {info.version}"
-            name = whole if info.name in twice else info.name
             run_it = partial(_run, name, info.distribution, f"{id_}: {title}")
             yield Check(id_, title, run_it, distribution=info.distribution)
 

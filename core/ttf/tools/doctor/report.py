@@ -78,9 +78,10 @@ def exit_code(results: Sequence[Result]) -> ExitCode:
 
 
 def document(results: Sequence[Result]) -> dict[str, Any]:
+    code = exit_code(results)
     return {
-        "ok": exit_code(results) == ExitCode.DONE,
-        "exit_code": int(exit_code(results)),
+        "ok": code == ExitCode.DONE,
+        "exit_code": int(code),
         "checks": [result.to_json() for result in results],
     }
 

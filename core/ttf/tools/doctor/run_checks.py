@@ -37,7 +37,7 @@ def look_at_config(exam: Examination) -> Verdict:
             cause="configuration",
         )
     if ended.answer is None or not ended.well:
-        return _died("The configuration could not be read", ended)
+        return _task_failed("The configuration could not be read", ended)
     settings = ended.answer["flat"]
     shown = ", ".join(f"{key} = {settings[key]}" for key in ("tower.query.name", "miner.name",
                       "miner.isolation", "train.batch_size", "train.accumulate"))  # fmt: skip
@@ -46,15 +46,15 @@ def look_at_config(exam: Examination) -> Verdict:
 
 
 def look_at_data(exam: Examination) -> Verdict:
-    if not exam.has_settings:
-        return _unread()
+    if not exam.settings:
+        return _config_unreadable()
     if exam.demo:
         return skip("it names no data: the built-in demo set would be made and used")
     exam.say("data: reads the files that the configuration names")
     ended = run(exam.of_run("data", DATA_DEADLINE_S))
     if ended.answer is None or not ended.well:
         of_data = ended.finding is not None and ended.finding.name in _OF_DATA
-        return _died("The data could not be read", ended, cause="data" if of_data else None)
+        return _task_failed("The data could not be read", ended, cause="data" if of_data else None)
     told = ended.answer
     problems = told["problems"]
     if not problems:
@@ -68,26 +68,26 @@ def look_at_data(exam: Examination) -> Verdict:
         f"{texts[0]}{more}",
         *texts[1:_MOST_SHOWN],
         *told["read"],
-        remedy=" ".join(hints) or _look_closer(exam.settings),
+        remedy=" ".join(hints) or _verify_commands(exam.settings),
         cause="data",
     )
 
 
-def _look_closer(settings: Mapping[str, Any]) -> str:
+def _verify_commands(settings: Mapping[str, Any]) -> str:
     files = [settings.get(f"data.{name}") for name in ("pairs", "bank", "context")]
     commands = [f"ttf data verify {shlex.quote(file)}" for file in files if file]
     return f"Look at the files: {'; '.join(commands)}. Then write them anew from their source."
 
 
 def look_at_plan(exam: Examination) -> Verdict:
-    if not exam.has_settings:
-        return _unread()
+    if not exam.settings:
+        return _config_unreadable()
     exam.say("plan: predicts memory, disk and time")
     ended = run(exam.of_run("plan", PLAN_DEADLINE_S))
     if ended.error is not None and ended.error["exit_code"] == ExitCode.BAD_DATA:
         return skip("the data cannot be opened (see data): nothing can be predicted")
     if ended.answer is None or not ended.well:
-        return _died("The run could not be predicted", ended)
+        return _task_failed("The run could not be predicted", ended)
     told = ended.answer
     if "refused" in told:
         return fail(told["refused"], remedy=told["hint"] or "Correct it.", cause="configuration")
@@ -110,7 +110,9 @@ def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
     ]
     if not told["fits"]:
         return fail(
-            f"The run does not fit: {what} ({limit['source']}).", *evidence, remedy=_smaller(told)
+            f"The run does not fit: {what} ({limit['source']}).",
+            *evidence,
+            remedy=_what_to_lower(told),
         )
     if told["above_budget"]:
         return fail(
@@ -127,7 +129,7 @@ def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
     return ok(f"{what} ({limit['source']})", *evidence)
 
 
-def _smaller(told: Mapping[str, Any]) -> str:
+def _what_to_lower(told: Mapping[str, Any]) -> str:
     if told["fixed_bytes"] > told["limit"]["bytes"]:
         return (
             f"{size(told['fixed_bytes'])} of it depend on no option: it needs more memory, or a "
@@ -142,11 +144,11 @@ def _free_disk() -> int:
     return min(room(existing(path)) for path in (Path.cwd(), cache_dir()))
 
 
-def _unread() -> Verdict:
+def _config_unreadable() -> Verdict:
     return skip("the configuration could not be read (see config)")
 
 
-def _died(what: str, ended: Ended, cause: Cause | None = None) -> Verdict:
+def _task_failed(what: str, ended: Ended, cause: Cause | None = None) -> Verdict:
     if cause is None:
         bad = ended.error is not None and ended.error["exit_code"] == ExitCode.BAD_DATA
         cause = "data" if bad else "environment"

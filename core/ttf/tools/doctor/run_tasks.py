@@ -66,7 +66,7 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
                         f"documents of width {opened.bank.shape[1]:,}")  # fmt: skip
     except (TtfError, OSError) as error:
         found.insert(0, _problem(error))
-    return {"problems": _once(found), "read": read, "notes": notes}
+    return {"problems": _unique(found), "read": read, "notes": notes}
 
 
 def _verified(uri: str, config: DataConfig, found: list[dict[str, str]]) -> str:
@@ -92,10 +92,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
-    """Complaints about missing or unfit arrays under their standard names, if names are mapped.
-
-    Then only opening the data can judge them.
-    """
+    """Complaints about arrays under standard names: not valid if names are mapped."""
     if not config.names:
         return set()
     from ttf.data.inspect import unfit
@@ -115,7 +112,7 @@ def _problem(error: TtfError | OSError) -> dict[str, str]:
     return {"text": f"{where}{error.strerror or type(error).__name__}.", "hint": ""}
 
 
-def _once(problems: list[dict[str, str]]) -> list[dict[str, str]]:
+def _unique(problems: list[dict[str, str]]) -> list[dict[str, str]]:
     return list({problem["text"]: problem for problem in problems}.values())
 
 

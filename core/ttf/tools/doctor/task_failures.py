@@ -24,13 +24,13 @@ def failed(
 def in_a_word(ended: Ended) -> str:
     """'omp-duplicate (SIGABRT)' for a death, 'ImportError: ...' for an error."""
     if ended.finding is not None and ended.death is not None:
-        return f"{ended.finding.name}{_how(ended)}"
+        return f"{ended.finding.name}{_ending(ended)}"
     if ended.error is not None:
         return one_line(f"{ended.error['class']}: {ended.error['message']}")
     return "it did well"
 
 
-def _how(ended: Ended) -> str:
+def _ending(ended: Ended) -> str:
     from ttf.incidents.facts import signal_name
 
     assert ended.death is not None
@@ -53,10 +53,10 @@ def evidence(ended: Ended) -> Iterator[str]:
         if ended.error.get("hint"):
             yield one_line(str(ended.error["hint"]))
     if ended.finding is not None:
-        yield from (f"stderr: {line}" for line in _telling_lines(ended.stderr))
+        yield from (f"stderr: {line}" for line in _stderr_lines(ended.stderr))
 
 
-def _telling_lines(text: str) -> list[str]:
+def _stderr_lines(text: str) -> list[str]:
     """The last lines; if stacks were dumped, the innermost frames of the main thread."""
     lines = [one_line(line) for line in text.splitlines() if line.strip()]
     stacks = [i for i, line in enumerate(lines) if line.endswith("(most recent call first):")]

@@ -122,25 +122,25 @@ def device(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 def coload(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     name, torch_first = request["miner"], request["first"] == "torch"
     if torch_first:
-        _at(tell, "torch")
+        _report_stage(tell, "torch")
         torch_works()
-    _at(tell, "loading the plugin")
+    _report_stage(tell, "loading the plugin")
     factory: Any = plugins.load("miner", name)
     state = factory.availability()
     if not state.ok:
         return {"unavailable": state.reason}
-    _at(tell, "building and searching")
+    _report_stage(tell, "building and searching")
     mine(factory, name, request)
-    _at(tell, "torch beside it")
+    _report_stage(tell, "torch beside it")
     torch_works()
     if not torch_first:
-        _at(tell, "searching beside torch")
+        _report_stage(tell, "searching beside torch")
         mine(factory, name, request)
-    _at(tell, "leaving")
+    _report_stage(tell, "leaving")
     return {"openmp": runtimes()}
 
 
-def _at(tell: Tell, what: str) -> None:
+def _report_stage(tell: Tell, what: str) -> None:
     tell({"at": what, "openmp": runtimes()})
 
 

@@ -53,7 +53,7 @@ class Trial:
 
 
 def look_at_steps(exam: Examination) -> Verdict:
-    if not exam.has_settings:
+    if not exam.settings:
         return skip("the configuration could not be read (see config)")
     if not exam.torch.well:
         return skip("torch does not run by itself (see torch)")
@@ -61,12 +61,12 @@ def look_at_steps(exam: Examination) -> Verdict:
         return skip(f"{exam.no_trial}: the steps are not tried")
     exam.say(f"steps: {STEPS} optimizer steps, with mining and evaluation before and after")
     with tempfile.TemporaryDirectory(prefix="ttf-doctor-") as folder:
-        return judged(_tried(exam, Path(folder)), exam.settings)
+        return judged(_run_trial(exam, Path(folder)))
 
 
-def judged(trial: Trial, settings: Mapping[str, Any]) -> Verdict:
+def judged(trial: Trial) -> Verdict:
     summary = trial.document.get("summary", trial.document)
-    evidence = [*_story(trial)]
+    evidence = [*_evidence(trial)]
     if trial.code is None:
         return warn(
             f"{STEPS} steps were not done within {duration(DEADLINE_S)}; it was going on.",
@@ -107,7 +107,7 @@ def _remedy(trial: Trial, error: Mapping[str, Any]) -> str:
     return hint or "Find the ingredient that brings it: ttf bisect RUN.toml."
 
 
-def _story(trial: Trial) -> Iterator[str]:
+def _evidence(trial: Trial) -> Iterator[str]:
     for incident in trial.incidents:
         yield f"class {incident['class']}: {incident.get('explanation')}"
         for line in incident.get("evidence", ()):
@@ -120,7 +120,7 @@ def _story(trial: Trial) -> Iterator[str]:
 # --- the trial -------------------------------------------------------------------------------------
 
 
-def _words(exam: Examination, run_dir: Path) -> list[str]:
+def _arguments(exam: Examination, run_dir: Path) -> list[str]:
     sets = dict(_ALWAYS)
     if exam.settings.get("miner.start"):  # untrained towers need not yield what trained ones do
         sets |= {"miner.start": "0", "negatives.min_yield": "0"}
@@ -131,17 +131,17 @@ def _words(exam: Examination, run_dir: Path) -> list[str]:
     ]
 
 
-def _tried(exam: Examination, folder: Path) -> Trial:
+def _run_trial(exam: Examination, folder: Path) -> Trial:
     run_dir, began = folder / "run", time.monotonic()
     command = TtfCommand(
-        _words(exam, run_dir),
+        _arguments(exam, run_dir),
         folder / "out",
         folder / "err",
         # torch leaves a folder where temporary files go.
         environment={**inherited(), "TMPDIR": str(folder)},
     )
     try:
-        code = _code(exam, command.process, began)
+        code = _exit_code(exam, command.process, began)
     finally:
         command.end(_GRACE_S)
     return Trial(
@@ -153,7 +153,7 @@ def _tried(exam: Examination, folder: Path) -> Trial:
     )
 
 
-def _code(exam: Examination, process: subprocess.Popen[bytes], began: float) -> int | None:
+def _exit_code(exam: Examination, process: subprocess.Popen[bytes], began: float) -> int | None:
     """None if the process still runs at the deadline."""
     while (left := began + DEADLINE_S - time.monotonic()) > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):

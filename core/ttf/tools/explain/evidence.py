@@ -75,7 +75,7 @@ def _conditions(when: When) -> Iterator[str]:
         yield "its own report: " + _either([f"`{error}`" for error in when.errors])
     yield _endings(when)
     if when.text:
-        yield f"{_wording(when.text)} in {_either([_AREAS[area] for area in when.areas])}"
+        yield f"{_pattern_text(when.text)} in {_either([_AREAS[area] for area in when.areas])}"
     yield from map(_fact, when.facts)
     yield from (f"without {_fact(fact)}" for fact in when.without)
     if when.processes == OURS:
@@ -88,7 +88,7 @@ def _fact(name: str) -> str:
     return _FACTS.get(name, name.replace("-", " "))
 
 
-def _wording(pattern: str) -> str:
+def _pattern_text(pattern: str) -> str:
     # A short pattern explains itself.
     if isinstance(pattern, Pattern):
         return pattern.shown

@@ -40,10 +40,10 @@ def find(path: Path) -> Incident:
     )
     if numbered:
         return _read(numbered[-1], others=len(numbered) - 1)
-    raise _none(path)
+    raise _not_found(path)
 
 
-def _none(path: Path) -> DataMissing:
+def _not_found(path: Path) -> DataMissing:
     if not path.exists():
         return DataMissing(
             f"There is no {path}.",

@@ -44,7 +44,7 @@ class Command:
         self, words: Sequence[str], environment: Mapping[str, str], tree: str, terminal: Terminal
     ) -> None:
         """Raises NotStarted."""
-        self.words, self.tree, self._terminal = words, tree, terminal
+        self.words, self.tree = words, tree
         self.comm = ""  # the kernel's name of it, at the last look
         self.stderr, theirs = stderr_way()
         try:

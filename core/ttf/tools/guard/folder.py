@@ -31,7 +31,7 @@ class GuardFolder:
 
     def __init__(self, out: Path | None, say: Callable[[str], None]) -> None:
         """Raises ConfigError, StorageError."""
-        self._say, self._out = say, out
+        self._say = say
         self._scrub = Scrubber()
         self._said = False
         self.path: Path | None = None

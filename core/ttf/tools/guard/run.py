@@ -7,7 +7,6 @@ import os
 import signal
 import time
 import uuid
-from pathlib import Path
 from typing import Final, Literal
 
 from ttf.incidents.classify import classify
@@ -80,19 +79,19 @@ class _Guard:
                 running = self._start()
             except NotStarted as error:
                 self._voice(str(error))
-                return self._over(error.code, "failed")
+                return self._finish(error.code, "failed")
             with contextlib.closing(running):
                 ended = running.run()
                 finding = self._explain(running, ended)
                 self._peak = max(self._peak, running.curve.peak_bytes)
                 if not self._try_again(ended, finding):
                     by_keyboard = ended.at_keyboard and ended.returncode == -signal.SIGINT
-                    return self._over(code_of(ended), _status(ended), by_keyboard)
+                    return self._finish(code_of(ended), _status(ended), by_keyboard)
                 running.command.kill_tree()  # what it left would be in the way of the next one
             self._stacks.clear()
             signum = self._pause(ended)
             if signum is not None:
-                return self._over(128 + signum, "stopped")
+                return self._finish(128 + signum, "stopped")
 
     def _start(self) -> RunningCommand:
         environment = {
@@ -119,7 +118,8 @@ class _Guard:
         self._interpreter = running.interpreter
         finding = None
         if (_failed(ended) or ended.vanished) and not ended.at_keyboard:
-            death = running.death(ended, self._kept_in())
+            kept = self._folder.path
+            death = running.death(ended, [] if kept is None else [kept])
             finding = classify(death)
             number = self._folder.incident(death, finding, self._stacks.all())
             self._incidents.append(
@@ -132,9 +132,6 @@ class _Guard:
         if stderr and self._folder.path is not None:
             self._folder.stderr(stderr, running.pid)
         return finding
-
-    def _kept_in(self) -> list[Path]:
-        return [] if self._folder.path is None else [self._folder.path]
 
     def _try_again(self, ended: Ended, finding: Finding | None) -> bool:
         options = self._options
@@ -166,7 +163,7 @@ class _Guard:
                     return signum
         return None
 
-    def _over(self, code: int, status: Status, by_keyboard: bool = False) -> Outcome:
+    def _finish(self, code: int, status: Status, by_keyboard: bool = False) -> Outcome:
         if self._folder.path is not None:
             around = surroundings(self._options, self._interpreter)
             self._folder.document("environment.json", around)

@@ -33,9 +33,9 @@ _SELDOMEST_S: Final = 10.0
 _NOTES_EVERY_S: Final = 1.0
 _LATE_S: Final = 2.0  # A turn this much too long: the machine slept, or we were stopped.
 _GRACE_S: Final = 5.0  # between SIGTERM and SIGKILL when we end the command
-_TOO_MUCH: Final = 1.1  # still growing after SIGTERM: killed at once
-_NEAR: Final = 0.85
-_FAR: Final = 0.7
+_KILL_AT: Final = 1.1  # still growing after SIGTERM: killed at once
+_WARN_AT: Final = 0.85
+_WARN_AGAIN_BELOW: Final = 0.7
 _OBEYS_WITHIN_S: Final = 300.0  # A later end is not the result of the signal that was sent.
 _STOPS_WITHIN_S: Final = 10.0
 _NOT_STOPPED_S: Final = 0.1
@@ -98,7 +98,6 @@ class RunningCommand:
         self._lent = terminal.lent_to(self.command.pid)
         self._warned = self._said_stopped = self._said_blind = self._said_lost = False
         self._code: int | None = None
-        self._ended: Ended | None = None
 
     @property
     def pid(self) -> int:
@@ -115,8 +114,7 @@ class RunningCommand:
             if self._code is None and time.monotonic() >= self._next_look:
                 self._look()
         self._finish()
-        self._ended = self._told(self._code)
-        return self._ended
+        return self._result(self._code)
 
     def _wait(self) -> None:
         timeout = max(0.0, self._next_look - time.monotonic())
@@ -152,7 +150,7 @@ class RunningCommand:
         self.witness.look(pids)
         self._stacks.tidy(pids)
         if self._options.hang_timeout_s is not None and not self._killed[0]:
-            self._guard_life(pids, self._options.hang_timeout_s)
+            self._guard_activity(pids, self._options.hang_timeout_s)
         if self.relay.lost is not None and not self._said_lost:
             self._said_lost = True
             self._say(f"standard error cannot be passed on any more: {self.relay.lost.strerror}")
@@ -164,25 +162,25 @@ class RunningCommand:
         if limit is None:
             return
         if self._killed[0]:
-            if held >= _TOO_MUCH * limit:
+            if held >= _KILL_AT * limit:
                 self._kill_at = 0.0
             return
         text = f"{size(held)} of {size(limit)} (--memory-limit)"
         if held >= limit:
-            self._end("memory", text)
+            self._killed = ("memory", text)
             self._say(f"the command holds {text}: ended with SIGTERM, in {_GRACE_S:g} s SIGKILL")
             self.command.signal(signal.SIGTERM)
             self._kill_at = time.monotonic() + _GRACE_S
-        elif held >= _NEAR * limit and not self._warned:
+        elif held >= _WARN_AT * limit and not self._warned:
             self._warned = True
             self._say(f"the command holds {text}; it will be ended at the limit")
-        elif held < _FAR * limit:
+        elif held < _WARN_AGAIN_BELOW * limit:
             self._warned = False
 
-    def _guard_life(self, pids: list[int], timeout_s: float) -> None:
+    def _guard_activity(self, pids: list[int], timeout_s: float) -> None:
         activity = self._activity
         activity.look(pids, self.relay.kept.num_bytes)
-        if _held_back():
+        if _output_is_blocked():
             activity.alive(pids)
         if activity.blind and not self._said_blind:
             self._said_blind = True
@@ -190,13 +188,10 @@ class RunningCommand:
         if activity.quiet_s < timeout_s:
             return
         meanwhile = activity.meanwhile(pids)
-        self._end("hang", f"no output and no I/O for {timeout_s:g} s; {meanwhile}")
+        self._killed = ("hang", f"no output and no I/O for {timeout_s:g} s; {meanwhile}")
         self._stacks.ask(pids)
         self.witness.look(pids)
         self.command.kill_tree()
-
-    def _end(self, why: KilledByUs, reason: str) -> None:
-        self._killed = (why, reason)
 
     # --- signals and job control ---------------------------------------------------------------
 
@@ -204,7 +199,7 @@ class RunningCommand:
         if signum == signal.SIGCHLD:
             return
         if signum == signal.SIGCONT:
-            self._go_on()
+            self._continue()
         elif signum == signal.SIGWINCH:
             self._next_look = 0.0
         elif signum == signal.SIGTSTP:
@@ -235,7 +230,7 @@ class RunningCommand:
 
     def _on_stop(self, signum: int) -> None:
         if signum in (signal.SIGTTIN, signal.SIGTTOU) and self._terminal.with_us:
-            self._go_on(lend=True)  # it wants the terminal, and that is ours to lend
+            self._continue(lend=True)  # it wants the terminal, and that is ours to lend
         elif signum in _STOPS or self._lent or self._wants_to_stop:
             self.relay.move()
             began = time.monotonic()
@@ -244,7 +239,7 @@ class RunningCommand:
             if stopped_s < _NOT_STOPPED_S:  # without a shell, SIGTSTP does not stop
                 time.sleep(_NOT_STOPPED_S)
             self._activity.pause(stopped_s)
-            self._go_on()
+            self._continue()
         elif not self._said_stopped:
             self._said_stopped = True
             self._say(f"somebody stopped the command; kill -CONT {self.pid} lets it go on")
@@ -255,7 +250,7 @@ class RunningCommand:
         asked = self._stop_asked_at
         return asked is not None and time.monotonic() - asked < _STOPS_WITHIN_S
 
-    def _go_on(self, *, lend: bool = False) -> None:
+    def _continue(self, *, lend: bool = False) -> None:
         # After a SIGCONT to us, in the foreground or not.
         if lend or self._lent or self._terminal.to_lend:
             self._lend()
@@ -281,7 +276,7 @@ class RunningCommand:
         if self._killed[0]:
             self.command.kill_tree()
 
-    def _told(self, code: int) -> Ended:
+    def _result(self, code: int) -> Ended:
         killed, reason = self._killed
         interrupted = code in (-signal.SIGINT, 128 + signal.SIGINT)
         recent = time.monotonic() - self._asked_at < _OBEYS_WITHIN_S
@@ -359,7 +354,7 @@ class RunningCommand:
         self.witness.close()
 
 
-def _held_back() -> bool:
+def _output_is_blocked() -> bool:
     # Ctrl-S or a pager that waits: a writer waits until the reader goes on, and this is no hang.
     poll = select.poll()
     for fd in (1, 2):

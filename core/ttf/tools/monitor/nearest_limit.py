@@ -35,7 +35,7 @@ class LimitWatch:
         self._series: dict[str, deque[Point]] = {}
 
     def look(self, now: float, tree: Sequence[Point]) -> NearestLimit:
-        """`tree`, the memory of the processes, may be older and replaces a series that is too short.
+        """`tree`, the memory of the processes since earlier, replaces a series that is too short.
 
         Raises ProcessLookupError.
         """

@@ -46,10 +46,10 @@ def _fitting(blocks: list[Block], table: list[Line], height: int | None) -> list
     while len(blocks) > 1 and sum(len(b.lines) for b in blocks) + least > height:
         blocks.remove(max(blocks, key=lambda block: block.rank))
     lines = [line for block in blocks for line in block.lines]
-    return (lines + _fewer(table, height - len(lines)))[:height]
+    return (lines + _shortened(table, height - len(lines)))[:height]
 
 
-def _fewer(table: list[Line], room: int) -> list[Line]:
+def _shortened(table: list[Line], room: int) -> list[Line]:
     """The heading, the first processes, a line for the others, and the sum."""
     if len(table) <= room or room < _LEAST_PROCESSES:
         return table[: max(0, room)]
@@ -71,7 +71,7 @@ def _blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
         yield from _run_blocks(view, run, paint, width)
     yield from _memory_blocks(view, paint, width)
     if run is not None:
-        yield from _after(run, width)
+        yield from _incident_blocks(run, width)
     for remark in view.remarks:
         yield Block(7, _wrapped(remark, "dim", width))
     if view.processes:
@@ -99,7 +99,7 @@ def _run_blocks(view: View, run: Run, paint: Paint, width: int) -> Iterator[Bloc
     if run.ended is not None:
         yield Block(1, [*_ending(run.ended, width)])
     elif not view.alive:
-        yield Block(1, _gone(run, width))
+        yield Block(1, _without_end(run, width))
     yield from _ranked(1, flow([_labelled("step", _steps(run)), *_phase(run)], width))
     if speed := [*_speed(run)]:
         yield from _ranked(3, flow(speed, width))
@@ -169,7 +169,7 @@ def _ending(ended: Ended, width: int) -> Iterator[Line]:
         yield _labelled("peak", f"{size(ended.peak_mb * 1e6)} anonymous and shared")
 
 
-def _gone(run: Run, width: int) -> list[Line]:
+def _without_end(run: Run, width: int) -> list[Line]:
     seen = "" if run.last_sign_s is None else f" Its last sign of life was {_age(run.last_sign_s)}."
     text = (
         "Nobody is at work on this run, and nobody wrote how it ended: its supervisor was killed, "
@@ -179,7 +179,7 @@ def _gone(run: Run, width: int) -> list[Line]:
     return [*_wrapped(text, "red", width), *_wrapped(elsewhere, "dim", width)]
 
 
-def _after(run: Run, width: int) -> Iterator[Block]:
+def _incident_blocks(run: Run, width: int) -> Iterator[Block]:
     if run.restarts or run.incidents:
         count = f"{_count(run.restarts, 'restart')}, {_count(len(run.incidents), 'incident')}"
         yield Block(3, [_labelled("deaths", count, "yellow")])

@@ -88,7 +88,7 @@ def role_of(raw: Raw, parent_words: Sequence[str]) -> str:
     for mark, role in _HELPERS.items():
         if any(mark in word for word in raw.words):
             return role
-    name = _named(raw.words)
+    name = _program_name(raw.words)
     forked = raw.words == tuple(parent_words) and _is_python(raw.words)
     return "forked worker" if forked else name
 
@@ -97,7 +97,7 @@ def _is_python(words: Sequence[str]) -> bool:
     return bool(words) and words[0].rpartition("/")[2].startswith("python")
 
 
-def _named(words: Sequence[str]) -> str:
+def _program_name(words: Sequence[str]) -> str:
     """'ttf train', 'train.py', 'rsync'."""
     if not words:
         return "?"

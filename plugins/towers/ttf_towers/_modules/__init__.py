@@ -1,1 +1,1 @@
-"""The torch side of the towers; imported by the factories' `create` and by nobody else."""
+"""The torch modules of the towers. Imported only in `create` of the factories."""

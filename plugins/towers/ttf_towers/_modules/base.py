@@ -1,4 +1,4 @@
-"""What every tower module shares: its shape, its view of the input, its way out.
+"""The base of the tower modules: shape, checked input, output layer.
 
 Shapes: B samples, L steps, D width.
 """
@@ -12,7 +12,7 @@ from ttf import BadData
 
 
 class TowerModule(nn.Module):
-    """The attributes of `ttf.contracts.Tower`, and one reading of (B, D) or (B, L, D)."""
+    """Has the attributes of `ttf.contracts.Tower`, and reads (B, D) or (B, L, D)."""
 
     def __init__(
         self, in_dim: int, out_dim: int, *, frozen: bool = False, identity: bool = False
@@ -24,7 +24,8 @@ class TowerModule(nn.Module):
         self.identity = identity
 
     def steps(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The input as (B, L, D) with padding zeroed; lengths only where some are short.
+        """Returns the input as (B, L, D) with zeros in the padding, and the lengths (None if all
+        full).
 
         A (B, D) input is a sequence of one step.
         """
@@ -43,7 +44,7 @@ class TowerModule(nn.Module):
 
 
 def padding(lengths_B: Tensor, length: int) -> Tensor:
-    """(B, L), True where a step is padding."""
+    """Returns (B, L), True for steps of padding."""
     return torch.arange(length, device=lengths_B.device) >= lengths_B[:, None]
 
 
@@ -64,9 +65,9 @@ def _check_lengths(lengths: Tensor, batch: int, length: int) -> None:
 
 
 class Head(nn.Module):
-    """From the pooled state to the output: a projection, or a gain where there is none.
+    """From the pooled state to the output: a projection, or a gain without one.
 
-    With `at_zero` it starts as 0, so that a residual output starts as its input vector.
+    With `at_zero` it starts as 0, so a residual output starts as its input vector.
     """
 
     def __init__(self, width: int, out_dim: int, *, project: bool, at_zero: bool) -> None:
@@ -84,7 +85,6 @@ class Head(nn.Module):
 
 
 def zero_(layer: nn.Linear) -> None:
-    """Sets a layer to zero, in place."""
     nn.init.zeros_(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)

@@ -1,7 +1,8 @@
-"""nn.GRU's parameters and results on the CPU, with needed work only.
+"""Computes nn.GRU on the CPU with its parameters and results, but skips unneeded work.
 
-Which path runs follows from the input alone (`supported`): float32 or float64 on the CPU, or bf16
-autocast there, runs here; other devices and types run nn.GRU itself.
+Only the input decides (`supported`): float32 or float64 on the CPU, or bf16 autocast there, runs
+here. For other devices and types nn.GRU itself runs.
+
 Shapes: B samples, L steps, R rows (valid steps of all samples), D width.
 """
 
@@ -17,9 +18,9 @@ from ttf_towers._modules.gru_rows import Rows
 from ttf_towers._modules.gru_steps import Buffers, GruDirection, Pass
 from ttf_towers._modules.gru_weights import WeightCache
 
+# What is needed of the top layer: every step's output, each direction's final state, or the output
+# at the last valid step (then the reverse direction takes one step).
 Need = Literal["all", "final", "last"]
-"""What is read of the top layer: every step's output, each direction's final state, or the output
-at the last valid step (for which the reverse direction takes one step)."""
 
 
 def supported(x: Tensor, rnn: nn.RNNBase) -> bool:
@@ -34,18 +35,18 @@ def supported(x: Tensor, rnn: nn.RNNBase) -> bool:
 
 
 class NativeGru:
-    """Runs the layers of an nn.GRU (batch_first), whose parameters it only reads."""
+    """Runs the layers of an nn.GRU (batch_first). Only reads its parameters."""
 
     def __init__(self) -> None:
         self._cache = WeightCache()
         self._buffers: defaultdict[int, Buffers] = defaultdict(Buffers)
 
     def __reduce__(self) -> tuple[type[NativeGru], tuple[()]]:
-        """Copies and pickles start empty: what it holds follows from parameters and calls."""
+        # Copies and pickles start empty: the content follows from parameters and calls.
         return NativeGru, ()
 
     def __call__(self, rnn: nn.GRU, x_BLD: Tensor, lengths_B: Tensor | None, need: Need) -> Tensor:
-        """(B, L, directions * hidden) for "all", else (B, directions * hidden)."""
+        """Returns (B, L, directions * hidden) for "all", else (B, directions * hidden)."""
         dtype = torch.bfloat16 if torch.is_autocast_enabled("cpu") else x_BLD.dtype
         rows = Rows(x_BLD.shape[0], x_BLD.shape[1], lengths_B)
         x_RD = rows.pack(x_BLD, dtype)
@@ -77,7 +78,7 @@ class NativeGru:
         sizes: tuple[int, ...],
         last_B: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """One direction's states and final states."""
+        """Returns all states and the final states of one direction."""
         place = 2 * layer + direction
         parameters = direction_parameters(rnn, layer, direction)
         weights = self._cache.get(place, parameters, x_RD.dtype)

@@ -1,7 +1,8 @@
-"""In which order a GRU's rows lie, and which of them each step reads: shorter sequences cost less.
+"""The order of a GRU's rows, and the rows of each step: shorter sequences cost less.
 
-Rows are time-major and hold valid steps only, the longest sequence first: step t has rows
-offset[t] to offset[t] + size[t], and sequence i of those is sequence i of every other step.
+Rows are time-major and hold valid steps only, the longest sequence first: step t has rows offset[t]
+to offset[t] + size[t], and sequence i has position i in every step.
+
 Shapes: B samples, L steps, R rows (valid steps of all samples), D width.
 """
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Rows first..first + size; the first `carried` of them go on from rows `before`.."""
+    """Rows first..first + size. The first `carried` of them continue from rows `before`.."""
 
     first: int
     size: int
@@ -27,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Steps done one after another, whose rows lie together: first..stop."""
+    """Consecutive steps with adjacent rows first..stop."""
 
     first: int
     stop: int
@@ -35,7 +36,7 @@ class Chunk:
 
 
 class Rows:
-    """The rows of one batch: from (B, L, D) and back, and where sequences begin and end."""
+    """The rows of one batch: from (B, L, D) and back; where sequences begin and end."""
 
     def __init__(self, batch: int, length: int, lengths_B: Tensor | None) -> None:
         self.batch = batch
@@ -68,14 +69,14 @@ class Rows:
         return x_BLD.flatten(0, 1).index_select(0, self._place_R).to(dtype)
 
     def unpack(self, x_RD: Tensor) -> Tensor:
-        """(B, L, D) with zeros in the padding; a view where there is none."""
+        """Returns (B, L, D) with zeros in the padding; a view if there is no padding."""
         if self.order_B is None:
             return x_RD.view(self.length, self.batch, -1).transpose(0, 1)
         flat = x_RD.new_zeros(self.batch * self.length, x_RD.shape[1])
         return flat.index_copy(0, self._place_R, x_RD).view(self.batch, self.length, -1)
 
     def last(self, x_RD: Tensor) -> Tensor:
-        """The row of each sequence's last valid step; a view where none is shorter."""
+        """Returns the row of each sequence's last valid step; a view if all have equal length."""
         return x_RD[-self.batch :] if self.order_B is None else x_RD.index_select(0, self.last_B)
 
     def unsort(self, x_BD: Tensor) -> Tensor:
@@ -85,7 +86,7 @@ class Rows:
 
 @lru_cache(maxsize=16)
 def chunks(sizes: tuple[int, ...], reverse: bool, rows: int) -> tuple[Chunk, ...]:
-    """The steps in the order a direction takes them, in chunks of about `rows` rows."""
+    """Returns the steps in the order of the direction, in chunks of about `rows` rows."""
     found: list[Chunk] = []
     steps: list[Step] = []
     for step in _steps(sizes, reverse):

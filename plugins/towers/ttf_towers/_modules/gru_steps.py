@@ -1,7 +1,8 @@
-"""One direction of one GRU layer, forward and backward, over rows in chunks that fit the cache.
+"""Forward and backward of one direction of a GRU layer, in chunks of rows that fit the cache.
 
-Per row the gates n, r, z, hn are kept for backward, in float32 (or the state's own type) also
-where products run in bf16. Backward needs no earlier state: z (h_before - n) is h - n.
+The gates n, r, z, hn of each row are kept for backward, in float32 (or the type of the state), even
+if products run in bf16. Backward needs no earlier state: z (h_before - n) is h - n.
+
 Shapes: R rows, D width in, H width of the state, G = 4 H gates; F factors of the gradient.
 """
 
@@ -18,13 +19,16 @@ from torch.autograd.function import once_differentiable
 from ttf_towers._modules.gru_rows import Chunk, chunks
 from ttf_towers._modules.gru_weights import DirectionWeights, add_product_
 
+# Enough rows for efficient products, few enough for the cache.
 CHUNK_ROWS = 1024
-"""Rows done at a time: enough for the products, few enough for the cache."""
 
 
 class Buffers:
-    """Gates given back by backward, for the next forward: fresh memory costs a page fault every
-    4 KB, which took a quarter of the time. Autograd refuses a graph whose gates were reused."""
+    """Gates returned by backward, reused by the next forward.
+
+    Fresh memory costs a page fault every 4 KB, which took a quarter of the time. Autograd refuses a
+    graph whose gates were reused.
+    """
 
     def __init__(self) -> None:
         self._free: list[Tensor] = []
@@ -42,20 +46,17 @@ class Buffers:
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """How one direction goes over its rows; nothing that autograd follows."""
+    """How one direction goes over its rows. Autograd does not track anything of this."""
 
     weights: DirectionWeights
-    sizes: tuple[int, ...]
-    """How many sequences have a first step, a second one, ..."""
+    sizes: tuple[int, ...]  # the number of sequences with a first step, a second step, ...
     reverse: bool
-    last_B: Tensor
-    """The row at which each sequence ends."""
-    buffers: Buffers | None
-    """None: no backward will follow. Else it gives what is taken of them back."""
+    last_B: Tensor  # the row where each sequence ends
+    buffers: Buffers | None  # None: no backward will follow; else backward returns the gates
 
 
 class GruDirection(torch.autograd.Function):
-    """(rows of x, parameters) to (every state, the state at which each sequence ends)."""
+    """From (rows of x, parameters) to (all states, the state at the end of each sequence)."""
 
     @staticmethod
     def forward(
@@ -135,7 +136,7 @@ def _steps_forward(chunk: Chunk, gates_RG: Tensor, h_RH: Tensor, weights: Direct
 
 
 class _Backward:
-    """What one backward pass works with, and what it sums up."""
+    """The inputs and sums of one backward pass."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class _Backward:
     def _steps(
         self, chunk: Chunk, f_RF: Tensor, b_RH: Tensor, dh_BH: Tensor, grad_RH: Tensor | None
     ) -> None:
-        """From factors to gradients of the gates, in place; gathers the states before them."""
+        # Turns factors into gradients of the gates, in place. Gathers the states before them.
         hidden = self.hidden
         product, dtype = self.weights.state_back, self.weights.dtype
         z_RH = self.gates_RG[:, 2 * hidden : 3 * hidden]
@@ -213,7 +214,8 @@ class _Backward:
             self.weights.input_back.into(dx, d_RG[:, : 3 * hidden], None)
 
     def gradients(self) -> tuple[Tensor | None, ...]:
-        """Of x, w_ih, w_hh, b_ih, b_hh, gates in torch's order r, z, n."""
+        """Returns the gradients of x, w_ih, w_hh, b_ih, b_hh, with gates in torch's order r, z,
+        n."""
         h = self.hidden
         dw_ih = None if self.dw_ih is None else torch.cat([self.dw_ih[h:], self.dw_ih[:h]])
         if not self.needs_biases:
@@ -223,8 +225,7 @@ class _Backward:
 
 
 def _factors(gates_RG: Tensor, h_RH: Tensor, out_RF: Tensor) -> None:
-    """What a state's gradient is multiplied by to give that of n, r, z and hn (before their
-    functions)."""
+    # Factors from a state's gradient to the gradients of n, r, z, hn (before their functions).
     n, r, z, hn = gates_RG.chunk(4, 1)
     f_n, f_r, f_z, f_hn = out_RF.chunk(4, 1)
     keep = torch.rsub(z, 1.0)

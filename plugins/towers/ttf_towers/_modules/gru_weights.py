@@ -1,8 +1,9 @@
-"""A GRU's weights as its kernels want them, made anew only when the parameters have changed.
+"""The weights of a GRU in the layout of its kernels, rebuilt only if the parameters change.
 
-Gates are kept in the order n, r, z, hn (the part of n that r scales), so that the input's product
-writes n, r, z, the state's product r, z, hn, each in one piece. Rows of n and hn are doubled:
-tanh(a) = 2 sigmoid(2 a) - 1, and torch's sigmoid is many times faster than its tanh.
+Gates have the order n, r, z, hn (hn: the part of n that r scales): the product of the input writes
+n, r, z and the product of the state writes r, z, hn, each in one piece. Rows of n and hn are
+doubled: tanh(a) = 2 sigmoid(2 a) - 1, and torch's sigmoid is many times faster than its tanh.
+
 Shapes: D width in, H width of the state; weights are (rows of the left side, columns).
 """
 
@@ -17,12 +18,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 _PACKED_OPERATIONS = ("_reorder_linear_weight", "_linear_pointwise")
 _SAMPLE = 16
+# Number of rows for the packed layout. Constant, so that results depend on shapes alone.
 _PACKED_FOR = 128
-"""Rows the packed layout is chosen for; a constant, so that results follow from shapes alone."""
 
 
 class Product:
-    """Products with one `w`, cast and packed beforehand where oneDNN multiplies."""
+    """Products with one `w`, converted and packed in advance if oneDNN computes them."""
 
     def __init__(self, w_KN: Tensor, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -56,7 +57,7 @@ def _packed_product(a_MK: Tensor, packed: Tensor) -> Tensor:
 
 
 def add_product_(out_MN: Tensor, a_MK: Tensor, b_KN: Tensor) -> None:
-    """out += a @ b; the sum is kept in `out`'s type, whatever the factors have."""
+    """out += a @ b. The sum has the type of `out`, whatever the factors have."""
     if out_MN.dtype == a_MK.dtype:
         out_MN.addmm_(a_MK, b_KN)
     else:
@@ -64,10 +65,8 @@ def add_product_(out_MN: Tensor, a_MK: Tensor, b_KN: Tensor) -> None:
 
 
 def _packable(w_KN: Tensor) -> bool:
-    """Where torch itself would ask oneDNN: bf16 always, float32 when set to "medium".
-
-    The packed product is not among torch's public operations: without it torch.mm does the same.
-    """
+    # Whether torch itself would use oneDNN: bf16 always, float32 with "medium". The packed product
+    # is not a public operation of torch; without it, torch.mm gives the same.
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in _PACKED_OPERATIONS):
@@ -83,7 +82,7 @@ def _pack(w_NK: Tensor) -> Tensor:
 
 
 class DirectionWeights:
-    """One direction's parameters, ready for products in `dtype`."""
+    """The parameters of one direction, ready for products in `dtype`."""
 
     def __init__(self, parameters: Sequence[Tensor], dtype: torch.dtype) -> None:
         w_ih, w_hh, b_ih, b_hh = (p.detach() for p in parameters)
@@ -97,24 +96,24 @@ class DirectionWeights:
 
     @property
     def input(self) -> Product:
-        """From the input to n, r, z."""
+        # From the input to n, r, z.
         h, w = self.hidden, self._w_ih
         return self._once("input", lambda: torch.cat([2 * w[2 * h :], w[: 2 * h]]).t())
 
     @property
     def state(self) -> Product:
-        """From the state to r, z, hn; never asked for where sequences have one step."""
+        # From the state to r, z, hn. Not called if all sequences have one step.
         h, w = self.hidden, self._w_hh
         return self._once("state", lambda: torch.cat([w[: 2 * h], 2 * w[2 * h :]]).t())
 
     @property
     def state_back(self) -> Product:
-        """From gradients of r, z, hn to that of the state."""
+        # From gradients of r, z, hn to the gradient of the state.
         return self._once("state back", lambda: self._w_hh)
 
     @property
     def input_back(self) -> Product:
-        """From gradients of n, r, z to that of the input."""
+        # From gradients of n, r, z to the gradient of the input.
         h, w = self.hidden, self._w_ih
         return self._once("input back", lambda: torch.cat([w[2 * h :], w[: 2 * h]]))
 
@@ -125,7 +124,7 @@ class DirectionWeights:
 
 
 class _Steps:
-    """How many steps the process's optimizers have taken."""
+    """Counts the steps of all optimizers of the process."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -146,11 +145,11 @@ class _Ready(NamedTuple):
 
 
 class WeightCache:
-    """Ready weights by place, for as long as the parameters stay what they were.
+    """Keeps the weights of each place until the parameters change.
 
-    A change is seen by the tensor, its memory, its version, which operations in place raise
-    (load_state_dict included), the number of steps that optimizers took (fused ones leave versions
-    alone), and some of its values: who writes through `.data` changes nothing else.
+    A change shows in: the tensor, its memory, its version (raised by in-place operations and
+    load_state_dict), the count of optimizer steps (fused optimizers do not raise versions), and
+    some values (writing through `.data` changes nothing else).
     """
 
     def __init__(self) -> None:
@@ -176,6 +175,6 @@ class WeightCache:
 
 
 def _some_values(parameters: Sequence[Tensor]) -> Tensor:
-    """A few of each, from all over it."""
+    # A few values of each parameter, evenly spread.
     flat = (p.detach().view(-1) for p in parameters)
     return torch.cat([p[:: max(1, len(p) // _SAMPLE)] for p in flat])

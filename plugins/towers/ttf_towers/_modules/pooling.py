@@ -1,4 +1,4 @@
-"""How the steps of a sequence become one vector; padding never counts.
+"""Pools the steps of a sequence to one vector. Padding never counts.
 
 Shapes: B samples, L steps, D width.
 """
@@ -17,8 +17,8 @@ from ttf_towers._modules.base import padding
 class Pool(nn.Module):
     """last, first, mean, max, attention (learned from content) or weighted (learned by position).
 
-    Attention starts as the mean. Weighted starts with weights proportional to 1 / (1 + age),
-    where the last valid step has age 0.
+    Attention starts as the mean. Weighted starts with weights proportional to 1 / (1 + age); the
+    last valid step has age 0.
     """
 
     def __init__(self, how: str, width: int, length: int) -> None:
@@ -38,7 +38,7 @@ class Pool(nn.Module):
 
 
 def plain(how: str, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """The poolings that have nothing to learn."""
+    """The poolings without parameters."""
     if how == "first":
         return x_BLD[:, 0]
     if how == "last":
@@ -54,7 +54,7 @@ def plain(how: str, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
 
 
 def ages(x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """(L,) or (B, L): how many valid steps follow each step (0 for padding)."""
+    """Returns (L,) or (B, L): how many valid steps follow each step (0 for padding)."""
     length = x_BLD.shape[1]
     step_L = torch.arange(length, device=x_BLD.device)
     if lengths_B is None:
@@ -71,7 +71,6 @@ def check_length(length: int, longest: int) -> None:
 
 
 def _masked(x_BLD: Tensor, lengths_B: Tensor | None, value: float) -> Tensor:
-    """The steps with this value in the padding."""
     if lengths_B is None:
         return x_BLD
     return x_BLD.masked_fill(padding(lengths_B, x_BLD.shape[1])[:, :, None], value)
@@ -84,7 +83,7 @@ def _hide(logit: Tensor, lengths_B: Tensor | None) -> Tensor:
 
 
 def _mix(x_BLD: Tensor, logit: Tensor) -> Tensor:
-    """Sum of steps weighted by softmax of `logit`, (L,) or (B, L)."""
+    # Sum of steps weighted by softmax of `logit`, (L,) or (B, L).
     weight = torch.softmax(logit, -1)
     if weight.dim() == 1:
         return torch.einsum("l,bld->bd", weight, x_BLD)

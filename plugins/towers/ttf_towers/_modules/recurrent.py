@@ -1,4 +1,4 @@
-"""The GRU and LSTM towers: parameters in torch's own layers, GRUs on the CPU run by ours.
+"""The GRU and LSTM towers: torch's layers hold the parameters; `NativeGru` runs GRUs on the CPU.
 
 Shapes: B samples, L steps, D width.
 """
@@ -19,7 +19,7 @@ from ttf_towers.recurrent import RecurrentOptions
 
 
 class RecurrentTower(TowerModule):
-    """Steps through a GRU or LSTM, pooled, projected, plus an input vector where asked."""
+    """Steps through a GRU or LSTM, pooled, projected, plus an input vector if configured."""
 
     def __init__(
         self,
@@ -69,7 +69,8 @@ class RecurrentTower(TowerModule):
         return final[-self.directions :].transpose(0, 1).flatten(1)
 
     def _torch(self, x_BLD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Outputs of all steps and final states of all layers, by torch's own layer."""
+        """Returns outputs of all steps and final states of all layers, computed by torch's
+        layer."""
         steps: Tensor | PackedSequence = x_BLD
         if lengths_B is not None:
             steps = pack_padded_sequence(

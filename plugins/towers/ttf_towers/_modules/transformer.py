@@ -16,7 +16,7 @@ from ttf_towers.transformer import TransformerOptions
 
 
 class TransformerTower(TowerModule):
-    """Steps and their ages through encoder layers, pooled, projected, plus an input vector."""
+    """Steps and ages through encoder layers, pooled, projected, plus an input vector."""
 
     def __init__(self, shape: TowerShape, options: TransformerOptions, skip: Skip) -> None:
         super().__init__(shape.in_dim, shape.out_dim)

@@ -1,4 +1,4 @@
-"""The towers for single vectors: identity, linear, MLP; sequences are pooled first.
+"""The towers for single vectors: identity, linear, MLP. Sequences are pooled first.
 
 Shapes: B samples, L steps, D width.
 """
@@ -16,7 +16,7 @@ from ttf_towers.mlp import MlpOptions
 
 
 class IdentityTower(TowerModule):
-    """Vectors as they are; of sequences the mean or the last step. Nothing to train."""
+    """Returns vectors unchanged; of sequences the mean or the last step. Nothing to train."""
 
     def __init__(self, shape: TowerShape, pool: str) -> None:
         super().__init__(shape.in_dim, shape.out_dim, frozen=True, identity=not shape.sequence)
@@ -27,7 +27,7 @@ class IdentityTower(TowerModule):
 
 
 class LinearTower(TowerModule):
-    """x + W x where widths agree, with W starting at 0: weight decay then pulls to the identity."""
+    """x + W x for equal widths, W starts at 0: weight decay then pulls to the identity."""
 
     def __init__(self, shape: TowerShape, options: LinearOptions, residual: bool) -> None:
         super().__init__(shape.in_dim, shape.out_dim)
@@ -44,7 +44,7 @@ class LinearTower(TowerModule):
 
 
 class MlpTower(TowerModule):
-    """x + MLP(x) where widths agree, starting as x; of sequences it sees several summaries."""
+    """x + MLP(x) for equal widths, starts as x. Sequences are given as several summaries."""
 
     def __init__(self, shape: TowerShape, options: MlpOptions, residual: bool) -> None:
         super().__init__(shape.in_dim, shape.out_dim)

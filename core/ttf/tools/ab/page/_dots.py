@@ -19,7 +19,7 @@ _DOT: Final = 7.4  # pixels of a dot
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """A repeat; hollow dots are special."""
+    """A repeat; a hollow dot is one that crashed."""
 
     value: float
     title: str = ""

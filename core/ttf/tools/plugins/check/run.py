@@ -93,7 +93,7 @@ def _suite(wanted: Wanted) -> Iterator[Finding]:
     done: list[str] = []
     while True:
         findings: list[Finding] = []
-        heard = _Hearing(findings.append)
+        heard = _SuiteMessages(findings.append)
         ended = run(
             Task(
                 work="ttf.tools.plugins.check.suite:suite",
@@ -124,31 +124,31 @@ def _suite(wanted: Wanted) -> Iterator[Finding]:
         done.append(heard.at)
 
 
-class _Hearing:
+class _SuiteMessages:
     """Collects the messages of a suite: `at` is the running test, `done` those that ended."""
 
     def __init__(self, found: Callable[[Finding], None]) -> None:
         self._found = found
         self.at, self.done = "", list[str]()
 
-    def __call__(self, news: Mapping[str, Any]) -> None:
-        if "test" not in news:
+    def __call__(self, message: Mapping[str, Any]) -> None:
+        if "test" not in message:
             return
-        test = str(news["test"])
-        if "status" not in news:
+        test = str(message["test"])
+        if "status" not in message:
             self.at = test
             return
         self.at = ""
         self.done.append(test)
-        text = str(news["text"]).strip()
+        text = str(message["text"]).strip()
         last = text.splitlines()[-1:] or [""]
         self._found(
             _finding(
                 _sentence(test),
-                news["status"],
-                float(news["seconds"]),
-                str(news["why"]) or last[0],
-                tuple(text.splitlines()[-12:]) if news["status"] == "fail" else (),
+                message["status"],
+                float(message["seconds"]),
+                str(message["why"]) or last[0],
+                tuple(text.splitlines()[-12:]) if message["status"] == "fail" else (),
             )
         )
 

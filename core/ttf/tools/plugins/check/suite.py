@@ -39,17 +39,17 @@ def suite(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     folder.joinpath("pytest.ini").write_text("[pytest]\n")
     words = ["-q", "--tb=short", "-p", "no:cacheprovider", "--import-mode=importlib"]
     only = ["-k", request["only"]] if request["only"] else []
-    telling = _Telling(tell, frozenset(request["done"]))
+    reports = _TestReports(tell, frozenset(request["done"]))
     code = pytest.main(
         [*words, *only, "-c", str(folder / "pytest.ini"), str(file)],
-        plugins=[telling],
+        plugins=[reports],
     )
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, _NO_TESTS):
         raise RuntimeError(f"pytest ended with {code!r}")
-    return {"found": telling.found}
+    return {"found": reports.found}
 
 
-class _Telling:
+class _TestReports:
     """A plugin of pytest that sends each test when it begins and when it ends."""
 
     def __init__(self, tell: Tell, done: frozenset[str]) -> None:

@@ -34,7 +34,7 @@ NATIVE: Final = (
 )
 MEMORY: Final = ("oom-kill", "memory-limit", "alloc-failure")
 FILES: Final = ("bus-error", "data-changed")
-_NONE: Final[Mapping[str, str]] = {
+_NO_SCRIPT: Final[Mapping[str, str]] = {
     "killed": "somebody sent the signal: there is nothing in the program to reproduce.",
     "disk-full": "it needs a disk as full as that one was; df -h shows it.",
     "non-finite": "it follows from the rows that the incident names, and rows of data are not in a "
@@ -67,13 +67,13 @@ def reproducer(run: RunFiles, found: FiledIncident) -> Reproducer:
     together = settings.value(run, "miner.isolation", "process") == "none"
     mined = found.get("process") == "miner" or (found.get("phase") == "mining" and together)
     if cause == "omp-duplicate":
-        return _made(run, found, "openmp", settings.openmp(run, found))
+        return _build(run, found, "openmp", settings.openmp(run, found))
     if cause in FILES:
-        return _made(run, found, "mapped_file", {"BYTES": 1 << 20})
+        return _build(run, found, "mapped_file", {"BYTES": 1 << 20})
     if cause in MEMORY:
-        return _made(run, found, "memory", settings.memory(run, found))
+        return _build(run, found, "memory", settings.memory(run, found))
     if cause not in NATIVE:
-        note = _NONE.get(cause, "no script is known for this class.")
+        note = _NO_SCRIPT.get(cause, "no script is known for this class.")
         return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
     if run.guarded:
         note = "what the command computes is not known; run it again under ttf guard."
@@ -82,10 +82,10 @@ def reproducer(run: RunFiles, found: FiledIncident) -> Reproducer:
         note = f"the miner is a plugin of its own ({settings.miner(run)}); see 'With ttf' below."
         return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
     make: Callable[..., dict[str, Any]] = settings.mining if mined else settings.training
-    return _made(run, found, "mining" if mined else "training", make(run, found))
+    return _build(run, found, "mining" if mined else "training", make(run, found))
 
 
-def _made(
+def _build(
     run: RunFiles, found: FiledIncident, script: str, values: Mapping[str, Any]
 ) -> Reproducer:
     number, cause = str(found.get("id")), str(found.get("class"))

@@ -43,7 +43,7 @@ def write_bundle(run_dir: Path, out: Path) -> Bundle:
     """Writes the whole zip or nothing. Raises StorageError."""
     made: tuple[bytes, Bundle] | None = None
     for bounds in _BOUNDS:
-        made = _made(run_dir, out, bounds)
+        made = _build(run_dir, out, bounds)
         if made[1].bytes <= MOST_BYTES:
             break
     assert made is not None
@@ -51,7 +51,7 @@ def write_bundle(run_dir: Path, out: Path) -> Bundle:
     return made[1]
 
 
-def _made(run_dir: Path, out: Path, bounds: Bounds) -> tuple[bytes, Bundle]:
+def _build(run_dir: Path, out: Path, bounds: Bounds) -> tuple[bytes, Bundle]:
     taken = collect(run_dir, bounds)
     run = read_run(run_dir)
     identity = identity_of(run_dir)

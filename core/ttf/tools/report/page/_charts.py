@@ -73,8 +73,8 @@ def _recall(run: RunFiles) -> Figure:
 def _phases(run: RunFiles) -> Figure:
     parts = [[part[phase] for phase in PHASES] for part in run.spent.parts]
     last = max((line.get("step", 0) for line in run.steps[-1:]), default=0)
-    edges = [min(i * run.spent.width, max(last, 1)) for i in range(len(parts) + 1)]
     width = run.spent.width
+    edges = [min(i * width, max(last, 1)) for i in range(len(parts) + 1)]
     return column_chart(
         "Where the time goes along the run",
         parts,

@@ -74,7 +74,7 @@ def _metrics(run: RunFiles) -> dict[str, Any]:
     """The metrics before training, of the kept (or final) weights, and of the last evaluation."""
     summary = run.summary
     before, last = summary.get("metrics_initial", {}), summary.get("metrics_last", {})
-    after, title = _after(run)
+    after, title = _metrics_to_compare(run)
     columns = {"before": _shown(before)}
     if after:
         columns[title] = _shown(after)
@@ -95,7 +95,7 @@ def _shown(metrics: Mapping[str, float]) -> dict[str, str]:
     return {name: numbers.metric(name, value) for name, value in metrics.items()}
 
 
-def _after(run: RunFiles) -> tuple[Mapping[str, float], str]:
+def _metrics_to_compare(run: RunFiles) -> tuple[Mapping[str, float], str]:
     """The metrics to compare with those before training, and their title."""
     summary = run.summary
     kept = summary.get("kept_step")
