@@ -103,7 +103,7 @@ def command(
         policy = prepared_policy(Resolved(config=config, origins={}), reporter)
         unit = (similarity or config.loss.similarity) == "cosine"
         if run_dir is not None:
-            found = run_inputs(run_dir, bank, out)
+            found = run_inputs(run_dir, bank, out, say=reporter.note)
         else:
             assert queries is not None and bank is not None
             storage = config.data.storage
