@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttf.errors import GateNotMet, Stopped
 from ttf.rundir.run_folder import RunFolder
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.contracts import Store
@@ -211,7 +211,7 @@ def run(
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
             raise
-        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {shlex.quote(str(folder.path))}"
+        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
         error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise
     except BaseException:
