@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from tests.kit.supervision_story import HALVE, Run, spawn
@@ -23,7 +24,7 @@ class World:
     save_s: float = 0.05
     steps: int = 3000
 
-    def deaths(self, **flat: object) -> int:
+    def deaths(self, **flat: Any) -> int:
         """Trains to the end; -1 if the run was given up. A checkpoint beside the training is never
         done in time."""
         run, saved, save_every, deaths = Run(), 0, 0, 0
