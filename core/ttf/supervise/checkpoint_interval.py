@@ -62,9 +62,10 @@ def young(lives: Sequence[Life], cost_s: float) -> int:
     """
     mean = sum(life.steps for life in lives) / len(lives)
     seconds = sum(life.seconds for life in lives) / len(lives)
-    cost = cost_s * mean / seconds if seconds else 0.0  # in steps
-    half = (mean - cost) / 2
-    return max(1, int(min(half, math.sqrt(2 * cost * mean)) if cost else half))
+    if not cost_s or not seconds:
+        return max(1, int(mean / 2))
+    cost = min(1.0, cost_s / seconds)  # as a share of a life
+    return max(1, int(mean * min((1 - cost) / 2, math.sqrt(2 * cost))))
 
 
 def shorter(state: State) -> str:
