@@ -171,13 +171,15 @@ class Saver:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._flight.saving(True)
             try:
-                self._write(job)
+                self._flight.saving(True)
+                try:
+                    self._write(job)
+                finally:
+                    self._flight.saving(False)
             except BaseException as error:  # noqa: BLE001 -- raised again in the main thread
                 self._broken = error
             finally:
-                self._flight.saving(False)
                 job.snapshot = None
                 job.done.set()
 
