@@ -260,6 +260,7 @@ def summary_facts(step: int, decided: Decided, state: RunState) -> Summary:
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,
         "deviations": list(totals.deviations),
+        "notes": list(totals.notes.values()),
         "miner": totals.miner or configured,
         "seed": config.train.seed,
     }
