@@ -181,7 +181,7 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
     for part in ("No checkpoint could be written since", "No space left", "step 7 is intact"):
         assert part in str(error)
     assert (
-        error.hint == f"Free some space or choose another folder with --out. Then continue "
+        error.hint == f"Free some space, or use --out to choose another folder. Then continue "
         f"with: ttf resume {root}"
     )
 
