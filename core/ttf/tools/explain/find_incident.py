@@ -100,8 +100,8 @@ def _facts(document: documents.Incident) -> Iterator[str]:
         yield f"ended with exit code {document['exit_code']}"
     if "time" in document:
         yield time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(document["time"]))
-    if document.get("phase"):
-        yield f"in {one_line(document['phase'])}, after step {document.get('step')}"
+    if phase := document.get("phase"):
+        yield f"in {one_line(phase)}, after step {document.get('step')}"
     if document.get("lost_steps") is not None:
         yield f"{document['lost_steps']} steps to do again"
 
