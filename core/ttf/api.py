@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ttf.errors import GateNotMet, Stopped, TtfError
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.contracts import Store
@@ -212,8 +212,7 @@ def run(
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
             raise
-        again = f"ttf resume {shlex.quote(str(folder.path))}"
-        error.hint = f"Its last checkpoint is kept. Continue with: {again}"
+        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
         _point_to_model(folder, error)
         error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise
@@ -231,7 +230,7 @@ def run(
 def _point_to_model(folder: RunFolder, error: TtfError) -> None:
     """Adds to the hint that a run which did not finish has a model."""
     if (folder.model / MODEL_CONFIG).is_file():
-        look = f"The model it has so far: ttf eval {shlex.quote(str(folder.path))}"
+        look = f"The model it has so far: ttf eval {quoted(folder.path)}"
         error.hint = f"{look}. {error.hint}" if error.hint else look
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +20,7 @@ from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.durable import folder_written_whole, read_json, sha256_file, write_json
+from ttf.text.shell import quoted
 from ttf.training.checkpoint import save_tensors
 
 WEIGHTS = "model.safetensors"
@@ -162,7 +162,7 @@ def load_model(folder: Path) -> TwoTower:
     if not (folder / MODEL_CONFIG).is_file():
         raise DataMissing(
             f"{folder.parent} holds no model: the run ended before it saved anything.",
-            hint=f"Let it train first: ttf resume {shlex.quote(str(folder.parent))}",
+            hint=f"Let it train first: ttf resume {quoted(folder.parent)}",
         )
     try:
         config = read_json(folder / MODEL_CONFIG)
@@ -175,7 +175,7 @@ def load_model(folder: Path) -> TwoTower:
         raise ArtifactDamaged(
             f"The model in {folder} is damaged: {type(error).__name__}: {error}.",
             hint="Delete that folder and summary.json, and write it anew: "
-            f"ttf resume {shlex.quote(str(folder.parent))}",
+            f"ttf resume {quoted(folder.parent)}",
         ) from error
     model = build(query, doc, loss)
     model.load_state_dict(load_file(folder / WEIGHTS))
