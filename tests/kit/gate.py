@@ -37,7 +37,10 @@ def _arm(wanted):
             return
         here = recorder._saving_since if phase == "saving" else recorder._phase is Phase[phase.upper()]
         if here and recorder._step >= int(since):
-            wanted.rename(wanted.with_suffix(".reached"))
+            try:
+                wanted.rename(wanted.with_suffix(".reached"))
+            except FileNotFoundError:  # the other thread was here at the same moment
+                return
             os.kill(os.getpid(), signal.SIGSTOP)
 
     FlightRecorder.beat = beat_and_perhaps_stop

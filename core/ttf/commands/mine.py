@@ -132,7 +132,12 @@ def _check(
 
 
 def _rows(mined: Mined) -> list[tuple[str, str]]:
-    recall = "exact" if mined.certified else f"{mined.recall_vs_exact:.3f} of the exact answers"
+    low, high = mined.recall_interval
+    recall = (
+        "exact"
+        if mined.certified
+        else f"{mined.recall_vs_exact:.3f} of the exact answers, 95% interval {low:.3f} to {high:.3f}"
+    )
     index = "reused" if mined.reused_index else f"{number(mined.build_s)} s"
     return [
         ("table", mined.out),

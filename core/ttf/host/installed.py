@@ -43,7 +43,7 @@ class Declared:
             return ""
         age, mend = ("older", self.distribution) if self.api < API else ("newer", OURS)
         return (
-            f"made for the {age} plugin API {self.api}, this ttf has {API}: "
+            f"made for the {age} plugin API {self.api}, but this ttf has the plugin API {API}: "
             f"pip install --upgrade {mend}"
         )
 
@@ -172,10 +172,12 @@ def find(kind: Kind, name: str) -> PluginInfo:
     if len(matches) > 1:
         named = [f"{p.distribution}:{p.name}" for p in matches]
         raise ConfigError(
-            f"The {kind} {bare!r} is claimed by {len(named)} distributions: "
+            f"{len(named)} distributions offer the {kind} {bare!r}: "
             f"{', '.join(p.distribution for p in matches)}.",
-            hint=f"Say whose you mean, {' or '.join(named)}, or switch one off with "
-            f"TTF_DISABLE_PLUGINS={matches[-1].distribution}.",
+            hint=(
+                f"Use the full name, {' or '.join(named)}, or disable one distribution: "
+                f"TTF_DISABLE_PLUGINS={matches[-1].distribution}."
+            ),
         )
     return matches[0]
 
@@ -187,9 +189,9 @@ def _raise_if_not_offered(kind: Kind, owner: str, bare: str) -> None:
             continue
         if one.switched_off:
             raise PluginUnavailable(
-                f"The {kind} {bare!r} of the distribution {one.distribution} is switched off by "
+                f"The {kind} {bare!r} of the distribution {one.distribution} is disabled by "
                 "TTF_DISABLE_PLUGINS.",
-                hint=f"Take {one.distribution} out of TTF_DISABLE_PLUGINS.",
+                hint=f"Remove {one.distribution} from TTF_DISABLE_PLUGINS.",
             )
         if one.mismatch:
             what, _, mend = one.mismatch.partition(": ")

@@ -42,6 +42,7 @@ class Summary(TypedDict, total=False):
     wall_s: float
     peak_anon_mb: float
     deviations: list[str]
+    notes: list[str]  # What one must know to judge the result.
     miner: str
     seed: int | None
     exact: bool  # True if the numbers are bitwise those of an undisturbed run.

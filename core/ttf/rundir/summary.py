@@ -31,6 +31,7 @@ _NOTHING: Final[Summary] = {
     "wall_s": 0.0,
     "peak_anon_mb": 0.0,
     "deviations": [],
+    "notes": [],
     "miner": "",
     "seed": None,
 }

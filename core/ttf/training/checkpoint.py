@@ -273,6 +273,8 @@ class Totals:
     miner: str = ""  # The one that mined last; empty if nothing was mined yet.
     # Reasons why the numbers differ from those of an undisturbed run.
     deviations: list[str] = field(default_factory=list)
+    # What one must know to judge the result, by subject: a later text replaces an earlier one.
+    notes: dict[str, str] = field(default_factory=dict)
 
     def restore(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():

@@ -86,7 +86,7 @@ def markdown(incident: Incident) -> str:
     if lines := [*_evidence(document)]:
         parts.append("## Evidence\n" + "\n".join(lines))
     if lines := [*_remedies(document)]:
-        parts.append("## What avoids it here\n" + "\n".join(lines))
+        parts.append("## How to avoid it here\n" + "\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
