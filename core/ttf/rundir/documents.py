@@ -52,6 +52,19 @@ class Summary(TypedDict, total=False):
     run_dir: str  # Only in documents that are passed on: the file itself does not contain its path.
 
 
+# --- model/config.json ---------------------------------------------------------------------------
+
+MODEL_CONFIG: Final = "config.json"
+
+
+class ModelFacts(TypedDict, total=False):
+    """Which weights the folder `model/` holds; the towers stand beside it."""
+
+    weights_sha256: str
+    step: int
+    metrics: dict[str, float]  # Of these weights; empty if they were not evaluated.
+
+
 # --- incidents/NNN/ ------------------------------------------------------------------------------
 
 
