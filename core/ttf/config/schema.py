@@ -157,7 +157,11 @@ class EvaluateConfig(Section):
     )
     k: tuple[Positive, ...] = (1, 10, 100, 500)
     metric: str = Field("recall@10", description="what the best checkpoint is chosen by")
-    patience: NonNegative = Field(0, description="stop after N evaluations without gain; 0: never")
+    patience: NonNegative | Auto = Field(
+        "auto",
+        description="stop after N evaluations without gain; 0: never; auto: a third of the run's "
+        "evaluations, at least 3; never where there are gates or the last weights are kept",
+    )
     keep_best: bool = Field(True, description="end with the weights of the best evaluation")
 
 
