@@ -184,7 +184,8 @@ class SuperviseConfig(Section):
     hang_timeout_s: Annotated[float, Field(gt=0)] | Auto = Field(
         "auto",
         description="seconds without a sign of life; auto: 600, later 10 x the longest pause seen "
-        "in that phase, at least 60; while it starts never less than 600",
+        "in that phase, at least 60; while it starts never less than 600, except in the import of a "
+        "third-party plugin",
     )
     remedies: bool = Field(True, description="change the configuration where the evidence asks")
 
