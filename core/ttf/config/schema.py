@@ -168,6 +168,11 @@ class EvaluateConfig(Section):
         "evaluations, at least 3; never where there are gates or the last weights are kept",
     )
     keep_best: bool = Field(True, description="end with the weights of the best evaluation")
+    above_chance: bool = Field(
+        True,
+        description="a run of at least one epoch that ranks no better than chance, before and "
+        "after training, ends with exit code 7; it keeps its model",
+    )
 
 
 class CheckpointConfig(Section):
