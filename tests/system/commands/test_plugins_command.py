@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ttf.host import plugins
+from ttf.text.terminal import visible
 
 if TYPE_CHECKING:
     from tests.conftest import FakeDistribution, Invoke
 
 
+_BAD = "x\x1b]0;owned\x07\x9b2J\u202e\nerror: forged"
 _OTHER = """
 from dataclasses import dataclass
 from ttf import Availability, hookimpl, option
@@ -79,6 +81,16 @@ def test_a_plugin_that_does_not_survive_its_import_is_named(
     )
     assert f"did not survive being loaded: {kind}" in result.err
     assert "TTF_DISABLE_PLUGINS=ttf-broken" in result.err
+
+
+def test_the_exception_of_a_plugin_is_shown_and_not_obeyed(
+    invoke: Invoke, fake_plugins: FakeDistribution
+) -> None:
+    fake_plugins.add("ttf-loud", {"miner.loud": "ttf_loud"})
+    fake_plugins.module("ttf_loud", f"raise RuntimeError({_BAD!r})")
+    done = invoke(["plugins", "show", "miner.loud"])
+    assert "owned" in done.err
+    assert visible(done.err) == done.err
 
 
 def test_a_third_party_plugin_shows_its_options(
