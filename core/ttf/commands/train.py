@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +16,11 @@ from ttf.text.shell import quoted
 from ttf.text.tables import table
 
 
-def _number_or_auto(text: str) -> int | str:
+def _or_auto(number: Callable[[str], float], what: str, text: str) -> float | str:
     try:
-        return text if text == "auto" else int(text)
+        return text if text == "auto" else number(text)
     except ValueError:
-        raise ValueError(f"{text!r} is neither a whole number nor 'auto'.") from None
+        raise ValueError(f"{text!r} is neither {what} nor 'auto'.") from None
 
 
 # Keys of a summary with label and unit.
@@ -32,7 +33,8 @@ _FIGURES: Final = {
     "samples_per_s": ("speed", "samples/s"),
     "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
 }
-NUMBER_OR_AUTO = options.Parsed("N|auto", _number_or_auto)
+NUMBER_OR_AUTO = options.Parsed("N|auto", partial(_or_auto, int, "a whole number"))
+SHARE_OR_AUTO = options.Parsed("F|auto", partial(_or_auto, float, "a number"))
 
 _EPILOG = """\b
 Examples:
@@ -53,6 +55,12 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 @options.path("--pairs", help="Training and validation pairs. [default: a demo set]")
 @options.path("--bank", help="The documents. [default: the distinct rows of Y]")
 @options.path("--context", help="Vectors that seq_* refers to. [default: the bank]")
+@click.option(
+    "--val-split",
+    type=SHARE_OR_AUTO,
+    help="Share of the training pairs drawn for validation where the file has none; auto: 5%, at "
+    "least 200 and at most 5000 pairs; 0: none. [default: auto]",
+)
 @options.path("--out", help="The run's folder. [default: runs/run-001, ...]")
 @options.plugin("--tower", "tower", help="Query tower. [default: gru]")
 @options.plugin("--doc-tower", "tower", help="Document tower. [default: identity]")

@@ -36,6 +36,11 @@ class DataConfig(Section):
     bank: str | None = Field(None, description="the documents; without it the distinct rows of Y")
     context: str | None = Field(None, description="vectors that seq_* refers to; else the bank")
     storage: str = Field("auto", description="storage plugin; auto: by the file's ending")
+    val_split: Annotated[float, Field(ge=0, lt=1)] | Auto = Field(
+        "auto",
+        description="share of the training pairs that are drawn for validation where the file has "
+        "none, by document; auto: 5%, at least 200 and at most 5000 pairs; 0: none",
+    )
     names: dict[str, str] = Field(
         default_factory=dict, description="array names in your files, e.g. X_train = 'queries'"
     )
@@ -184,7 +189,8 @@ class SuperviseConfig(Section):
     hang_timeout_s: Annotated[float, Field(gt=0)] | Auto = Field(
         "auto",
         description="seconds without a sign of life; auto: 600, later 10 x the longest pause seen "
-        "in that phase, at least 60; while it starts never less than 600",
+        "in that phase, at least 60; while it starts never less than 600, except in the import of a "
+        "third-party plugin",
     )
     remedies: bool = Field(True, description="change the configuration where the evidence asks")
 
