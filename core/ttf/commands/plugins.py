@@ -12,6 +12,7 @@ from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands.plugins_check import command as check, complete, find
 from ttf.commands.plugins_new import command as new
+from ttf.text.numbers import bound
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ def show_(reference: str, as_json: bool) -> None:
         show(f"  to change that: {found.fix}")
     show()
     if found.options:
-        rows = [[o["name"], o["type"], _shown(o["default"]), _bounds(o), o["help"]]
+        rows = [[o["name"], o["type"], _shown(o["default"]), _bounds(o), o["unit"], o["help"]]
                 for o in found.options]  # fmt: skip
-        show(table(rows, ["option", "type", "default", "bounds", "what"]))
+        show(table(rows, ["option", "type", "default", "bounds", "unit", "what"]))
     else:
         show("It has no options.")
     if found.example:
@@ -164,4 +165,4 @@ def _shown(value: Any) -> str:
 
 def _bounds(option: dict[str, Any]) -> str:
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    return ", ".join(f"{signs[key]} {value:g}" for key, value in option["bounds"].items())
+    return ", ".join(f"{signs[key]} {bound(value)}" for key, value in option["bounds"].items())

@@ -15,13 +15,13 @@ from pydantic import BaseModel, ValidationError
 from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
 from ttf.errors import TtfError, UnknownName, suggestion
 from ttf.host import options, plugins as host
-from ttf.text.numbers import parse_bytes
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Keys, Layer
     from ttf.contracts import Factory, Kind
 
 _Loaded = TypeVar("_Loaded")
+_MOST_SUGGESTED = 4
 _TOWERS = {"query": "gru", "doc": "identity"}
 
 
@@ -144,7 +144,6 @@ def schema(draft: Draft) -> RunConfig | None:
 
     _pairs_are_there(draft)
     _metrics_are_computed(draft)
-    _budget_is_a_size(draft)
     try:
         return RunConfig.model_validate_json(as_json(draft.tree), strict=True)
     except ValidationError as error:
@@ -187,15 +186,6 @@ def _metrics_are_computed(draft: Draft) -> None:
             draft.problem(path, f"{name!r} is not a metric of this run.{suggestion(name, known)}")
 
 
-def _budget_is_a_size(draft: Draft) -> None:
-    budget = draft.section("memory").get("budget")
-    if isinstance(budget, str) and budget != "auto":
-        try:
-            parse_bytes(budget)
-        except ValueError as error:
-            draft.problem(("memory", "budget"), f"{error} (got {budget!r})")
-
-
 def _is_number(text: str) -> bool:
     try:
         return math.isfinite(float(text))
@@ -223,7 +213,7 @@ def _given_path(draft: Draft, loc: Sequence[str | int], kind: str) -> Keys:
 def _explain(path: Keys, item: Any) -> str:
     if item["type"] == "extra_forbidden":
         what = "section" if len(path) == 1 else "key"
-        return f"no such {what}.{suggestion(path[-1], _keys(path[:-1]))}"
+        return f"no such {what}.{_suggested(path)}"
     if item["type"] in ("model_type", "model_attributes_type", "dict_type"):
         known = ", ".join(_keys(path))
         return f"must be a table with keys{f' ({known})' if known else ''}, not a value"
@@ -231,6 +221,16 @@ def _explain(path: Keys, item: Any) -> str:
         return "is missing"
     message = str(item["msg"]).removeprefix("Value error, ").replace("a valid array", "a list")
     return message[:1].lower() + message[1:]
+
+
+def _suggested(path: Keys) -> str:
+    """A key of the same name in another section, else the closest name in this one."""
+    from ttf.config.reference import elsewhere
+
+    found = elsewhere(path[-1])
+    if not found or len(found) > _MOST_SUGGESTED:
+        return suggestion(path[-1], _keys(path[:-1]))
+    return f" Did you mean {' or '.join(map(repr, found))}?"
 
 
 def _got(draft: Draft, path: Keys, texts: Sequence[str]) -> str:
@@ -330,7 +330,7 @@ def _with_tables(draft: Draft, kind: Kind) -> None:
         if key in fields:
             continue
         if not isinstance(value, dict):
-            draft.problem((kind, key), f"no such key.{suggestion(key, fields)}")
+            draft.problem((kind, key), f"no such key.{_suggested((kind, key))}")
         elif _is_plugin_table(draft, kind, key, fields):
             table = _factory(draft, kind, key, (kind, key), must_run=False)
             if table is not None:
