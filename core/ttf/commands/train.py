@@ -13,7 +13,6 @@ from ttf.commands._output import next_command, number, quoted, show_result
 from ttf.errors import ConfigError
 from ttf.text.tables import table
 
-
 # Keys of a summary with label and unit.
 _FIGURES: Final = {
     "status": ("status", ""),

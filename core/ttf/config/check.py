@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
+from ttf.config.values import refusal, shortened, shown
 from ttf.errors import TtfError, UnknownName, suggestion
 from ttf.host import options, plugins as host
 
@@ -35,6 +36,7 @@ class Draft:
     origins: dict[Keys, str] = field(default_factory=dict)
     places: dict[Keys, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    wrong: list[Keys] = field(default_factory=list)  # The keys of the problems that have one.
     notes: list[str] = field(default_factory=list)
     renamed: bool = False  # Something written under an earlier name was moved to its current name.
 
@@ -52,7 +54,10 @@ class Draft:
         if exact.partition(":")[0] == origin.partition(":")[0]:
             origin = exact
         place = "" if origin == "default" else f"{origin}: "
-        self.problems.append(f"{place}{'.'.join(path)}: {text}" if path else f"{place}{text}")
+        key = f"{shortened('.'.join(path))}: " if path else ""
+        if path:
+            self.wrong.append(tuple(path))
+        self.problems.append(f"{place}{key}{text}")
 
     def rename(self, path: Keys, name: str) -> None:
         # The value at `path` becomes its neighbour `name`.
@@ -80,7 +85,7 @@ class Draft:
             below = node.setdefault(part, {})
             if not isinstance(below, dict):
                 text = (
-                    f"has a value ({below!r}), but other settings use it as a table with keys "
+                    f"has a value ({shown(below)}), but other settings use it as a table with keys "
                     f"({path[depth]})"
                 )
                 self.problem(path[:depth], text)
@@ -88,8 +93,9 @@ class Draft:
             node = below
         if isinstance(value, dict) and isinstance(node.get(path[-1]), dict):
             return  # an empty table says nothing about one that has keys
+        if isinstance(node.get(path[-1]), dict):
+            self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
         node[path[-1]] = value
-        self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
         self.origins[path] = origin
 
     def _change_tower(self, side: str, layer: Layer) -> None:
@@ -118,21 +124,13 @@ def tidy(draft: Draft) -> None:
     for path in list(draft.origins):
         section = draft.section(*path[:-1])
         value = section.get(path[-1])
-        if value == "none" and _may_be_switched_off(path):
+        if refused := refusal(".".join(path)):
+            draft.problem((), f"the key {shown('.'.join(path))} {refused}")
+        elif value == "none" and _may_be_switched_off(path):
             section[path[-1]] = None
-        elif isinstance(value, float) and not math.isfinite(value):
-            draft.problem(path, f"must be a finite number (got {value})")
-            section.pop(path[-1])
-        elif isinstance(value, str) and not _encodable(value):
-            draft.problem(path, f"is not valid Unicode (got {value!r}); rename the file")
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        elif refused := refusal(value):
+            draft.problem(path, refused)
+            section.pop(path[-1], None)
 
 
 # --- keys and values ---------------------------------------------------------------------------
@@ -240,8 +238,8 @@ def _got(draft: Draft, path: Keys, texts: Sequence[str]) -> str:
             node = node[int(part)]
         else:
             node = node.get(part) if isinstance(node, dict) else None
-    shown = isinstance(node, str | int | float | list) and "no such" not in texts[0]
-    return f" (got {node!r})" if shown else ""
+    worth_showing = isinstance(node, str | int | float | list) and "no such" not in texts[0]
+    return f" (got {shown(node)})" if worth_showing else ""
 
 
 def _model(path: Keys) -> type[BaseModel] | None:

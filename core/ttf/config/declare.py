@@ -44,8 +44,9 @@ def key(
 
     `default` is `...` for a key that must be given.
     """
-    told = {"unit": unit, "plugin": plugin}
-    extra = {name: value for name, value in told.items() if value}
+    extra: dict[str, Any] = {"unit": unit} if unit else {}
+    if plugin is not None:
+        extra["plugin"] = plugin
     return Field(
         default, description=description, json_schema_extra=extra or None, max_length=max_length
     )

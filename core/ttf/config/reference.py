@@ -6,11 +6,12 @@ All of it comes from where a key is declared: `schema`, or the options of a plug
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ttf.config.resolve import FLAGS, NEGATIONS
+from ttf.config.resolve import FLAGS, NEGATIONS, Keys
 from ttf.config.schema import RunConfig
 from ttf.config.toml import render
 from ttf.contracts import Kind
@@ -64,7 +65,7 @@ def sections() -> tuple[Section, ...]:
 def plugin_sections(*, only_ours: bool = False) -> tuple[Section, ...]:
     """The options of every installed plugin that can be loaded; of towers, for queries and for
     documents."""
-    found = []
+    found: list[Section] = []
     for kind, paths in _SECTIONS.items():
         names = installed.ours(kind) if only_ours else installed.choices(kind)
         for name in names:
@@ -95,7 +96,8 @@ def _plugin_section(path: str, plugin: str, schema: JsonSchema) -> Iterator[Sect
 def _sections(
     path: str, section: JsonSchema, document: JsonSchema, defaults: Mapping[str, Any]
 ) -> Iterator[Section]:
-    keys, inner = [], []
+    keys: list[Key] = []
+    inner: list[Section] = []
     for name, about in section.get("properties", {}).items():
         below = f"{path}.{name}" if path else name
         about = {**about, "default": defaults[name]} if name in defaults else about
@@ -206,9 +208,28 @@ def _bounds(about: JsonSchema) -> str:
 def elsewhere(name: str) -> list[str]:
     """The keys that end in `name`, for somebody who left out the section; without the options of
     plugins that others wrote, because these would have to be imported."""
+    return _paths_by_name().get(name, [])
+
+
+@functools.cache
+def _paths_by_name() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for section in (*sections(), *plugin_sections(only_ours=True)):
+        for key in section.keys:
+            if key.path not in found.setdefault(key.name, []):
+                found[key.name].append(key.path)
+    return found
+
+
+def nearest(wrong: Iterable[Keys]) -> str:
+    """The first of these keys, or the section that it would be in; "" if none exists."""
     everywhere = (*sections(), *plugin_sections(only_ours=True))
-    found = [key.path for section in everywhere for key in section.keys if key.name == name]
-    return list(dict.fromkeys(found))
+    known = {name for section in everywhere for name in _names_of(section)}
+    for path in wrong:
+        for end in range(len(path), 0, -1):
+            if ".".join(path[:end]) in known:
+                return ".".join(path[:end])
+    return ""
 
 
 def find(what: str) -> list[Section]:
@@ -231,13 +252,13 @@ def find(what: str) -> list[Section]:
         if (keys := tuple(key for key in section.keys if wanted in (key.path, key.name)))
     ]
     if not found:
-        raise UnknownName("key or section", what, _names(everywhere))
+        known = [name for section in everywhere for name in _names_of(section)]
+        raise UnknownName("key or section", what, known)
     exact = [section for section in found if any(key.path == wanted for key in section.keys)]
     return exact or found
 
 
-def _names(everywhere: Sequence[Section]) -> Iterator[str]:
-    for section in everywhere:
-        yield from filter(None, [section.path, section.plugin])
-        for key in section.keys:
-            yield from (key.path, key.name)
+def _names_of(section: Section) -> Iterator[str]:
+    yield from filter(None, [section.path, section.plugin])
+    for key in section.keys:
+        yield from (key.path, key.name)
