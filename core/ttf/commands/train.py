@@ -9,8 +9,9 @@ from typing import Any, Final
 import click
 
 from ttf.commands import _configuration as configuration, _options as options
-from ttf.commands._output import next_command, number, quoted, show_result
+from ttf.commands._output import next_command, number, show_result
 from ttf.errors import ConfigError
+from ttf.text.shell import quoted
 from ttf.text.tables import table
 
 # Keys of a summary with label and unit.

@@ -272,8 +272,11 @@ class EvaluateConfig(Section):
         (1, 10, 100, 500), "recall@k is computed for these k", unit="documents", max_length=32
     )
     metric: Name = key("recall@10", "the metric that the best weights are chosen by")
-    patience: Annotated[int, within(0, 1_000_000)] = key(
-        0, "stop after N evaluations without gain; 0: never", unit="evaluations"
+    patience: Annotated[int, within(0, 1_000_000)] | Auto = key(
+        "auto",
+        "stop after N evaluations without gain; 0: never; auto: a third of the run's evaluations, "
+        "at least 3; never if there are gates or the last weights are kept",
+        unit="evaluations",
     )
     keep_best: bool = key(True, "end with the weights of the best evaluation, not of the last")
 

@@ -15,6 +15,7 @@ from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
 from ttf.incidents.rules import RULES
 from ttf.text.numbers import size
+from ttf.text.terminal import one_line
 
 _LONGEST: Final = 300
 _LONGEST_ERROR: Final = 1000
@@ -262,5 +263,4 @@ def _flight_line(death: Death) -> str:
 
 def _short(text: str, longest: int = _LONGEST) -> str:
     """Returns one line without control characters, safe to print on a terminal."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    return one_line(" ".join(text.split()), longest)

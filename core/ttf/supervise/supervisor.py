@@ -12,7 +12,6 @@ as long as the run. What only a death needs is imported at one: most runs have n
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from collections.abc import Iterable
 from dataclasses import replace
@@ -55,6 +54,7 @@ from ttf.supervise.events import (
 )
 from ttf.supervise.running_trainer import RunningTrainer, lived
 from ttf.supervise.screen import Screen
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
@@ -384,7 +384,7 @@ class Supervisor:
         if self._folder.config.exists():
             ending = Ending.of(error, status)
             if not error.hint and status == "failed":
-                again = shlex.quote(str(self._folder.path))
+                again = quoted(self._folder.path)
                 error.hint = f"When the cause is gone, continue with: ttf resume {again}"
             state = self._state
             failure = write_last_summary(self._folder, ending, state.history, state.overlay)

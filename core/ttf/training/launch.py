@@ -22,10 +22,13 @@ from typing import TYPE_CHECKING
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host import notices
+from ttf.machine import numeric_variables
 from ttf.process import child, lifeline
 from ttf.process.error_document import to_document
+from ttf.rundir.documents import Manifest
 from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.typed_json import read_typed
 from ttf.training.supervisor_link import LeaveAsked, Link, SupervisedLink
 
 if TYPE_CHECKING:
@@ -86,6 +89,10 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
     from ttf.data.demo import with_demo
 
     with reporter:
+        if request.resume:  # before any library reads them
+            before = read_typed(folder.manifest, Manifest).get("numeric", {})
+            for note in numeric_variables.set_again(before):
+                reporter.note(note)
         resolved = _configuration(request, folder)
         link.configured(resolved.config)
         reporter.note(f"Run folder: {folder.path}")
