@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,10 +89,12 @@ def resolve(
     safe: bool = False,
     overlay: Mapping[str, Change] | None = None,
     plugins: bool = True,
+    before_plugins: Callable[[RunConfig], None] = lambda _: None,
 ) -> Resolved:
     """Raises ConfigError with all problems at once. `flags` are named as on the command line
     (`--lr`, `lr`) or by key (`train.lr`); `overlay` holds remedies by key, each with its own
-    origin. Without `plugins`, names and options of plugins are not checked."""
+    origin. Without `plugins`, names and options of plugins are not checked. `before_plugins` gets the
+    configuration, if it is valid so far, before the first plugin is imported."""
     from ttf.config import check
     from ttf.config.safe_mode import make_safe
 
@@ -106,6 +108,8 @@ def resolve(
     check.tidy(draft)
     config = check.schema(draft)
     if plugins:
+        if config is not None:
+            before_plugins(config)
         check.plugins(draft)
         if config is not None and draft.renamed:
             config = check.schema(draft)

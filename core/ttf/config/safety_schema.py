@@ -54,7 +54,7 @@ class SuperviseConfig(Section):
         "auto",
         "time without a sign of life that counts as a hang; auto: 600 s, later 10 times the "
         "longest pause seen in that phase, at least 60 s; while the trainer starts never less "
-        "than 600 s",
+        "than 600 s, except in the import of a third-party plugin",
         unit="s",
     )
     remedies: bool = key(

@@ -232,6 +232,12 @@ RULES: Final[tuple[Rule, ...]] = (
         certain=True,
     ),
     Rule(
+        "unknown",
+        When(exit_codes=(122,), processes=OURS),
+        "{who} lost its pipes to the process that watches over it {at}: code in it closed file "
+        "descriptors that it had not opened.",
+    ),
+    Rule(
         "killed",
         When(signals=("SIGTERM", "SIGINT", "SIGQUIT")),
         "Another program or a person sent {signal} to {who_object} {at}, and {who_object} ended.",

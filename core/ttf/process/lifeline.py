@@ -31,6 +31,8 @@ from ttf.process.child import kill_tree, remove_marks
 ORPHANED: Final = 120  # exit code of a child without its parent; nobody reads it
 # Exit code of a child whose parent was stopped (SIGSTOP) and cannot watch it.
 PARENT_STOPPED: Final = 121
+# Exit code of a child whose pipes were closed by code of its own.
+PIPES_CLOSED: Final = 122
 _PR_SET_PDEATHSIG: Final = 1
 _FIRST_VICTIM: Final = "1000"
 _LOOK_EVERY_S: Final = 0.4

@@ -16,12 +16,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ttf.errors import ExitCode, TtfError
-from ttf.host import notices
+from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
 from ttf.process import child, lifeline
 from ttf.process.error_document import to_document
@@ -49,6 +49,7 @@ def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.start_keeper(life, child.TREE, grace_s=_GRACE_S, watched_parent=parent)
     link = SupervisedLink(life, results)
     request = link.request
+    at_work.hear(link.plugin_at_work)
     lifeline.leave_when_stopped(parent)
     lifeline.stacks_to(Path(request.run_dir) / STACKS)
     end = _end(request, link, display)
@@ -93,7 +94,7 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
             before = read_typed(folder.manifest, Manifest).get("numeric", {})
             for note in numeric_variables.set_again(before):
                 reporter.note(note)
-        resolved = _configuration(request, folder)
+        resolved = _configuration(request, folder, link)
         link.configured(resolved.config)
         reporter.note(f"Run folder: {folder.path}")
         _note_left_out(request, link, reporter)
@@ -117,9 +118,11 @@ def _note_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> Non
         )
 
 
-def _configuration(request: TrainRequest, folder: RunFolder) -> Resolved:
+def _configuration(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:
     if request.resume:
-        return read_config(folder, to_train=True, overlay=request.overlay)
+        return read_config(
+            folder, to_train=True, overlay=request.overlay, before_plugins=link.limits
+        )
     from ttf.config.resolve import resolve
 
     config = request.config
@@ -129,11 +132,16 @@ def _configuration(request: TrainRequest, folder: RunFolder) -> Resolved:
         request.flags,
         safe=request.safe,
         overlay=request.overlay,
+        before_plugins=link.limits,
     )
 
 
 def read_config(
-    folder: RunFolder, *, to_train: bool = False, overlay: Mapping[str, Change] | None = None
+    folder: RunFolder,
+    *,
+    to_train: bool = False,
+    overlay: Mapping[str, Change] | None = None,
+    before_plugins: Callable[[RunConfig], None] = lambda _: None,
 ) -> Resolved:
     """A run's configuration; raises PluginUnavailable if a plugin that is needed now is missing."""
     from ttf.config.resolve import load_run_toml
@@ -141,6 +149,7 @@ def read_config(
     from ttf.rundir.durable import read_json
 
     resolved = load_run_toml(folder.config, overlay=overlay)
+    before_plugins(resolved.config)
     recorded: Mapping[str, str] = {}
     # Only for the message; a missing or damaged manifest raises where it is needed.
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):

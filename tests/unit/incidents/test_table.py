@@ -84,7 +84,7 @@ WORDS: Mapping[str, str] = {
     "prose": "epoch 3, loss 2.1",
 }
 SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
-EXITS = (0, 1, 3, 120, 121)
+EXITS = (0, 1, 3, 120, 121, 122)
 CUT = FileChange(path="pairs.npz", was="40,960 bytes", now="4,096 bytes", cut=True)
 MADE_ANEW = FileChange(path="bank.npz", was="40,960 bytes", now="another file: 40,960 bytes")
 SURROUNDINGS: tuple[dict[str, Any], ...] = (
