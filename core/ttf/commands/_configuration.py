@@ -74,6 +74,12 @@ _FLAGS: Final = (
     options.path("--pairs", help="Training and validation pairs. [default: a demo set]"),
     options.path("--bank", help="The documents. [default: the distinct rows of Y]"),
     options.path("--context", help="Vectors that seq_* refers to. [default: the bank]"),
+    click.option(
+        "--val-split",
+        type=_Value("F|auto", float, lambda: ["auto"]),
+        help="Share of the training pairs drawn for validation where the file has none; auto: 5%, "
+        "at least 200 and at most 5000 pairs; 0: none. [default: auto]",
+    ),
     _plugin("--tower", "tower", help="Query tower. [default: gru]"),
     _plugin("--doc-tower", "tower", help="Document tower. [default: identity]"),
     _plugin(

@@ -29,6 +29,7 @@ FLAGS: Mapping[str, str] = {
     "--pairs": "data.pairs",
     "--bank": "data.bank",
     "--context": "data.context",
+    "--val-split": "data.val_split",
     "--storage": "data.storage",
     "--tower": "tower.query.name",
     "--doc-tower": "tower.doc.name",

@@ -66,6 +66,12 @@ class DataConfig(Section):
     storage: Name = key(
         "auto", "storage plugin that reads the files; auto: by the file's ending", plugin="storage"
     )
+    val_split: ShareBelowOne | Auto = key(
+        "auto",
+        "share of the training pairs that are drawn for validation, by document, if the file has "
+        "none; auto: 5%, at least 200 and at most 5000 pairs; 0: none",
+        unit="share of the training pairs",
+    )
     names: dict[str, Name] = key(
         {}, "array names in your files, e.g. X_train = 'queries'", max_length=100
     )

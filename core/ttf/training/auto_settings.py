@@ -344,7 +344,13 @@ def _patience(draft: _Draft) -> tuple[int, str]:
     return patience, f"a third of {planned} evaluations, at least {LEAST_PATIENCE}"
 
 
+def _val_split(draft: _Draft) -> tuple[float, str] | None:
+    drawn = draft.data.val_drawn
+    return None if drawn is None else (drawn.share, drawn.text)
+
+
 _BEFORE_THE_STEP: Final[_Table] = (
+    ("data.val_split", _val_split),
     ("device.name", lambda draft: (draft.policy.name, draft.policy.reason)),
     ("device.threads", lambda draft: (draft.policy.threads, "the cores this process may use")),
     ("device.precision", lambda draft: (draft.precision.name, draft.precision.reason)),

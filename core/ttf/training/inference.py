@@ -67,7 +67,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
     config = resolved.config.model_copy(update={"data": other})
-    opening = Opening(other, own_pairs=data.pairs)
+    opening = Opening(other, seed=resolved.config.train.seed, own_pairs=data.pairs)
     try:
         model = Model(config, opening, towers, shape, policy)
     except BaseException:
@@ -242,7 +242,7 @@ class Model:
             "queries": len(self._val),
             "bank": self.documents.rows,
             "left_out": self._val.left_out,
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self._opening.notes],
         }
 
     def close(self) -> None:

@@ -123,7 +123,7 @@ class Trainer:
         self.session = session
         self._metrics = metrics
         self._selection = Selection(config=session.config.evaluate)
-        totals = Totals()
+        totals = Totals(notes={note: note for note in session.data.notes})
         self._mined = MinedNegatives(session, metrics, totals)
         self._state = RunState(session.parts, self._mined, self._selection, totals)
         decided = session.decided

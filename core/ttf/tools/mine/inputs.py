@@ -82,11 +82,16 @@ def run_inputs(
     from ttf.training.inference import open_run
 
     folder = RunFolder.existing(run_dir)
-    config = load_run_toml(folder.config).config.data
+    whole = load_run_toml(folder.config).config
+    config = whole.data
     if bank is not None:
         config = config.model_copy(update={"bank": str(bank)})
     refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
-    with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
+    with (
+        open_run(run_dir, bank=bank) as model,
+        open_dataset(config, seed=whole.train.seed) as data,
+        _beside(out) as temp,
+    ):
         queries = data.train.queries
         for note in model.notes:
             say(note)
