@@ -11,6 +11,7 @@ from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
 from ttf.commands.plugins_check import command as check, complete, find
 from ttf.commands.plugins_new import command as new
+from ttf.text.numbers import bound
 from ttf.text.tables import table
 
 _KINDS = ("tower", "miner", "storage", "device", "observer", "check")
@@ -82,9 +83,9 @@ def show_(reference: str, as_json: bool) -> None:
         show(f"  to change that: {found.fix}")
     show()
     if found.options:
-        rows = [[o["name"], o["type"], shown(o["default"]), _bounds(o), o["help"]]
+        rows = [[o["name"], o["type"], shown(o["default"]), _bounds(o), o["unit"], o["help"]]
                 for o in found.options]  # fmt: skip
-        show(table(rows, ["option", "type", "default", "bounds", "what"]))
+        show(table(rows, ["option", "type", "default", "bounds", "unit", "what"]))
     else:
         show("It has no options.")
     if found.example:
@@ -93,4 +94,4 @@ def show_(reference: str, as_json: bool) -> None:
 
 def _bounds(option: dict[str, Any]) -> str:
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    return ", ".join(f"{signs[key]} {value:g}" for key, value in option["bounds"].items())
+    return ", ".join(f"{signs[key]} {bound(value)}" for key, value in option["bounds"].items())
