@@ -75,7 +75,7 @@ def differences(before: Numeric, now: Numeric) -> list[str]:
     """One sentence per changed entry of the numeric fingerprint."""
     then, today = _flat(before), _flat(now)
     return [
-        f"{name} was {then.get(name)!r}, is {today.get(name)!r}"
+        f"{name} was {then.get(name)!r} and is now {today.get(name)!r}"
         for name in sorted({*then, *today})
         if then.get(name) != today.get(name)
     ]

@@ -139,7 +139,7 @@ def test_a_second_command_on_the_same_table_is_refused(files: Path, invoke: Invo
         (
             ["--miner", "hnswlib", "--memory-budget", "100KiB"],
             2,
-            "needs about 1.3 MB of memory, but the budget is 102 kB",
+            "needs about 1.3 MB of memory, but the memory budget is 102 kB",
         ),
     ],
 )
@@ -154,7 +154,7 @@ def test_what_is_wrong_is_said_and_nothing_is_left(
 @pytest.mark.parametrize(
     ("arrays", "text"),
     [
-        ({"Y": QUERIES}, "neither `vectors` nor any X_*"),
+        ({"Y": QUERIES}, "must have an array `vectors`, X_*"),
         ({"X_val": QUERIES[:, None, :]}, "Sequences need a trained tower"),
         ({"X_val": QUERIES[:, :8]}, "has width 8, vectors in"),
         ({"vectors": np.where(np.arange(16) == 3, np.nan, QUERIES)}, "holds NaN or infinity"),
@@ -193,7 +193,7 @@ def test_it_must_be_clear_what_to_mine(argv: list[str], invoke: Invoke) -> None:
         ("s3://bucket/x.zarr", 2, "a local file, not to a URL"),
         ("queries.npz", 2, "is one of the inputs"),
         ("./bank.npz", 2, "is one of the inputs"),
-        ("there.npz", 2, "already there"),
+        ("there.npz", 2, "already exists"),
         ("locked/x.npz", 8, "Could not write"),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_budget_that_is_too_small_is_answered_with_what_is_used(
 ) -> None:
     done = invoke(words(files, "--memory-budget", budget, "--isolation", "none"))
     assert done.code == 0, done.err
-    text = "The memory budget of 1.0 kB is less than the miner 'exact' can work with"
+    text = "The memory budget is 1.0 kB, but the miner 'exact' needs at least"
     assert (text in done.err) == said
     assert " 0 B" not in done.err
     assert (np.load(files / "found.npz")["ids"] == truth()).all()

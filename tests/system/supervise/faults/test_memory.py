@@ -92,7 +92,7 @@ def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
         "checkpoint.every_steps": 1000,
     }
     command = place.train(settings=settings, before=group.enter)
-    command.said("caches and the idle miner were given back")
+    command.said("ttf freed caches and ended the idle miner process")
     (place.faults / "pause").touch()
     command.until(lambda: group.stat("total_rss") < (0.9 * 700 - 60) * MB, "150 MB are back")
     (place.faults / "pause").unlink()
@@ -108,7 +108,7 @@ def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
     assert incident["step"] > 0
     said = [
         done.err.index("At 90% caches are given back"),
-        done.err.index("caches and the idle miner were given back"),
+        done.err.index("ttf freed caches and ended the idle miner process"),
         done.err.index("The run saves and starts anew with a remedy"),
         done.err.index(f"resumed at step {incident['step']}"),
     ]

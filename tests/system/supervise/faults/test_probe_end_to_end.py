@@ -20,7 +20,7 @@ def test_a_device_that_is_wrong_from_the_start_stops_the_run(place: FaultyPlace)
     ended = place.train(settings=WRONG).wait()
     ended.assert_clean()
     assert ended.code == 4
-    assert "standin computes other numbers than the CPU" in ended.err
+    assert "standin and the CPU compute different numbers" in ended.err
     (incident,) = ended.incidents
     assert (incident["class"], incident["phase"]) == ("non-finite", "probe")
     assert lines(ended, "step") == []

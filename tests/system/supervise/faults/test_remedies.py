@@ -135,4 +135,4 @@ def test_a_run_that_goes_on_elsewhere_says_that_the_numbers_differ(
         "the plugin device.standin was 'faulty 1.0', is 'faulty 1.1'",
     ):
         assert name in differ and name in done.err, name
-    assert done.err.count("statistically, not bitwise") == 4
+    assert done.err.count("no longer bitwise the same") == 4

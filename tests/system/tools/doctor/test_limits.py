@@ -167,7 +167,7 @@ def test_a_prediction_is_held_against_every_limit(
     verdict = run_checks.judged_plan({**PLAN, **change}, free_disk=10**9)
     assert (verdict.status, said in verdict.detail) == (status, True), verdict
     if status == "fail" and "fixed_bytes" in change:
-        assert "depend on no option" in verdict.remedy
+        assert "cannot be lowered by an option" in verdict.remedy
     if change == {"fits": False}:
         assert "--batch-size (now 512): 900 MB" in verdict.remedy
 

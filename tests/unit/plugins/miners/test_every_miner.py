@@ -115,14 +115,16 @@ def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
 ) -> None:
     if not kind.traits().has_index:
         pytest.skip(f"{kind.name} has no index")
-    with pytest.raises(ConfigError, match=r"needs about .* of memory, but the budget is 200 kB"):
+    with pytest.raises(
+        ConfigError, match=r"needs about .* of memory, but the memory budget is 200 kB"
+    ):
         built(BANK, budget_bytes=200_000)
 
 
 def test_a_closed_miner_says_that_it_is_closed(kind: Kind, built: Built) -> None:
     miner = built(BANK[:500])
     miner.close()
-    with pytest.raises(ConfigError, match="it was not built, or it is closed"):
+    with pytest.raises(ConfigError, match="or the miner is closed"):
         miner.search(QUERIES[:2], 3)
 
 
