@@ -42,6 +42,7 @@ from ttf.supervise.events import (
     Finish,
     GiveUp,
     Kill,
+    SaveEvery,
     Say,
     Settings,
     Signalled,
@@ -52,7 +53,7 @@ from ttf.supervise.events import (
     Tick,
     now,
 )
-from ttf.supervise.running_trainer import RunningTrainer
+from ttf.supervise.running_trainer import RunningTrainer, lived
 from ttf.supervise.screen import Screen
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ class Supervisor:
             checkpoint_step=checkpoint,
             remedies=finding.remedies,
             retry=finding.ends_with is None,
+            lived=lived(death.flight),
         )
 
     def _write_incident(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
@@ -287,6 +289,8 @@ class Supervisor:
                 self._send({"shed": True})
             case AskToLeave():
                 self._send({"leave": True})
+            case SaveEvery():
+                self._send({"save_every": action.steps})
             case DumpStacks():
                 if self._running is not None:
                     self._running.dump_stacks()
@@ -311,7 +315,11 @@ class Supervisor:
         resume = self._request.resume or self._folder.config.exists()
         history = replace(self._state.history, started_at=now())
         request = replace(
-            self._request, resume=resume, overlay=self._spawn.overlay, history=history
+            self._request,
+            resume=resume,
+            overlay=self._spawn.overlay,
+            save_every=self._spawn.save_every,
+            history=history,
         )
         self._running = RunningTrainer(
             request,

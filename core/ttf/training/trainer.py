@@ -216,6 +216,7 @@ class Trainer:
     def _train(self, recorder: Recorder) -> Ending:
         # The last save is part of this, so that a disk failure here is an ending as well.
         flight = self.session.link.flight
+        flight.begins(self.loop.step)
         try:
             loop.train(self.loop, recorder)
             ending = self._finish(recorder)
