@@ -150,7 +150,7 @@ def _signalled(state: State, event: Signalled) -> Decision:
         return over(state), (stop,)
     dying = state.trainer.killed_at is not None
     if state.stopping is not None:
-        kill = Kill(why="stop", text="a second signal asked for an end")
+        kill = Kill(why="stop", text="a second signal requested an immediate end")
         return over(state), (stop,) if dying else (kill, stop)
     state = replace(state, stopping=Stopping(signum=event.signum, at=event.now))
     return state, () if dying else (AskToStop(signum=event.signum),)

@@ -144,7 +144,7 @@ def test_a_start_that_never_ends_is_ended(
     (tmp_path / "sitecustomize.py").write_text(SLOW_START.format(gate=str(tmp_path / "never")))
     monkeypatch.syspath_prepend(tmp_path)
     deaths = Deaths()
-    with pytest.raises(MinerTimedOut, match="was not ready to work within 1 s, and ttf stopped it"):
+    with pytest.raises(MinerTimedOut, match="did not start within 1 s, and ttf stopped it"):
         run(sabotaged(job, "answer"), deadline_s=0.1, on_death=deaths)
     assert (deaths.all[0].killed_by_us, classify(deaths.all[0]).name) == ("hang", "hang")
 
@@ -232,7 +232,7 @@ def test_garbage_is_refused_and_a_fresh_worker_asked(
 def test_a_miner_that_only_lies_is_replaced(job: MiningJob) -> None:
     deaths = Deaths()
     lying = sabotaged(job, "lie", arg="{'id': 200}", when="create")
-    with pytest.raises(BadAnswer, match="query 9 with row 200 at rank 4"):
+    with pytest.raises(BadAnswer, match="row 200 for query 9 at rank 4"):
         run(lying)
     report = mine(lying, ["faiss"], on_death=deaths)
     assert (report.miner, is_right(report), len(deaths.all)) == ("faiss", True, 2)

@@ -80,7 +80,7 @@ def test_a_table_that_is_whole_but_another_one_is_not_taken(run: Path) -> None:
     other.scores[0, 0] += 1
     shutil.rmtree(run / "candidates" / "table1")
     other.save(run / "candidates")
-    assert "not the one it was saved with" in problem_with(run / NEWEST)
+    assert "has changed since the checkpoint was saved" in problem_with(run / NEWEST)
     assert newest_step(run / "checkpoints") == 2
 
 

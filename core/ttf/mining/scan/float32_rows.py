@@ -169,8 +169,7 @@ def require_memory(needed: int, budget: int, what: str) -> None:
     """Raises ConfigError, with the figures in bytes, if `what` does not fit the budget."""
     if needed > budget:
         raise ConfigError(
-            f"{what} needs about {size(needed)} of memory, but the memory budget is "
-            f"{size(budget)}.",
+            f"{what} needs about {size(needed)} of memory, but the budget is {size(budget)}.",
             hint=(
                 f"Set memory.budget = '{-(-needed // 2**20)}MiB', or use the miner 'exact', "
                 "which does not load the bank into memory."

@@ -54,7 +54,7 @@ def test_a_run_may_go_on_on_the_cpu(place: FaultyPlace, reference: Ended) -> Non
     assert done.summary["incidents"][0]["remedy"] == "device.name=cpu"
     assert not done.summary["exact"]
     assert done.summary["deviations"] == [
-        "the rest was computed on another device, after a failed parity probe"
+        "the rest was computed on a different device, because the parity probe failed"
     ]
     assert done.digest == reference.digest  # it had not made a step before
 

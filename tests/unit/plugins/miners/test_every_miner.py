@@ -115,9 +115,7 @@ def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
 ) -> None:
     if not kind.traits().has_index:
         pytest.skip(f"{kind.name} has no index")
-    with pytest.raises(
-        ConfigError, match=r"needs about .* of memory, but the memory budget is 200 kB"
-    ):
+    with pytest.raises(ConfigError, match=r"needs about .* of memory, but the budget is 200 kB"):
         built(BANK, budget_bytes=200_000)
 
 

@@ -183,7 +183,10 @@ def test_a_run_that_did_not_improve_says_so(run_dir: Path) -> None:
     initial = {"recall@10": 0.1, "mrr@10": 0.05}
     change(run_dir, kept_step=0, chosen_by="recall@10", metrics=initial)
     text = page(run_dir).text
-    assert "Training did not improve recall@10; the weights are those of before training." in text
+    assert (
+        "Training did not improve recall@10; ttf keeps the weights from before the training."
+        in text
+    )
 
 
 def test_a_run_that_failed_before_an_evaluation_shows_no_after(tmp_path: Path) -> None:
