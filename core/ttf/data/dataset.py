@@ -37,6 +37,10 @@ class NamedArrays:
     def __getitem__(self, name: str) -> VectorSource:
         return self.store.source(self._names.get(name, name))
 
+    def has_split(self, split: str) -> bool:
+        """True if any array of that split is there."""
+        return any(f"{kind}_{split}" in self for kind in ("X", "seq", "pos", "Y", "len"))
+
     def said(self, name: str) -> str:
         """The name for messages, with the user's name for it."""
         mapped = self._names.get(name, name)
@@ -76,10 +80,7 @@ def queries_of(pairs: NamedArrays, split: str, context: Callable[[], VectorSourc
         raise ArrayMissing(
             f"{pairs.uri} has neither {pairs.said(x)} nor {pairs.said(seq)}. It has: "
             f"{', '.join(pairs.store.names()) or 'no arrays'}.",
-            hint=(
-                "If an array has another name, give its name, for example --set "
-                f"data.names.{x}=queries"
-            ),
+            hint=_where_queries_come_from(pairs, split),
         )
     source = pairs[x] if x in pairs else pairs[seq]
     if x in pairs:
@@ -91,6 +92,15 @@ def queries_of(pairs: NamedArrays, split: str, context: Callable[[], VectorSourc
             "padding."
         )
     return Queries(source, None if x in pairs else context(), _lengths(pairs, split, source))
+
+
+def _where_queries_come_from(pairs: NamedArrays, split: str) -> str:
+    mapped = f"If an array has another name, give its name: --set data.names.X_{split}=queries"
+    if split != "val":
+        return mapped
+    if pairs.has_split("val"):
+        return f"{mapped}. Without any *_val array, ttf uses some training pairs for validation."
+    return "To use some of the training pairs for validation: --val-split 0.05"
 
 
 def _lengths(pairs: NamedArrays, split: str, source: VectorSource) -> NDArray[np.int64] | None:
@@ -234,6 +244,7 @@ class Split:
     positives: NDArray[np.int64]
     keep: NDArray[np.int64]
     left_out: int
+    drawn: bool = False  # Part of one split of the files: see `ttf.data.val_split`.
 
     def __len__(self) -> int:
         return len(self.keep)
@@ -247,6 +258,14 @@ class Split:
     def known(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bank rows of the known positives, (B, P), padded with -1."""
         return self.positives[self.keep[rows]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnFacts:
+    """Validation pairs that were drawn from the training pairs."""
+
+    share: float  # What to ask for to draw the same pairs again.
+    text: str
 
 
 @dataclass(kw_only=True)
@@ -299,6 +318,7 @@ class OpenBank:
 class Dataset(OpenBank):
     train: Split
     val: Split
+    val_drawn: DrawnFacts | None = None  # None: the file has validation pairs.
 
     @property
     def fingerprint(self) -> str:
@@ -307,7 +327,7 @@ class Dataset(OpenBank):
         for split in (self.train, self.val):
             queries = split.queries
             parts += [s.fingerprint() for s in (queries.source, queries.context) if s is not None]
-            for held in (split.positives, queries.lengths):
+            for held in (split.positives, queries.lengths, split.keep if split.drawn else None):
                 if held is not None:
                     parts.append(hashlib.sha256(np.ascontiguousarray(held).data).hexdigest())
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
 from ttf.data.dataset import (
     Dataset,
+    DrawnFacts,
     NamedArrays,
     OpenBank,
     Queries,
@@ -28,6 +29,7 @@ from ttf.data.dataset import (
     vectors_of,
 )
 from ttf.data.sources import StackedRows, VectorRef
+from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import open_store, storage_for
@@ -35,12 +37,18 @@ from ttf.host.plugins import open_store, storage_for
 _CHECK_AT_OPEN_BYTES = 64 << 20
 
 
-def open_dataset(config: DataConfig) -> Dataset:
-    with Opening(config) as opening:
+def open_dataset(config: DataConfig, *, seed: int = 0) -> Dataset:
+    """`seed`: that of the run; it draws the validation pairs of a file that has none."""
+    with Opening(config, seed=seed) as opening:
         bank = opening.bank
         train, val = opening.split("train"), opening.split("val")
         _same_inputs(opening.pairs, train.queries, val.queries)
-        return Dataset(**(vars(bank) | {"stores": opening.keep()}), train=train, val=val)
+        return Dataset(
+            **(vars(bank) | {"stores": opening.keep()}),
+            train=train,
+            val=val,
+            val_drawn=opening.val_drawn,
+        )
 
 
 class Opening:
@@ -50,9 +58,11 @@ class Opening:
     Leaving the `with` block closes everything, unless `keep` handed it over.
     """
 
-    def __init__(self, config: DataConfig, *, own_pairs: str | None = None) -> None:
-        """`own_pairs`: its targets are the bank if there is none; default: those of the pairs."""
+    def __init__(self, config: DataConfig, *, seed: int = 0, own_pairs: str | None = None) -> None:
+        """`seed`: see `open_dataset`. `own_pairs`: its targets are the bank if there is none;
+        default: those of the pairs."""
         self._config = config
+        self._seed = seed
         self._own_pairs = own_pairs or config.pairs
         self._stores: dict[str, Store] = {}
         self._own_positives: dict[str, pos.Positives] = {}
@@ -105,8 +115,37 @@ class Opening:
             else (self.bank.bank)
         )
 
-    def split(self, name: str) -> Split:
+    def split(self, name: Literal["train", "val"]) -> Split:
         """The usable pairs of one split."""
+        if self._drawn is None:
+            return self._split_of_file(name)
+        train, val, _ = self._drawn
+        return train if name == "train" else val
+
+    @property
+    def val_drawn(self) -> DrawnFacts | None:
+        return None if self._drawn is None else self._drawn[2]
+
+    @cached_property
+    def _drawn(self) -> tuple[Split, Split, DrawnFacts] | None:
+        share, pairs = self._config.val_split, self.pairs
+        if pairs.has_split("val"):
+            if share not in ("auto", 0):
+                self.notes.append(
+                    f"data.val_split = {share:g} is not used: {pairs.uri} has validation pairs."
+                )
+            return None
+        if share == 0 or not pairs.has_split("train"):
+            return None  # the error of a missing array says what to do
+        drawn = draw_val(self._split_of_file("train"), share, self._seed)
+        self.notes.append(
+            f"{pairs.uri} has no validation pairs (X_val or seq_val). Drawn from its training pairs "
+            f"with seed {self._seed}, and not trained on: {drawn[2].text}. Another share: "
+            "--val-split F."
+        )
+        return drawn
+
+    def _split_of_file(self, name: str) -> Split:
         pairs, bank = self.pairs, self.bank.bank
         queries = queries_of(pairs, name, lambda: self.context)
         known = self._known(name, len(queries))
@@ -216,7 +255,8 @@ def _bank_from_targets(
 ) -> tuple[RowView, VectorRef, dict[str, pos.Positives]]:
     """The distinct rows of Y_train, then of Y_val, as a view; and every pair's row in it."""
     targets = []
-    for name in ("Y_train", "Y_val"):
+    names = ["Y_train", "Y_val"] if pairs.has_split("val") else ["Y_train"]
+    for name in names:
         if name not in pairs:
             raise ArrayMissing(
                 f"No bank was given, and {pairs.uri} has no {name} from which ttf could make a "
@@ -225,10 +265,11 @@ def _bank_from_targets(
             )
         targets.append(pairs[name])
         need_floats(targets[-1], (2,), "(N, D)")
-    if (targets[0].shape[1], targets[0].dtype) != (targets[1].shape[1], targets[1].dtype):
+    first, last = targets[0], targets[-1]
+    if (first.shape[1], first.dtype) != (last.shape[1], last.dtype):
         raise BadData(
-            f"Y_train {targets[0].dtype} {targets[0].shape} and Y_val {targets[1].dtype} "
-            f"{targets[1].shape} of {pairs.uri} have different widths or types."
+            f"Y_train {first.dtype} {first.shape} and Y_val {last.dtype} "
+            f"{last.shape} of {pairs.uri} differ in width or type."
         )
     stacked = StackedRows(targets)
     rows, inverse = pos.distinct_rows(stacked)

@@ -17,6 +17,7 @@ from typing import Final
 
 from ttf.contracts import KINDS, Kind
 from ttf.errors import ConfigError, PluginUnavailable, UnknownName
+from ttf.text.terminal import one_line
 
 API: Final = 1
 GROUP: Final = f"ttf.v{API}"
@@ -100,7 +101,8 @@ def declared() -> Iterator[Declared]:
 
 
 def _declared_by(dist: Distribution) -> Iterator[Declared]:
-    name, version = dist.name, dist.version
+    # A package's metadata is of others: its names stand in messages, choices and documents.
+    name, version = one_line(dist.name or ""), one_line(dist.version)
     for entry in dist.entry_points:
         group = _GROUPS.fullmatch(entry.group)
         if group is None:
@@ -108,7 +110,7 @@ def _declared_by(dist: Distribution) -> Iterator[Declared]:
         kind, _, plugin = entry.name.partition(".")
         yield Declared(
             kind=kind,
-            name=plugin,
+            name=one_line(plugin),
             distribution=name,
             version=version,
             api=int(group[1]),

@@ -15,6 +15,7 @@ from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
 from ttf.incidents.rules import RULES
 from ttf.text.numbers import size
+from ttf.text.terminal import one_line
 
 _LONGEST: Final = 300
 _LONGEST_ERROR: Final = 1000
@@ -147,6 +148,8 @@ def at(death: Death) -> str:
     flight = death.flight
     if flight is None:
         return ""
+    if flight.plugin is not None:
+        return f"while it was {_short(str(flight.plugin))}"
     if flight.phase == "start":
         return "during start-up"
     return f"in {flight.phase}, after step {flight.step}" if flight.step else f"in {flight.phase}"
@@ -254,13 +257,13 @@ def _flight_line(death: Death) -> str:
     assert flight is not None
     ago = max(0.0, death.time - flight.time)
     torn = ", not written completely" if flight.torn else ""
+    plugin = f"; {_short(str(flight.plugin))}" if flight.plugin is not None else ""
     return (
         f"last record: phase {flight.phase}, {flight.step} steps done, micro-batch "
-        f"{flight.micro_batch}, {ago:.1f} s before the end{torn}"
+        f"{flight.micro_batch}, {ago:.1f} s before the end{torn}{plugin}"
     )
 
 
 def _short(text: str, longest: int = _LONGEST) -> str:
     """Returns one line without control characters, safe to print on a terminal."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    return one_line(" ".join(text.split()), longest)

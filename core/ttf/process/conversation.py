@@ -10,6 +10,7 @@ parent                                     child (own session)
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -262,6 +263,16 @@ def _deadline_text(deadline_s: float, *, starts: bool) -> str:
 
 
 # --- the child's end -------------------------------------------------------------------------------
+
+
+def tell(results: int, message: Mapping[str, Any]) -> None:
+    """Sends a message to the parent. Ends this process if the pipe was closed from within."""
+    try:
+        messages.write(results, message)
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        lifeline.leave_without_pipes()
 
 
 def follow(life: int, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:

@@ -14,6 +14,7 @@ which can be killed.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import select
@@ -23,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 from ttf.process import platform
 from ttf.process.child import kill_tree, remove_marks
@@ -31,6 +32,8 @@ from ttf.process.child import kill_tree, remove_marks
 ORPHANED: Final = 120  # exit code of a child without its parent; nobody reads it
 # Exit code of a child whose parent was stopped (SIGSTOP) and cannot watch it.
 PARENT_STOPPED: Final = 121
+# Exit code of a child whose pipes were closed by code of its own.
+PIPES_CLOSED: Final = 122
 _PR_SET_PDEATHSIG: Final = 1
 _FIRST_VICTIM: Final = "1000"
 _LOOK_EVERY_S: Final = 0.4
@@ -68,6 +71,13 @@ def die_with_parent(parent: int) -> None:
     # It may have ended before we asked: the kernel tells that nobody, but we have another parent.
     if os.getppid() != parent:
         os._exit(ORPHANED)
+
+
+def leave_without_pipes() -> NoReturn:
+    """Ends this process, whose pipes were closed by code of its own."""
+    with contextlib.suppress(OSError):  # this one may be closed as well
+        os.write(2, b"ttf: code in this process closed pipes that it had not opened\n")
+    os._exit(PIPES_CLOSED)
 
 
 def be_killed_first() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from filelock import FileLock, Timeout
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError, storage_error
 from ttf.rundir.documents import Summary
 from ttf.rundir.durable import read_json, remove_leftovers, write_json
+from ttf.text.shell import quoted
 
 _ORPHANS_LEAVE_S = 10.0
 _NAMED_WITHIN_S = 0.5
@@ -67,7 +67,7 @@ class RunFolder:
             folder._acquire(tidy=False)
             if folder.config.exists():
                 folder.close()
-                again = shlex.quote(str(path))
+                again = quoted(path)
                 raise ConfigError(
                     f"{path} already contains a run.",
                     hint=(
@@ -166,7 +166,7 @@ class RunFolder:
         except Timeout:
             raise FolderInUse(
                 f"A process still writes to {self.path}, although its supervisor has ended.",
-                hint="Find the process: fuser " + shlex.quote(str(self.path / ".writer")),
+                hint="Find the process: fuser " + quoted(self.path / ".writer"),
             ) from None
         except OSError as error:
             raise storage_error(error, str(self.path)) from error

@@ -59,8 +59,10 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
         at = trainer.hang.noticed_at + DUMP_GRACE_S
         yield Deadline(at=at, missed="dumped", text=trainer.hang.text)
         return
-    limit = silence_limit_s(state, trainer.phase)
+    limit = silence_limit_s(state, trainer)
     where = f"in {trainer.phase} at step {trainer.step}"
+    if trainer.plugin is not None:
+        where = f"{where}, {trainer.plugin}"
     text = f"no sign of life for {_seconds(limit)} {where}"
     yield Deadline(at=trainer.beat_at + limit, missed="hang", text=text)
     if trainer.saving is not None:
@@ -73,14 +75,14 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
         yield Deadline(at=state.stopping.at + limit, missed="hang", text=text)
 
 
-def silence_limit_s(state: State, phase: str) -> float:
-    """Returns how long a phase may go without a sign of life."""
-    limit = state.settings.hang_timeout_s
+def silence_limit_s(state: State, trainer: Trainer) -> float:
+    """Returns how long the trainer may go without a sign of life."""
+    limit, phase = state.settings.hang_timeout_s, trainer.phase
     if limit is None:
         pace = state.paces.get(phase, Pace())
         known = pace.left >= KNOWN_AFTER
         limit = max(LEAST_S, FACTOR * pace.longest_gap_s) if known else UNKNOWN_S
-    if phase == "start":
+    if phase == "start" and not (trainer.plugin is not None and trainer.plugin.brief):
         return max(limit, START_S)
     if phase == "mining" and state.flat.get("miner.isolation") == "none":
         # The trainer waits for a worker in a loop that beats; a miner within it beats never.
@@ -114,7 +116,14 @@ def after_beat(state: State, trainer: Trainer, beat: Beat) -> State:
         state,
         paces=_updated_paces(state.paces, trainer, at, beat.phase),
         longest_save_s=longest,
-        trainer=replace(trainer, beat_at=at, step=beat.step, phase=beat.phase, saving=saving),
+        trainer=replace(
+            trainer,
+            beat_at=at,
+            step=beat.step,
+            phase=beat.phase,
+            plugin=beat.plugin,
+            saving=saving,
+        ),
     )
 
 

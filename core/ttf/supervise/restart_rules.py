@@ -16,6 +16,10 @@ from ttf.supervise.state import Edit, State, Strike
 STRIKES: Final = 3
 # Only a remedy helps against these: a device with wrong results has them after a restart, too.
 MET_AGAIN: Final = frozenset({"non-finite"})
+# Not the fault of the code that ran: a plugin in which a trainer died so is tried again, once.
+FROM_OUTSIDE: Final = frozenset(
+    {"killed", "oom-kill", "memory-limit", "alloc-failure", "disk-full"}
+)
 # In a row, without a newer checkpoint. Halving a batch of a million takes twenty.
 MOST_REMEDIES: Final = 24
 LONGEST_DELAY_S: Final = 30.0
@@ -40,6 +44,8 @@ def after_death(state: State, died: Died) -> Decision:
     remedy = _due_remedy(state, died, streak)
     if remedy is not None and state.settings.remedies and state.settings.max_restarts > 0:
         return _remedied(state, died, remedy)
+    if died.plugin is not None and (died.name not in FROM_OUTSIDE or streak > 1):
+        return _error(state, died, "A restart would load the plugin again.")
     if died.name == "python-error" and streak > 1:
         where = f"in {died.phase} at step {died.step}"
         return _error(state, died, f"The same error occurred twice in a row {where}.")
@@ -183,7 +189,7 @@ def _restarted(history: History) -> History:
 
 def _error(state: State, died: Died, why: str) -> Decision:
     state = _with_outcome(state, "ended with this error")
-    return over(state), (EndWithError(incident=died.incident, text=why),)
+    return over(state), (EndWithError(incident=died.incident, text=why, plugin=died.plugin),)
 
 
 def _with_outcome(state: State, outcome: str) -> State:

@@ -30,6 +30,7 @@ from ttf.supervise.events import (
     Configured,
     Event,
     Life,
+    Limited,
     Pressure,
     Settings,
     Suspended,
@@ -41,6 +42,7 @@ NOTES_EVERY_S: Final = 1.0
 # A wait that took so much longer: the machine slept, or this process was stopped.
 LATE_S: Final = 2.0
 _TRAINER: Final = ("-m", "ttf.training.launch")
+_SECTION: Final = ("hang_timeout_s", "max_restarts", "remedies")
 
 
 def lived(flight: Flight | None) -> Life | None:
@@ -48,6 +50,15 @@ def lived(flight: Flight | None) -> Life | None:
         return None
     steps, seconds = flight.step - flight.began_step, flight.monotonic_s - flight.began_s
     return Life(steps=max(0, steps), seconds=max(0.0, seconds))
+
+
+def _settings(section: Mapping[str, Any]) -> Settings:
+    timeout = section["hang_timeout_s"]
+    return Settings(
+        max_restarts=section["max_restarts"],
+        hang_timeout_s=None if timeout == "auto" else float(timeout),
+        remedies=section["remedies"],
+    )
 
 
 class RunningTrainer:
@@ -129,6 +140,8 @@ class RunningTrainer:
                 yield event
 
     def _event(self, message: FromTrainer) -> Event | None:
+        if "supervise" in message:
+            return Limited(now=now(), settings=_settings(message["supervise"]))
         if "configured" in message:
             return self._configured(message)
         if "checkpointed" in message:
@@ -144,12 +157,7 @@ class RunningTrainer:
     def _configured(self, message: FromTrainer) -> Configured:
         self.flat = message["configured"]
         self.witness.inputs = look_at(message["inputs"])
-        timeout = self.flat["supervise.hang_timeout_s"]
-        settings = Settings(
-            max_restarts=self.flat["supervise.max_restarts"],
-            hang_timeout_s=None if timeout == "auto" else float(timeout),
-            remedies=self.flat["supervise.remedies"],
-        )
+        settings = _settings({key: self.flat[f"supervise.{key}"] for key in _SECTION})
         remedies = remedies_for("memory-limit", self.flat, phase=self._seen.phase)
         return Configured(now=now(), settings=settings, flat=self.flat, memory_remedies=remedies)
 
@@ -164,6 +172,7 @@ class RunningTrainer:
             step=flight.step,
             phase=flight.phase,
             saving_since=flight.saving_since_s,
+            plugin=flight.plugin,
         )
 
     def _look(self) -> Iterator[Event]:

@@ -12,13 +12,12 @@ as long as the run. What only a death needs is imported at one: most runs have n
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
-from ttf.errors import DataChanged, ExitCode, GaveUp, Stopped, StorageError, TrainerFault, TtfError
+from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, TtfError
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
 from ttf.process.child import adopt_orphans
@@ -55,6 +54,7 @@ from ttf.supervise.events import (
 )
 from ttf.supervise.running_trainer import RunningTrainer, lived
 from ttf.supervise.screen import Screen
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
@@ -227,6 +227,7 @@ class Supervisor:
             remedies=finding.remedies,
             retry=finding.ends_with is None,
             lived=lived(death.flight),
+            plugin=None if death.flight is None else death.flight.plugin,
         )
 
     def _write_incident(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
@@ -303,7 +304,7 @@ class Supervisor:
             case Say():
                 self._say(action.text, loud=action.loud)
             case EndWithError():
-                self._fail(self._trainer_error(action))
+                self._end_with_error(action)
             case GiveUp():
                 self._fail(GaveUp(action.text))
             case Stop():
@@ -348,25 +349,13 @@ class Supervisor:
             return self._end["summary"]
         raise from_document(self._end["error"])
 
-    def _trainer_error(self, action: EndWithError) -> TtfError:
-        """Returns what the trainer raised; if it could not, the meaning of its death."""
-        document, finding = self._end.get("error"), self._finding
-        assert finding is not None
+    def _end_with_error(self, action: EndWithError) -> NoReturn:
+        from ttf.supervise.last_error import last_error
+
+        assert self._finding is not None
         where = self._folder.incidents / action.incident
-        if document is not None and document["known"]:
-            error = from_document(document)
-            if where.is_dir():  # the disk may not have taken it
-                error.hint = f"The evidence is in {where}. {error.hint}".rstrip()
-            return error
-        if document is not None:
-            said = f"{document['class']}: {document['message']}"
-            return TrainerFault(
-                f"The trainer raised {said} {action.text}",
-                hint=f"The traceback and the evidence are in {where}. Please report them.",
-            )
-        if finding.ends_with == ExitCode.BAD_DATA:
-            return DataChanged(finding.explanation, hint=f"The evidence is in {where}.")
-        return GaveUp(f"{finding.explanation} {action.text}", hint=f"The evidence is in {where}.")
+        error = last_error(self._end.get("error"), self._finding, action.plugin, action.text, where)
+        self._fail(error)
 
     def _stop(self, signum: int) -> NoReturn:
         """Ends the run without a new checkpoint."""
@@ -391,7 +380,7 @@ class Supervisor:
         if self._folder.config.exists():
             ending = Ending.of(error, status)
             if not error.hint and status == "failed":
-                again = shlex.quote(str(self._folder.path))
+                again = quoted(self._folder.path)
                 error.hint = f"After you have removed the cause, continue with: ttf resume {again}"
             state = self._state
             failure = write_last_summary(self._folder, ending, state.history, state.overlay)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -43,6 +42,7 @@ from ttf.rundir.verified_folders import (
     remove_newer,
     table_digest,
 )
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.training.best_weights import Selection
@@ -163,10 +163,7 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
     what = "; ".join(tried) if tried else "the folder has no checkpoint"
     raise NoCheckpoint(
         f"There is no intact checkpoint in {folder}: {what}.",
-        hint=(
-            f"Start a new run: ttf train {shlex.quote(str(folder.parent / 'run.toml'))} --out "
-            "ANOTHER_DIR"
-        ),
+        hint=f"Start a new run: ttf train {quoted(folder.parent / 'run.toml')} --out ANOTHER_DIR",
     )
 
 

@@ -13,7 +13,6 @@ copies nothing: the main thread waits.
 from __future__ import annotations
 
 import queue
-import shlex
 import threading
 import time
 from collections import deque
@@ -25,6 +24,7 @@ from ttf.errors import StorageError
 from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, wait
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.verified_folders import newest_step, prune, tables_in_use
+from ttf.text.shell import quoted
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
 
@@ -164,7 +164,7 @@ class Saver:
             if step >= 0
             else "There is no older checkpoint."
         )
-        go_on = f"Then continue the run: ttf resume {shlex.quote(str(self._folder.parent))}"
+        go_on = f"Then continue the run: ttf resume {quoted(self._folder.parent)}"
         return StorageError(
             f"No checkpoint could be written {self._patience.since}: {error} {older}",
             hint=f"{error.hint} {go_on}".lstrip(),

@@ -345,7 +345,7 @@ def _lowest_positive(
         known = session.data.train.known(rows[here])
         q_BD = torch.from_numpy(np.array(queries[here]))
         scores = positive_scores(q_BD, known, session.parts.documents)
-        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1)
+        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1).numpy()
     return out
 
 

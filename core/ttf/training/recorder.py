@@ -26,6 +26,7 @@ from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.device_probe import Probe
 from ttf.training.mined_negatives import MinedNegatives
+from ttf.training.model_keeper import ModelKeeper
 from ttf.training.schedule import check_gates
 from ttf.training.session import Session
 from ttf.training.supervisor_link import LeaveAsked
@@ -88,6 +89,7 @@ class Recorder:
             mined=session.config.miner.negatives,
             record=metrics.write,
         )
+        self.keeper = ModelKeeper(session, state.selection)
         self._sampler = self._start_sampler()
         session.reporter.chosen_by(session.config.evaluate.metric)
 
@@ -126,6 +128,7 @@ class Recorder:
         session.reporter.evaluated(record)
         session.observers.ttf_evaluated(record=record)
         self._state.selection.see(record, session.parts.model)
+        self.keeper.evaluated()
         check_gates(session.config.gates, record, session.decided.order)
 
     def settled(self, step: int) -> None:
@@ -212,6 +215,7 @@ class Recorder:
         if not self._saver.busy and self._saver.save(self._snapshot(step)):
             self._saved_at = time.monotonic()
             self._saved_step = step
+            self.keeper.saved(step)
         self._saving_s += time.perf_counter() - began
 
     def flush(self, step: int) -> None:
@@ -220,6 +224,7 @@ class Recorder:
         self._saved_step = step
         began = time.perf_counter()
         self._saver.flush(self._snapshot(step))
+        self.keeper.saved(step)
         self._saving_s += time.perf_counter() - began
         self._report_saved()
 

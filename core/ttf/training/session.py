@@ -114,7 +114,11 @@ def open_session(
     # Without a link nobody supervises: a crash ends the run.
     link = link or Link()
     policy.start()
-    with folder.writing(), link.stop, open_dataset(resolved.config.data) as data:
+    with (
+        folder.writing(),
+        link.stop,
+        open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data,
+    ):
         decided = decide(resolved, data, policy)
         link.flight.takes(decided.total_steps)
         for note in (*data.notes, *decided.notes):

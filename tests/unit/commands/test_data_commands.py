@@ -72,6 +72,13 @@ def test_inspect_prints_a_table_and_the_next_command(tmp_path: Path) -> None:
     assert f"ttf train --pairs {path}" in result.stderr
 
 
+def test_a_file_without_validation_is_no_problem(tmp_path: Path) -> None:
+    np.savez(tmp_path / "pairs.npz", X_train=ROWS, Y_train=ROWS)
+    result = ttf_data("inspect", tmp_path / "pairs.npz")
+    assert "problem" not in result.stdout
+    assert f"ttf train --pairs {tmp_path}/pairs.npz --plan" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arrays", "problem"),
     [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.kit.supervision_story import ADVICE, HALVE, ISOLATE, QUARTER, Run, spawn
 
+from ttf.host.at_work import PluginWork
 from ttf.rundir.request import Change, History
 from ttf.supervise.decide import State, initial, wake_at
 from ttf.supervise.events import (
@@ -21,13 +23,24 @@ from ttf.supervise.events import (
     Finish,
     GiveUp,
     Kill,
+    Limited,
     Pressure,
     Say,
+    Settings,
     Signalled,
     Spawn,
     Started,
     Suspended,
     Tick,
+)
+
+IMPORT = PluginWork(
+    doing="importing",
+    plugin="miner.bad",
+    distribution="ttf-bad",
+    version="1.0",
+    module="bad",
+    brief=True,
 )
 
 # --- beginning and ending -----------------------------------------------------------------------
@@ -262,6 +275,25 @@ def test_a_python_error_without_restarts_is_the_runs_error() -> None:
     assert isinstance(Run(max_restarts=0).starts().dies("python-error")[-1], EndWithError)
 
 
+@pytest.mark.parametrize("name", ["abort", "vanished", "hang", "unknown"])
+def test_a_plugin_in_which_the_trainer_died_is_not_loaded_again(name: str) -> None:
+    (end,) = Run().starts().dies(name, phase="start", plugin=IMPORT)
+    assert isinstance(end, EndWithError) and end.plugin == IMPORT
+
+
+def test_a_remedy_comes_before_the_blame_of_a_plugin() -> None:
+    run = Run().starts(miner__isolation="none")
+    (action,) = run.dies("omp-duplicate", certain=True, remedies=(ISOLATE,), plugin=IMPORT)
+    assert isinstance(action, Spawn)
+
+
+@pytest.mark.parametrize("name", ["killed", "oom-kill"])
+def test_a_kill_from_outside_is_blamed_on_a_plugin_only_the_second_time(name: str) -> None:
+    run = Run()
+    assert isinstance(spawn(run.starts().dies(name, plugin=IMPORT)), Spawn)
+    assert isinstance(run.starts().dies(name, plugin=IMPORT)[-1], EndWithError)
+
+
 def test_a_crash_before_the_configuration_is_known_is_tried_again() -> None:
     run = Run()
     run.sees(Started(now=1))
@@ -269,6 +301,22 @@ def test_a_crash_before_the_configuration_is_known_is_tried_again() -> None:
 
 
 # --- hangs ----------------------------------------------------------------------------------------
+
+
+def test_the_import_of_a_plugin_obeys_the_hang_limit_before_the_configuration_is_known() -> None:
+    run = Run()
+    run.sees(Started(now=0.0))
+    run.sees(Limited(now=0.0, settings=Settings(hang_timeout_s=5)))
+    run.beats("start", plugin=None)
+    assert wake_at(run.state) == 600  # libraries may lie on a slow disk
+    run.beats("start", after=1.0, plugin=IMPORT)
+    assert wake_at(run.state) == 6
+    run.waits()
+    (kill,) = run.waits()
+    assert isinstance(kill, Kill) and "importing the plugin miner.bad of the dist" in kill.text
+    run = Run(hang_timeout_s=5).starts()
+    run.beats("start", plugin=replace(IMPORT, brief=False))
+    assert wake_at(run.state) == 600
 
 
 def test_silence_beyond_the_limit_has_the_stacks_written_and_then_kills() -> None:

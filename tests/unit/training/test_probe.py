@@ -14,7 +14,7 @@ from tests.kit.small_training import FP32, IDENTITY, LINEAR, MLP, World, open_sm
 from tests.kit.standin_device import SOURCE
 
 from ttf.config.resolve import resolve
-from ttf.config.schema import ProbeConfig
+from ttf.config.safety_schema import ProbeConfig
 from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset

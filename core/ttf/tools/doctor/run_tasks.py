@@ -47,7 +47,8 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """What `ttf train` would refuse, and what `ttf data verify` finds in each file."""
     from ttf.data.open_dataset import open_dataset
 
-    config = _resolved(request).config.data
+    whole = _resolved(request).config
+    config = whole.data
     found: list[dict[str, str]] = []
     read: list[str] = []
     for uri in dict.fromkeys(u for u in (config.pairs, config.bank, config.context) if u):
@@ -59,7 +60,7 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     tell({"at": "opening the data as ttf train does"})
     notes: list[str] = []
     try:
-        with open_dataset(config) as opened:
+        with open_dataset(config, seed=whole.train.seed) as opened:
             notes += opened.notes
             train, val = len(opened.train), len(opened.val)
             read.append(f"{train:,} training and {val:,} validation pairs, {opened.bank.shape[0]:,} "

@@ -74,7 +74,9 @@ def file_inputs(
 
 
 @contextlib.contextmanager
-def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
+def run_inputs(
+    run_dir: Path, bank: Path | str | None, out: Path, *, say: Callable[[str], None]
+) -> Iterator[Inputs]:
     """The training queries of a run, encoded by its tower; row i is row i of the pairs file."""
     from ttf.config.resolve import load_run_toml
     from ttf.data.open_dataset import open_dataset
@@ -82,12 +84,19 @@ def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[In
     from ttf.training.inference import open_run
 
     folder = RunFolder.existing(run_dir)
-    config = load_run_toml(folder.config).config.data
+    whole = load_run_toml(folder.config).config
+    config = whole.data
     if bank is not None:
         config = config.model_copy(update={"bank": str(bank)})
     refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
-    with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
+    with (
+        open_run(run_dir, bank=bank) as model,
+        open_dataset(config, seed=whole.train.seed) as data,
+        _beside(out) as temp,
+    ):
         queries = data.train.queries
+        for note in model.notes:
+            say(note)
 
         def blocks() -> Iterator[NDArray[np.float32]]:
             for start in range(0, len(queries), _BLOCK_ROWS):

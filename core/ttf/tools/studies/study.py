@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import json
 import os
-import shlex
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +24,7 @@ from filelock import FileLock, Timeout
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, TtfError, storage_error
 from ttf.rundir import durable
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -156,7 +156,7 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     @classmethod
     def resume_command(cls, folder: Path) -> str:
-        return f"ttf {cls.COMMAND} --resume {shlex.quote(str(folder))}"
+        return f"ttf {cls.COMMAND} --resume {quoted(folder)}"
 
     # --- writing ---------------------------------------------------------------------------------
 

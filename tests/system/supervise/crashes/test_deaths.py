@@ -195,6 +195,22 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_not_tried_again(
     assert not run.exists()
 
 
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [("abrt", "abort"), ("exit", "vanished"), ("close", "unknown"), ("deadlock", "hang")],
+)
+def test_a_plugin_whose_import_ends_or_holds_the_trainer_is_named_at_its_first_death(
+    train: Start, run: Path, tmp_path: Path, act: str, kind: str
+) -> None:
+    broken = sabotage.spec(tmp_path / "notes", "import", act, times=99)
+    ended = train("supervise.hang_timeout_s=1", env=sabotage.variable(broken)).wait()
+    assert ended.code == ExitCode.USAGE, ended.err
+    assert ended.json()["error"]["class"] == "PluginBroken"
+    for told in ("importing the plugin tower.sabotaged", "sabotage 1.0", "sabotage_plugin"):
+        assert told in ended.err
+    assert [i["class"] for i in incidents_of(run)] == [kind]
+
+
 def sabotage_in_turn(folder: Path, faults: Sequence[tuple[str, str]]) -> dict[str, str]:
     """One fault after each checkpoint; whichever process comes there meets it, once."""
     specs = [
