@@ -242,7 +242,7 @@ def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path)
     (tmp_path / "model" / "model.safetensors").unlink()
     with pytest.raises(ArtifactDamaged, match=r"model\.safetensors"):
         load_model(tmp_path / "model")
-    with pytest.raises(DataMissing, match="holds no model"):
+    with pytest.raises(DataMissing, match="contains no model"):
         load_model(tmp_path)
 
 
