@@ -128,7 +128,7 @@ def differences(before: Numeric, now: Numeric) -> list[str]:
 
 def _changes(then: Mapping[str, object], today: Mapping[str, object]) -> list[str]:
     return [
-        f"{name} was {_shown(then.get(name))} and is now {_shown(today.get(name))}"
+        f"{name} was {_shown(then.get(name))}, is {_shown(today.get(name))}"
         for name in sorted({*then, *today})
         if then.get(name) != today.get(name)
     ]

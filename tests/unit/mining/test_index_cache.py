@@ -81,7 +81,7 @@ def test_a_manifest_that_is_cut_means_building_anew(run: Run) -> None:
     assert first.path is not None
     os.truncate(Path(first.path) / "manifest.json", 5)
     assert run(INDEXED[0])[0].origin == "built"
-    assert "not whole" in run.said[0]
+    assert "incomplete or damaged" in run.said[0]
 
 
 def test_other_makings_are_other_indexes(run: Run) -> None:

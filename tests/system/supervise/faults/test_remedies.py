@@ -133,7 +133,7 @@ def test_a_run_that_goes_on_elsewhere_says_that_the_numbers_differ(
         "threads was 3",
         "torch was '0.0.1'",
         "cpu_capability was 'Z80'",
-        "the plugin device.standin was 'faulty 1.0' and is now 'faulty 1.1'",
+        "the plugin device.standin was 'faulty 1.0', is 'faulty 1.1'",
         "the same calculations have other bits (numpy)",
     ):
         assert name in differ and name in done.err, name

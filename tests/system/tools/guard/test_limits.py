@@ -126,7 +126,7 @@ def test_the_pause_between_starts_can_be_ended(start: Start) -> None:
     guarded = start(["false"], "--until-success")
     assert guarded.process.stderr is not None
     seen = b""
-    while b"starting it again in 2 s" not in seen:
+    while b"restarting the command in 2 s" not in seen:
         seen += os.read(guarded.process.stderr.fileno(), 4096)
     guarded.process.terminate()
     assert guarded.wait() == 143
