@@ -82,7 +82,7 @@ class TowerConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: Name = Field(
-        description="which tower; its options stand beside the name",
+        description="which tower; its options (ttf config explain tower.gru) stand beside the name",
         json_schema_extra={"plugin": "tower"},
     )
 
@@ -93,8 +93,8 @@ class TowerConfig(BaseModel):
 class TowersConfig(Section):
     """The two towers: one for queries, one for documents."""
 
-    query: TowerConfig = key(TowerConfig(name="gru"), "the tower that encodes queries")
-    doc: TowerConfig = key(TowerConfig(name="identity"), "the tower that encodes documents")
+    query: TowerConfig = key(TowerConfig(name="gru"), "The tower that encodes queries.")
+    doc: TowerConfig = key(TowerConfig(name="identity"), "The tower that encodes documents.")
 
 
 class MinerConfig(WithPluginTables):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
+from ttf.config.written_options import with_options
 from ttf.contracts import BatchPlan, DevicePolicy, Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.order import Order
@@ -24,7 +25,6 @@ from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size
 from ttf.training.schedule import gate_step, num_evaluations, num_refreshes
 from ttf.training.towers import TowerSpec
-from ttf.training.written_options import with_options
 
 MEMORY_BANK_MOST = 50_000
 ENOUGH_CANDIDATES = 1024
@@ -82,7 +82,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.plan = _step_as_cut(draft)
     draft.settle(_AFTER_THE_STEP)
     _refuse_late_gates(draft)
-    settled, device_notes = with_device(with_options(draft.resolved, draft.specs), policy)
+    settled, device_notes = with_device(with_options(draft.resolved), policy)
     return Decided(
         resolved=settled,
         specs=draft.specs,
