@@ -40,7 +40,9 @@ def test_texts_by_tfidf_train_although_the_filter_trusts_hardly_any_negative(
     done = train(invoke, beginner_sets.tfidf(tmp_path))
     assert done.code == 0, done.err
     [note] = summary()["notes"]
-    assert re.match(r"At step 8: Only \d\.\d% of 512 queries have a mined negative left", note)
+    assert re.match(
+        r"At step 8: Only \d\.\d% of 512 queries have a mined negative after the filter", note
+    )
     assert f"note: {note}" in done.err
     assert note in done.out
     assert note.partition(" (")[0] in (tmp_path / "run" / "report.html").read_text()
@@ -52,7 +54,7 @@ def test_a_floor_of_mined_negatives_that_the_user_set_refuses(
 ) -> None:
     done = train(invoke, beginner_sets.tfidf(tmp_path), "--set", "negatives.min_yield=0.05")
     assert done.code == 2
-    assert "negatives.min_yield asks for 5.0%" in done.err
+    assert "negatives.min_yield requires 5.0%" in done.err
 
 
 def test_pairs_without_validation_train_and_every_later_command_uses_the_same_split(
