@@ -143,7 +143,7 @@ def mine(
     from ttf.training.launch import prepared_policy
 
     if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
-        raise ConfigError("It is not clear what to mine: give run_dir, or queries and bank.")
+        raise ConfigError("It is not clear what to mine. Give run_dir, or give queries and bank.")
     keys = {_MINE_KEYS.get(name, name): value for name, value in overrides.items()}
     resolved = resolve(None, flags=keys)
     with contextlib.ExitStack() as stack:
@@ -212,7 +212,7 @@ def run(
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
             raise
-        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
+        error.hint = f"The last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
         _point_to_model(folder, error)
         error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise
@@ -244,7 +244,7 @@ def _write_report(folder: RunFolder) -> None:
     try:
         write_page(folder.path)
     except Exception as error:  # noqa: BLE001 - everything it shows is in the folder
-        notices.say(f"There is no report: {error} (ttf report makes it again)")
+        notices.say(f"ttf could not write the report: {error} (to try again: ttf report)")
 
 
 def _here(request: TrainRequest) -> Summary:

@@ -39,3 +39,16 @@ def _texts_and_queries() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     weight = np.log((1 + TEXTS) / (1 + (counts > 0).sum(axis=0))) + 1
     basis = np.linalg.svd(counts * weight, full_matrices=False)[2][:WIDTH]
     return (counts * weight) @ basis.T, (some * weight) @ basis.T
+
+
+def without_validation(folder: Path) -> list[str]:
+    """Training pairs only, several of them for each document; everything in one file."""
+    documents, queries = _texts_and_queries()
+    rng = np.random.default_rng(6)
+    rows = np.sort(rng.integers(0, TEXTS // 3, TEXTS))
+    np.savez(
+        folder / "pairs.npz",
+        X_train=(queries[rows] + 0.1 * rng.standard_normal((TEXTS, WIDTH))).astype(np.float32),
+        Y_train=documents[rows].astype(np.float32),
+    )
+    return ["--pairs", "pairs.npz"]

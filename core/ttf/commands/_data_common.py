@@ -21,7 +21,7 @@ def check_outputs(paths: list[str], overwrite: bool) -> None:
     there = [path for path in paths if "://" not in path and Path(path).exists()]
     if there and not overwrite:
         raise ConfigError(
-            f"{', '.join(there)}: already there.", hint="Add --overwrite, or name another output."
+            f"{', '.join(there)} already exists.", hint="Add --overwrite, or choose another output."
         )
 
 

@@ -156,6 +156,10 @@ SHM_SHORT: Final = Pattern(
     r"insufficient shared memory \(shm\)|killed by signal: Bus error",
     shown="`insufficient shared memory (shm)` or a worker `killed by signal: Bus error`",
 )
+PIPES_CLOSED: Final = Pattern(
+    r"^ttf: code in this process closed pipes that it had not opened$",
+    shown="`ttf: code in this process closed pipes that it had not opened`",
+)
 CHILD_KILLED: Final = Pattern(
     r"killed by signal: Killed",
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",

@@ -133,7 +133,7 @@ class RunningTrainer:
             try:
                 event = self._event(cast("FromTrainer", message))
             except (LookupError, TypeError, ValueError) as error:
-                text = f"a message makes no sense ({type(error).__name__}: {error})"
+                text = f"a message is not valid ({type(error).__name__}: {error})"
                 self._conversation.garbage = text
                 return
             if event is not None:

@@ -111,10 +111,14 @@ def _note_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> Non
     if request.history.incidents:  # said when the run began
         return
     for name, value in request.left_out.items():
-        kept = "It is kept from the trainer and the miner" if link.supervised else "Unset it"
+        kept = (
+            "ttf removes it from the environment of the trainer and the miner"
+            if link.supervised
+            else "Unset this variable"
+        )
         reporter.note(
-            f"{name}={value} is set here. {kept}: it hides that two OpenMP runtimes meet, and may "
-            "make results silently wrong."
+            f"{name}={value} is set in this environment. {kept}, because it hides that two OpenMP "
+            "runtimes are loaded, and the results may be wrong without a warning."
         )
 
 

@@ -182,7 +182,7 @@ class MinedNegatives:
             session.config.checkpoint.retry_s if step else 0.0,
             say=self._say,
             check_stop=session.link.check_stop,
-            title=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
+            title=f"THE MINED CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
         )
         while True:
             try:
@@ -198,7 +198,7 @@ class MinedNegatives:
             try:
                 return self._load_or_mine(rows)
             except _Unreadable as error:  # a disk that lied once need not do so again
-                self._say(f"{error} It is mined again.")
+                self._say(f"{error} ttf repeats the mining.")
                 return self._load_or_mine(rows)
         except OSError as error:
             raise storage_error(error, str(self._folder)) from error
@@ -215,7 +215,7 @@ class MinedNegatives:
         try:
             table = CandidateTable.load(folder)
         except ArtifactDamaged as error:  # of a process that died before it was relied on
-            self._say(f"{error} It is mined again.")
+            self._say(f"{error} ttf repeats the mining.")
             remove_folder(folder, TABLE_AREA)
             return None
         self._round.reused = True
@@ -243,7 +243,9 @@ class MinedNegatives:
             return CandidateTable.load(folder)
         except ArtifactDamaged as error:
             remove_folder(folder, TABLE_AREA)
-            raise _Unreadable(f"A table does not read back as it was written: {error}") from error
+            raise _Unreadable(
+                f"ttf wrote a candidate table and could not read it again: {error}"
+            ) from error
 
     def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
         began = time.perf_counter()
@@ -345,7 +347,7 @@ def _lowest_positive(
         known = session.data.train.known(rows[here])
         q_BD = torch.from_numpy(np.array(queries[here]))
         scores = positive_scores(q_BD, known, session.parts.documents)
-        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1)
+        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1).numpy()
     return out
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ttf.host.at_work import PluginWork
-from ttf.process import conversation, lifeline, messages
+from ttf.process import conversation, lifeline
 from ttf.process.signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.request import Change, FromTrainer, History, ToTrainer, TrainRequest
@@ -100,13 +100,13 @@ class SupervisedLink(Link):
 
     def tell(self, message: FromTrainer) -> None:
         with self._lock:
-            messages.write(self._results, message)
+            conversation.tell(self._results, message)
 
     def plugin_at_work(self, work: PluginWork | None) -> None:
         """Notes it in the flight record. The plugin noted before may have closed our pipes: then
         the record goes on naming it, and the supervisor hears of it by the exit code."""
         if any(_identity(fd) != was for fd, was in self._pipes.items()):
-            os._exit(lifeline.PIPES_CLOSED)
+            lifeline.leave_without_pipes()
         self.flight.plugin_at_work(work)
 
     def _handle_request(self, received: Mapping[str, Any]) -> None:

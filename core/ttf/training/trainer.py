@@ -108,7 +108,7 @@ def _write(session: Session, write: Callable[[], T]) -> T:
         session.config.checkpoint.retry_s if restarted else 0.0,
         say=session.reporter.note,
         check_stop=session.link.check_stop,
-        title="THE RUN CANNOT GO ON YET",
+        title="THE RUN CANNOT CONTINUE YET",
     )
     while True:
         try:
@@ -124,7 +124,7 @@ class Trainer:
         self.session = session
         self._metrics = metrics
         self._selection = Selection(config=session.config.evaluate)
-        totals = Totals()
+        totals = Totals(notes={note: note for note in session.data.notes})
         self._mined = MinedNegatives(session, metrics, totals)
         self._state = RunState(session.parts, self._mined, self._selection, totals)
         decided = session.decided
@@ -156,10 +156,11 @@ class Trainer:
         self.session.link.flight.enter(Phase.START, snapshot.step)
         reporter.resumed(snapshot.step, self._selection.initial)
         for difference in differences:
-            text = f"resumed where {difference}"
+            text = f"resumed with a difference: {difference}"
             self._state.totals.deviations.append(text)
             reporter.note(
-                f"From here on the numbers are statistically, not bitwise, the same: {text}."
+                "From here on, the numbers are no longer bitwise the same as without the "
+                f"interruption, only statistically: {text}."
             )
 
     def run(self, *, resumed_from: int) -> Summary:
@@ -241,9 +242,9 @@ class Trainer:
         if self._selection.patience_used_up:
             settings = self.session.config.evaluate
             note = (
-                f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: no "
-                f"gain in {settings.metric} for {settings.patience} evaluations. To train all steps: "
-                "--set evaluate.patience=0."
+                f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: "
+                f"{settings.metric} did not improve in {settings.patience} evaluations. To train all "
+                "steps: --set evaluate.patience=0."
             )
             self._state.totals.notes["ended early"] = note
             self.session.reporter.note(note)
@@ -254,8 +255,8 @@ class Trainer:
     def _stopped(self, asked: StopAsked) -> Stopped:
         return Stopped(
             asked.signum,
-            f"Stopped by {asked} after step {self.loop.step} of {self.loop.total_steps}; "
-            "a checkpoint was saved.",
+            f"{asked} stopped the run after step {self.loop.step} of {self.loop.total_steps}. ttf "
+            "saved a checkpoint.",
             hint=f"Continue with: ttf resume {self.session.folder.path}",
         )
 
@@ -303,7 +304,7 @@ def _has_begun(folder: RunFolder, say: Say) -> bool:
         not noted and folder.summary.exists()
     ):
         return True
-    say("No checkpoint was made before: the run starts from the beginning.")
+    say("There was no checkpoint yet, so the run starts from the beginning.")
     return False
 
 
@@ -326,9 +327,9 @@ def _manifest_of(folder: RunFolder) -> Manifest:
         found["data"]["fingerprint"], found["numeric"]["plugins"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
-            f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}): what the "
-            "run began with is not known any more.",
-            hint="Put it back, or start a new run from the folder's run.toml.",
+            f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}). Without "
+            "it, ttf does not know the data and the environment of the run.",
+            hint="Restore the file, or start a new run with the run.toml of this folder.",
         ) from error
     return found
 
@@ -339,9 +340,9 @@ def _refuse_other_data(
     """Raises DataChanged. `before` is the manifest's part about the data."""
     if before["fingerprint"] != data.fingerprint:
         raise DataChanged(
-            f"The data is not what the run in {folder.path} was started with "
-            f"(pairs {before.get('pairs')}, bank {before.get('bank')}).",
-            hint="Put the files back as they were, or start a new run with ttf train.",
+            f"The data has changed since the run in {folder.path} was started (pairs "
+            f"{before.get('pairs')}, bank {before.get('bank')}).",
+            hint="Restore the original files, or start a new run with ttf train.",
         )
     with _heartbeats(flight):
         refuse_changed(before.get("files", {}), data.stores, say)

@@ -81,6 +81,7 @@ WORDS: Mapping[str, str] = {
     f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
     "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
     "traceback": f"{TRACE}KeyError: 'rows'",
+    "no pipes": "ttf: code in this process closed pipes that it had not opened",
     "prose": "epoch 3, loss 2.1",
 }
 SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))

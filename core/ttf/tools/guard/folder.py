@@ -65,7 +65,9 @@ class GuardFolder:
                 self.path = make_next(_RUNS, "guard")
             except OSError as error:
                 self.path = self.temp
-                self._not_kept(f"{_RUNS} could not be made ({error.strerror}): see {self.temp}")
+                self._not_kept(
+                    f"could not create {_RUNS} ({error.strerror}); the files are in {self.temp}"
+                )
             else:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.move(self.temp / "memory.jsonl", self.path / "memory.jsonl")
@@ -101,7 +103,7 @@ class GuardFolder:
             with (self.keep() / "stderr.txt").open("ab") as file:
                 file.write(head + self._secrets.bytes(data) + tail)
         except OSError as error:
-            self._not_kept(f"stderr.txt could not be written ({error.strerror})")
+            self._not_kept(f"could not write stderr.txt ({error.strerror})")
 
     def document(self, name: str, content: Mapping[str, Any]) -> None:
         data = durable.json_bytes(self._secrets.value(dict(content)))
@@ -116,12 +118,12 @@ class GuardFolder:
     def _not_kept(self, why: str) -> None:
         if not self._said:
             self._said = True
-            self._say(f"not everything could be kept: {why}")
+            self._say(f"some files could not be saved: {why}")
 
     def _made(self, out: Path) -> Path:
         if (out / "run.toml").exists():
             raise ConfigError(
-                f"{out} is the folder of a ttf run.", hint="Choose another --out for the guard."
+                f"{out} is the folder of a ttf run.", hint="Choose another --out for ttf guard."
             )
         try:
             out.mkdir(parents=True, exist_ok=True)

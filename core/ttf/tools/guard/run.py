@@ -138,11 +138,14 @@ class _Guard:
         if not _failed(ended) or ended.asked is not None or not options.most_restarts:
             return False
         if self._restarts >= options.most_restarts:
-            self._voice(f"not started again: that was restart {self._restarts}, the last one")
+            self._voice(f"not restarted: that was restart {self._restarts}, the last one")
             return False
         if ended.chosen and finding is not None and finding.name == "unknown":
             if not options.until_success:
-                self._voice("not started again: it chose that exit code itself (--until-success?)")
+                self._voice(
+                    "not restarted: the command itself chose this exit code (to restart "
+                    "anyway: --until-success)"
+                )
             return options.until_success
         return True
 
