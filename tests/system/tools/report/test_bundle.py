@@ -59,7 +59,7 @@ def test_nor_in_that_of_a_guarded_command(person: Person) -> None:
         "ctypes.string_at(0)\n"
     )
     folder, path = person.home / "watched", person.home / "guard.zip"
-    words = [sys.executable, script, "--owner", USER, *WORDS]
+    words: list[str | Path] = [sys.executable, script, "--owner", USER, *WORDS]
     done = person.ttf("guard", "--out", folder, "--", *words)
     assert done.code == 139, done.err
     done = person.ttf("report", folder, "--bundle", path)
