@@ -40,6 +40,7 @@ from ttf.rundir.summary import Ending, summarize
 from ttf.rundir.supervision import Journal
 from ttf.rundir.verified_folders import newest_first
 from ttf.text.progress import Reporter
+from ttf.text.secrets import Secrets
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
 from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_learned
@@ -96,7 +97,7 @@ def _begin(session: Session) -> None:
         session.decided.resolved, session.data, session.policy, session.decided.specs
     )
     if link.command:
-        built["command"] = list(link.command)
+        built["command"] = Secrets(command=link.command).words(link.command)
     built["environment_left_out"] = dict(link.left_out)
     write_json(session.folder.manifest, built)
 
