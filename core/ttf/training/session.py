@@ -34,6 +34,7 @@ from ttf.training.evaluation import evaluate
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.optimizer import make_optimizer
+from ttf.training.remarks import remarks
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
 from ttf.training.towers import TwoTower, build
@@ -121,7 +122,7 @@ def open_session(
     ):
         decided = decide(resolved, data, policy)
         link.flight.takes(decided.total_steps)
-        for note in (*data.notes, *decided.notes):
+        for note in remarks(decided, data):
             reporter.note(note)
         yield Session(
             folder=folder,
