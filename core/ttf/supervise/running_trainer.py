@@ -202,6 +202,7 @@ class RunningTrainer:
     def finish(self) -> int:
         """Reaps the process, reads its last messages, ends its descendants. Returns the return
         code."""
+        self.witness.look_last()
         code, messages = self._conversation.finish()
         for _ in self._parsed(messages):
             pass  # only the final record still matters

@@ -36,6 +36,7 @@ MEMORY: Final = ("oom-kill", "memory-limit", "alloc-failure")
 FILES: Final = ("bus-error", "data-changed")
 _NO_SCRIPT: Final[Mapping[str, str]] = {
     "killed": "somebody sent the signal: there is nothing in the program to reproduce.",
+    "cpu-limit": "any computation reaches a limit of processor time (ulimit -t).",
     "disk-full": "it needs a disk as full as that one was; df -h shows it.",
     "non-finite": "it follows from the rows that the incident names, and rows of data are not in a "
     "bundle.",
