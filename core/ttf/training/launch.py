@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ttf.errors import ExitCode, TtfError
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
-from ttf.process import child, lifeline
+from ttf.process import child, lifeline, platform
 from ttf.process.error_document import to_document
 from ttf.rundir.documents import Manifest
 from ttf.rundir.request import TrainerEnd, TrainRequest
@@ -97,7 +97,7 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         resolved = _configuration(request, folder, link)
         link.configured(resolved.config)
         reporter.note(f"Run folder: {folder.path}")
-        _note_left_out(request, link, reporter)
+        _note_surroundings(request, link, reporter)
         policy = prepared_policy(resolved, reporter)
         resolved = with_demo(resolved, reporter)
         from ttf.training import trainer
@@ -105,11 +105,13 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
 
 
-def _note_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> None:
+def _note_surroundings(request: TrainRequest, link: Link, reporter: Reporter) -> None:
     link.left_out = request.left_out
     link.command = request.command
     if request.history.incidents:  # said when the run began
         return
+    if platform.LINUX and not platform.PROC:
+        reporter.note(platform.WITHOUT_PROC)
     for name, value in request.left_out.items():
         kept = (
             "ttf removes it from the environment of the trainer and the miner"
