@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ttf.errors import GateNotMet, Stopped
+from ttf.errors import GateNotMet, Stopped, TtfError
+from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.contracts import Store
@@ -142,7 +143,7 @@ def mine(
     from ttf.training.launch import prepared_policy
 
     if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
-        raise ConfigError("It is not clear what to mine: give run_dir, or queries and bank.")
+        raise ConfigError("It is not clear what to mine. Give run_dir, or give queries and bank.")
     keys = {_MINE_KEYS.get(name, name): value for name, value in overrides.items()}
     resolved = resolve(None, flags=keys)
     with contextlib.ExitStack() as stack:
@@ -153,14 +154,14 @@ def mine(
         target, other = Path(out), None if bank is None else Path(bank)
         storage, unit = resolved.config.data.storage, similarity == "cosine"
         if run_dir is not None:
-            inputs = stack.enter_context(vectors.run_inputs(Path(run_dir), other, target))
+            opened = vectors.run_inputs(Path(run_dir), other, target, say=reporter.note)
         else:
             assert queries is not None
             assert other is not None
             opened = vectors.file_inputs(
                 Path(queries), other, unit=unit, storage=storage, say=reporter.note
             )
-            inputs = stack.enter_context(opened)
+        inputs = stack.enter_context(opened)
         return offline.mine(
             inputs, target, resolved.config, policy.threads, reporter, overwrite=overwrite
         )
@@ -211,16 +212,26 @@ def run(
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
             raise
-        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {shlex.quote(str(folder.path))}"
+        error.hint = f"The last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
+        _point_to_model(folder, error)
         error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, TtfError):
+            _point_to_model(folder, error)
         if not request.resume:
             folder.abandon()
         raise
     finally:
         folder.close()
     return {**summary, "run_dir": str(folder.path)}
+
+
+def _point_to_model(folder: RunFolder, error: TtfError) -> None:
+    """Adds to the hint that a run which did not finish has a model."""
+    if (folder.model / MODEL_CONFIG).is_file():
+        look = f"The model it has so far: ttf eval {quoted(folder.path)}"
+        error.hint = f"{look}. {error.hint}" if error.hint else look
 
 
 def _write_report(folder: RunFolder) -> None:
@@ -233,7 +244,7 @@ def _write_report(folder: RunFolder) -> None:
     try:
         write_page(folder.path)
     except Exception as error:  # noqa: BLE001 - everything it shows is in the folder
-        notices.say(f"There is no report: {error} (ttf report makes it again)")
+        notices.say(f"ttf could not write the report: {error} (to try again: ttf report)")
 
 
 def _here(request: TrainRequest) -> Summary:
@@ -278,7 +289,8 @@ def evaluate(
 
 
 def load(run_dir: Path | str) -> Model:
-    """The trained towers of a finished run; close it (or use `with`) when done."""
+    """The trained towers of a run, of an unfinished one those it has so far; close it (or use
+    `with`) when done."""
     from ttf.training.inference import open_run
 
     return open_run(Path(run_dir))

@@ -175,6 +175,10 @@ class Stopped(TtfError):
         self.exit_code = ExitCode.INTERRUPTED if signum == signal.SIGINT else ExitCode.TERMINATED
 
 
+_MOST_LISTED = 60
+_LONGEST_COMPARED = 100  # The comparison takes time with the square of the length.
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """' Did you mean ...? Known: ...' for an error message.
 
@@ -182,9 +186,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     " Did you mean 'hnswlib'? Known: faiss, hnswlib."
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(name[:_LONGEST_COMPARED], names, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{meant} Known: {', '.join(names)}." if names else meant
+    more = ", ..." if len(names) > _MOST_LISTED else ""
+    return f"{meant} Known: {', '.join(names[:_MOST_LISTED])}{more}." if names else meant
 
 
 def storage_error(error: OSError, what: str) -> StorageError:
@@ -192,12 +197,12 @@ def storage_error(error: OSError, what: str) -> StorageError:
     import errno
 
     hints = {
-        errno.ENOSPC: "Free some space or choose another folder with --out.",
-        errno.EDQUOT: "Your quota is used up: free some space or choose another folder.",
-        errno.EROFS: "The file system is read-only: choose another folder with --out.",
-        errno.EACCES: "You may not write there: choose another folder with --out.",
-        errno.EPERM: "You may not write there: choose another folder with --out.",
-        errno.EIO: "The disk reported an input/output error: check it before you trust it again.",
+        errno.ENOSPC: "Free some space, or use --out to choose another folder.",
+        errno.EDQUOT: "Your disk quota is full. Free some space, or choose another folder.",
+        errno.EROFS: "The file system is read-only. Use --out to choose another folder.",
+        errno.EACCES: "You have no write permission there. Use --out to choose another folder.",
+        errno.EPERM: "You have no write permission there. Use --out to choose another folder.",
+        errno.EIO: "The disk reported an input/output error. Check the disk before you use it again.",
     }
     reason = error.strerror or type(error).__name__
     return StorageError(f"Could not write {what}: {reason}.", hint=hints.get(error.errno or 0, ""))

@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from ttf.commands._output import say
+from ttf.text.terminal import echo, is_terminal
 
 if TYPE_CHECKING:
     from ttf.contracts import Progress
@@ -22,7 +21,7 @@ def check_outputs(paths: list[str], overwrite: bool) -> None:
     there = [path for path in paths if "://" not in path and Path(path).exists()]
     if there and not overwrite:
         raise ConfigError(
-            f"{', '.join(there)}: already there.", hint="Add --overwrite, or name another output."
+            f"{', '.join(there)} already exists.", hint="Add --overwrite, or choose another output."
         )
 
 
@@ -38,8 +37,8 @@ def progress_lines(what: str) -> Progress:
         last = now
         left = (now - began) * (total - done) / max(done, 1)
         text = f"{what}: {100 * done / max(total, 1):.0f} %, {left:.0f} s left"
-        if sys.stderr.isatty():
-            click.echo(f"\r{text}    ", err=True, nl=done == total)
+        if is_terminal(sys.stderr):
+            echo(f"{text}    ", err=True, begin="\r", end="\n" if done == total else "")
         else:
             say(text)
 

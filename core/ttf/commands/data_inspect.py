@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
 from ttf.text.numbers import size
+from ttf.text.shell import quoted
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def _what_next(seen: Inspection) -> None:
     names = {a.name for a in seen.arrays}
     path = quoted(seen.path)
     if names & {"X_train", "seq_train"}:
-        own_bank = {"Y_train", "Y_val"} <= names and not names & {"pos_train", "pos_val"}
+        targets = {"Y_train", "Y_val"} if names & {"X_val", "seq_val"} else {"Y_train"}
+        own_bank = targets <= names and not names & {"pos_train", "pos_val"}
         bank = "" if own_bank else f" --bank {_beside(seen.path, 'bank')}"
         next_command(f"ttf train --pairs {path}{bank} --plan")
     elif "vectors" in names:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
+from ttf.text.shell import quoted
 from ttf.text.tables import table
+from ttf.text.terminal import is_terminal
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -39,6 +41,7 @@ Examples:
   ttf explain runs/run-001/incidents/002    what that incident says, and its page
   ttf explain runs/run-001                  the newest incident of a run
   ttf explain oom-kill > oom-kill.md        Markdown, where it is no terminal
+  ttf explain min_yield                     a key of the configuration, as ttf config explain does
 """
 
 
@@ -68,7 +71,25 @@ def command(what: str | None, as_json: bool) -> None:
     elif path.exists() or os.sep in what:
         _show_incident(path, as_json)
     else:
-        pages.page(what)  # raises, with the closest name
+        _show_key(what, as_json)
+
+
+def _show_key(what: str, as_json: bool) -> None:
+    """For who looks for a key of the configuration here."""
+    import difflib
+
+    from ttf.commands.config import print_sections
+    from ttf.config import reference
+    from ttf.tools.explain import pages
+
+    try:
+        found = reference.find(what)
+    except reference.UnknownKey as error:
+        if not error.closest or difflib.get_close_matches(what, pages.names()):
+            pages.page(what)  # raises, with the closest class
+        raise
+    print_sections(found, as_json)
+    next_command(f"ttf config explain {quoted(what)}")
 
 
 def _list(classes: list[str], as_json: bool, *, ending: str = "") -> None:
@@ -90,7 +111,7 @@ def _table(found: list[tuple[str, str]]) -> str:
     import shutil
     import textwrap
 
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         return table(found)
     first = 2 + max(len(name) for name, _ in found)
     room = max(20, shutil.get_terminal_size().columns - first - 1)
@@ -128,13 +149,11 @@ def _show_page(page: Page, incident: Incident | None, as_json: bool) -> None:
 
 
 def _print(markdown: str) -> None:
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         show(markdown.rstrip("\n"))
         return
     import shutil
 
     from ttf.tools.explain.markdown import rendered
 
-    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = shutil.get_terminal_size().columns - 1
-    show(rendered(markdown, width, colour=colour).rstrip("\n"))
+    show(rendered(markdown, shutil.get_terminal_size().columns - 1))

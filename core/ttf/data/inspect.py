@@ -154,8 +154,8 @@ def _measure(
         facts.finite = False
         named = ", ".join(map(str, wrong[:_NAMED])) + (", ..." if len(wrong) > _NAMED else "")
         seen.problems.append(
-            f"{where}: {len(wrong)} of the {facts.rows_seen} rows looked at are not finite "
-            f"(NaN or infinite): {named}."
+            f"{where}: {len(wrong)} of the {facts.rows_seen} checked rows are not finite (NaN or "
+            f"infinite): {named}."
         )
 
 
@@ -195,13 +195,13 @@ def _shape_problems(arrays: Mapping[str, ArrayFacts]) -> list[str]:
         }
         if len(set(rows.values())) > 1:
             shown = ", ".join(f"{name} {count}" for name, count in rows.items())
-            problems.append(f"The arrays of {split} differ in rows: {shown}.")
+            problems.append(f"The arrays of {split} have different numbers of rows: {shown}.")
     for kind in ("X", "seq", "Y"):
         one, other = arrays.get(f"{kind}_train"), arrays.get(f"{kind}_val")
         if one and other and one.shape and other.shape and one.shape[1:] != other.shape[1:]:
             problems.append(
-                f"{kind}_train has rows of {tuple(one.shape[1:])}, "
-                f"{kind}_val of {tuple(other.shape[1:])}."
+                f"A row of {kind}_train has the shape {tuple(one.shape[1:])}, but a row of "
+                f"{kind}_val has the shape {tuple(other.shape[1:])}."
             )
     return problems
 
@@ -213,11 +213,11 @@ def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
         return []
     problems = []
     if vectors and vectors.shape and vectors.shape[0] != ids.shape[0]:
-        problems.append(f"ids has {ids.shape[0]} rows, vectors {vectors.shape[0]}.")
+        problems.append(f"ids has {ids.shape[0]} rows, but vectors has {vectors.shape[0]}.")
     values, counts = np.unique(store.source("ids").read(0, ids.shape[0]), return_counts=True)
     if (counts > 1).any():
         double = values[counts > 1]
-        problems.append(f"ids: {len(double)} ids occur more than once, e.g. {double[0]}.")
+        problems.append(f"{len(double)} ids occur more than once, for example {double[0]}.")
     return problems
 
 
@@ -236,7 +236,9 @@ def unfit(store: Store) -> Iterator[BadData]:
         yield from _raised(lambda: need_floats(arrays["vectors"], (2, 3), "(rows, dim)"))
     if looks_like_pairs(store.names()):
         for split in _SPLITS:
-            yield from _split(arrays, split)
+            # Without validation pairs, some of the training pairs are drawn.
+            if split == "train" or arrays.has_split(split):
+                yield from _split(arrays, split)
 
 
 def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
@@ -252,9 +254,9 @@ def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
         yield from _raised(lambda: _known(arrays, split))
     elif valued not in arrays:
         yield ArrayMissing(
-            f"{arrays.uri} has neither {named} nor {valued}: the positives of the {split} pairs "
-            "are unknown.",
-            hint=f"Add {named} (rows of the bank).",
+            f"{arrays.uri} has neither {named} nor {valued}, so the positives of the {split} "
+            "pairs are unknown.",
+            hint=f"Add the array {named} (row numbers of the bank).",
         )
 
 
@@ -263,9 +265,9 @@ def _known(arrays: NamedArrays, split: str) -> None:
     found = positives.from_array(arrays[f"pos_{split}"], _ANY_BANK)
     if not len(found.usable) and f"Y_{split}" not in arrays:
         raise BadData(
-            f"None of the {len(found.rows):,} {split} pairs of {arrays.uri} has a positive: all "
-            f"of pos_{split} is -1.",
-            hint=f"Give pos_{split} rows of the bank, or add Y_{split}.",
+            f"None of the {len(found.rows):,} {split} pairs of {arrays.uri} has a positive: every "
+            f"value of pos_{split} is -1.",
+            hint=f"Write row numbers of the bank into pos_{split}, or add the array Y_{split}.",
         )
 
 

@@ -25,7 +25,10 @@ def _child_died(signal: str, number: int, said: str, shown: str) -> Pattern:
         rf"died with <Signals\.{signal}: {number}>",
         rf"Signal {number} \({signal}\)",
         rf"\b{signal}\(-{number}\)",
-        shown=f"the words of a parent whose child {shown} (`killed by signal: {said}`, ...)",
+        shown=(
+            f"a message of the parent process about a child that {shown} (`killed by signal: "
+            f"{said}`, ...)"
+        ),
     )
 
 
@@ -63,13 +66,15 @@ ALLOCATION: Final = Pattern(
     r"[Ee]rror in malloc\(\): out of memory",
     # devices
     r"(?:CUDA|HIP|XPU) out of memory",
-    r"\w+ backend out of memory",
+    r"\b\w{1,40} backend out of memory",
     r"(?:CUDA|HIP) error: out of memory",
     r"\bOutOfMemoryError\b",
     r"STATUS_ALLOC_FAILED",
     r"CommandBufferCallbackErrorOutOfMemory",
-    shown="the words of a refused allocation (`MemoryError`, `std::bad_alloc`, `out of "
-    "memory`, ...)",
+    shown=(
+        "a message about a refused allocation (`MemoryError`, `std::bad_alloc`, `out of "
+        "memory`, ...)"
+    ),
 )
 
 UNCAUGHT_BAD_ALLOC: Final = Pattern(
@@ -82,13 +87,13 @@ DISK_FULL: Final = Pattern(
     r"Disk quota exceeded",
     r"\bENOSPC\b",
     r"database or disk is full",
-    shown="`No space left on device`, `Disk quota exceeded` or their like",
+    shown="`No space left on device`, `Disk quota exceeded` or a similar message",
 )
 SHORT_WRITE: Final = Pattern(
     r"PytorchStreamWriter failed writing",
-    r"inline_container\.cc.*unexpected pos",
-    r"\d+ requested and \d+ written",
-    shown="the words of a short write (`unexpected pos`, `N requested and M written`)",
+    r"inline_container\.cc.{0,400}unexpected pos",
+    r"\b\d{1,20} requested and \d+ written",
+    shown="a message about an incomplete write (`unexpected pos`, `N requested and M written`)",
 )
 
 DEVICE_LOST: Final = Pattern(
@@ -102,9 +107,11 @@ DEVICE_LOST: Final = Pattern(
     r"kIOGPUCommandBufferCallbackError(?!OutOfMemory)\w+",
     r"[Cc]ommand buffer exited with error status",
     r"MTLCommandBufferError|IOGPUMetal",
-    r"(?:MTL|MPS|Metal|AGX)\w*.*failed assertion",
+    r"\b(?:MTL|MPS|Metal|AGX)\w*.{0,400}failed assertion",
     r"LLVM ERROR: Failed to infer result type",
-    shown="a driver's words (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, ...)",
+    shown=(
+        "a message of the driver (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, ...)"
+    ),
 )
 
 NON_FINITE: Final = Pattern(
@@ -126,7 +133,10 @@ HEAP: Final = Pattern(
     r"buffer overflow detected",
     r"error for object 0x[0-9a-f]+: (?:pointer being|incorrect checksum|double free)",
     r"Corruption of (?:free|tiny) object|Heap corruption detected",
-    shown="the allocator's words (`double free`, `malloc(): corrupted ...`, `stack smashing`, ...)",
+    shown=(
+        "a message of the allocator (`double free`, `malloc(): corrupted ...`, `stack "
+        "smashing`, ...)"
+    ),
 )
 CXX: Final = Pattern(
     r"terminate called (?:after throwing an instance of '(?P<type>[^'\n]+)'|without an active "
@@ -137,7 +147,7 @@ CXX: Final = Pattern(
 FATAL_REASON: Final = Pattern(
     r"(?P<why>Assertion [`'\"].+ failed\.?)",
     r"Fatal Python error: (?!Aborted|Segmentation|Bus error|Illegal|Floating)(?P<why_>[^\n]+)",
-    r"(?P<why__>[^\n]*failed assertion[^\n]*)",
+    r"^(?P<why__>[^\n]*failed assertion[^\n]*)",
     r"(?P<why___>LLVM ERROR: [^\n]+|OMP: Error #\d+: [^\n]+)",
     shown="a reason (`Assertion ... failed`, `Fatal Python error: ...`, `LLVM ERROR`)",
 )
@@ -146,6 +156,10 @@ SHM_SHORT: Final = Pattern(
     r"insufficient shared memory \(shm\)|killed by signal: Bus error",
     shown="`insufficient shared memory (shm)` or a worker `killed by signal: Bus error`",
 )
+PIPES_CLOSED: Final = Pattern(
+    r"^ttf: code in this process closed pipes that it had not opened$",
+    shown="`ttf: code in this process closed pipes that it had not opened`",
+)
 CHILD_KILLED: Final = Pattern(
     r"killed by signal: Killed",
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
@@ -153,8 +167,10 @@ CHILD_KILLED: Final = Pattern(
     r"Signal 9 \(SIGKILL\)",
     r"process (?:in the process pool )?was terminated abruptly",
     r"\bSIGKILL\(-9\)",
-    shown="the words of a parent whose child is gone (`killed by signal: Killed`, "
-    "`exited unexpectedly`, ...)",
+    shown=(
+        "a message of the parent process about a child that is gone (`killed by signal: "
+        "Killed`, `exited unexpectedly`, ...)"
+    ),
 )
 CHILD_BUS_ERROR: Final = Pattern(
     r"killed by signal: Bus error|\bSIGBUS\b", shown="a worker `killed by signal: Bus error`"
@@ -164,9 +180,11 @@ CHILD_KILLED_FOR_SURE: Final = _child_died("SIGKILL", 9, "Killed", "was killed")
 WORKER_GONE: Final = Pattern(
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
     r"process (?:in the process pool )?was terminated abruptly",
-    r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]*"
+    r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]{0,8000}"
     r"\n(?P<error_>ConnectionResetError|EOFError|BrokenPipeError)",
-    shown="the words of a parent whose worker is gone (`exited unexpectedly`, ...)",
+    shown=(
+        "a message of the parent process about a worker that is gone (`exited unexpectedly`, ...)"
+    ),
 )
 # Written by torch in the worker. What the parent writes afterwards depends on a race.
 WORKER_SEGFAULT: Final = Pattern(

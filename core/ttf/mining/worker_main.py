@@ -159,7 +159,10 @@ def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) 
 def _queries(job: MiningJob) -> NDArray[np.float32]:
     queries = np.load(job.queries, mmap_mode="r", allow_pickle=False)
     if queries.ndim != 2 or queries.dtype != np.float32:
-        raise BadData(f"{job.queries} is {queries.dtype} {queries.shape}, not float32 (Q, D).")
+        raise BadData(
+            f"{job.queries} has the type {queries.dtype} and the shape {queries.shape}. It "
+            "must be float32 with the shape (Q, D)."
+        )
     return queries  # type: ignore[no-any-return]
 
 
@@ -167,8 +170,9 @@ def _rows_of_bank(queries: NDArray[np.float32], bank: VectorSource) -> int:
     rows, dim = bank.shape
     if queries.shape[1] != dim:
         raise BadData(
-            f"The queries have width {queries.shape[1]}, the bank {bank.uri} {dim}.",
-            hint="Both must come from the same kind of vectors.",
+            f"The queries have the width {queries.shape[1]}, but the bank {bank.uri} has the "
+            f"width {dim}.",
+            hint="Queries and bank must contain vectors of the same model.",
         )
     return rows
 
@@ -280,7 +284,10 @@ def ready_index(
     try:
         lock = lock_folder(folder)
     except OSError as error:
-        say(f"The index cache {folder.parent} cannot be used ({error}); building without it.")
+        say(
+            f"The index cache {folder.parent} cannot be used ({error}). ttf builds the index "
+            "without the cache."
+        )
         miner.build(source, workdir)
         return _record(folder, made_from, None)
     with lock:
@@ -301,14 +308,14 @@ def _load_index(
         hashes: Mapping[str, str] = verified_manifest(folder, "The index")["sha256"]
         miner.load(folder, source)
     except ArtifactDamaged as error:
-        say(f"{error} The index is built anew.")
+        say(f"{error} ttf builds a new index.")
         return None
     except TtfError:
         raise
     except Exception as error:  # noqa: BLE001 - third-party code: an unreadable file is no crash
         say(
-            f"The miner could not load the index {folder} ({type(error).__name__}: {error}); it is "
-            "built anew."
+            f"The miner could not load the index {folder} ({type(error).__name__}: {error}). ttf "
+            "builds a new index."
         )
         return None
     return hashes
@@ -325,7 +332,7 @@ def _store_index(
             facts = {"key": folder.name, "made_from": dict(made_from)}
             write_manifest(temp, facts, hashes, "index")
     except StorageError as error:
-        say(f"{error} The index is used from memory and not kept. {error.hint}".rstrip())
+        say(f"{error} ttf uses the index in memory and does not save it. {error.hint}".rstrip())
         return None
     return hashes
 

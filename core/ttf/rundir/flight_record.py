@@ -7,14 +7,17 @@ a record whose writer died while writing; it is read as it is.
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, Self
+
+from ttf.host.at_work import PluginWork
 
 _SIZE: Final = 4096
 _MAGIC: Final = b"ttfflt1\n"
@@ -27,6 +30,13 @@ _HELD_AT: Final = 256
 # Total steps of the run; written once, 0 until then and by older versions.
 _TOTAL: Final = struct.Struct("<Q")
 _TOTAL_AT: Final = 320
+# Where and when this process began to train: step, monotonic ns; 0 ns until then.
+_BEGAN: Final = struct.Struct("<qQ")
+_BEGAN_AT: Final = 336
+# The plugin at work: length of the text, then JSON.
+_PLUGIN: Final = struct.Struct("<H")
+_PLUGIN_AT: Final = 384
+_PLUGIN_BYTES: Final = 2048
 
 
 class Phase(IntEnum):
@@ -55,6 +65,9 @@ class Flight:
     saving_since_s: float | None
     torn: bool  # The writer died while writing.
     total_steps: int = 0  # 0: the trainer has not counted them (yet).
+    began_step: int = 0  # This process trains from this step on.
+    began_s: float | None = None  # Since when; None: it has not begun.
+    plugin: PluginWork | None = None  # The plugin at work, where that was noted.
 
 
 class FlightRecorder:
@@ -96,6 +109,21 @@ class FlightRecorder:
 
     def takes(self, total_steps: int) -> None:
         _TOTAL.pack_into(self._map, _TOTAL_AT, total_steps)
+
+    def begins(self, step: int) -> None:
+        """Called when everything is ready, right before the first step of this process."""
+        _BEGAN.pack_into(self._map, _BEGAN_AT, step, time.monotonic_ns())
+
+    def plugin_at_work(self, work: PluginWork | None) -> None:
+        """Also a sign of life. None: no plugin is at work any more."""
+        text = b"" if work is None else json.dumps(asdict(work)).encode()
+        if len(text) > _PLUGIN_BYTES:  # a name longer than any package index takes
+            text = b""
+        _PLUGIN.pack_into(self._map, _PLUGIN_AT, 0)
+        start = _PLUGIN_AT + _PLUGIN.size
+        self._map[start : start + len(text)] = text
+        _PLUGIN.pack_into(self._map, _PLUGIN_AT, len(text))
+        self.beat()
 
     def saving(self, active: bool) -> None:
         """Called by the checkpoint thread: its hang must not be hidden by steps that go on."""
@@ -151,6 +179,7 @@ def read_flight(path: Path) -> Flight | None:
 
 def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
     sequence, step, micro, phase, mono, unix, saving = _RECORD.unpack_from(data, _AT)
+    began_step, began = _BEGAN.unpack_from(data, _BEGAN_AT)
     known = phase in Phase._value2member_map_
     return Flight(
         step=step,
@@ -161,7 +190,21 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
         saving_since_s=saving / 1e9 if saving else None,
         torn=bool(sequence % 2) or not known,
         total_steps=_TOTAL.unpack_from(data, _TOTAL_AT)[0],
+        began_step=began_step,
+        began_s=began / 1e9 if began else None,
+        plugin=_plugin(data),
     )
+
+
+def _plugin(data: bytes | bytearray | mmap.mmap) -> PluginWork | None:
+    (length,) = _PLUGIN.unpack_from(data, _PLUGIN_AT)
+    start = _PLUGIN_AT + _PLUGIN.size
+    if not 0 < length <= _PLUGIN_BYTES:
+        return None
+    try:
+        return PluginWork(**json.loads(bytes(data[start : start + length])))
+    except (ValueError, TypeError):  # its writer died while writing
+        return None
 
 
 def _mapped(path: Path, *, fresh: bool = False) -> mmap.mmap:

@@ -13,7 +13,7 @@ actions out. So every decision can be replayed, and hypothesis can look for the 
     |           running ---------------+---- Ended(left="memory") ----> left ----------+
     |              | Tick at a deadline: DumpStacks, 2 s later Kill(hang); then Died    |
     |              | Pressure: Say, AskToShed, AskToLeave, Kill(memory); then Died      |
-    | Signalled    | Signalled: AskToStop; a second one: Kill(stop), Stop     Signalled |
+    | Signalled    | Signalled: AskToStop; at start, or a second one: Kill(stop), Stop  |
     v              v                                                                   v
   over: Stop     over: Finish on Ended, GiveUp or EndWithError or Stop on Died     over: Stop
 ```
@@ -37,6 +37,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from ttf.rundir.request import Change, History
+from ttf.supervise.checkpoint_interval import after_checkpoint
 from ttf.supervise.events import (
     Action,
     AskToStop,
@@ -49,6 +50,7 @@ from ttf.supervise.events import (
     Event,
     Finish,
     Kill,
+    Limited,
     Pressure,
     Say,
     Settings,
@@ -115,6 +117,8 @@ def _awaiting(state: State, event: Event) -> Decision:
 
 def _running(state: State, trainer: Trainer, event: Event) -> Decision:
     match event:
+        case Limited():
+            return replace(state, settings=event.settings), ()
         case Configured():
             state = replace(
                 state,
@@ -132,9 +136,10 @@ def _running(state: State, trainer: Trainer, event: Event) -> Decision:
             return _ended(state, event)
         case Tick():
             return _ticked(state, trainer, event)
-        case Checkpointed() | Started() | Signalled() | Suspended() | Died():
-            # Checkpointed: after a death the newest intact checkpoint counts. Started: it is a
-            # second one. The others never come here.
+        case Checkpointed():
+            return after_checkpoint(state, event)
+        case Started() | Signalled() | Suspended() | Died():
+            # Started: it is a second one. The others never come here.
             return state, ()
         case _:
             assert_never(event)
@@ -142,14 +147,17 @@ def _running(state: State, trainer: Trainer, event: Event) -> Decision:
 
 def _signalled(state: State, event: Signalled) -> Decision:
     # The first signal is passed on. A second signal, or a signal without a trainer, ends the run
-    # now.
+    # now. So does one before the first step of a trainer: there is nothing to save.
     stop = Stop(signum=event.signum)
     if state.stage != "running" or state.trainer is None:
         return over(state), (stop,)
     dying = state.trainer.killed_at is not None
     if state.stopping is not None:
-        kill = Kill(why="stop", text="a second signal asked for an end")
+        kill = Kill(why="stop", text="a second signal requested an immediate end")
         return over(state), (stop,) if dying else (kill, stop)
+    if state.trainer.phase == "start" and not dying:
+        kill = Kill(why="stop", text="a signal asked for an end before the first step")
+        return over(state), (kill, stop)
     state = replace(state, stopping=Stopping(signum=event.signum, at=event.now))
     return state, () if dying else (AskToStop(signum=event.signum),)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ttf.host.at_work import PluginWork
 from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change
 
@@ -20,12 +21,28 @@ class Settings:
     remedies: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    """How far one trainer came, from the moment it was ready for its first step."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+
 # --- events: each carries the time it happened at, on the monotonic clock ----------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
     now: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limited:
+    """The trainer read its configuration and imports the plugins that it names next."""
+
+    now: float
+    settings: Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +67,15 @@ class Beat:
     step: int
     phase: str
     saving_since: float | None = None
+    plugin: PluginWork | None = None  # the plugin at work, where that is noted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpointed:
     now: float
     step: int
+    cost_s: float = 0.0  # how long its write took
+    lived: Life = Life()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +127,8 @@ class Died:
     checkpoint_step: int  # step of the newest intact checkpoint; -1: none
     remedies: tuple[Remedy, ...] = ()
     retry: bool = True  # False: a restart cannot help (bad data, a non-finite loss)
+    lived: Life | None = None  # None: it was not ready for its first step
+    plugin: PluginWork | None = None  # it died in this plugin's code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +140,7 @@ class Tick:
 
 Event = (
     Started
+    | Limited
     | Configured
     | Beat
     | Checkpointed
@@ -139,6 +162,7 @@ class Spawn:
 
     delay_s: float = 0.0
     overlay: Mapping[str, Change] = field(default_factory=dict)
+    save_every: int = 0  # steps between checkpoints that are waited for; 0: as configured
     because: str = ""  # for people; empty for the first start
 
 
@@ -157,6 +181,13 @@ class AskToShed:
 @dataclass(frozen=True, kw_only=True)
 class AskToLeave:
     """Tell the trainer to save at the next step boundary and to leave, for a restart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveEvery:
+    """Tell the trainer to save less often, or as configured (0): it lives longer than those before."""
+
+    steps: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +222,7 @@ class EndWithError:
 
     incident: str
     text: str  # why there is no restart
+    plugin: PluginWork | None = None  # as in `Died`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +242,7 @@ Action = (
     | AskToStop
     | AskToShed
     | AskToLeave
+    | SaveEvery
     | DumpStacks
     | Kill
     | Say

@@ -21,7 +21,7 @@ from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals
-from ttf.rundir.flight_record import FlightReader
+from ttf.rundir.flight_record import Flight, FlightReader
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
 from ttf.supervise.events import (
@@ -29,6 +29,8 @@ from ttf.supervise.events import (
     Checkpointed,
     Configured,
     Event,
+    Life,
+    Limited,
     Pressure,
     Settings,
     Suspended,
@@ -40,6 +42,23 @@ NOTES_EVERY_S: Final = 1.0
 # A wait that took so much longer: the machine slept, or this process was stopped.
 LATE_S: Final = 2.0
 _TRAINER: Final = ("-m", "ttf.training.launch")
+_SECTION: Final = ("hang_timeout_s", "max_restarts", "remedies")
+
+
+def lived(flight: Flight | None) -> Life | None:
+    if flight is None or flight.began_s is None:
+        return None
+    steps, seconds = flight.step - flight.began_step, flight.monotonic_s - flight.began_s
+    return Life(steps=max(0, steps), seconds=max(0.0, seconds))
+
+
+def _settings(section: Mapping[str, Any]) -> Settings:
+    timeout = section["hang_timeout_s"]
+    return Settings(
+        max_restarts=section["max_restarts"],
+        hang_timeout_s=None if timeout == "auto" else float(timeout),
+        remedies=section["remedies"],
+    )
 
 
 class RunningTrainer:
@@ -114,29 +133,31 @@ class RunningTrainer:
             try:
                 event = self._event(cast("FromTrainer", message))
             except (LookupError, TypeError, ValueError) as error:
-                text = f"a message makes no sense ({type(error).__name__}: {error})"
+                text = f"a message is not valid ({type(error).__name__}: {error})"
                 self._conversation.garbage = text
                 return
             if event is not None:
                 yield event
 
     def _event(self, message: FromTrainer) -> Event | None:
+        if "supervise" in message:
+            return Limited(now=now(), settings=_settings(message["supervise"]))
         if "configured" in message:
             return self._configured(message)
         if "checkpointed" in message:
-            return Checkpointed(now=now(), step=int(message["checkpointed"]))
+            return Checkpointed(
+                now=now(),
+                step=int(message["checkpointed"]),
+                cost_s=float(message["cost_s"]),
+                lived=lived(self.flight.read()) or Life(),
+            )
         self.end = message["end"]
         return None
 
     def _configured(self, message: FromTrainer) -> Configured:
         self.flat = message["configured"]
         self.witness.inputs = look_at(message["inputs"])
-        timeout = self.flat["supervise.hang_timeout_s"]
-        settings = Settings(
-            max_restarts=self.flat["supervise.max_restarts"],
-            hang_timeout_s=None if timeout == "auto" else float(timeout),
-            remedies=self.flat["supervise.remedies"],
-        )
+        settings = _settings({key: self.flat[f"supervise.{key}"] for key in _SECTION})
         remedies = remedies_for("memory-limit", self.flat, phase=self._seen.phase)
         return Configured(now=now(), settings=settings, flat=self.flat, memory_remedies=remedies)
 
@@ -151,6 +172,7 @@ class RunningTrainer:
             step=flight.step,
             phase=flight.phase,
             saving_since=flight.saving_since_s,
+            plugin=flight.plugin,
         )
 
     def _look(self) -> Iterator[Event]:
@@ -206,10 +228,12 @@ class RunningTrainer:
         data = self._conversation.stderr.data()
         if not data:
             return
+        from ttf.text.secrets import Secrets
+
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
         with contextlib.suppress(OSError), self._folder.stderr.open("ab") as file:
-            file.write(head + data + (b"" if data.endswith(b"\n") else b"\n"))
+            file.write(head + Secrets().bytes(data) + (b"" if data.endswith(b"\n") else b"\n"))
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Returns False if the trainer does not take the message."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -43,6 +42,7 @@ from ttf.rundir.verified_folders import (
     remove_newer,
     table_digest,
 )
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.training.best_weights import Selection
@@ -120,8 +120,9 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
     if problem:
         _remove_unreadable(path)
         raise StorageError(
-            f"The checkpoint {path} does not read back as it was written: {problem}.",
-            hint="Check the disk before you trust it again; older checkpoints are kept.",
+            f"ttf wrote the checkpoint {path} and read it again, and the content is different: "
+            f"{problem}.",
+            hint="Check the disk before you use it again. Older checkpoints are kept.",
         )
     remove_newer(path)
     return path
@@ -135,7 +136,7 @@ def _table_named(folder: Path, key: str) -> dict[str, str]:
         return {"key": key, "sha256": table_digest(table)}
     except OSError as error:
         raise storage_error(
-            error, f"a checkpoint, because its candidate table {table} cannot be read"
+            error, f"a checkpoint, because its candidate table {table} could not be read"
         ) from error
 
 
@@ -158,12 +159,11 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
             except _Changed as error:
                 problem = str(error)
         tried.append(f"{path.name}: {problem}")
-        say(f"Checkpoint {path.name} is damaged ({problem}); trying the one before.")
-    what = "; ".join(tried) if tried else "the folder holds none"
+        say(f"Checkpoint {path.name} is damaged ({problem}). ttf tries the previous checkpoint.")
+    what = "; ".join(tried) if tried else "the folder has no checkpoint"
     raise NoCheckpoint(
-        f"No intact checkpoint in {folder}: {what}.",
-        hint="Start the run anew: "
-        f"ttf train {shlex.quote(str(folder.parent / 'run.toml'))} --out ANOTHER_DIR",
+        f"There is no intact checkpoint in {folder}: {what}.",
+        hint=f"Start a new run: ttf train {quoted(folder.parent / 'run.toml')} --out ANOTHER_DIR",
     )
 
 
@@ -273,6 +273,8 @@ class Totals:
     miner: str = ""  # The one that mined last; empty if nothing was mined yet.
     # Reasons why the numbers differ from those of an undisturbed run.
     deviations: list[str] = field(default_factory=list)
+    # What one must know to judge the result, by subject: a later text replaces an earlier one.
+    notes: dict[str, str] = field(default_factory=dict)
 
     def restore(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():

@@ -30,7 +30,7 @@ from ttf.incidents.writing import write_incident
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
-from ttf.mining.negatives import YieldReport, draw, require_yield, yield_report
+from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_report
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.disk_retry import StorageRetry
@@ -38,22 +38,14 @@ from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
+from ttf.text.secrets import Secrets
 from ttf.training.checkpoint import Totals
 from ttf.training.evaluation import encode_split, positive_scores
 from ttf.training.schedule import Window, window_of
 from ttf.training.session import Session
 
 _SCORE_ROWS = 1024
-
-
-def share_in_reach(table: CandidateTable) -> float:
-    """Share of queries whose positive scores at least as high as the last candidate.
-
-    If it is low, the tower is not trained yet, and a low yield says nothing about the filter.
-    """
-    if not len(table):
-        return 0.0
-    return float((table.positive_scores >= table.scores[:, -1]).mean())
+_FEW = "few negatives"
 
 
 @dataclass(kw_only=True)
@@ -154,17 +146,12 @@ class MinedNegatives:
         return table
 
     def _judge(self, table: CandidateTable, report: YieldReport, step: int) -> None:
-        """Raises ConfigError if a trained tower leaves too few queries a negative."""
-        negatives = self._session.config.negatives
-        in_reach = share_in_reach(table)
-        if in_reach >= negatives.min_yield:
-            require_yield(report, negatives)
-        elif report.with_survivor < negatives.min_yield:
-            self._say(
-                f"At step {step} the tower finds the positive of only {in_reach:.1%} "
-                f"of the queries among the {table.ids.shape[1]} best documents, so that hardly any "
-                "mined candidate can be trusted as a negative yet; the other negatives carry on."
-            )
+        notes = self._totals.notes
+        notes.pop(_FEW, None)  # of the round before
+        remark = remark_on_yield(table, report, self._session.config.negatives)
+        if remark:
+            notes[_FEW] = f"At step {step:,}: {remark}"
+            self._say(notes[_FEW])
 
     def _record(self, step: int, report: YieldReport) -> None:
         self._metrics.write(
@@ -195,7 +182,7 @@ class MinedNegatives:
             session.config.checkpoint.retry_s if step else 0.0,
             say=self._say,
             check_stop=session.link.check_stop,
-            title=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
+            title=f"THE MINED CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
         )
         while True:
             try:
@@ -211,7 +198,7 @@ class MinedNegatives:
             try:
                 return self._load_or_mine(rows)
             except _Unreadable as error:  # a disk that lied once need not do so again
-                self._say(f"{error} It is mined again.")
+                self._say(f"{error} ttf repeats the mining.")
                 return self._load_or_mine(rows)
         except OSError as error:
             raise storage_error(error, str(self._folder)) from error
@@ -228,7 +215,7 @@ class MinedNegatives:
         try:
             table = CandidateTable.load(folder)
         except ArtifactDamaged as error:  # of a process that died before it was relied on
-            self._say(f"{error} It is mined again.")
+            self._say(f"{error} ttf repeats the mining.")
             remove_folder(folder, TABLE_AREA)
             return None
         self._round.reused = True
@@ -256,7 +243,9 @@ class MinedNegatives:
             return CandidateTable.load(folder)
         except ArtifactDamaged as error:
             remove_folder(folder, TABLE_AREA)
-            raise _Unreadable(f"A table does not read back as it was written: {error}") from error
+            raise _Unreadable(
+                f"ttf wrote a candidate table and could not read it again: {error}"
+            ) from error
 
     def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
         began = time.perf_counter()
@@ -338,6 +327,7 @@ class MinedNegatives:
                 applied=remedy,
                 lost_steps=0,
                 checkpoint_step=next(map(step_of, newest_first(folder.checkpoints)), -1),
+                secrets=Secrets(command=session.link.command),
             )
         except StorageError as error:
             self._say(f"The incident could not be written: {error}")
@@ -357,7 +347,7 @@ def _lowest_positive(
         known = session.data.train.known(rows[here])
         q_BD = torch.from_numpy(np.array(queries[here]))
         scores = positive_scores(q_BD, known, session.parts.documents)
-        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1)
+        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1).numpy()
     return out
 
 

@@ -36,6 +36,13 @@ def evaluation_due(step: int, total: int, config: RunConfig, order: Order) -> bo
     return step % (order.steps_per_epoch if every == "epoch" else every) == 0
 
 
+def num_evaluations(total: int, every: str | int, order: Order) -> int:
+    """How often a run of `total` steps is evaluated after its first step; gates not counted."""
+    if every == "end":
+        return 1
+    return -(-total // (every if isinstance(every, int) else order.steps_per_epoch))
+
+
 def gate_step(at: str, order: Order) -> int:
     """The step of a gate: `at` is "step 300" or "epoch 2"."""
     unit, number = at.split()
@@ -53,8 +60,11 @@ def check_gates(gates: Sequence[Gate], record: EvalRecord, order: Order) -> None
         found = record.metrics[metric]
         if not _OPERATORS[comparison](found, float(bound)):
             raise GateNotMet(
-                f"The gate at {gate.at} needed {gate.need}, but {metric} is {found:.4f}.",
-                hint="The run was stopped early; its last checkpoint is kept (ttf resume).",
+                f"The gate at {gate.at} requires {gate.need}, but {metric} is {found:.4f}.",
+                hint=(
+                    "ttf stopped the run early and kept its last checkpoint. To continue "
+                    "anyway: ttf resume"
+                ),
             )
 
 

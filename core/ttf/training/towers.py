@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +18,12 @@ from ttf.contracts import TowerCost, TowerShape
 from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing
 from ttf.host import plugins
 from ttf.host.options import checked
+from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.durable import folder_written_whole, read_json, sha256_file, write_json
+from ttf.text.shell import quoted
 from ttf.training.checkpoint import save_tensors
 
 WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
 MIN_TEMPERATURE = 0.01
 MAX_TEMPERATURE = 1.0
 
@@ -35,14 +37,14 @@ class Temperature(nn.Module):
         super().__init__()
         if learned and not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
             raise ConfigError(
-                f"loss.temperature is {temperature}, but a learned temperature stays "
-                f"within [{MIN_TEMPERATURE}, {MAX_TEMPERATURE}].",
-                hint="Start inside that range, or set loss.learn_temperature = false.",
+                f"loss.temperature is {temperature}, but a learned temperature must be between "
+                f"{MIN_TEMPERATURE} and {MAX_TEMPERATURE}.",
+                hint="Choose a value in this range, or set loss.learn_temperature = false.",
             )
         if not temperature > 0:
             raise ConfigError(
-                f"loss.temperature is {temperature}; it divides, so it must be above 0.",
-                hint="0.05 is the default.",
+                f"loss.temperature is {temperature}, but it must be greater than 0.",
+                hint="The default is 0.05.",
             )
         self.learned = learned
         start = torch.tensor(-math.log(temperature))
@@ -127,19 +129,29 @@ def build(query: TowerSpec, doc: TowerSpec, loss: LossConfig) -> TwoTower:
 
 
 def save_model(
-    folder: Path, model: TwoTower, query: TowerSpec, doc: TowerSpec, loss: LossConfig
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    query: TowerSpec,
+    doc: TowerSpec,
+    loss: LossConfig,
+    *,
+    step: int,
+    metrics: Mapping[str, float],
 ) -> str:
-    """Writes the finished towers and returns the SHA-256 of their weights."""
+    """Writes the towers after `step` steps and returns the SHA-256 of their weights; `metrics` of
+    these weights, empty if they were not evaluated."""
     with folder_written_whole(folder) as temp:
-        digest = save_tensors(model.state_dict(), temp / WEIGHTS)
+        digest = save_tensors(weights, temp / WEIGHTS)
         write_json(
-            temp / CONFIG,
+            temp / MODEL_CONFIG,
             {
                 "format": 1,
                 "query": query.to_json(),
                 "doc": doc.to_json(),
                 "loss": loss.model_dump(mode="json"),
                 "weights_sha256": digest,
+                "step": step,
+                "metrics": dict(metrics),
             },
         )
     return digest
@@ -147,13 +159,13 @@ def save_model(
 
 def load_model(folder: Path) -> TwoTower:
     """Loads towers of `save_model`, weights verified, in eval mode."""
-    if not (folder / CONFIG).is_file():
+    if not (folder / MODEL_CONFIG).is_file():
         raise DataMissing(
-            f"{folder} holds no finished model.",
-            hint="Let the run finish first: ttf resume RUN_DIR",
+            f"{folder.parent} contains no model: the run ended before it saved one.",
+            hint=f"Continue the training first: ttf resume {quoted(folder.parent)}",
         )
     try:
-        config = read_json(folder / CONFIG)
+        config = read_json(folder / MODEL_CONFIG)
         if sha256_file(folder / WEIGHTS) != config["weights_sha256"]:
             raise ValueError(f"{WEIGHTS} does not match its recorded SHA-256")
         query = TowerSpec.from_json("query", config["query"])
@@ -162,7 +174,8 @@ def load_model(folder: Path) -> TwoTower:
     except (OSError, LookupError, TypeError, ValueError) as error:
         raise ArtifactDamaged(
             f"The model in {folder} is damaged: {type(error).__name__}: {error}.",
-            hint="Delete that folder and summary.json, and write it anew: ttf resume RUN_DIR",
+            hint="Delete this folder and summary.json, then write the model again: "
+            f"ttf resume {quoted(folder.parent)}",
         ) from error
     model = build(query, doc, loss)
     model.load_state_dict(load_file(folder / WEIGHTS))
@@ -184,7 +197,8 @@ def start_from(model: TwoTower, path: Path) -> None:
     problems = [f"{name}: not in the file" for name in own if name not in tensors]
     problems += [f"{name}: not in the model" for name in tensors if name not in own]
     problems += [
-        f"{name}: shape {tuple(tensors[name].shape)} in the file, {tuple(own[name].shape)} here"
+        f"{name}: the shape is {tuple(tensors[name].shape)} in the file and "
+        f"{tuple(own[name].shape)} in the model"
         for name in own
         if name in tensors and tensors[name].shape != own[name].shape
     ]
@@ -192,6 +206,9 @@ def start_from(model: TwoTower, path: Path) -> None:
         raise ConfigError(
             f"The weights of --init {path} do not fit these towers:",
             problems=problems[:8],
-            hint="Use the tower names, options and vector widths of the run they came from.",
+            hint=(
+                "Use the same tower names, tower options and vector widths as in the run of "
+                "this file."
+            ),
         )
     model.load_state_dict(tensors)

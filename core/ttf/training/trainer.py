@@ -32,13 +32,13 @@ from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.documents import DataFacts, Manifest, Summary
 from ttf.rundir.durable import read_json, write_atomically, write_json
 from ttf.rundir.flight_record import FlightRecorder, Phase
-from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
 from ttf.rundir.supervision import Journal
 from ttf.rundir.verified_folders import newest_first
 from ttf.text.progress import Reporter
+from ttf.text.secrets import Secrets
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
 from ttf.training.checkpoint import RunState, Snapshot, Totals, load_newest
@@ -47,7 +47,7 @@ from ttf.training.recorder import Recorder, recording, summary_facts
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
 from ttf.training.supervisor_link import LeaveAsked, Link
-from ttf.training.towers import save_model, start_from
+from ttf.training.towers import start_from
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -94,7 +94,7 @@ def _begin(session: Session) -> None:
         session.decided.resolved, session.data, session.policy, session.decided.specs
     )
     if link.command:
-        built["command"] = list(link.command)
+        built["command"] = Secrets(command=link.command).words(link.command)
     built["environment_left_out"] = dict(link.left_out)
     write_json(session.folder.manifest, built)
 
@@ -108,7 +108,7 @@ def _write(session: Session, write: Callable[[], T]) -> T:
         session.config.checkpoint.retry_s if restarted else 0.0,
         say=session.reporter.note,
         check_stop=session.link.check_stop,
-        title="THE RUN CANNOT GO ON YET",
+        title="THE RUN CANNOT CONTINUE YET",
     )
     while True:
         try:
@@ -124,7 +124,7 @@ class Trainer:
         self.session = session
         self._metrics = metrics
         self._selection = Selection(config=session.config.evaluate)
-        totals = Totals()
+        totals = Totals(notes={note: note for note in session.data.notes})
         self._mined = MinedNegatives(session, metrics, totals)
         self._state = RunState(session.parts, self._mined, self._selection, totals)
         decided = session.decided
@@ -156,10 +156,11 @@ class Trainer:
         self.session.link.flight.enter(Phase.START, snapshot.step)
         reporter.resumed(snapshot.step, self._selection.initial)
         for difference in differences:
-            text = f"resumed where {difference}"
+            text = f"resumed with a difference: {difference}"
             self._state.totals.deviations.append(text)
             reporter.note(
-                f"From here on the numbers are statistically, not bitwise, the same: {text}."
+                "From here on, the numbers are no longer bitwise the same as without the "
+                f"interruption, only statistically: {text}."
             )
 
     def run(self, *, resumed_from: int) -> Summary:
@@ -215,6 +216,7 @@ class Trainer:
     def _train(self, recorder: Recorder) -> Ending:
         # The last save is part of this, so that a disk failure here is an ending as well.
         flight = self.session.link.flight
+        flight.begins(self.loop.step)
         try:
             loop.train(self.loop, recorder)
             ending = self._finish(recorder)
@@ -236,30 +238,25 @@ class Trainer:
         return ending
 
     def _finish(self, recorder: Recorder) -> Ending:
-        """Saves the last checkpoint, then the finished towers; the ending has the hash of their
-        weights."""
-        session = self.session
-        settings = session.config.evaluate
+        """Saves the last checkpoint, then the finished towers."""
         if self._selection.patience_used_up:
-            session.reporter.note(
-                f"No gain in {settings.metric} for {settings.patience} "
-                "evaluations: training ended early."
+            settings = self.session.config.evaluate
+            note = (
+                f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: "
+                f"{settings.metric} did not improve in {settings.patience} evaluations. To train all "
+                "steps: --set evaluate.patience=0."
             )
+            self._state.totals.notes["ended early"] = note
+            self.session.reporter.note(note)
         recorder.flush(self.loop.step)
-        model = session.parts.model
-        if self._selection.weights:
-            model.load_state_dict(self._selection.weights)
-        specs = session.decided.specs
-        digest = save_model(
-            session.folder.model, model, specs.query, specs.doc, session.config.loss
-        )
-        return Ending(status="finished", exit_code=0, weights_sha256=digest)
+        recorder.keeper.finish()
+        return Ending(status="finished", exit_code=0)
 
     def _stopped(self, asked: StopAsked) -> Stopped:
         return Stopped(
             asked.signum,
-            f"Stopped by {asked} after step {self.loop.step} of {self.loop.total_steps}; "
-            "a checkpoint was saved.",
+            f"{asked} stopped the run after step {self.loop.step} of {self.loop.total_steps}. ttf "
+            "saved a checkpoint.",
             hint=f"Continue with: ttf resume {self.session.folder.path}",
         )
 
@@ -276,9 +273,9 @@ class Trainer:
         link = session.link
         self._state.tick()
         summary = summarize(
+            folder,
             ending,
             summary_facts(self.loop.step, session.decided, self._state),
-            list_incidents(folder.incidents),
             restarts=link.history.restarts if link.history is not None else 0,
             deviations=[c.deviation for c in link.overlay.values() if c.deviation],
         )
@@ -307,7 +304,7 @@ def _has_begun(folder: RunFolder, say: Say) -> bool:
         not noted and folder.summary.exists()
     ):
         return True
-    say("No checkpoint was made before: the run starts from the beginning.")
+    say("There was no checkpoint yet, so the run starts from the beginning.")
     return False
 
 
@@ -330,9 +327,9 @@ def _manifest_of(folder: RunFolder) -> Manifest:
         found["data"]["fingerprint"], found["numeric"]["plugins"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
-            f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}): what the "
-            "run began with is not known any more.",
-            hint="Put it back, or start a new run from the folder's run.toml.",
+            f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}). Without "
+            "it, ttf does not know the data and the environment of the run.",
+            hint="Restore the file, or start a new run with the run.toml of this folder.",
         ) from error
     return found
 
@@ -343,9 +340,9 @@ def _refuse_other_data(
     """Raises DataChanged. `before` is the manifest's part about the data."""
     if before["fingerprint"] != data.fingerprint:
         raise DataChanged(
-            f"The data is not what the run in {folder.path} was started with "
-            f"(pairs {before.get('pairs')}, bank {before.get('bank')}).",
-            hint="Put the files back as they were, or start a new run with ttf train.",
+            f"The data has changed since the run in {folder.path} was started (pairs "
+            f"{before.get('pairs')}, bank {before.get('bank')}).",
+            hint="Restore the original files, or start a new run with ttf train.",
         )
     with _heartbeats(flight):
         refuse_changed(before.get("files", {}), data.stores, say)

@@ -81,10 +81,11 @@ WORDS: Mapping[str, str] = {
     f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
     "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
     "traceback": f"{TRACE}KeyError: 'rows'",
+    "no pipes": "ttf: code in this process closed pipes that it had not opened",
     "prose": "epoch 3, loss 2.1",
 }
 SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
-EXITS = (0, 1, 3, 120, 121)
+EXITS = (0, 1, 3, 120, 121, 122)
 CUT = FileChange(path="pairs.npz", was="40,960 bytes", now="4,096 bytes", cut=True)
 MADE_ANEW = FileChange(path="bank.npz", was="40,960 bytes", now="another file: 40,960 bytes")
 SURROUNDINGS: tuple[dict[str, Any], ...] = (
@@ -331,7 +332,7 @@ def test_the_explanation_says_where_it_was() -> None:
     found = classify(a_death(signal=11, flight=flight))
     assert "in mining, after step 117" in found.explanation
     texts = {evidence.source: evidence.text for evidence in found.evidence}
-    assert "3.0 s before the end, cut while it was written" in texts["flight recorder"]
+    assert "3.0 s before the end, not written completely" in texts["flight recorder"]
 
 
 # --- documents ------------------------------------------------------------------------------------

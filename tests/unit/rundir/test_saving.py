@@ -41,7 +41,7 @@ def saving(
         keep=2,
         retry_s=retry_s,
         flight=FlightRecorder(flight),
-        on_saved=lambda step, _: told.saved.append(step),
+        on_saved=lambda step, *_: told.saved.append(step),
         say=told.said.append,
     )
     try:
@@ -114,7 +114,7 @@ def test_every_step_that_is_called_saved_is_on_disk_by_then(root: Path) -> None:
         keep=2,
         retry_s=0,
         flight=FlightRecorder(None),
-        on_saved=lambda step, path: intact.append(
+        on_saved=lambda step, path, _: intact.append(
             step if not verified_folders.problem_with(path) else -1
         ),
         say=pytest.fail,
@@ -161,7 +161,7 @@ def test_a_disk_that_fails_once_is_said_and_the_next_checkpoint_goes_elsewhere(
             settle(saver)
             saver.raise_if_failed()
         assert told.saved == [1, 3]
-        assert "takes checkpoints again" in told.said[1]
+        assert "Checkpoints can be written again" in told.said[1]
     assert done
     assert not list(root.rglob(".tmp-*"))
 
@@ -181,8 +181,8 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
     for part in ("No checkpoint could be written since", "No space left", "step 7 is intact"):
         assert part in str(error)
     assert (
-        error.hint == f"Free some space or choose another folder with --out. Then continue "
-        f"with: ttf resume {root}"
+        error.hint == f"Free some space, or use --out to choose another folder. Then continue "
+        f"the run: ttf resume {root}"
     )
 
 
@@ -198,7 +198,7 @@ def test_patience_ends_when_failures_go_on_for_longer(root: Path) -> None:
         saver.raise_if_failed()  # nothing was tried since
         saver.save(plain(2))
         settle(saver)
-        with pytest.raises(StorageError, match="There is no older one"):
+        with pytest.raises(StorageError, match="There is no older checkpoint"):
             saver.raise_if_failed()
         with pytest.raises(StorageError):
             saver.save(plain(3))
@@ -213,7 +213,7 @@ def test_the_last_checkpoint_waits_for_a_disk_that_recovers(root: Path) -> None:
         saver.flush(plain(4))
     assert told.saved == [4]
     assert "IS NOT WRITTEN" in told.said[0]
-    assert "The next attempt is in 2 s" in told.said[1]
+    assert "ttf tries again in 2 s" in told.said[1]
     assert recovered(root).step == 4
 
 
@@ -271,7 +271,7 @@ def test_metrics_that_cannot_be_made_durable_hold_the_checkpoint_back(root: Path
 
 
 def test_a_fault_of_ours_in_the_thread_is_raised_in_the_main_thread(root: Path) -> None:
-    def broken(step: int, path: Path) -> None:
+    def broken(step: int, path: Path, seconds: float) -> None:
         raise ZeroDivisionError(f"{threading.current_thread().name} at {step}")
 
     saver = Saver(

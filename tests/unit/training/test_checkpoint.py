@@ -154,7 +154,7 @@ def test_with_none_intact_the_reasons_are_listed(tmp_path: Path) -> None:
 
 
 def test_with_none_at_all_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(NoCheckpoint, match="holds none"):
+    with pytest.raises(NoCheckpoint, match="has no checkpoint"):
         checkpoint.load_newest(tmp_path, silent)
 
 
@@ -206,12 +206,15 @@ def test_what_was_moved_aside_for_one_that_never_came_is_put_back(tmp_path: Path
 # --- the finished towers -------------------------------------------------------------------
 
 
+def save(folder: Path, made: World) -> str:
+    loss, weights = made.stepper.gradients.config.loss, made.model.state_dict()
+    return save_model(folder, weights, *made.specs, loss, step=2, metrics={"recall@10": 0.5})
+
+
 def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: Path) -> None:
     made = World(data, query=MLP, loss={"similarity": "dot", "temperature": 0.2})
     made.run(2)
-    digest = save_model(
-        tmp_path / "model", made.model, *made.specs, made.stepper.gradients.config.loss
-    )
+    digest = save(tmp_path / "model", made)
     found = load_model(tmp_path / "model")
     assert len(digest) == 64
     assert not found.training
@@ -225,7 +228,7 @@ def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: P
 def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, harm: str) -> None:
     made = World(data)
     folder = tmp_path / "model"
-    save_model(folder, made.model, *made.specs, made.stepper.gradients.config.loss)
+    save(folder, made)
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 0x80
     (folder / name).write_bytes(content if harm == "flipped" else content[:20])
@@ -235,23 +238,23 @@ def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, ha
 
 def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path) -> None:
     made = World(data)
-    save_model(tmp_path / "model", made.model, *made.specs, made.stepper.gradients.config.loss)
+    save(tmp_path / "model", made)
     (tmp_path / "model" / "model.safetensors").unlink()
     with pytest.raises(ArtifactDamaged, match=r"model\.safetensors"):
         load_model(tmp_path / "model")
-    with pytest.raises(DataMissing, match="no finished model"):
+    with pytest.raises(DataMissing, match="contains no model"):
         load_model(tmp_path)
 
 
 def test_weights_to_start_from_must_fit(data: Dataset, tmp_path: Path) -> None:
     made, other = World(data, query=MLP), World(data, query=MLP | {"hidden": 8})
     made.run(1)
-    save_model(tmp_path / "m", made.model, *made.specs, made.stepper.gradients.config.loss)
+    save(tmp_path / "m", made)
     weights = tmp_path / "m" / "model.safetensors"
     same = World(data, query=MLP, seed=3)
     start_from(same.model, weights)
     assert all(torch.equal(v, made.weights()[k]) for k, v in same.weights().items())
-    with pytest.raises(ConfigError, match=r"\(16, 6\) in the file, \(8, 6\) here"):
+    with pytest.raises(ConfigError, match=r"\(16, 6\) in the file and \(8, 6\) in the model"):
         start_from(other.model, weights)
     weights.write_bytes(b"not weights")
     with pytest.raises(BadData, match="not a readable safetensors"):
@@ -265,6 +268,6 @@ def test_without_a_checkpoint_the_run_can_be_started_anew_from_its_own_file(
 ) -> None:
     folder = tmp_path / "my run" / "checkpoints"
     folder.mkdir(parents=True)
-    with pytest.raises(NoCheckpoint, match="the folder holds none") as caught:
+    with pytest.raises(NoCheckpoint, match="the folder has no checkpoint") as caught:
         checkpoint.load_newest(folder, silent)
     assert f"ttf train '{tmp_path / 'my run' / 'run.toml'}' --out" in caught.value.hint

@@ -7,6 +7,7 @@ from typing import Final
 
 from ttf.hookspecs import Cause, Verdict
 from ttf.supervise.isolated_tasks import Ended
+from ttf.text import terminal
 from ttf.tools.doctor.check import fail
 
 _MOST_LINES: Final = 4
@@ -27,7 +28,7 @@ def in_a_word(ended: Ended) -> str:
         return f"{ended.finding.name}{_ending(ended)}"
     if ended.error is not None:
         return one_line(f"{ended.error['class']}: {ended.error['message']}")
-    return "it did well"
+    return "it succeeded"
 
 
 def _ending(ended: Ended) -> str:
@@ -45,7 +46,7 @@ def evidence(ended: Ended) -> Iterator[str]:
     if ended.finding is not None:
         yield f"class {ended.finding.name}: {ended.finding.explanation}"
     if ended.stage:
-        yield f"it was at: {ended.stage}"
+        yield f"last stage: {ended.stage}"
     if ended.finding is not None:
         yield from (f"{line.source}: {line.text}" for line in ended.finding.evidence)
     if ended.error is not None:
@@ -66,6 +67,5 @@ def _stderr_lines(text: str) -> list[str]:
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Only printable characters, at most `longest`."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    """The words on one line without control characters, at most `longest`."""
+    return terminal.one_line(" ".join(text.split()), longest)

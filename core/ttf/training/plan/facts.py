@@ -11,12 +11,12 @@ from ttf.host.plugins import open_store
 from ttf.mining.choose import checked_options, miner_context
 from ttf.training.auto_settings import Decided, decide
 from ttf.training.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
-from ttf.training.schedule import num_refreshes
+from ttf.training.schedule import num_evaluations, num_refreshes
 
 
 def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
     """Reads headers and positives; builds no tower and writes nothing."""
-    with open_dataset(resolved.config.data) as data:
+    with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         decided = decide(resolved, data, policy)
         config = decided.config
         facts = _facts(data, config.data.storage)
@@ -44,8 +44,9 @@ def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
         miner_cost=cost,
         miner_needs_torch=traits is not None and traits.needs_torch,
         refreshes=rounds if config.miner.negatives else 0,
-        evaluations=_evaluations(decided),
-        notes=decided.notes,
+        evaluations=1 + num_evaluations(decided.total_steps, config.evaluate.every, decided.order),
+        patience=config.evaluate.patience if config.evaluate.patience != "auto" else 0,
+        notes=(*data.notes, *decided.notes),
     )
 
 
@@ -58,14 +59,6 @@ def _mining(decided: Decided, data: Dataset, policy: DevicePolicy) -> tuple[Mine
     rows, dim = data.bank.shape
     cost = factory.estimate(rows, dim, queries, config.miner.k, options, context)
     return cost, factory.traits(options, context)
-
-
-def _evaluations(decided: Decided) -> int:
-    every = decided.config.evaluate.every
-    if every == "end":
-        return 2
-    steps = decided.order.steps_per_epoch if every == "epoch" else every
-    return 1 + max(1, -(-decided.total_steps // steps))
 
 
 def _facts(data: Dataset, storage: str) -> DataFacts:

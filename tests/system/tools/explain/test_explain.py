@@ -60,7 +60,9 @@ def test_an_incident_says_what_happened_and_then_what_that_means(
 ) -> None:
     done = invoke(["explain", str(incident / part)])
     assert done.code == 0, done.err
-    assert done.out.startswith("# Incident 001: segfault\n\nThe command touched memory")
+    assert done.out.startswith(
+        "# Incident 001: segfault\n\nThe command used an invalid memory address"
+    )
     assert "ended by SIGSEGV" in done.out and "- **faulthandler**: Python was at" in done.out
     assert done.out.endswith(pages.page("segfault").markdown)
     assert "stderr.txt" in done.err
@@ -76,9 +78,9 @@ def test_an_incidents_own_page_names_the_command(incident: Path) -> None:
 def test_what_holds_no_incident_says_so(invoke: Invoke, tmp_path: Path, incident: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "holds no incident" in invoke(["explain", str(empty)]).err
+    assert "is not the folder of an incident" in invoke(["explain", str(empty)]).err
     (empty / "run.toml").touch()
-    assert "nothing has died in it" in invoke(["explain", str(empty)]).err
+    assert "none of its processes crashed" in invoke(["explain", str(empty)]).err
     (incident / "incident.json").write_text("{")
     damaged = invoke(["explain", str(incident)])
     assert damaged.code == 3 and "cannot be read" in damaged.err and "incident.md" in damaged.err
