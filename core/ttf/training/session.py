@@ -60,6 +60,8 @@ class Session:
     reporter: Reporter
     link: Link
     observers: Observers
+    notes: tuple[str, ...]
+    """About the data and the settings; to be said when the run begins."""
 
     @property
     def config(self) -> RunConfig:
@@ -123,8 +125,6 @@ def open_session(
         decided = decide(resolved, data, policy)
         refuse_what_cannot_fit(decided, data, folder.path)
         link.flight.takes(decided.total_steps)
-        for note in (*data.notes, *decided.notes):
-            reporter.note(note)
         yield Session(
             folder=folder,
             decided=decided,
@@ -134,6 +134,7 @@ def open_session(
             reporter=reporter,
             link=link,
             observers=plugins.observers(decided.config.observers, reporter.note),
+            notes=(*data.notes, *decided.notes),
         )
 
 
