@@ -79,10 +79,10 @@ def prepare(policy: DevicePolicy) -> Prepared:
     if applied:
         os.environ[MARKER] = json.dumps({**ours, **applied})
     if kept:
-        notes.append("Kept from your environment: " + ", ".join(kept) + ".")
+        notes.append("ttf keeps these values of your environment: " + ", ".join(kept) + ".")
     if late:
         notes.append(
-            "torch was already loaded, so these may take no effect in this process: "
+            "torch was loaded before, so these settings may have no effect in this process: "
             + ", ".join(late)
             + "."
         )
@@ -126,22 +126,25 @@ def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
         policy.reason = _reason(policy, passed)
         return policy
     raise PluginUnavailable(
-        "No device can be used here: " + ("; ".join(passed) or "no device plugin is installed"),
-        hint="Reinstall twotower: its device cpu runs everywhere.",
+        "No device is usable on this machine: "
+        + ("; ".join(passed) or "no device plugin is installed"),
+        hint="Reinstall twotower: its device cpu works on every machine.",
     )
 
 
 def _less_preferred(factories: list[DeviceFactory]) -> list[str]:
     out = []
     for factory in factories:
-        why = factory.availability().reason or "less preferred"
+        why = factory.availability().reason or "other devices are preferred"
         out.append(f"{factory.name}: usable, but {why}")
     return out
 
 
 def _reason(policy: DevicePolicy, passed: list[str]) -> str:
     threads = f"{policy.threads} thread{'s' if policy.threads != 1 else ''}"
-    return "; ".join([f"the best device here, with {threads}", *(f"not {p}" for p in passed)])
+    return "; ".join(
+        [f"the best device of this machine, with {threads}", *(f"not {p}" for p in passed)]
+    )
 
 
 def _why_not(name: str, error: PluginUnavailable | PluginBroken) -> str:

@@ -87,7 +87,7 @@ def be_killed_first() -> None:
         try:
             Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
         except OSError as error:  # a sandbox: then any of us may be chosen
-            print(f"oom_score_adj stays as it is: {error}", file=sys.stderr)
+            print(f"oom_score_adj was not changed: {error}", file=sys.stderr)
 
 
 def stacks_to(path: Path | None) -> None:

@@ -108,4 +108,6 @@ def parse_bytes(value: str) -> int:
 
 
 def _bad_size(value: str) -> int:
-    raise ValueError(f"not a size: {value!r}; write bytes, or like '512MiB' or '1.5GB'")
+    raise ValueError(
+        f"not a size: {value!r}; write a number of bytes, or for example '512MiB' or '1.5GB'"
+    )

@@ -24,6 +24,7 @@ from ttf.errors import ExitCode, TtfError
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
 from ttf.process import child, lifeline
+from ttf.process.collector import paused_for_imports
 from ttf.process.error_document import to_document
 from ttf.rundir.documents import Manifest
 from ttf.rundir.request import TrainerEnd, TrainRequest
@@ -100,7 +101,9 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         opening = [f"Run folder: {folder.path}", *_left_out(request, link)]
         policy = prepared_policy(resolved, opening.append)
         resolved = with_demo(resolved, reporter)
-        from ttf.training import trainer
+        # Without a supervisor this is the user's process.
+        with paused_for_imports() if link.supervised else contextlib.nullcontext():
+            from ttf.training import trainer
 
         return trainer.run(
             resolved, folder, policy, reporter, resume=request.resume, link=link, opening=opening
@@ -111,10 +114,14 @@ def _left_out(request: TrainRequest, link: Link) -> Iterator[str]:
     if request.history.incidents:  # said when the run began
         return
     for name, value in request.left_out.items():
-        kept = "It is kept from the trainer and the miner" if link.supervised else "Unset it"
+        kept = (
+            "ttf removes it from the environment of the trainer and the miner"
+            if link.supervised
+            else "Unset this variable"
+        )
         yield (
-            f"{name}={value} is set here. {kept}: it hides that two OpenMP runtimes meet, and may "
-            "make results silently wrong."
+            f"{name}={value} is set in this environment. {kept}, because it hides that two OpenMP "
+            "runtimes are loaded, and the results may be wrong without a warning."
         )
 
 

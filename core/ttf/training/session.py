@@ -154,7 +154,7 @@ def assemble(
         raise ConfigError(
             f"There is nothing to train: the towers {specs.query.name!r} and {specs.doc.name!r} "
             "have no trainable weights.",
-            hint="Choose another query tower, e.g. --tower linear.",
+            hint="Choose another query tower, for example --tower linear.",
         )
     width = specs.query.shape.out_dim
     documents = Documents(data, model, policy, width, memory_budget(config.memory.budget))

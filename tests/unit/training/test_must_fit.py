@@ -84,5 +84,5 @@ def test_this_machines_own_limits_are_used(data: Dataset, tmp_path: Path) -> Non
 
 
 def test_a_step_of_more_samples_than_pairs_is_refused_before_it_is_cut(data: Dataset) -> None:
-    with pytest.raises(ConfigError, match="One optimizer step takes 8,388,608 samples"):
+    with pytest.raises(ConfigError, match="One optimizer step needs 8,388,608 samples"):
         check(data, {"accum": 2**20}, **MEMORY)

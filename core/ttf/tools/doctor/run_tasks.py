@@ -81,7 +81,11 @@ def _verified(uri: str, config: DataConfig, found: list[dict[str, str]]) -> str:
     hint = " ".join(seen.hints)
     found += [{"text": p, "hint": hint} for p in seen.problems if p not in elsewhere]
     arrays = ", ".join(array.name for array in seen.arrays)
-    much = "read in full" if whole else f"a sample was read; all of it: ttf data verify {uri}"
+    much = (
+        "read in full"
+        if whole
+        else f"only a sample was read; to read the whole file: ttf data verify {uri}"
+    )
     return f"{uri}: {arrays} ({much})"
 
 
@@ -121,7 +125,7 @@ def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.training.launch import plan_resolved
 
     resolved = _resolved(request)
-    tell({"at": "predicting what the run takes"})
+    tell({"at": "predicting memory, disk and time"})
     try:
         predicted = plan_resolved(resolved)
     except ConfigError as error:
@@ -147,4 +151,4 @@ def _above_budget(predicted: Mapping[str, Any], budget: int) -> str:
     needed = max((int(item["anon_bytes"]) for item in wanted), default=0)
     if needed <= budget:
         return ""
-    return f"The miner {name!r} needs about {size(needed)}, memory.budget allows {size(budget)}."
+    return f"The miner {name!r} needs about {size(needed)}, but memory.budget is {size(budget)}."

@@ -149,7 +149,8 @@ def _partial(out: Path) -> Iterator[Path]:
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise FolderInUse(
-            f"Another process is mining into {out}.", hint="Wait for it, or choose another --out."
+            f"Another process is writing a candidate table to {out}.",
+            hint="Wait until it ends, or choose another --out.",
         ) from None
     except OSError as error:
         raise storage_error(error, str(folder)) from error
@@ -220,8 +221,8 @@ class _Attempt:
             self.reporter.note(f"Miner: {name} ({reason})")
         if miner.k > rows:
             self.reporter.note(
-                f"The bank has only {rows:,} rows: the table holds as many per query, "
-                f"not {miner.k:,}."
+                f"The bank has only {rows:,} rows, so the table has {rows:,} candidates per query "
+                f"instead of {miner.k:,}."
             )
         context = miner_context(config, self.threads)
         k = min(miner.k, rows)

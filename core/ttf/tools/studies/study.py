@@ -94,8 +94,11 @@ class Study(ABC, Generic[SetupT, RunT]):
             return None
         if not cls._asks(out, identity):
             raise ConfigError(
-                f"{out} holds another study.",
-                hint=f"Continue that with: {cls.resume_command(out)}, or choose another --out.",
+                f"{out} contains a different study.",
+                hint=(
+                    f"To continue that study: {cls.resume_command(out)}. For a new study, "
+                    "choose another --out."
+                ),
             )
         return out
 
@@ -134,9 +137,11 @@ class Study(ABC, Generic[SetupT, RunT]):
             return cls.restored(folder, settings, [json.loads(line) for line in lines])
         except (OSError, LookupError, TypeError):
             raise DataMissing(
-                f"{folder} holds no study of ttf {cls.COMMAND}.",
-                hint=f"Name the folder that ttf {cls.COMMAND} printed, e.g. "
-                f"runs/{cls.COMMAND}-001.",
+                f"{folder} contains no study of ttf {cls.COMMAND}.",
+                hint=(
+                    f"Give the folder that ttf {cls.COMMAND} printed, for example "
+                    f"runs/{cls.COMMAND}-001."
+                ),
             ) from None
 
     @classmethod
@@ -178,8 +183,8 @@ class Study(ABC, Generic[SetupT, RunT]):
         changed = [path for path, sha256 in then.items() if sha256_of(Path(path)) != sha256]
         if changed:
             raise ConfigError(
-                f"{', '.join(changed)}: not what it was when the study in {self.folder} began.",
-                hint="Put it back, or begin a new study.",
+                f"{', '.join(changed)}: changed since the start of the study in {self.folder}.",
+                hint="Restore the original, or start a new study.",
             )
 
     def _remove_unfinished_runs(self) -> None:
@@ -202,8 +207,8 @@ def claim(folder: Path) -> FileLock:
         (folder / _OWNER).write_text(str(os.getpid()))
     except Timeout:
         raise FolderInUse(
-            f"{folder} is in use by another live process{_holder(folder)}.",
-            hint="Wait for it, stop it, or choose another --out.",
+            f"Another process is using {folder}{_holder(folder)}.",
+            hint="Wait until it ends, stop it, or choose another --out.",
         ) from None
     except OSError as error:
         lock.release()
@@ -243,6 +248,6 @@ def sha256_of(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise ConfigError(
-            f"{path} could not be read: {error.strerror}.",
-            hint="Name a run.toml, or the folder of a run.",
+            f"Could not read {path}: {error.strerror}.",
+            hint="Give a run.toml, or the folder of a run.",
         ) from error
