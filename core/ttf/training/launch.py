@@ -24,6 +24,7 @@ from ttf.errors import ExitCode, TtfError
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
 from ttf.process import child, lifeline
+from ttf.process.collector import paused_for_imports
 from ttf.process.error_document import to_document
 from ttf.rundir.documents import Manifest
 from ttf.rundir.request import TrainerEnd, TrainRequest
@@ -100,7 +101,9 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         _note_left_out(request, link, reporter)
         policy = prepared_policy(resolved, reporter)
         resolved = with_demo(resolved, reporter)
-        from ttf.training import trainer
+        # Without a supervisor this is the user's process.
+        with paused_for_imports() if link.supervised else contextlib.nullcontext():
+            from ttf.training import trainer
 
         return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
 

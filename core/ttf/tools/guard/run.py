@@ -46,7 +46,7 @@ def guard(options: GuardOptions) -> Outcome:
     """Runs the command. Call it in the main thread. Raises ConfigError and StorageError only before
     the command is started."""
     voice = Voice()
-    folder = GuardFolder(options.out, voice)
+    folder = GuardFolder(options.out, voice, options.words)
     # We write to a terminal, and lend it, from the background.
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     wanted = [s for s in (*_PASSED_ON, *_OWN) if signal.getsignal(s) != signal.SIG_IGN]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ttf.host.version import __version__
-from ttf.tools.report.bundle._identity import Identity
 from ttf.tools.report.bundle._redact import KINDS
 from ttf.tools.report.bundle._reproduce import Reproducer
 
@@ -26,13 +26,19 @@ _ABOUT: Final = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    kinds: Mapping[str, int]
+    secrets: Mapping[str, int]  # by name
+    common: int  # names of users and hosts that are ordinary words
+
+
 def readme(
     name: str,
     files: Mapping[str, str],
     scripts: Sequence[Reproducer],
-    counts: Mapping[str, int],
     shortened: Mapping[str, int],
-    identity: Identity,
+    removed: Removed,
 ) -> str:
     """`shortened`: bytes left out at the start of each file."""
     return "\n".join(
@@ -43,7 +49,7 @@ def readme(
             *_listing(files, shortened),
             "",
             "WHAT WAS REMOVED",
-            *_removed(counts, identity),
+            *_removed(removed),
             "",
             "WHAT IS NOT INCLUDED",
             "  No rows of the data, no vectors, no weights, no checkpoints, no index.",
@@ -69,20 +75,21 @@ def _listing(files: Mapping[str, str], shortened: Mapping[str, int]) -> Iterator
         yield f"  {'reproduce/':<18} scripts that try to reproduce the incidents, see below"
 
 
-def _removed(counts: Mapping[str, int], identity: Identity) -> Iterator[str]:
-    if not sum(counts.values()):
+def _removed(removed: Removed) -> Iterator[str]:
+    if not sum(removed.kinds.values()) and not removed.secrets:
         yield "  Nothing had to be removed."
     for kind, told in KINDS.items():
-        if counts.get(kind):
-            yield f"  {counts[kind]:>6} x  {told}"
-    yield (
-        "  Equal values have the same placeholder everywhere: <dir-1>/a.npz is always the "
-        "same file."
-    )
-    if identity.common:
+        if removed.kinds.get(kind):
+            yield f"  {removed.kinds[kind]:>6} x  {told}"
+    if removed.secrets:
+        yield "  Secrets, with the number of places that now have <secret-NAME>:"
+        listed = ", ".join(f"{name} {count}" for name, count in sorted(removed.secrets.items()))
+        yield from textwrap.wrap(listed, 92, initial_indent="    ", subsequent_indent="    ")
+    yield "  Equal values have the same placeholder everywhere: <dir-1>/a.npz is always one file."
+    if removed.common:
         yield (
-            f"  {len(identity.common)} name(s) of users or hosts are very short or ordinary "
-            "words. They were removed only"
+            f"  {removed.common} name(s) of users or hosts are very short or ordinary words. They "
+            "were removed only"
         )
         yield "  in paths, next to @, and after words such as user and host."
 
