@@ -201,7 +201,9 @@ class RunFolder:
         return cast("Summary", read_json(self.summary)) if self.summary.is_file() else {}
 
     def write_summary(self, summary: Summary) -> None:
-        write_json(self.summary, summary)
+        from ttf.text.secrets import Secrets  # not before there is a summary
+
+        write_json(self.summary, Secrets().value(summary))
 
 
 def _remove_partial(path: Path) -> None:

@@ -228,10 +228,12 @@ class RunningTrainer:
         data = self._conversation.stderr.data()
         if not data:
             return
+        from ttf.text.secrets import Secrets
+
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
         with contextlib.suppress(OSError), self._folder.stderr.open("ab") as file:
-            file.write(head + data + (b"" if data.endswith(b"\n") else b"\n"))
+            file.write(head + Secrets().bytes(data) + (b"" if data.endswith(b"\n") else b"\n"))
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Returns False if the trainer does not take the message."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, TtfError
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
-from ttf.process.child import adopt_orphans
+from ttf.process.child import adopt_orphans, reap_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
@@ -133,7 +133,13 @@ class Supervisor:
         """Leaves no child process, even after an interrupt."""
         if self._running is not None:
             self._running.close()
+            self._running = None
+        self._reap()
         self._screen.close()
+
+    def _reap(self) -> None:
+        if self._own_process:
+            reap_orphans(None if self._running is None else self._running.child.pid)
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -149,6 +155,7 @@ class Supervisor:
             return
         trainer = self._running
         yield from trainer.wait(wake_at(self._state))
+        self._reap()
         yield from self._from_signals()
         if trainer.over:
             yield from self._end_events(trainer)

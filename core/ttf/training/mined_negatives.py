@@ -38,6 +38,7 @@ from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
+from ttf.text.secrets import Secrets
 from ttf.training.checkpoint import Totals
 from ttf.training.evaluation import encode_split, positive_scores
 from ttf.training.schedule import Window, window_of
@@ -326,6 +327,7 @@ class MinedNegatives:
                 applied=remedy,
                 lost_steps=0,
                 checkpoint_step=next(map(step_of, newest_first(folder.checkpoints)), -1),
+                secrets=Secrets(command=session.link.command),
             )
         except StorageError as error:
             self._say(f"The incident could not be written: {error}")

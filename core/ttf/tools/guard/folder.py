@@ -7,15 +7,15 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import ConfigError, StorageError, storage_error
 from ttf.incidents.death import Death, Finding
-from ttf.incidents.scrub import Scrubber
 from ttf.incidents.writing import write_incident
 from ttf.rundir import durable
+from ttf.text.secrets import Secrets
 from ttf.tools.guard.stacks import Stacks
 
 _AREA: Final = "guard"
@@ -29,10 +29,12 @@ class GuardFolder:
     A full disk does not disturb the command; the guard reports it once.
     """
 
-    def __init__(self, out: Path | None, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, out: Path | None, say: Callable[[str], None], command: Sequence[str] = ()
+    ) -> None:
         """Raises ConfigError, StorageError."""
         self._say = say
-        self._scrub = Scrubber()
+        self._secrets = Secrets(command=command)
         self._said = False
         self.path: Path | None = None
         _sweep()
@@ -76,14 +78,21 @@ class GuardFolder:
         folder = self.keep() / "incidents"
         try:
             number = write_incident(
-                folder, death, finding, applied=None, lost_steps=None, checkpoint_step=None
+                folder,
+                death,
+                finding,
+                applied=None,
+                lost_steps=None,
+                checkpoint_step=None,
+                secrets=self._secrets,
             )
         except StorageError as error:
             self._not_kept(str(error))
             return str(error.details.get("incident", ""))
         for pid, text in stacks.items():
             if text != death.faulthandler:
-                self._write(folder / number / f"stacks-{pid}.txt", text.encode())
+                data = self._secrets.text(text).encode()
+                self._write(folder / number / f"stacks-{pid}.txt", data)
         return number
 
     def stderr(self, data: bytes, pid: int) -> None:
@@ -92,17 +101,17 @@ class GuardFolder:
         tail = b"" if data.endswith(b"\n") else b"\n"
         try:
             with (self.keep() / "stderr.txt").open("ab") as file:
-                file.write(head + self._scrub.bytes(data) + tail)
+                file.write(head + self._secrets.bytes(data) + tail)
         except OSError as error:
             self._not_kept(f"could not write stderr.txt ({error.strerror})")
 
     def document(self, name: str, content: Mapping[str, Any]) -> None:
-        data = durable.json_bytes(self._scrub.value(dict(content)))
+        data = durable.json_bytes(self._secrets.value(dict(content)))
         self._write(self.keep() / name, data)
 
     def _write(self, path: Path, data: bytes) -> None:
         try:
-            durable.write_atomically(path, self._scrub.bytes(data), _AREA)
+            durable.write_atomically(path, data, _AREA)
         except StorageError as error:
             self._not_kept(str(error))
 

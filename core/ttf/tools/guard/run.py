@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Finding
+from ttf.process import platform
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.documents import ListedIncident, Summary
 from ttf.tools.guard.command import NotStarted
@@ -46,7 +47,7 @@ def guard(options: GuardOptions) -> Outcome:
     """Runs the command. Call it in the main thread. Raises ConfigError and StorageError only before
     the command is started."""
     voice = Voice()
-    folder = GuardFolder(options.out, voice)
+    folder = GuardFolder(options.out, voice, options.words)
     # We write to a terminal, and lend it, from the background.
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     wanted = [s for s in (*_PASSED_ON, *_OWN) if signal.getsignal(s) != signal.SIG_IGN]
@@ -74,6 +75,8 @@ class _Guard:
         self._pause_s = _FIRST_PAUSE_S
 
     def run(self) -> Outcome:
+        if platform.LINUX and not platform.PROC:
+            self._voice(platform.WITHOUT_PROC)
         while True:
             try:
                 running = self._start()
