@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ttf.errors import GateNotMet, Stopped, TtfError
+from ttf.errors import ExitCode, GateNotMet, Stopped, TtfError
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
@@ -72,7 +72,8 @@ def train(
     supervised: bool = True,
     **overrides: Any,
 ) -> Run:
-    """Trains and returns the finished run; raises a `ttf.TtfError` if it does not finish.
+    """Trains and returns the finished run; raises a `ttf.TtfError` if it does not finish, or if its
+    model is no better than chance.
 
     `config` is a TOML file or a mapping of its sections; overrides are named like the flags of `ttf
     train` (`pairs=`, `lr=`, `miner=`). `progress` shows the command's progress on standard error.
@@ -148,7 +149,7 @@ def mine(
     resolved = resolve(None, flags=keys)
     with contextlib.ExitStack() as stack:
         reporter = stack.enter_context(make_reporter(json=False) if progress else Reporter())
-        policy = prepared_policy(resolved, reporter)
+        policy = prepared_policy(resolved, reporter.note)
         from ttf.tools.mine import inputs as vectors, offline
 
         target, other = Path(out), None if bank is None else Path(bank)
@@ -180,6 +181,10 @@ def resume_run(
 
     summary = folder.read_summary()
     if summary.get("status") == "finished":
+        if summary.get("exit_code") == ExitCode.GATE:
+            error = GateNotMet(summary.get("problem", ""), hint=summary.get("hint", ""))
+            error.details = {"run_dir": str(folder.path), "summary": summary}
+            raise error
         return {**summary, "run_dir": str(folder.path)}
     request = TrainRequest(run_dir=str(folder.path), resume=True, json=json, progress=progress)
     return run(request, folder, supervised=supervised, own_process=own_process)
@@ -212,9 +217,12 @@ def run(
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
             raise
+        summary = folder.read_summary()
+        error.details = {"run_dir": str(folder.path), "summary": summary}
+        if summary.get("status") == "finished":  # there is nothing to continue
+            raise
         error.hint = f"The last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
         _point_to_model(folder, error)
-        error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise
     except BaseException as error:
         if isinstance(error, TtfError):

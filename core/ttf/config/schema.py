@@ -285,6 +285,11 @@ class EvaluateConfig(Section):
         unit="evaluations",
     )
     keep_best: bool = key(True, "end with the weights of the best evaluation, not of the last")
+    above_chance: bool = key(
+        True,
+        "a run of at least one epoch whose model ranks no better than chance, before and after "
+        "training, ends with exit code 7; it keeps the model",
+    )
 
 
 class Gate(Section):

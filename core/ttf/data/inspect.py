@@ -52,6 +52,7 @@ class Inspection:
     arrays: list[ArrayFacts]
     problems: list[str]
     hints: list[str]  # Remedies for the problems, each once.
+    notes: list[str] = field(default_factory=list)  # What `ttf train` will make of the file.
 
     def note(self, error: BadData) -> None:
         self.problems.append(str(error))
@@ -89,6 +90,7 @@ def _inspect(store: Store, full: bool) -> Inspection:
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
     for error in unfit(store):
         seen.note(error)
+    seen.notes += _notes(NamedArrays(store, {}))
     seen.problems = list(dict.fromkeys(seen.problems))
     seen.hints = list(dict.fromkeys(h for h in seen.hints if h))
     return seen
@@ -110,7 +112,7 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
             _measure_stream(store, name, facts, seen)
         return facts
     facts.shape, facts.dtype = list(source.shape), source.dtype
-    blocks = _all_blocks(source) if full else _sampled_blocks(source)
+    blocks = _all_blocks(source) if full else sampled_blocks(source)
     _measure(blocks, source.dtype, facts, f"{store.uri}: {name}", seen)
     return facts
 
@@ -173,7 +175,7 @@ def _all_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArr
     return _numbered(source.read(s, min(s + step, rows)) for s in range(0, rows, step))
 
 
-def _sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+def sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Rows spread evenly over the array, including the first and the last."""
     rows, step = source.shape[0], block_rows(source.shape)
     most = min(rows, SAMPLE_ROWS, max(2, SAMPLE_BYTES // (16 << 20) * step))
@@ -239,6 +241,20 @@ def unfit(store: Store) -> Iterator[BadData]:
             # Without validation pairs, some of the training pairs are drawn.
             if split == "train" or arrays.has_split(split):
                 yield from _split(arrays, split)
+
+
+def _notes(arrays: NamedArrays) -> Iterator[str]:
+    sequences = [f"seq_{split}" for split in _SPLITS if f"seq_{split}" in arrays]
+    if sequences:
+        yield (
+            f"{' and '.join(sequences)}: row numbers of a file of vectors, which --context names; "
+            "without --context they are taken as rows of the bank."
+        )
+    if arrays.has_split("train") and not arrays.has_split("val"):
+        yield (
+            "There are no validation pairs: ttf train draws some of the training pairs "
+            "(--val-split)."
+        )
 
 
 def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:

@@ -109,11 +109,13 @@ class Opening:
     def context(self) -> VectorSource:
         """The array that seq_* refers to."""
         config = self._config
-        return (
-            vectors_of(self.store(config.context), config.names)
-            if config.context
-            else (self.bank.bank)
+        if config.context:
+            return vectors_of(self.store(config.context), config.names)
+        self.notes.append(
+            f"seq_* of {config.pairs} are taken as rows of the bank, because no --context is given. "
+            "If they are rows of another file, the run learns nothing: add --context FILE."
         )
+        return self.bank.bank
 
     def split(self, name: Literal["train", "val"]) -> Split:
         """The usable pairs of one split."""

@@ -164,7 +164,7 @@ def _write_bank(path: Path, shape: SynthShape, dtype: DType, report: _Report) ->
 def _write_pairs(
     path: Path, bank_path: Path, shape: SynthShape, dtype: DType, targets: bool, report: _Report
 ) -> None:
-    splits = {"train": shape.pairs, "val": shape.val}
+    splits = {"train": shape.pairs} | ({"val": shape.val} if shape.val else {})
     store = open_store(str(bank_path))
     try:
         bank = store.source("vectors")

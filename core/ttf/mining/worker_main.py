@@ -13,6 +13,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -30,6 +31,7 @@ from ttf.mining.job import IndexRecord, MiningJob, MiningReport
 from ttf.mining.miner_results import IDS, SCORES, Journal, checked_search
 from ttf.mining.provenance import code_of, versions_of
 from ttf.mining.scan.scan_counters import Certifies, ScanTally
+from ttf.process.collector import paused_for_imports
 from ttf.rundir.durable import TEMP_PREFIX, folder_written_whole, sha256_file
 from ttf.rundir.typed_json import dataclass_from
 from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
@@ -53,7 +55,11 @@ class _Ready:
 class Searcher:
     """Does jobs one after another; keeps the last job's index if the next can use it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, importing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    ) -> None:
+        """`importing` surrounds the creation of a miner, which imports its library."""
+        self._importing = importing
         self._ready: _Ready | None = None
 
     def do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
@@ -117,7 +123,8 @@ class Searcher:
             bank = on_failure.enter_context(open_ref(job.bank))
             started = time.monotonic()
             context = replace(job.context, cache=job.cache)
-            miner = plugins.usable("miner", job.miner).create(_options(job), context)
+            with self._importing():
+                miner = plugins.usable("miner", job.miner).create(_options(job), context)
             on_failure.callback(miner.close)
             index = _build(job, miner, bank.source, made_from, say)
             on_failure.pop_all()
@@ -126,7 +133,8 @@ class Searcher:
         return self._ready
 
 
-_SEARCHER: Final = Searcher()  # The worker's: index and imports stay from one request to the next.
+# The worker's: index and imports stay from one request to the next.
+_SEARCHER: Final = Searcher(paused_for_imports)
 
 
 def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +22,7 @@ from ttf.errors import (
     ArtifactDamaged,
     DataChanged,
     DeviceMistrusted,
+    ExitCode,
     GateNotMet,
     Stopped,
     StorageError,
@@ -41,6 +43,7 @@ from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
+from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_learned
 from ttf.training.checkpoint import RunState, Snapshot, Totals, load_newest
 from ttf.training.mined_negatives import MinedNegatives
 from ttf.training.recorder import Recorder, recording, summary_facts
@@ -61,8 +64,10 @@ def run(
     *,
     resume: bool = False,
     link: Link | None = None,
+    opening: Sequence[str] = (),
 ) -> Summary:
-    # Failures are recorded, then raised. Conditions: see `open_session`.
+    # Failures are recorded, then raised. Conditions: see `open_session`. `opening` is said when the
+    # configuration and all files have been checked.
     with open_session(resolved, folder, policy, reporter, link) as session:
         resume = resume and _has_begun(folder, reporter.note)
         if not resume:
@@ -76,6 +81,8 @@ def run(
         if session.parts.model.documents_frozen:
             session.parts.documents.freeze(folder.index, must_exist=resume)
         snapshot, differences = _load_state(session) if resume else (None, [])
+        for note in (*opening, *session.notes):
+            reporter.note(note)
         step = snapshot.step if snapshot is not None else None
         retry_s = session.config.checkpoint.retry_s
         log = partial(MetricsLog, folder.metrics, step, retry_s=retry_s, say=reporter.note)
@@ -185,6 +192,8 @@ class Trainer:
             raise
         summary = self._summarize(ending)
         session.reporter.finished({**summary, "run_dir": str(session.folder.path)})
+        if ending.problem:
+            raise GateNotMet(ending.problem, hint=ending.hint)
         return summary
 
     @contextlib.contextmanager
@@ -239,7 +248,7 @@ class Trainer:
 
     def _finish(self, recorder: Recorder) -> Ending:
         """Saves the last checkpoint, then the finished towers."""
-        if self._selection.patience_used_up:
+        if self._selection.patience_used_up and self.loop.step < self.loop.total_steps:
             settings = self.session.config.evaluate
             note = (
                 f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: "
@@ -250,7 +259,28 @@ class Trainer:
             self.session.reporter.note(note)
         recorder.flush(self.loop.step)
         recorder.keeper.finish()
-        return Ending(status="finished", exit_code=0)
+        return self._judged()
+
+    def _judged(self) -> Ending:
+        """Of a run that trained to its end: done, or a gate that every run has was not met."""
+        data, settings = self.session.data, self.session.config.evaluate
+        ranked = partial(Ranked, queries=len(data.val), documents=data.bank.shape[0])
+        problem = nothing_learned(
+            ranked(metrics=self._selection.initial),
+            ranked(metrics=self._selection.final),
+            settings.k,
+            settings.metric,
+        )
+        done = Ending(status="finished", exit_code=ExitCode.DONE)
+        if not problem:
+            return done
+        whole_epoch = self.loop.step >= self.loop.order.steps_per_epoch
+        if settings.above_chance and whole_epoch and len(data.val) >= ENOUGH_QUERIES:
+            return replace(done, exit_code=ExitCode.GATE, problem=problem, hint=WRONG_DATA)
+        note = f"{problem} A longer run, or more validation pairs, would tell why."
+        self._state.totals.notes["chance"] = note
+        self.session.reporter.note(note)
+        return done
 
     def _stopped(self, asked: StopAsked) -> Stopped:
         return Stopped(

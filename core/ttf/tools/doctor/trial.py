@@ -34,6 +34,7 @@ _SAY_EVERY_S: Final = 10.0
 _ALWAYS: Final[Mapping[str, str]] = {
     "train.steps": str(STEPS),
     "evaluate.every": "end",
+    "evaluate.above_chance": "false",
     "checkpoint.every_s": "none",
     "supervise.max_restarts": "0",
     "supervise.remedies": "false",

@@ -41,7 +41,7 @@ def test_texts_by_tfidf_train_although_the_filter_trusts_hardly_any_negative(
     assert done.code == 0, done.err
     [note] = summary()["notes"]
     assert re.match(
-        r"At step 7: Only \d\.\d% of 448 queries have a mined negative after the filter", note
+        r"At step 8: Only \d\.\d% of 512 queries have a mined negative after the filter", note
     )
     assert f"note: {note}" in done.err
     assert note in done.out
@@ -75,3 +75,27 @@ def test_pairs_without_validation_train_and_every_later_command_uses_the_same_sp
     assert again.json()["weights_sha256"] == summary()["weights_sha256"]
     other = train(invoke, words, "--out", "other", "--val-split", "0.5", "--json").json()
     assert other["samples"] < summary()["samples"]
+
+
+def test_sequences_without_their_context_are_no_success_and_the_proposed_command_is(
+    tmp_path: Path, invoke: Invoke
+) -> None:
+    words = beginner_sets.sequences(tmp_path)
+    quick = ("--tower", "linear", "--epochs", "2", "--batch-size", "64")
+    failed = invoke(["train", *words, *quick, *HERE])
+    assert failed.code == 7, failed.err
+    assert "are taken as rows of the bank, because no --context is given" in failed.err
+    assert "ranks the 660 documents no better than chance: recall@10 is 0.0" in failed.err
+    assert summary()["status"] == "finished" and summary()["exit_code"] == 7
+    assert invoke(["resume", "run", "--in-process"]).code == 7
+    assert invoke(["eval", "run"]).code == 0
+    accepted = (*HERE[:-1], "accepted", "--set", "evaluate.above_chance=false")
+    assert invoke(["train", *words, *quick, *accepted]).code == 0
+
+    said = invoke(["data", "inspect", "windows.npz"]).err
+    proposed = said.rpartition("Next: ttf ")[2].split()
+    assert proposed[-3:] == ["--context", "context.npz", "--plan"]
+    Path("run").rename("failed")
+    done = invoke([*proposed[:-1], "--tower", "linear", "--epochs", "2", *HERE])
+    assert done.code == 0, done.err
+    assert summary()["metrics"]["recall@10"] > 0.5
