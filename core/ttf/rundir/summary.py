@@ -99,6 +99,6 @@ def write_last_summary(
 def _newest_facts(folder: RunFolder) -> Summary:
     for path in newest_first(folder.checkpoints):
         if not problem_with(path, read_tables=False):
-            manifest = read_typed(path / CHECKPOINT, CheckpointManifest)
+            manifest = read_typed(path / CHECKPOINT, folder.path, CheckpointManifest)
             return manifest.get("progress", {}).get("summary", {})
     return {}

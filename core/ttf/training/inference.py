@@ -27,8 +27,8 @@ from ttf.host.plugins import written_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.durable import read_json
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.progress import Reporter
 from ttf.training.documents import Documents
@@ -58,7 +58,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
     policy = prepared_policy(resolved, Reporter())
     policy.start()
     towers = load_model(folder.model).to(policy.torch_device())
-    shape = TowerShape(**read_json(folder.model / CONFIG)["query"]["shape"])
+    shape = TowerShape(**read_json(folder.model / CONFIG, folder.path)["query"]["shape"])
     data = resolved.config.data
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})

@@ -16,7 +16,8 @@ from ttf.data.sources import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, storage_error
 from ttf.host.plugins import open_store
-from ttf.rundir.durable import TEMP_PREFIX, sha256_file
+from ttf.rundir.durable import sha256_file
+from ttf.rundir.temporary import TEMP_PREFIX
 from ttf.tools.mine.table_file import refuse_inputs, storage_of
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[In
     from ttf.data.open_dataset import open_dataset
     from ttf.rundir.run_folder import RunFolder
     from ttf.training.inference import open_run
+    from ttf.training.towers import WEIGHTS
 
     folder = RunFolder.existing(run_dir)
     config = load_run_toml(folder.config).config.data
@@ -93,7 +95,7 @@ def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[In
                 batch = queries.batch(rows)
                 yield model.encode_queries(batch.x, batch.lengths)
 
-        weights = sha256_file(folder.model / "model.safetensors")
+        weights = sha256_file(folder.model / WEIGHTS, folder.path)
         yield Inputs(
             bank=model.documents.reference(temp),
             rows=data.bank.shape[0],

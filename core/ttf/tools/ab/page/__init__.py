@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ttf.rundir.durable import write_atomically
+from ttf.rundir.durable import write_output
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.page._render import page_of
 from ttf.tools.ab.sample import Sample
@@ -23,5 +23,5 @@ def write_page(
     is the name of the folder.
     """
     path = folder / FILE
-    write_atomically(path, page_of(folder.resolve().name, analysis, samples, facts))
+    write_output(path, page_of(folder.resolve().name, analysis, samples, facts))
     return path

@@ -47,7 +47,7 @@ def write_bundle(run_dir: Path, out: Path) -> Bundle:
         if made[1].bytes <= MOST_BYTES:
             break
     assert made is not None
-    durable.write_atomically(out, made[0], "bundle")
+    durable.write_output(out, made[0], "bundle")
     return made[1]
 
 
