@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ttf.errors import GateNotMet, Stopped
+from ttf.errors import GateNotMet, Stopped, TtfError
+from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.contracts import Store
@@ -153,14 +154,14 @@ def mine(
         target, other = Path(out), None if bank is None else Path(bank)
         storage, unit = resolved.config.data.storage, similarity == "cosine"
         if run_dir is not None:
-            inputs = stack.enter_context(vectors.run_inputs(Path(run_dir), other, target))
+            opened = vectors.run_inputs(Path(run_dir), other, target, say=reporter.note)
         else:
             assert queries is not None
             assert other is not None
             opened = vectors.file_inputs(
                 Path(queries), other, unit=unit, storage=storage, say=reporter.note
             )
-            inputs = stack.enter_context(opened)
+        inputs = stack.enter_context(opened)
         return offline.mine(
             inputs, target, resolved.config, policy.threads, reporter, overwrite=overwrite
         )
@@ -211,16 +212,26 @@ def run(
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
             raise
-        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {shlex.quote(str(folder.path))}"
+        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
+        _point_to_model(folder, error)
         error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, TtfError):
+            _point_to_model(folder, error)
         if not request.resume:
             folder.abandon()
         raise
     finally:
         folder.close()
     return {**summary, "run_dir": str(folder.path)}
+
+
+def _point_to_model(folder: RunFolder, error: TtfError) -> None:
+    """Adds to the hint that a run which did not finish has a model."""
+    if (folder.model / MODEL_CONFIG).is_file():
+        look = f"The model it has so far: ttf eval {quoted(folder.path)}"
+        error.hint = f"{look}. {error.hint}" if error.hint else look
 
 
 def _write_report(folder: RunFolder) -> None:
@@ -278,7 +289,8 @@ def evaluate(
 
 
 def load(run_dir: Path | str) -> Model:
-    """The trained towers of a finished run; close it (or use `with`) when done."""
+    """The trained towers of a run, of an unfinished one those it has so far; close it (or use
+    `with`) when done."""
     from ttf.training.inference import open_run
 
     return open_run(Path(run_dir))

@@ -15,6 +15,7 @@ import click
 
 from ttf.errors import ExitCode, TtfError
 from ttf.host.version import __version__
+from ttf.text.terminal import Part, echo, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ Exit codes: 0 done; 2 wrong usage or configuration; 3 bad data; 4 numeric failur
 \b
 Environment: TTF_HOME (cache), TTF_DEBUG=1 (show tracebacks),
 TTF_DISABLE_PLUGINS=dist,... (block plugins of these distributions),
-TTF_TRACE_PLUGINS=1 (say each import and hook call of a plugin), NO_COLOR.
+TTF_TRACE_PLUGINS=1 (say each import and hook call of a plugin), NO_COLOR, FORCE_COLOR=1.
 """
 
 _READER_GONE = 141  # 128 + SIGPIPE: what a shell reports for a command whose reader left
@@ -135,7 +136,7 @@ def run(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _report("Interrupted", "interrupted", "", ExitCode.INTERRUPTED, as_json)
     except click.exceptions.NoArgsIsHelpError as usage:
-        click.echo(usage.format_message(), err=True, color=color())
+        echo(usage.format_message(), err=True)
         return int(ExitCode.USAGE)
     except click.ClickException as usage:
         context = getattr(usage, "ctx", None)
@@ -179,16 +180,15 @@ def _report(
     problems: Sequence[str] = (),
     details: Mapping[str, Any] | None = None,
 ) -> int:
-    label = click.style("error:", fg="red", bold=True)
-    click.echo(f"{label} {message}", err=True, color=color())
+    echo(line_of(Part("error:", "bold red"), f" {message}"), err=True)
     if hint:
-        click.echo(f"{click.style('hint:', bold=True)} {hint}", err=True, color=color())
+        echo(line_of(Part("hint:", "bold"), f" {hint}"), err=True)
     if as_json:
         import json
 
         fields = {"class": kind, "message": message, "problems": list(problems), "hint": hint}
         document = {"error": {**fields, "exit_code": int(code)}, **(details or {})}
-        click.echo(json.dumps(document, indent=2))
+        echo(json.dumps(document, indent=2))
     return int(code)
 
 

@@ -196,12 +196,12 @@ def storage_error(error: OSError, what: str) -> StorageError:
     import errno
 
     hints = {
-        errno.ENOSPC: "Free some space or choose another folder with --out.",
-        errno.EDQUOT: "Your quota is used up: free some space or choose another folder.",
-        errno.EROFS: "The file system is read-only: choose another folder with --out.",
-        errno.EACCES: "You may not write there: choose another folder with --out.",
-        errno.EPERM: "You may not write there: choose another folder with --out.",
-        errno.EIO: "The disk reported an input/output error: check it before you trust it again.",
+        errno.ENOSPC: "Free some space, or use --out to choose another folder.",
+        errno.EDQUOT: "Your disk quota is full. Free some space, or choose another folder.",
+        errno.EROFS: "The file system is read-only. Use --out to choose another folder.",
+        errno.EACCES: "You have no write permission there. Use --out to choose another folder.",
+        errno.EPERM: "You have no write permission there. Use --out to choose another folder.",
+        errno.EIO: "The disk reported an input/output error. Check the disk before you use it again.",
     }
     reason = error.strerror or type(error).__name__
     return StorageError(f"Could not write {what}: {reason}.", hint=hints.get(error.errno or 0, ""))

@@ -42,9 +42,13 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.status not in get_args(Status):
-            raise ValueError(f"a verdict is one of {get_args(Status)}, not {self.status!r}")
+            raise ValueError(
+                f"the status of a verdict must be one of {get_args(Status)}, not {self.status!r}"
+            )
         if self.cause not in get_args(Cause):
-            raise ValueError(f"a cause is one of {get_args(Cause)}, not {self.cause!r}")
+            raise ValueError(
+                f"the cause of a verdict must be one of {get_args(Cause)}, not {self.cause!r}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

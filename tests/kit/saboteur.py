@@ -15,6 +15,9 @@ from tests.kit import gate, native_faults
 VARIABLE: Final = "TTF_SABOTAGE"
 HURRIES: Final = {"TTF_SABOTAGE_HURRIES": "1"}
 """Steps go on while a checkpoint is written."""
+LIFE: Final = "TTF_SABOTAGE_LIFE"
+"""'20 steps', '3 s': every trainer is killed after so many steps, or so long after its first step,
+within which it does at most 25."""
 
 MODULE: Final = '''
 """Faults are real: native calls, signals, bytes on descriptors."""
@@ -27,7 +30,7 @@ from ttf_miners.hnswlib_miner import HnswlibFactory
 from ttf_towers.linear import LinearFactory
 
 SPECS = json.loads(os.environ.get("TTF_SABOTAGE", "[]"))
-STEP = EVERY = 0
+STEP = EVERY = DONE = 0
 CHECKPOINTS = None
 
 
@@ -36,6 +39,18 @@ def await_checkpoint():
     if EVERY and STEP > EVERY and STEP % EVERY == 1 and "TTF_SABOTAGE_HURRIES" not in os.environ:
         while newest_step(CHECKPOINTS) < STEP - 1:
             time.sleep(0.005)
+
+
+def live_so_long():
+    global DONE
+    DONE += 1
+    most, unit = os.environ.get("TTF_SABOTAGE_LIFE", "0 none").split()
+    if unit == "steps" and DONE == int(most):
+        os.kill(os.getpid(), 9)
+    if unit == "s":
+        if DONE == 1:
+            threading.Timer(float(most), os.kill, (os.getpid(), 9)).start()
+        time.sleep(float(most) / 25)
 
 
 def perhaps(place):
@@ -163,6 +178,7 @@ def ttf_step(record):
     global STEP
     STEP = record.step
     await_checkpoint()
+    live_so_long()
     perhaps("step")
 
 

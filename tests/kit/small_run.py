@@ -87,7 +87,7 @@ def write_run(
         keep=2,
         retry_s=retry_s,
         flight=FlightRecorder(Path(flight) if flight else None),
-        on_saved=lambda step, _: tell(saved=step),
+        on_saved=lambda step, *_: tell(saved=step),
         say=lambda text: tell(said=text),
         sync_first=log.make_durable,
     )

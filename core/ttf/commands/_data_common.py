@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from ttf.commands._output import say
+from ttf.text.terminal import echo, is_terminal
 
 if TYPE_CHECKING:
     from ttf.contracts import Progress
@@ -38,8 +37,8 @@ def progress_lines(what: str) -> Progress:
         last = now
         left = (now - began) * (total - done) / max(done, 1)
         text = f"{what}: {100 * done / max(total, 1):.0f} %, {left:.0f} s left"
-        if sys.stderr.isatty():
-            click.echo(f"\r{text}    ", err=True, nl=done == total)
+        if is_terminal(sys.stderr):
+            echo(f"{text}    ", err=True, begin="\r", end="\n" if done == total else "")
         else:
             say(text)
 

@@ -8,17 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-
-from ttf.cli import color
+from ttf.text.terminal import Part, Text, echo, line_of, visible_json
 
 
-def say(text: str = "") -> None:
+def say(text: Text = "") -> None:
     """Prints a message for people on standard error."""
-    click.echo(text, err=True, color=color())
+    echo(text, err=True)
 
 
-def show(text: str = "") -> None:
+def show(text: Text = "") -> None:
     """Prints a line of the result on standard output. Raises StorageError."""
     from ttf.errors import StorageError
 
@@ -26,7 +24,7 @@ def show(text: str = "") -> None:
     if sys.stdout is None:
         raise StorageError("Standard output is closed: the result went nowhere.", hint=hint)
     try:
-        click.echo(text, color=color())
+        echo(text)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -49,24 +47,18 @@ def _give_up_stdout() -> None:
 
 def next_command(text: str) -> None:
     """Prints on standard error which command is useful next."""
-    say(f"Next: {click.style(text, bold=True)}")
-
-
-def quoted(value: str | Path) -> str:
-    """Returns a path or name quoted for a shell."""
-    import shlex
-
-    return shlex.quote(str(value))
+    say(line_of("Next: ", Part(text, "bold")))
 
 
 def emit_json(document: Any) -> None:
     """Prints the one JSON document of a command on standard output."""
     import json
 
-    show(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False)
+    show(visible_json(text))
 
 
-def show_result(document: Any, text: str, as_json: bool) -> None:
+def show_result(document: Any, text: Text, as_json: bool) -> None:
     """Prints the result of a command as JSON or as text."""
     if as_json:
         emit_json(document)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
 from ttf.errors import ConfigError, ExitCode
+from ttf.text.shell import quoted
 from ttf.text.tables import table
+from ttf.text.terminal import Part, line_of
 
 if TYPE_CHECKING:
     from ttf.tools.bench.catalogue import Bench
@@ -132,7 +134,7 @@ def _tune(progress: BenchProgress, as_json: bool) -> int:
         emit_json({"machine": row, "results": [], "findings": []})
     else:
         taken = row["float32"] or "as the table of the device says"
-        show(f"float32 products: {click.style(str(taken), bold=True)}")
+        show(line_of("float32 products: ", Part(str(taken), "bold")))
         show(row["why"])
         gain = row["bf16_gain"]
         if gain is not None:

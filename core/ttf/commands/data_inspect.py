@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
 from ttf.text.numbers import size
+from ttf.text.shell import quoted
 from ttf.text.tables import table
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._data_common import check_outputs, progress_lines
-from ttf.commands._output import next_command, quoted, say, show_result
+from ttf.commands._output import next_command, say, show_result
+from ttf.text.shell import quoted
 
 
 @click.command(

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
 from ttf.errors import ConfigError, ExitCode
+from ttf.text.shell import quoted
 from ttf.text.tables import table
+from ttf.text.terminal import Part
 
 if TYPE_CHECKING:
     from ttf.tools.doctor.check import Check
@@ -114,7 +116,7 @@ def _results(
     from ttf.tools.doctor import report
     from ttf.tools.doctor.context import Examination
 
-    exam = Examination(run_toml, say=lambda text: say(click.style(f"... {text}", dim=True)))
+    exam = Examination(run_toml, say=lambda text: say(Part(f"... {text}", "dim")))
     width = max(len(check.id) for check in checks)
     with exit_on_signals():
         for check in checks:

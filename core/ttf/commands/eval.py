@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, number, quoted, show_result
+from ttf.commands._output import next_command, number, say, show_result
+from ttf.text.shell import quoted
 from ttf.text.tables import table
 
 
@@ -36,6 +37,8 @@ def command(
     from ttf import api
 
     found = api.evaluate_run(run_dir, pairs=pairs, bank=bank, k=ks)
-    metrics = found.get("metrics", found)
+    metrics = found["metrics"]
     show_result(found, table([(name, number(value)) for name, value in metrics.items()]), as_json)
+    for note in found["notes"]:
+        say(note)
     next_command(f"ttf search {quoted(run_dir)} --queries FILE -k {max(ks[0], 10)}")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
+from ttf.text.shell import quoted
 from ttf.text.tables import table
+from ttf.text.terminal import is_terminal
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -90,7 +92,7 @@ def _table(found: list[tuple[str, str]]) -> str:
     import shutil
     import textwrap
 
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         return table(found)
     first = 2 + max(len(name) for name, _ in found)
     room = max(20, shutil.get_terminal_size().columns - first - 1)
@@ -128,13 +130,11 @@ def _show_page(page: Page, incident: Incident | None, as_json: bool) -> None:
 
 
 def _print(markdown: str) -> None:
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         show(markdown.rstrip("\n"))
         return
     import shutil
 
     from ttf.tools.explain.markdown import rendered
 
-    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = shutil.get_terminal_size().columns - 1
-    show(rendered(markdown, width, colour=colour).rstrip("\n"))
+    show(rendered(markdown, shutil.get_terminal_size().columns - 1))

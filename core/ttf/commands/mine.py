@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, number, quoted, show_result
+from ttf.commands._output import next_command, number, show_result
 from ttf.errors import ConfigError
+from ttf.text.shell import quoted
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def command(
         policy = prepared_policy(Resolved(config=config, origins={}), reporter)
         unit = (similarity or config.loss.similarity) == "cosine"
         if run_dir is not None:
-            found = run_inputs(run_dir, bank, out)
+            found = run_inputs(run_dir, bank, out, say=reporter.note)
         else:
             assert queries is not None and bank is not None
             storage = config.data.storage
@@ -132,7 +133,12 @@ def _check(
 
 
 def _rows(mined: Mined) -> list[tuple[str, str]]:
-    recall = "exact" if mined.certified else f"{mined.recall_vs_exact:.3f} of the exact answers"
+    low, high = mined.recall_interval
+    recall = (
+        "exact"
+        if mined.certified
+        else f"{mined.recall_vs_exact:.3f} of the exact answers, 95% interval {low:.3f} to {high:.3f}"
+    )
     index = "reused" if mined.reused_index else f"{number(mined.build_s)} s"
     return [
         ("table", mined.out),

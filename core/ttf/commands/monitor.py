@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
 from ttf.errors import ExitCode
+from ttf.text.shell import quoted
+from ttf.text.terminal import is_terminal, wants_colour, wants_unicode
 
 if TYPE_CHECKING:
     from ttf.tools.monitor.view import View
@@ -56,7 +58,7 @@ def command(target: str, interval: float, once: bool, as_json: bool) -> int:
     try:
         if once or as_json:
             _show_once(monitor, as_json)
-        elif sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
+        elif is_terminal(sys.stdout) and os.environ.get("TERM", "") not in ("", "dumb"):
             _show_live(monitor, interval)
         else:
             _show_lines(monitor, interval)
@@ -80,18 +82,15 @@ def _show_once(monitor: Monitor, as_json: bool) -> None:
     if as_json:
         emit_json(document(view))
         return
-    terminal = sys.stdout.isatty()
-    encoding = (sys.stdout.encoding or "ascii").lower()
-    paint = Paint(colour=terminal and not os.environ.get("NO_COLOR"), unicode="utf" in encoding)
-    width = shutil.get_terminal_size().columns - 1 if terminal else 100
-    for line in page(view, paint, max(20, width)):
+    width = shutil.get_terminal_size().columns - 1 if is_terminal(sys.stdout) else 100
+    for line in page(view, Paint(unicode=wants_unicode(sys.stdout)), max(20, width)):
         show(line)
 
 
 def _show_live(monitor: Monitor, interval: float) -> None:
     from ttf.tools.monitor import screen
 
-    canvas = screen.Screen(sys.stdout, colour=not os.environ.get("NO_COLOR"))
+    canvas = screen.Screen(sys.stdout, colour=wants_colour(True))
     _say_end(screen.show(monitor.look, canvas, interval), shown=True)
 
 

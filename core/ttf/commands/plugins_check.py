@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
 from ttf.errors import ConfigError, ExitCode, UnknownName
+from ttf.text.shell import quoted
+from ttf.text.terminal import Part, line_of
 
 if TYPE_CHECKING:
     from ttf.host.installed import PluginInfo
@@ -148,7 +150,7 @@ def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:
 
 def _show(finding: Finding, *, verbose: bool) -> None:
     mark, color = _MARKS[finding.status]
-    show(f"  {click.style(mark, fg=color)}  {finding.check}  ({finding.seconds:.1f} s)")
+    show(line_of("  ", Part(mark, color), f"  {finding.check}  ({finding.seconds:.1f} s)"))
     if finding.detail:
         show(f"        {finding.detail}")
     if verbose or finding.status == "died":

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, quoted, say, show
+from ttf.commands._output import emit_json, next_command, say, show
 from ttf.errors import ConfigError, DataMissing, StorageError
 from ttf.text.numbers import size
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.tools.report.bundle import Bundle

@@ -9,8 +9,9 @@ from typing import Any, Final
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, number, quoted, show_result
+from ttf.commands._output import next_command, number, show_result
 from ttf.errors import ConfigError
+from ttf.text.shell import quoted
 from ttf.text.tables import table
 
 
@@ -212,7 +213,7 @@ def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    from ttf.text.progress.ending import what_happened
+    from ttf.text.progress.ending import remarks, what_happened
 
     before = summary.get("metrics_initial") or {}
     for name, (label, unit) in _FIGURES.items():
@@ -222,6 +223,7 @@ def _rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         start = f"  (before training {before[name]:.4f})" if name in before else ""
         yield name, f"{value:.4f}{start}"
     yield from what_happened(summary)
+    yield from remarks(summary)
     for name, label in (("miner", "miner"), ("weights_sha256", "weights"), ("run_dir", "folder")):
         if summary.get(name):
             yield label, str(summary[name])

@@ -79,7 +79,10 @@ class Draft:
         for depth, part in enumerate(path[:-1], start=1):
             below = node.setdefault(part, {})
             if not isinstance(below, dict):
-                text = f"is both a value ({below!r}) and a table of keys ({path[depth]})"
+                text = (
+                    f"has a value ({below!r}), but other settings use it as a table with keys "
+                    f"({path[depth]})"
+                )
                 self.problem(path[:depth], text)
                 return
             node = below
@@ -105,8 +108,8 @@ class Draft:
             self.origins = {p: o for p, o in self.origins.items() if p[:3] != ("tower", side, key)}
         if left_out:
             self.notes.append(
-                f"tower.{side} is now {name!r} ({layer.origins['tower', side, 'name']}): "
-                f"the options written for {before!r} are left out ({', '.join(left_out)})."
+                f"tower.{side} is now {name!r} ({layer.origins['tower', side, 'name']}). The "
+                f"options of the tower {before!r} are not used: {', '.join(left_out)}."
             )
 
 
@@ -160,7 +163,7 @@ def _pairs_are_there(draft: Draft) -> None:
     data = draft.section("data")
     for key in ("bank", "context"):
         if data.get(key) and not data.get("pairs"):
-            draft.problem(("data", key), f"a {key} needs pairs to train on: add --pairs FILE")
+            draft.problem(("data", key), f"{key} works only together with pairs: add --pairs FILE")
 
 
 def _metrics_are_computed(draft: Draft) -> None:
@@ -181,7 +184,7 @@ def _metrics_are_computed(draft: Draft) -> None:
                 draft.problem(("gates", str(number), "need"), f"{bound[0]!r} is not a number")
     for path, name in wanted:
         if isinstance(name, str) and name not in known:
-            draft.problem(path, f"{name!r} is not computed.{suggestion(name, known)}")
+            draft.problem(path, f"{name!r} is not a metric of this run.{suggestion(name, known)}")
 
 
 def _budget_is_a_size(draft: Draft) -> None:
@@ -223,7 +226,7 @@ def _explain(path: Keys, item: Any) -> str:
         return f"no such {what}.{suggestion(path[-1], _keys(path[:-1]))}"
     if item["type"] in ("model_type", "model_attributes_type", "dict_type"):
         known = ", ".join(_keys(path))
-        return f"is a table of keys{f' ({known})' if known else ''}, not a value"
+        return f"must be a table with keys{f' ({known})' if known else ''}, not a value"
     if item["type"] == "missing":
         return "is missing"
     message = str(item["msg"]).removeprefix("Value error, ").replace("a valid array", "a list")

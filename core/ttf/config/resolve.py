@@ -136,7 +136,9 @@ def _set_layer(sets: Sequence[str], problems: list[str]) -> Layer:
         dotted, equals, value = text.partition("=")
         path = tuple(part.strip().strip("\"'") for part in dotted.split("."))
         if not equals or not all(path):
-            problems.append(f"--set {text}: write it as key.path=value, e.g. train.lr=0.001")
+            problems.append(
+                f"--set {text}: write it as key.path=value, for example --set train.lr=0.001"
+            )
         else:
             layer.add(path, parse_value(value), "--set")
     _anchor(layer, Path.cwd())

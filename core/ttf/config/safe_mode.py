@@ -54,14 +54,17 @@ def _cap_accumulation(draft: Draft, layer: Layer) -> None:
     if not _is_count(asked) or asked <= MOST_ACCUMULATE:
         return
     if _on_command_line(draft.origin(_ACCUMULATE)):
-        draft.problem(_ACCUMULATE, f"{asked} contradicts --safe, which allows {MOST_ACCUMULATE}")
+        draft.problem(
+            _ACCUMULATE,
+            f"{asked} contradicts --safe, which allows {MOST_ACCUMULATE}",
+        )
         return
     if not _is_count(batch):
         layer.add(_ACCUMULATE, MOST_ACCUMULATE, ORIGIN)
         draft.notes.append(
             f"{_note(draft, _ACCUMULATE, asked, MOST_ACCUMULATE)} train.batch_size is {batch!r}, "
-            f"so a step has {MOST_ACCUMULATE} of the micro-batches it chooses instead of {asked}; "
-            "give --batch-size to say how many samples that is."
+            f"so a step now has {MOST_ACCUMULATE} micro-batches instead of {asked}. Use "
+            "--batch-size to set the number of samples."
         )
         return
     samples = batch * asked
@@ -70,16 +73,16 @@ def _cap_accumulation(draft: Draft, layer: Layer) -> None:
     if _on_command_line(draft.origin(_BATCH)):
         draft.problem(
             _BATCH,
-            f"{batch} contradicts --safe: it allows {MOST_ACCUMULATE} micro-batches a step, and "
-            f"train.accumulate is {asked} ({draft.origin(_ACCUMULATE)}); --batch-size {larger} "
-            f"--accum {granted} is the same step",
+            f"{batch} contradicts --safe, which allows {MOST_ACCUMULATE} "
+            f"micro-batches per step: train.accumulate is {asked} ({draft.origin(_ACCUMULATE)}). "
+            f"For a step of the same size, use --batch-size {larger} --accum {granted}",
         )
         return
     layer.add(_ACCUMULATE, granted, ORIGIN)
     layer.add(_BATCH, larger, ORIGIN)
     draft.notes.append(
         f"{_note(draft, _ACCUMULATE, asked, granted)} train.batch_size is {larger} instead of "
-        f"{batch}: a step keeps its {samples} samples."
+        f"{batch}, so a step still has {samples} samples."
     )
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 Auto = Literal["auto"]
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
+_WANTED_YIELD = 0.1
 
 
 class Section(BaseModel):
@@ -88,9 +89,15 @@ class NegativesConfig(Section):
     rank_from: NonNegative = Field(0, description="best rank that may be drawn (0: the first)")
     rank_to: Positive | None = Field(None, description="one past the last rank that may be drawn")
     draw_from: Positive = Field(10, description="draw from the first N survivors")
-    min_yield: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.1, description="refuse to train if fewer queries than this share have a survivor"
+    min_yield: Annotated[float, Field(ge=0, le=1)] | Auto = Field(
+        "auto",
+        description="refuse to train if fewer queries than this share have a survivor; auto: "
+        "below 0.1, say so and train on",
     )
+
+    @property
+    def wanted_yield(self) -> float:
+        return _WANTED_YIELD if self.min_yield == "auto" else self.min_yield
 
 
 class LossConfig(Section):
@@ -150,7 +157,11 @@ class EvaluateConfig(Section):
     )
     k: tuple[Positive, ...] = (1, 10, 100, 500)
     metric: str = Field("recall@10", description="what the best checkpoint is chosen by")
-    patience: NonNegative = Field(0, description="stop after N evaluations without gain; 0: never")
+    patience: NonNegative | Auto = Field(
+        "auto",
+        description="stop after N evaluations without gain; 0: never; auto: a third of the run's "
+        "evaluations, at least 3; never where there are gates or the last weights are kept",
+    )
     keep_best: bool = Field(True, description="end with the weights of the best evaluation")
 
 

@@ -53,7 +53,10 @@ def read(path: Path) -> Document:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}.",
-            hint="Strings need quotes, true and false are lower case, a table is [section].",
+            hint=(
+                "Strings need quotes, true and false are lower case, and a table starts with "
+                "[section]."
+            ),
         ) from error
     return Document(name=path.name, values=values, lines=_lines(text))
 
@@ -64,25 +67,28 @@ def _text(path: Path) -> str:
     except FileNotFoundError as error:
         raise ConfigError(
             f"There is no file {path}.{_nearby(path)}",
-            hint="Without a file, flags and defaults are used: ttf train --help.",
+            hint=(
+                "Without a file, ttf train uses the command-line options and the defaults: "
+                "see ttf train --help."
+            ),
         ) from error
     except IsADirectoryError as error:
         raise ConfigError(
-            f"{path} is a folder; a configuration is a TOML file.",
+            f"{path} is a folder. A configuration is a TOML file.",
             hint=f"To continue a run: ttf resume {path}. To repeat it: ttf train {path}/run.toml.",
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"{path} is not valid TOML: byte {error.start} is not UTF-8.",
-            hint="A configuration is a text file; data files go to --pairs and --bank.",
+            f"{path} is not valid TOML: byte {error.start} is not UTF-8 text.",
+            hint="A configuration is a text file. For data files, use --pairs and --bank.",
         ) from error
     except OSError as error:
-        raise ConfigError(f"{path} could not be read: {error.strerror}.") from error
+        raise ConfigError(f"Could not read {path}: {error.strerror}.") from error
 
 
 def _nearby(path: Path) -> str:
     if not path.parent.is_dir():
-        return f" There is no folder {path.parent} either."
+        return f" The folder {path.parent} does not exist either."
     return suggestion(path.name, [p.name for p in path.parent.glob("*.toml")])
 
 
@@ -128,8 +134,8 @@ def dump(resolved: Resolved) -> str:
     """run.toml: valid TOML, every value followed by its origin."""
     tree = resolved.config.model_dump()
     lines = [
-        "# The configuration of this run, complete; each value says where it came from.",
-        "# Another run like it: ttf train run.toml --out NEW_FOLDER",
+        "# The complete configuration of this run. A comment shows where each value comes from.",
+        "# To start a new run with this configuration: ttf train run.toml --out NEW_FOLDER",
     ]
     scalars = {k: v for k, v in tree.items() if not _is_table(v) and k != "gates"}
     lines += ["", *_entries((), scalars, resolved.origins)]

@@ -17,6 +17,7 @@ from typing import Final
 
 from ttf.contracts import KINDS, Kind
 from ttf.errors import ConfigError, PluginUnavailable, UnknownName
+from ttf.text.terminal import one_line
 
 API: Final = 1
 GROUP: Final = f"ttf.v{API}"
@@ -43,7 +44,7 @@ class Declared:
             return ""
         age, mend = ("older", self.distribution) if self.api < API else ("newer", OURS)
         return (
-            f"made for the {age} plugin API {self.api}, this ttf has {API}: "
+            f"made for the {age} plugin API {self.api}, but this ttf has the plugin API {API}: "
             f"pip install --upgrade {mend}"
         )
 
@@ -100,7 +101,8 @@ def declared() -> Iterator[Declared]:
 
 
 def _declared_by(dist: Distribution) -> Iterator[Declared]:
-    name, version = dist.name, dist.version
+    # A package's metadata is of others: its names stand in messages, choices and documents.
+    name, version = one_line(dist.name or ""), one_line(dist.version)
     for entry in dist.entry_points:
         group = _GROUPS.fullmatch(entry.group)
         if group is None:
@@ -108,7 +110,7 @@ def _declared_by(dist: Distribution) -> Iterator[Declared]:
         kind, _, plugin = entry.name.partition(".")
         yield Declared(
             kind=kind,
-            name=plugin,
+            name=one_line(plugin),
             distribution=name,
             version=version,
             api=int(group[1]),
@@ -172,10 +174,12 @@ def find(kind: Kind, name: str) -> PluginInfo:
     if len(matches) > 1:
         named = [f"{p.distribution}:{p.name}" for p in matches]
         raise ConfigError(
-            f"The {kind} {bare!r} is claimed by {len(named)} distributions: "
+            f"{len(named)} distributions offer the {kind} {bare!r}: "
             f"{', '.join(p.distribution for p in matches)}.",
-            hint=f"Say whose you mean, {' or '.join(named)}, or switch one off with "
-            f"TTF_DISABLE_PLUGINS={matches[-1].distribution}.",
+            hint=(
+                f"Use the full name, {' or '.join(named)}, or disable one distribution: "
+                f"TTF_DISABLE_PLUGINS={matches[-1].distribution}."
+            ),
         )
     return matches[0]
 
@@ -187,9 +191,9 @@ def _raise_if_not_offered(kind: Kind, owner: str, bare: str) -> None:
             continue
         if one.switched_off:
             raise PluginUnavailable(
-                f"The {kind} {bare!r} of the distribution {one.distribution} is switched off by "
+                f"The {kind} {bare!r} of the distribution {one.distribution} is disabled by "
                 "TTF_DISABLE_PLUGINS.",
-                hint=f"Take {one.distribution} out of TTF_DISABLE_PLUGINS.",
+                hint=f"Remove {one.distribution} from TTF_DISABLE_PLUGINS.",
             )
         if one.mismatch:
             what, _, mend = one.mismatch.partition(": ")

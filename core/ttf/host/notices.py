@@ -5,14 +5,15 @@ They go to standard error, unless a run or a worker listens (`hear`).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+
+from ttf.text.terminal import echo
 
 Listener = Callable[[str], None]
 
 
 def to_standard_error(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr, flush=True)
+    echo(f"note: {text}", err=True)
 
 
 _listener: Listener = to_standard_error

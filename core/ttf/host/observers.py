@@ -34,7 +34,6 @@ class Observers:
             except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party code
                 self._loaded.remove(entry)
                 self._say(
-                    f"The {info.reference} of the distribution {info.distribution} failed in "
-                    f"{hook} ({type(error).__name__}: {error}): it is left out for the rest of "
-                    "the run."
+                    f"The {info.reference} of the distribution {info.distribution} failed in {hook} "
+                    f"({type(error).__name__}: {error}). ttf does not call it again in this run."
                 )

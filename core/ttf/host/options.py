@@ -75,13 +75,14 @@ def renamed(options_type: type[Any], values: Mapping[str, Any]) -> dict[str, str
 def deprecations(options_type: type[Any], values: Mapping[str, Any], where: str) -> list[str]:
     """Messages for a user who sets deprecated options."""
     told = [
-        f"{where}.{old} is called {where}.{new} now; the old name will not be read for ever."
+        f"{where}.{old} is now called {where}.{new}. A later version will no longer accept the "
+        "old name."
         for old, new in renamed(options_type, values).items()
     ]
     for field in dataclasses.fields(options_type):
         instead = field.metadata.get("deprecated")
         if instead and (field.name in values or field.metadata.get("was") in values):
-            told.append(f"{where}.{field.name} is going out of use: {instead}.")
+            told.append(f"{where}.{field.name} is deprecated: {instead}.")
     return told
 
 

@@ -46,6 +46,6 @@ def broken(info: PluginInfo, did: str, error: BaseException) -> PluginBroken:
 
 def _mend(info: PluginInfo) -> str:
     if info.editable:
-        return "TTF_DEBUG=1 shows where."
+        return "Set TTF_DEBUG=1 to see the traceback."
     again = f"Reinstall it: pip install --force-reinstall --no-deps {info.distribution}"
-    return f"{again}{'' if info.ours else f', or switch it off: TTF_DISABLE_PLUGINS={info.distribution}'}."
+    return f"{again}{'' if info.ours else f', or disable it: TTF_DISABLE_PLUGINS={info.distribution}'}."

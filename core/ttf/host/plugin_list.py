@@ -44,20 +44,22 @@ def _state(one: Declared) -> tuple[bool | None, str]:
     if one.mismatch:
         return False, one.mismatch
     if one.switched_off:
-        return False, "switched off by TTF_DISABLE_PLUGINS"
+        return False, "disabled by TTF_DISABLE_PLUGINS"
     known = {str(k): k for k in KINDS}
     if one.kind not in known or not one.name:
-        return False, f"its entry point names no kind of plugin.{suggestion(one.kind, known)}"
+        return False, (
+            f"the entry point does not begin with a kind of plugin.{suggestion(one.kind, known)}"
+        )
     owners = installed.claimed_twice(known[one.kind]).get(one.name, [])
     if not owners:
         return None, ""
     typed = f"{one.distribution}:{one.name}"
     bare = (
-        f", {one.name} alone is this one"
+        f"; without a prefix, {one.name} means this one"
         if installed.normal(one.distribution) == installed.OURS
         else ""
     )
-    return None, f"claimed by {' and '.join(owners)}: choose {typed}{bare}"
+    return None, f"{' and '.join(owners)} offer the same name: choose {typed}{bare}"
 
 
 def _rank(kind: str) -> int:

@@ -68,9 +68,9 @@ def load(kind: Kind, name: str) -> Factory:
         raise broken(info, "failed to load", error) from error
     if factory is None:
         raise PluginBroken(
-            f"The distribution {info.distribution} declares {info.reference}, but its hook "
-            f"{hook} returned nothing for {info.name!r}.",
-            hint=f"Report it to the authors of {info.distribution}.",
+            f"The distribution {info.distribution} offers {info.reference}, but its hook {hook} "
+            f"returned nothing for {info.name!r}.",
+            hint=f"Report this to the authors of {info.distribution}.",
         )
     return cast("Factory", factory if info.ours else Blamed(factory, info))
 
@@ -100,8 +100,8 @@ def _warn_of_unknown_hooks(manager: pluggy.PluginManager, plugin: object, info: 
     for caller in manager.get_hookcallers(plugin) or ():
         if not caller.has_spec():
             notices.say(
-                f"{info.reference} of {info.distribution} implements {caller.name}, which this "
-                f"ttf never calls.{suggestion(caller.name, known)}"
+                f"{info.reference} of {info.distribution} implements {caller.name}, but this ttf "
+                f"has no such hook.{suggestion(caller.name, known)}"
             )
 
 
@@ -149,16 +149,16 @@ def require(kind: Kind, name: str, recorded: str = "") -> None:
     blocked = [p for p in mine if normal(p.distribution) in disabled_distributions()]
     if blocked and len(blocked) == len(mine):
         raise PluginUnavailable(
-            f"The run uses the {kind} {bare!r} of the distribution {blocked[0].distribution}, "
-            "which TTF_DISABLE_PLUGINS switches off.",
-            hint=f"Take {blocked[0].distribution} out of TTF_DISABLE_PLUGINS.",
+            f"The run uses the {kind} {bare!r} of the distribution {blocked[0].distribution}, but "
+            "TTF_DISABLE_PLUGINS disables it.",
+            hint=f"Remove {blocked[0].distribution} from TTF_DISABLE_PLUGINS.",
         )
     if not here:
         said = f" (of the distribution {recorded or owner})" if distribution else ""
         wanted = f"{distribution}=={version}" if version else distribution or "DISTRIBUTION"
         raise PluginUnavailable(
-            f"The run uses the {kind} {bare!r}{said}, which is not installed.",
-            hint=f'Install what brings it: pip install "{wanted}"',
+            f"The run uses the {kind} {bare!r}{said}, but it is not installed.",
+            hint=f'Install its distribution: pip install "{wanted}"',
         )
     if kind == "observer":
         observer(name)
@@ -188,7 +188,8 @@ def observers(wanted: Iterable[str], say: Callable[[str], None] | None = None) -
 # --- from a path or URL to an open container -----------------------------------------------------
 
 _OUTPUT_HINT: Final = (
-    "Name the output with a known ending, e.g. .npz; ttf data convert also has --to-storage NAME."
+    "Use a file name with a known ending, for example .npz. ttf data convert also has the option "
+    "--to-storage NAME."
 )
 
 
@@ -215,8 +216,8 @@ def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str
     known = sorted(endings | {f".{name}" for name in strangers})
     verb = "write" if output else "read"
     raise ConfigError(
-        f"{uri}: no storage plugin {verb}s files with this ending; "
-        f"known endings: {', '.join(known) or 'none'}.",
+        f"{uri}: no storage plugin {verb}s files with this ending. Known endings: "
+        f"{', '.join(known) or 'none'}.",
         hint=_OUTPUT_HINT if output else "Name the plugin with --storage, or rename the file.",
     )
 
@@ -265,11 +266,12 @@ def _missing(path: Path) -> DataMissing:
     folder = path.parent
     if not folder.is_dir():
         return DataMissing(
-            f"{path}: there is no such file, nor the folder {folder}.", hint="Check the path."
+            f"{path}: there is no such file. The folder {folder} does not exist either.",
+            hint="Check the path.",
         )
     there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
     close = difflib.get_close_matches(path.name, there, n=3, cutoff=0.5)
     alike = [n for n in there if Path(n).suffix == path.suffix and n not in close]
     near = [*close, *alike][:5]
-    found = f" In that folder: {', '.join(near)}." if near else ""
+    found = f" The folder contains: {', '.join(near)}." if near else ""
     return DataMissing(f"{path}: there is no such file.{found}", hint="Check the path.")

@@ -135,8 +135,10 @@ def _memory_kill(path: Path, pid: int, body: Mapping[str, Any]) -> CrashReport |
                 path=path,
                 pid=pid,
                 signal="SIGKILL",
-                words=f"{process.get('name', '?')} was killed: {process['reason']}, "
-                f"it held {held:,} bytes",
+                words=(
+                    f"{process.get('name', '?')} was killed: {process['reason']}, it used "
+                    f"{held:,} bytes"
+                ),
                 killed_for_memory=str(process["reason"]),
             )
     return None

@@ -15,6 +15,7 @@ from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
 from ttf.incidents.rules import RULES
 from ttf.text.numbers import size
+from ttf.text.terminal import one_line
 
 _LONGEST: Final = 300
 _LONGEST_ERROR: Final = 1000
@@ -131,11 +132,11 @@ def _values(facts: DeathFacts) -> dict[str, str]:
         "who_object": who,
         "signal": facts.signal or "no signal",
         "code": str(death.exit_code),
-        "reason": death.reason.rstrip(".") or "no reason was noted",
+        "reason": death.reason.rstrip(".") or "no reason was recorded",
         "at": at(death),
         "native": f" in {death.native}" if death.native else "",
         "error": _error_line(facts),
-        "file": change.path if change else "an input",
+        "file": change.path if change else "an input file",
         "was": change.was if change else "unknown",
         "now": change.now if change else "unknown",
         "full": f" ({', '.join(low)})" if low else "",
@@ -148,7 +149,7 @@ def at(death: Death) -> str:
     if flight is None:
         return ""
     if flight.phase == "start":
-        return "while it started"
+        return "during start-up"
     return f"in {flight.phase}, after step {flight.step}" if flight.step else f"in {flight.phase}"
 
 
@@ -181,16 +182,16 @@ def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]
     yield Evidence(source="exit status", text=_exit_text(facts))
     if death.killed_by_us:
         yield Evidence(
-            source="supervisor", text=f"ended by ttf: {death.reason or 'no reason noted'}"
+            source="supervisor", text=f"ended by ttf: {death.reason or 'no reason was recorded'}"
         )
     if match.area is not None:
         yield Evidence(source=_text_source(match, facts), text=_short(match.text))
     elif death.error is not None:
-        yield Evidence(source="its own report", text=_short(_error_line(facts)))
+        yield Evidence(source="error report", text=_short(_error_line(facts)))
     if facts.stacks.strip():
         yield from _stack_lines(facts)
     if death.native:
-        yield Evidence(source="crash record", text=f"the frame that crashed is in {death.native}")
+        yield Evidence(source="crash record", text=f"the crash was in {death.native}")
     yield from _memory_lines(facts)
     if death.flight is not None:
         yield Evidence(source="flight recorder", text=_flight_line(death))
@@ -210,8 +211,8 @@ def _exit_text(facts: DeathFacts) -> str:
         return f"process {death.pid} ended with exit code {death.exit_code}"
     if death.exit_code is not None:
         return (
-            f"process {death.pid} ended with exit code {death.exit_code}, a shell's way to say "
-            f"{signal_name(death.signal)} ({death.signal})"
+            f"process {death.pid} ended with exit code {death.exit_code}: this is how a shell "
+            f"reports {signal_name(death.signal)} ({death.signal})"
         )
     return f"process {death.pid} was ended by {signal_name(death.signal)} ({death.signal})"
 
@@ -219,7 +220,7 @@ def _exit_text(facts: DeathFacts) -> str:
 def _text_source(match: Match, facts: DeathFacts) -> str:
     if match.area == "words":
         first = facts.words[0]
-        return f"stderr:{first + match.line - 1}" if first else "its own report"
+        return f"stderr:{first + match.line - 1}" if first else "error report"
     return f"{match.area}:{match.line}"
 
 
@@ -234,15 +235,18 @@ def _stack_lines(facts: DeathFacts) -> Iterator[Evidence]:
 def _memory_lines(facts: DeathFacts) -> Iterator[Evidence]:
     death = facts.death
     if death.oom_source:
-        rose = f"rose by {death.oom_kills}" if death.oom_kills else "did not rise"
-        yield Evidence(source=death.oom_source, text=f"the count of memory kills {rose}")
+        rose = f"increased by {death.oom_kills}" if death.oom_kills else "did not increase"
+        yield Evidence(source=death.oom_source, text=f"the counter of OOM kills {rose}")
     if death.memory:
         last, most = death.memory[-1], max(point.held for point in death.memory)
         limit = f" of {size(last.limit)}" if last.limit else ""
         source = f" ({death.limit_source})" if last.limit and death.limit_source else ""
         yield Evidence(
             source="memory.csv",
-            text=f"held {size(last.held)} at the last look, {size(most)} at most{limit}{source}",
+            text=(
+                f"memory at the last measurement: {size(last.held)}; maximum: "
+                f"{size(most)}{limit}{source}"
+            ),
         )
 
 
@@ -250,7 +254,7 @@ def _flight_line(death: Death) -> str:
     flight = death.flight
     assert flight is not None
     ago = max(0.0, death.time - flight.time)
-    torn = ", cut while it was written" if flight.torn else ""
+    torn = ", not written completely" if flight.torn else ""
     return (
         f"last record: phase {flight.phase}, {flight.step} steps done, micro-batch "
         f"{flight.micro_batch}, {ago:.1f} s before the end{torn}"
@@ -259,5 +263,4 @@ def _flight_line(death: Death) -> str:
 
 def _short(text: str, longest: int = _LONGEST) -> str:
     """Returns one line without control characters, safe to print on a terminal."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    return one_line(" ".join(text.split()), longest)

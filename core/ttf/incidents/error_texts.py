@@ -25,7 +25,10 @@ def _child_died(signal: str, number: int, said: str, shown: str) -> Pattern:
         rf"died with <Signals\.{signal}: {number}>",
         rf"Signal {number} \({signal}\)",
         rf"\b{signal}\(-{number}\)",
-        shown=f"the words of a parent whose child {shown} (`killed by signal: {said}`, ...)",
+        shown=(
+            f"a message of the parent process about a child that {shown} (`killed by signal: "
+            f"{said}`, ...)"
+        ),
     )
 
 
@@ -68,8 +71,10 @@ ALLOCATION: Final = Pattern(
     r"\bOutOfMemoryError\b",
     r"STATUS_ALLOC_FAILED",
     r"CommandBufferCallbackErrorOutOfMemory",
-    shown="the words of a refused allocation (`MemoryError`, `std::bad_alloc`, `out of "
-    "memory`, ...)",
+    shown=(
+        "a message about a refused allocation (`MemoryError`, `std::bad_alloc`, `out of "
+        "memory`, ...)"
+    ),
 )
 
 UNCAUGHT_BAD_ALLOC: Final = Pattern(
@@ -82,13 +87,13 @@ DISK_FULL: Final = Pattern(
     r"Disk quota exceeded",
     r"\bENOSPC\b",
     r"database or disk is full",
-    shown="`No space left on device`, `Disk quota exceeded` or their like",
+    shown="`No space left on device`, `Disk quota exceeded` or a similar message",
 )
 SHORT_WRITE: Final = Pattern(
     r"PytorchStreamWriter failed writing",
     r"inline_container\.cc.*unexpected pos",
     r"\d+ requested and \d+ written",
-    shown="the words of a short write (`unexpected pos`, `N requested and M written`)",
+    shown="a message about an incomplete write (`unexpected pos`, `N requested and M written`)",
 )
 
 DEVICE_LOST: Final = Pattern(
@@ -104,7 +109,9 @@ DEVICE_LOST: Final = Pattern(
     r"MTLCommandBufferError|IOGPUMetal",
     r"(?:MTL|MPS|Metal|AGX)\w*.*failed assertion",
     r"LLVM ERROR: Failed to infer result type",
-    shown="a driver's words (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, ...)",
+    shown=(
+        "a message of the driver (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, ...)"
+    ),
 )
 
 NON_FINITE: Final = Pattern(
@@ -126,7 +133,10 @@ HEAP: Final = Pattern(
     r"buffer overflow detected",
     r"error for object 0x[0-9a-f]+: (?:pointer being|incorrect checksum|double free)",
     r"Corruption of (?:free|tiny) object|Heap corruption detected",
-    shown="the allocator's words (`double free`, `malloc(): corrupted ...`, `stack smashing`, ...)",
+    shown=(
+        "a message of the allocator (`double free`, `malloc(): corrupted ...`, `stack "
+        "smashing`, ...)"
+    ),
 )
 CXX: Final = Pattern(
     r"terminate called (?:after throwing an instance of '(?P<type>[^'\n]+)'|without an active "
@@ -153,8 +163,10 @@ CHILD_KILLED: Final = Pattern(
     r"Signal 9 \(SIGKILL\)",
     r"process (?:in the process pool )?was terminated abruptly",
     r"\bSIGKILL\(-9\)",
-    shown="the words of a parent whose child is gone (`killed by signal: Killed`, "
-    "`exited unexpectedly`, ...)",
+    shown=(
+        "a message of the parent process about a child that is gone (`killed by signal: "
+        "Killed`, `exited unexpectedly`, ...)"
+    ),
 )
 CHILD_BUS_ERROR: Final = Pattern(
     r"killed by signal: Bus error|\bSIGBUS\b", shown="a worker `killed by signal: Bus error`"
@@ -166,7 +178,9 @@ WORKER_GONE: Final = Pattern(
     r"process (?:in the process pool )?was terminated abruptly",
     r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]*"
     r"\n(?P<error_>ConnectionResetError|EOFError|BrokenPipeError)",
-    shown="the words of a parent whose worker is gone (`exited unexpectedly`, ...)",
+    shown=(
+        "a message of the parent process about a worker that is gone (`exited unexpectedly`, ...)"
+    ),
 )
 # Written by torch in the worker. What the parent writes afterwards depends on a race.
 WORKER_SEGFAULT: Final = Pattern(

@@ -180,7 +180,10 @@ def refuse_changed(
             continue
         if (was["bytes"], was["fingerprint"]) != (now["bytes"], now["fingerprint"]):
             raise _changed(store, was, now, "")
-        say(f"{store.uri} was written to since the run began: all of it is read once, to be sure.")
+        say(
+            f"{store.uri} was written to since the run began. ttf reads the whole file once "
+            "to check that its content is the same."
+        )
         for problem in store.verify():
             raise _changed(store, was, now, f" {problem}")
 
@@ -200,9 +203,9 @@ def _state(path: Path) -> InputState:
 
 def _changed(store: Store, was: InputState, now: InputState, problem: str) -> DataChanged:
     return DataChanged(
-        f"{store.uri} is not what it was when the run began (before: {_describe(was)}; now: "
+        f"{store.uri} has changed since the run began (before: {_describe(was)}; now: "
         f"{_describe(now)}).{problem}",
-        hint="Put the file back as it was, or start a new run with ttf train.",
+        hint="Restore the original file, or start a new run with ttf train.",
     )
 
 

@@ -14,20 +14,20 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "bus-error",
         When(text=error_texts.CHILD_BUS_ERROR, signals=ABORTS, facts=("failed", "cut-file")),
-        "A child of {who_object} read a mapped file {at} whose end is gone: {file} was cut (before: "
-        "{was}; now: {now}).",
+        "A child process of {who_object} read a mapped file {at} after the file was truncated: "
+        "{file} (before: {was}; now: {now}).",
         certain=True,
         ends_with=ExitCode.BAD_DATA,
     ),
     Rule(
         "bus-error",
         When(text=error_texts.SHM_SHORT, signals=(*ABORTS, "SIGBUS"), facts=("failed",)),
-        "Shared memory ran out {at}: a process touched a page that /dev/shm had no room for{full}.",
+        "Shared memory is full {at}: /dev/shm had no space for a page that a process used{full}.",
     ),
     Rule(
         "bus-error",
         When(signals=("SIGBUS",), facts=("cut-file",)),
-        "{who} read a mapped file {at} whose end is gone: {file} was cut (before: {was}; now: "
+        "{who} read a mapped file {at} after the file was truncated: {file} (before: {was}; now: "
         "{now}).",
         certain=True,
         ends_with=ExitCode.BAD_DATA,
@@ -35,53 +35,56 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "bus-error",
         When(signals=("SIGBUS",), facts=("changed-files",)),
-        "{who} touched a mapped page {at} that had no file behind it, and {file} was written anew "
-        "(before: {was}; now: {now}): a file that is rewritten is empty for a moment.",
+        "{who} read a page of a mapped file {at}, but the file no longer contained this page. "
+        "{file} was overwritten (before: {was}; now: {now}). A file is empty for a moment while a "
+        "program overwrites it.",
         ends_with=ExitCode.BAD_DATA,
     ),
     Rule(
         "bus-error",
         When(signals=("SIGBUS",), facts=("disk-low",)),
-        "{who} touched a mapped page {at} that the file system could not provide: it is "
-        "full{full}. Through a map, a full disk is this signal, not an error.",
+        "{who} used a page of a mapped file {at}, but the file system had no space for it: the "
+        "disk is full{full}. In a mapped file, a full disk causes SIGBUS instead of an error.",
     ),
     Rule(
         "bus-error",
         When(signals=("SIGBUS",)),
-        "{who} touched memory{native} {at} that has nothing behind it: a mapped file that was cut, "
-        "a disk that does not answer, or a damaged pointer. None of its inputs that are known here "
-        "has changed.",
+        "{who} used a memory page{native} {at} that could not be loaded. Possible causes: a "
+        "mapped file was truncated, a disk did not answer, or a pointer was damaged. ttf found no "
+        "change in the input files that it knows.",
     ),
     Rule(
         "heap-corruption",
         When(text=error_texts.HEAP, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
-        "The memory allocator found its own records overwritten{native} {at} and ended "
-        "{who_object}. Native code wrote where it must not, perhaps long before: the library that "
-        "is named here need not be the one to blame.",
+        "The memory allocator found damaged heap data{native} {at} and ended {who_object}. Native "
+        "code wrote to a wrong address, possibly long before. The library in this message is not "
+        "always the cause.",
     ),
     Rule(
         "cxx-exception",
         When(text=error_texts.CXX, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
-        "C++ code{native} raised an exception {at} that nothing caught, which ends a process.",
+        "C++ code{native} raised an exception {at} and did not catch it. An uncaught C++ "
+        "exception ends the process.",
     ),
     Rule(
         "segfault",
         When(signals=("SIGSEGV",)),
-        "{who} touched memory that is not its own{native} {at}. Python cannot do that: it was "
-        "native code.",
+        "{who} used an invalid memory address{native} {at}. The error is in native code: Python "
+        "code alone cannot cause it.",
     ),
     Rule(
         "illegal-instruction",
         When(signals=("SIGILL",)),
-        "The processor does not know an instruction{native} that {who_object} ran {at}: as a rule "
-        "a library was built for another processor. hnswlib is built for the one it is installed "
-        "on; HNSWLIB_NO_NATIVE=1 at its installation builds it for all.",
+        "{who} executed an instruction{native} {at} that this processor does not have. Usually a "
+        "library was built for another processor. hnswlib is built for the processor of the "
+        "machine that installs it; to build it for all processors, install it with "
+        "HNSWLIB_NO_NATIVE=1.",
     ),
     Rule(
         "illegal-instruction",
         When(signals=("SIGFPE",)),
-        "The processor refused to calculate{native} {at}: as a rule native code divided an integer "
-        "by zero. Floating-point numbers cannot cause this.",
+        "The processor reported an arithmetic error{native} {at}. Usually native code divided an "
+        "integer by zero. Calculations with floating-point numbers do not cause this error.",
     ),
     Rule(
         "abort",
@@ -90,23 +93,23 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
             text=error_texts.FATAL_REASON,
             areas=("words", "stderr", "faulthandler"),
         ),
-        "{who} ended itself {at}: {why}",
+        "{who} aborted itself {at}: {why}",
     ),
     Rule(
         "abort",
         When(signals=("SIGABRT", "SIGTRAP")),
-        "{who} or a library in it{native} found that it cannot go on and called abort {at}, "
-        "without a word about why; somebody who sends that signal looks the same.",
+        "{who} or a library in it{native} called abort {at} and wrote no reason. If another "
+        "program or a person sends this signal, the evidence looks the same.",
     ),
     Rule(
         "segfault",
         When(text=error_texts.CHILD_SEGFAULT, signals=(EXIT,), facts=("failed",)),
-        "A child of {who_object} touched memory that is not its own {at}.",
+        "A child process of {who_object} used an invalid memory address {at}.",
     ),
     Rule(
         "abort",
         When(text=error_texts.CHILD_ABORT, signals=(EXIT,), facts=("failed",)),
-        "A child of {who_object} called abort {at}.",
+        "A child process of {who_object} called abort {at}.",
     ),
     *(
         Rule(
@@ -118,8 +121,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
                 facts=("failed", "child-crashed"),
                 processes=(COMMAND,),
             ),
-            "A child of {who_object} crashed in native code, and {who_object} gave up a moment "
-            "later.",
+            "A child process of {who_object} crashed in native code. Shortly after, {who_object} "
+            "ended.",
         )
         for name, text in error_texts.FATAL_IN_CHILD.items()
     ),
@@ -132,7 +135,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
             facts=("failed", "traceback"),
             without=("finished",),
         ),
-        "A worker of {who_object} touched memory that is not its own {at}, and its parent gave up.",
+        "A worker process of {who_object} used an invalid memory address {at}. Then its parent "
+        "process ended.",
     ),
     Rule(
         "killed",
@@ -142,8 +146,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
             facts=("failed", "traceback"),
             processes=(COMMAND,),
         ),
-        "A worker process of {who_object} was suddenly gone, without a word, and {who_object} gave "
-        "up. A crash in native code would have left stacks, as a rule: more likely something "
-        "killed it, or it left by itself (os._exit).",
+        "A worker process of {who_object} ended suddenly and wrote no message. Then {who_object} "
+        "ended. A crash in native code usually leaves stacks, and there are none. More probably, "
+        "the worker was killed, or it called os._exit.",
     ),
 )

@@ -11,60 +11,68 @@ NOTES: Final[tuple[Note, ...]] = (
     Note(
         names=("omp-duplicate",),
         when=When(),
-        text="Setting KMP_DUPLICATE_LIB_OK is not a way out: it silences the check, and its own "
-        "authors warn of crashes and silently wrong results.",
+        text=(
+            "Do not set KMP_DUPLICATE_LIB_OK: it only silences the check. Its authors warn of "
+            "crashes and wrong results."
+        ),
     ),
     Note(
         names=("omp-duplicate", "alloc-failure", *NATIVE_CLASSES),
         when=When(facts=("through-a-shell",)),
-        text="Exit code {code} is how a shell reports {signal}.",
+        text="A shell reports {signal} as exit code {code}.",
     ),
     Note(
         names=("killed",),
         when=When(signals=("SIGKILL",), killed_by_us=("",), facts=("oom-counted",)),
-        text="No memory counter of the kernel rose: this was not the OOM killer.",
+        text="No memory counter of the kernel increased: this was not the OOM killer.",
     ),
     Note(
         names=("killed",),
         when=When(signals=("SIGKILL",), killed_by_us=("",), without=("oom-counted",)),
-        text="The kernel's counters of memory kills could not be read here, so that the OOM killer "
-        "can be neither blamed nor ruled out.",
+        text=(
+            "ttf could not read the kernel's counters of OOM kills, so it cannot say whether "
+            "this was the OOM killer."
+        ),
     ),
     Note(
         names=("killed",),
         when=When(signals=("SIGKILL",), facts=("near-limit",)),
-        text="At the last look it held nearly all the memory it may.",
+        text="At the last measurement, the process had almost reached its memory limit.",
     ),
     Note(
         names=(*NATIVE_CLASSES, "vanished", "unknown"),
         when=When(facts=("far-from-limit",)),
-        text="Memory was not short.",
+        text="Enough memory was free.",
     ),
     Note(
         names=("segfault", "abort", "heap-corruption", "hang"),
         when=When(facts=("several-openmp",)),
-        text="Two OpenMP runtimes were loaded in it, which is a known cause of such ends, but not "
-        "proven here.",
+        text=(
+            "The process had loaded two OpenMP runtimes. This is a known cause of such "
+            "failures, but it is not proven here."
+        ),
     ),
     Note(
         names=("segfault",),
         when=When(signals=("SIGSEGV",), facts=("no-stacks",), processes=OURS),
-        text="No stack was written: typical of a stack that overflowed in a thread, and of a crash "
-        "before Python was ready.",
+        text=(
+            "There are no Python stacks. Typical causes: a stack overflow in a thread, or a "
+            "crash before Python had started."
+        ),
     ),
     Note(
         names=("hang",),
         when=When(facts=("waits-in-python",)),
-        text="Its main thread was waiting for another thread or process.",
+        text="The main thread of the process was waiting for another thread or process.",
     ),
     Note(
         names=("alloc-failure",),
         when=When(),
-        text="The kernel killed nothing: the request was refused.",
+        text="The kernel killed no process: it refused the request for memory.",
     ),
     Note(
         names=(*NATIVE_CLASSES, "killed", "hang", "vanished", "oom-kill"),
         when=When(facts=("changed-files",), without=("cut-file",)),
-        text="{file} changed while it was in use (before: {was}; now: {now}).",
+        text="{file} changed while the process used it (before: {was}; now: {now}).",
     ),
 )

@@ -113,7 +113,7 @@ def _smaller_budget(situation: Situation) -> Remedy | None:
     smaller = max(SMALLEST_BUDGET, budget // 4)  # few restarts, little lost: it costs only time
     return _remedy(
         {"memory.budget": smaller},
-        "smaller blocks in mining and evaluation: rounding of scores only",
+        "smaller blocks in mining and evaluation: the scores differ by rounding only",
     )
 
 
@@ -141,16 +141,19 @@ def _smaller_micro_batch(situation: Situation) -> Remedy | None:
 
 
 def _deviation(situation: Situation, smaller: int, parts: int, more: int, batch: int) -> str:
-    text = "rounding only: the same optimizer step in smaller micro-batches"
+    text = "the same optimizer step in smaller micro-batches: the results differ by rounding only"
     if any(situation.settings.get(f"tower.{side}.dropout") for side in ("query", "doc")):
         text = (
-            "the same optimizer step in smaller micro-batches: rounding, and which values dropout "
-            "drops differ"
+            "the same optimizer step in smaller micro-batches: rounding differs, and dropout "
+            "drops other values"
         )
     cap = situation.accumulation_cap
     if cap is not None and more > cap:
         before, after = batch * min(parts, cap), smaller * cap
-        text = f"the device allows {cap} micro-batches a step: {after} samples instead of {before}"
+        text = (
+            f"the device allows {cap} micro-batches per step: a step has {after} samples "
+            f"instead of {before}"
+        )
     return text
 
 
@@ -176,7 +179,7 @@ def _capped_accumulation(situation: Situation) -> Remedy | None:
     fewer = next(n for n in range(MOST_ACCUMULATE, 0, -1) if samples % n == 0)
     return _remedy(
         {"train.batch_size": samples // fewer, "train.accumulate": fewer},
-        "rounding only: the same optimizer step in larger micro-batches",
+        "the same optimizer step in larger micro-batches: the results differ by rounding only",
     )
 
 
@@ -184,7 +187,9 @@ def _one_thread(situation: Situation) -> Remedy | None:
     key = "miner.threads" if situation.process == "miner" else "device.threads"
     if situation.settings.get(key) in (None, 1):
         return None
-    return _remedy({key: 1}, "one thread: sums are formed in another order, rounding only")
+    return _remedy(
+        {key: 1}, "one thread: the order of sums changes, and the results differ by rounding only"
+    )
 
 
 _MEMORY: Final[tuple[Recipe, ...]] = (_smaller_budget, _unfused, _smaller_micro_batch)
@@ -213,8 +218,8 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
 }
 
 _NATIVE_ADVICE: Final = (
-    "Look at the stacks in faulthandler.txt: the innermost frame is the call that crashed.",
-    "Set OMP_NUM_THREADS=1, and run libraries that bring threads of their own in other processes.",
+    "Look at the stacks in faulthandler.txt. The innermost frame is the call that crashed.",
+    "Set OMP_NUM_THREADS=1. Run libraries that start their own threads in other processes.",
 )
 _NEW_FILE: Final = (
     "Never change a data file while it is read. Write new data to a new file in the same folder, "
@@ -222,8 +227,8 @@ _NEW_FILE: Final = (
 )
 ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     "omp-duplicate": (
-        "Run the two libraries that bring an OpenMP runtime in separate processes.",
-        "Install both from one source that shares the runtime (conda-forge).",
+        "Two libraries contain an OpenMP runtime: run them in separate processes.",
+        "Install both libraries from one source that shares the runtime (conda-forge).",
     ),
     "oom-kill": ("Use a smaller batch, fewer workers, or a higher memory limit.",),
     "memory-limit": ("Use a smaller batch, fewer workers, or a higher --memory-limit.",),
@@ -231,7 +236,10 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     "segfault": _NATIVE_ADVICE,
     "abort": _NATIVE_ADVICE,
     "heap-corruption": (
-        "Run once under valgrind, or with MALLOC_CHECK_=3, to meet the first wrong write.",
+        (
+            "Run the command once under valgrind, or with MALLOC_CHECK_=3, to find the first wrong "
+            "write."
+        ),
         *_NATIVE_ADVICE,
     ),
     "cxx-exception": _NATIVE_ADVICE[:1],
@@ -240,14 +248,16 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
         "If the command uses shared memory, check the free space in /dev/shm (docker: --shm-size).",
     ),
     "hang": (
-        "Look at the stacks in faulthandler.txt: they say where each thread waits.",
-        "Start workers by spawn, not fork, and set OMP_NUM_THREADS=1.",
-        "If it was only slow, use a longer --hang-timeout.",
+        "Look at the stacks in faulthandler.txt: they show where each thread was waiting.",
+        "Start worker processes with spawn, not with fork, and set OMP_NUM_THREADS=1.",
+        "If the command was only slow, use a longer --hang-timeout.",
     ),
-    "illegal-instruction": ("Build the library that crashed anew on this machine.",),
+    "illegal-instruction": ("Rebuild the library that crashed on this machine.",),
     "disk-full": ("Free some space, or write to another disk.",),
     "data-changed": (_NEW_FILE,),
-    "device-lost": ("Run on the CPU, or look at the driver's log.",),
-    "non-finite": ("Lower the learning rate, clip gradients, use fp32; look at the data for NaN.",),
-    "vanished": ("Look for os._exit in the script and its libraries; end with sys.exit instead.",),
+    "device-lost": ("Run on the CPU, or look at the log of the driver.",),
+    "non-finite": (
+        "Lower the learning rate, clip gradients, use fp32, or check the data for NaN.",
+    ),
+    "vanished": ("Search for os._exit in the script and its libraries. Use sys.exit instead.",),
 }

@@ -19,59 +19,60 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "hang",
         When(killed_by_us=("hang",), facts=("no-stacks",), processes=(COMMAND,)),
-        "{who} hung: {reason}. It could not give its stacks, and was killed.",
+        "{who} hung: {reason}. ttf could not read its stacks. ttf killed it.",
     ),
     Rule(
         "hang",
         When(killed_by_us=("hang",)),
-        "{who} hung {at}: {reason}. Its stacks were saved, then it was killed.",
+        "{who} hung {at}: {reason}. ttf saved its stacks and then killed it.",
     ),
     Rule(
         "memory-limit",
         When(killed_by_us=("memory",)),
-        "{who} was about to hold more memory than it may: {reason}. It was ended {at} before the "
-        "system would have killed it.",
+        "{who} almost reached its memory limit: {reason}. ttf ended it {at}, before the system "
+        "could kill it.",
         certain=True,
     ),
     Rule(
         "unknown",
         When(killed_by_us=("garbage",)),
-        "{who} answered with something that is no answer: {reason}. It was ended {at}. In a miner "
-        "that is being written, that is a fault of its code; in a proven one, memory that was "
-        "overwritten or a library that prints into our pipe would look like this.",
+        "{who} gave an invalid answer: {reason}. ttf ended it {at}. In a new miner, the cause is "
+        "probably an error in its code. In a tested miner, the cause can be overwritten memory, "
+        "or a library that writes into the pipe of ttf.",
     ),
     Rule(
         "killed",
         When(killed_by_us=("stop",)),
-        "{who} was ended {at} because that was asked for: {reason}.",
+        "ttf ended {who_object} {at} on request: {reason}.",
         certain=True,
     ),
     # --- it said so itself -------------------------------------------------------------------------
     Rule(
         "omp-duplicate",
         When(text=error_texts.OMP_DUPLICATE, areas=("stderr",), signals=ABORTS, facts=("failed",)),
-        "Two OpenMP runtimes met in one process: {second} was about to start where {first} already "
-        "ran, and aborted {who_object}. Two libraries brought a copy each, usually torch and the "
-        "library that searches for neighbours. They must run in separate processes.",
+        "One process loaded two OpenMP runtimes: {first} was running when {second} started. The "
+        "second runtime aborted {who_object}. Two libraries contain one copy each, usually torch "
+        "and the library of the miner. Run the two libraries in separate processes.",
         certain=True,
     ),
     Rule(
         "alloc-failure",
         When(text=error_texts.OPENBLAS_ALLOCATION, signals=(*ABORTS, "SIGSEGV"), facts=("failed",)),
-        "OpenBLAS could not get memory and ended {who_object} {at}, with an exit code and no "
-        "Python error.",
+        "OpenBLAS could not get memory {at}. It ended {who_object} with an exit code and without "
+        "a Python error.",
         certain=True,
     ),
     Rule(
         "alloc-failure",
         When(text=error_texts.ALLOCATION, signals=ABORTS, facts=("failed",)),
-        "{who} asked for memory {at} and did not get it.",
+        "{who} could not get the memory that it needed {at}.",
         certain=True,
     ),
     Rule(
         "alloc-failure",
         When(text=error_texts.UNCAUGHT_BAD_ALLOC, areas=("stderr",), signals=("SIGABRT",)),
-        "C++ code{native} asked for memory {at}, did not get it, and nothing caught that.",
+        "C++ code{native} could not get the memory that it needed {at}, and did not catch the "
+        "exception.",
         certain=True,
     ),
     Rule(
@@ -84,49 +85,49 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "disk-full",
         When(text=error_texts.SHORT_WRITE, signals=ABORTS, facts=("failed", "disk-low")),
-        "A write of {who_object} came out short {at}, and the disk is full{full}.",
+        "{who} could write only a part of a file {at}: the disk is full{full}.",
         certain=True,
         ends_with=ExitCode.STORAGE,
     ),
     Rule(
         "device-lost",
         When(text=error_texts.DEVICE_LOST, signals=ABORTS, facts=("failed",)),
-        "The device or its driver failed {at}; a process that met this cannot go on, a fresh one "
+        "The device or its driver failed {at}. The process could not continue. A new process "
         "often can.",
     ),
     Rule(
         "data-changed",
         When(errors=("DataChanged",)),
-        "An input changed while the run was reading it: {error} Its checkpoints are kept; to go "
-        "on, put the file back as it was.",
+        "An input file changed during the run: {error} The checkpoints are kept. To continue the "
+        "run, restore the original file.",
         certain=True,
         ends_with=ExitCode.BAD_DATA,
     ),
     Rule(
         "data-changed",
         When(signals=(EXIT,), facts=("failed", "traceback", "changed-files")),
-        "{who} failed {at}, and {file} is not what it was when the run opened it (before: "
-        "{was}; now: {now}). Wrong numbers read from it may well be why.",
+        "{who} failed {at}, and {file} has changed since the run opened it (before: {was}; now: "
+        "{now}). Wrong data from this file is the probable cause.",
         ends_with=ExitCode.BAD_DATA,
     ),
     Rule(
         "non-finite",
         When(errors=("DeviceMistrusted",)),
-        "The numbers are wrong: {error}",
+        "The device gave wrong numbers: {error}",
         certain=True,
         ends_with=ExitCode.NUMERIC,
     ),
     Rule(
         "non-finite",
         When(errors=("NumericFailure",)),
-        "The numbers went wrong {at}: {error}",
+        "The training gave invalid numbers {at}: {error}",
         certain=True,
         ends_with=ExitCode.NUMERIC,
     ),
     Rule(
         "non-finite",
         When(text=error_texts.NON_FINITE, signals=(EXIT,), facts=("failed",)),
-        "The numbers went wrong {at}: a value that must be finite was not.",
+        "The training gave invalid numbers {at}: a value is NaN or infinite.",
         ends_with=ExitCode.NUMERIC,
     ),
     # --- killed for memory: only where a counter says so -------------------------------------------
@@ -139,14 +140,15 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "oom-kill",
         When(signals=("SIGKILL",), text=r"Killed process|oom-kill:", areas=("kernel",)),
-        "The kernel killed {who_object} {at} because memory ran out, and says so in its log.",
+        "The kernel killed {who_object} {at} because memory ran out. The kernel log contains this "
+        "kill.",
         certain=True,
     ),
     Rule(
         "oom-kill",
         When(signals=("SIGKILL",), facts=("oom-rose",)),
-        "{who} was killed {at} while the kernel was killing for want of memory. Its counter covers "
-        "the whole machine, so that another process may have been meant.",
+        "{who} was killed {at} while the machine was short of memory. The counter of OOM kills "
+        "counts all processes of the machine, so the kernel possibly killed another process.",
     ),
     Rule(
         "oom-kill",
@@ -156,7 +158,7 @@ RULES: Final[tuple[Rule, ...]] = (
             facts=("failed", "oom-rose"),
             without=("oom-machine-wide",),
         ),
-        "The kernel killed a child of {who_object} {at} because memory ran out.",
+        "The kernel killed a child process of {who_object} {at} because memory ran out.",
         certain=True,
     ),
     Rule(
@@ -167,7 +169,7 @@ RULES: Final[tuple[Rule, ...]] = (
             facts=("failed",),
             processes=(COMMAND,),
         ),
-        "Something killed a child of {who_object} (SIGKILL), and {who_object} gave up.",
+        "A child process of {who_object} was killed by SIGKILL. Then {who_object} ended.",
     ),
     # --- crashes in native code ---------------------------------------------------------------------
     *NATIVE_RULES,
@@ -175,111 +177,110 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(signals=("SIGXCPU",)),
-        "{who} used up the processor time it was allowed (ulimit -t) {at}.",
+        "{who} reached its limit of CPU time (ulimit -t) {at}.",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGXFSZ",)),
-        "{who} wrote a file larger than it was allowed to (ulimit -f) {at}. The disk itself need "
-        "not be full.",
+        "{who} reached the limit of the file size (ulimit -f) {at}. The disk can still have free "
+        "space.",
         certain=True,
         ends_with=ExitCode.STORAGE,
     ),
     Rule(
         "killed",
         When(signals=("SIGPIPE",)),
-        "{who} wrote {at} to a pipe that nobody reads any more.",
+        "{who} wrote to a pipe {at}, but the reader of the pipe had ended.",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGSYS",)),
-        "A sandbox killed {who_object} {at} for a system call it forbids.",
+        "A sandbox (seccomp) killed {who_object} {at} because of a forbidden system call.",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGHUP",)),
-        "{who} was ended {at} because its terminal was closed, or by somebody who sent that "
-        "signal.",
+        "{who} received SIGHUP {at}: its terminal was closed, or another program or a person sent "
+        "the signal.",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGKILL",), facts=("oom-counted",)),
-        "Somebody killed {who_object} {at}: a person, a job scheduler, or a memory guard that is "
-        "not the kernel's, such as earlyoom.",
+        "SIGKILL ended {who_object} {at}. The sender was a person, a job scheduler, or a memory "
+        "guard such as earlyoom.",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGKILL",)),
-        "Something killed {who_object} {at}: a person, a job scheduler, or the system.",
+        "SIGKILL ended {who_object} {at}. The sender was a person, a job scheduler, or the system.",
     ),
     Rule(
         "killed",
         When(exit_codes=(120,), processes=OURS),
-        "{who} left {at} because the process that watches over it was gone.",
+        "{who} ended itself {at} because its supervising process had ended.",
         certain=True,
     ),
     Rule(
         "killed",
         When(exit_codes=(121,), processes=OURS),
-        "{who} left {at} because the process that watches over it was stopped (SIGSTOP) and could "
-        "not watch.",
+        "{who} ended itself {at} because its supervising process was stopped (SIGSTOP).",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGTERM", "SIGINT", "SIGQUIT")),
-        "Somebody asked {who_object} to end {at} ({signal}), and it did so at once.",
+        "Another program or a person sent {signal} to {who_object} {at}, and {who_object} ended.",
         certain=True,
     ),
     # --- the rest --------------------------------------------------------------------------------------
     Rule(
         "vanished",
         When(facts=("exit-zero",), without=("finished",), processes=(COMMAND,)),
-        "{who} ended with exit code 0, but Python was never shut down: something in it called "
-        "os._exit(0), or a library called exit. Nobody can say from here whether its work was "
-        "done; what it had not yet written is lost.",
+        "{who} ended with exit code 0, but Python did not shut down normally. Its code called "
+        "os._exit(0), or a library called exit. It is unknown whether the work was complete. Data "
+        "that was not yet written is lost.",
     ),
     Rule(
         "vanished",
         When(facts=("exit-zero",), without=("finished",)),
-        "{who} ended {at} with exit code 0 but without its final record: something in it called "
-        "exit. That is not success.",
+        "{who} ended {at} with exit code 0 before the run was complete. Probably its code or a "
+        "library called exit. The run did not succeed.",
     ),
     Rule(
         "python-error",
         When(signals=(EXIT,), facts=("failed", "traceback", "finished"), processes=(COMMAND,)),
-        "{who} ended itself with exit code {code}, soon after it had written: {error} That error "
-        "was caught, so that something else may have been the reason.",
+        "{who} ended with exit code {code}. Shortly before, it wrote this error: {error} Its code "
+        "caught that error, so the cause can be different.",
     ),
     Rule(
         "python-error",
         When(signals=(EXIT,), facts=("failed", "traceback")),
-        "Python code raised an error {at} that nothing caught: {error}",
+        "Python code raised an exception {at} and did not catch it: {error}",
         certain=True,
         own_exit_code=True,
     ),
     Rule(
         "unknown",
         When(signals=(EXIT,), facts=("failed", "finished"), processes=(COMMAND,)),
-        "{who} ended itself with exit code {code}: Python was shut down in order and no error was "
-        "left uncaught. That is no crash; what the code means is for its author to say.",
+        "{who} ended with exit code {code}. Python shut down normally and without an uncaught "
+        "exception, so this was not a crash. Look up the exit code in the documentation of the "
+        "command.",
     ),
     Rule(
         "unknown",
         When(signals=(EXIT,), facts=("failed",)),
-        "{who} ended {at} with exit code {code} and left no word about why.",
+        "{who} ended {at} with exit code {code} and without an error message.",
     ),
-    Rule(
-        "unknown", When(signals=(EXIT,)), "{who} ended as it should; there is nothing to explain."
-    ),
+    Rule("unknown", When(signals=(EXIT,)), "{who} ended normally. There is nothing to explain."),
     Rule(
         "killed",
         When(),
-        "{who} was ended {at} by {signal}, which somebody sent: no fault of its own raises it.",
+        "{signal} ended {who_object} {at}. Another program or a person sent it: a crash does not "
+        "cause this signal.",
     ),
 )

@@ -96,7 +96,7 @@ def incident_page(
         "\n".join(_facts(death, when, lost_steps, checkpoint_step)),
         "## Evidence",
         "\n".join(f"- **{e.source}**: {_quoted(e.text)}" for e in finding.evidence),
-        "## What avoids it",
+        "## How to avoid this incident",
         "\n".join(_ways_out(finding)),
         f"More: `ttf explain {finding.name}`",
     ]
@@ -125,22 +125,22 @@ def _facts(
 
 def _ways_out(finding: Finding) -> Iterator[str]:
     if not finding.remedies:
-        yield "No setting avoids this."
+        yield "There is no setting that avoids this."
     for remedy in finding.remedies:
         yield f"- {_remedy_line(remedy)}"
     if finding.remedies and not finding.certain:
         ours = any(remedy.set for remedy in finding.remedies)
         yield ""
         yield (
-            "The evidence says what happened, not why, so that none of this is sure to help"
-            f"{'; the run is first continued unchanged' if ours else ''}."
+            "The evidence shows what happened, but not the cause, so these changes may not "
+            f"help{'. ttf first restarts the run unchanged' if ours else ''}."
         )
 
 
 def _remedy_line(remedy: Remedy) -> str:
     if not remedy.set:
         return remedy.text
-    return f"`{remedy.text}` - {remedy.deviation or 'the numbers stay the same'}"
+    return f"`{remedy.text}` - {remedy.deviation or 'the results stay the same'}"
 
 
 def _quoted(text: str) -> str:

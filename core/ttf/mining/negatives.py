@@ -64,9 +64,9 @@ def draw(
 class YieldReport:
     queries: int
     kept_share: float  # Of all candidates.
-    with_survivor: float  # Share of queries with at least one survivor: compared with `min_yield`.
+    with_survivor: float  # Share of queries with at least one survivor.
     survivors: dict[str, float]  # Quantiles of survivors per query: p10, p50, p90.
-    # The largest relative margin that leaves `min_yield` of the queries a survivor; None if no
+    # The largest relative margin that leaves the wanted share of the queries a survivor; None if no
     # margin does.
     suggested_margin: float | None
     # Mean over the queries of the mean score of the candidates that may be drawn.
@@ -98,34 +98,69 @@ def yield_report(
         kept_share=float(kept.sum() / max(table.ids.size, 1)),
         with_survivor=share,
         survivors=per_query,
-        suggested_margin=_margin_reaching(largest, settings.min_yield),
+        suggested_margin=_margin_reaching(largest, settings.wanted_yield),
         negative_score=_finite_mean(hardness[:, 0]),
         positive_score=_finite_mean(hardness[:, 1]),
     )
 
 
-def require_yield(report: YieldReport, settings: NegativesConfig) -> None:
-    """Raises ConfigError if fewer queries than `min_yield` have a survivor."""
-    if report.with_survivor >= settings.min_yield:
-        return
+def remark_on_yield(table: CandidateTable, report: YieldReport, settings: NegativesConfig) -> str:
+    """What the user must know if fewer queries than wanted have a survivor; else ''.
+
+    Raises ConfigError if the user set the floor (`min_yield`) and the tower is trained enough to be
+    held to it.
+    """
+    if report.with_survivor >= settings.wanted_yield:
+        return ""
+    in_reach = share_in_reach(table)
+    if in_reach < settings.wanted_yield:
+        return (
+            f"the tower finds the positive of only {in_reach:.1%} of the queries among the "
+            f"{table.ids.shape[1]} best documents, so that hardly any mined candidate can be "
+            "trusted as a negative yet; the other negatives carry on."
+        )
+    if settings.min_yield != "auto":
+        raise ConfigError(
+            f"{_too_few(report, settings)} negatives.min_yield asks for {settings.min_yield:.1%}.",
+            hint=f"{_more_negatives(report, settings)}, or train without mined negatives "
+            "(--set miner.negatives=0).",
+        )
+    return (
+        f"{_too_few(report, settings)} The run goes on: the other queries train without mined "
+        f"negatives. To change that: {_more_negatives(report, settings)}."
+    )
+
+
+def share_in_reach(table: CandidateTable) -> float:
+    """Share of queries whose positive scores at least as high as the last candidate.
+
+    If it is low, the tower is not trained yet, and a low yield says nothing about the filter.
+    """
+    if not len(table):
+        return 0.0
+    return float((table.positive_scores >= table.scores[:, -1]).mean())
+
+
+def _too_few(report: YieldReport, settings: NegativesConfig) -> str:
     filters = [f"negatives.relative_margin = {settings.relative_margin}"]
     if settings.absolute_margin is not None:
         filters.append(f"negatives.absolute_margin = {settings.absolute_margin}")
     if settings.rank_from or settings.rank_to:
         filters.append(f"ranks {settings.rank_from} to {settings.rank_to or 'the last'}")
-    if report.suggested_margin is not None:
-        hint = (
-            f"--set negatives.relative_margin={report.suggested_margin:.4g} leaves "
-            f"{settings.min_yield:.0%} of the queries a negative"
-        )
-    else:
-        hint = "No relative margin would be enough: mine deeper (miner.k)"
-    raise ConfigError(
+    return (
         f"Only {report.with_survivor:.1%} of {report.queries:,} queries have a mined negative "
-        f"left ({report.kept_share:.2%} of all candidates); negatives.min_yield asks for "
-        f"{settings.min_yield:.1%}. The filter: {', '.join(filters)}. The other candidates are "
-        "known positives or too close to the positive to be trusted as negatives.",
-        hint=f"{hint}, or train without mined negatives (--set miner.negatives=0).",
+        f"left ({report.kept_share:.2%} of all candidates). The filter: {', '.join(filters)}. The "
+        "other candidates are known positives or too close to the positive to be trusted as "
+        "negatives."
+    )
+
+
+def _more_negatives(report: YieldReport, settings: NegativesConfig) -> str:
+    if report.suggested_margin is None:
+        return "No relative margin would be enough: mine deeper (miner.k)"
+    return (
+        f"--set negatives.relative_margin={report.suggested_margin:.4g} leaves "
+        f"{settings.wanted_yield:.0%} of the queries a negative"
     )
 
 

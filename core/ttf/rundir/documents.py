@@ -42,6 +42,7 @@ class Summary(TypedDict, total=False):
     wall_s: float
     peak_anon_mb: float
     deviations: list[str]
+    notes: list[str]  # What one must know to judge the result.
     miner: str
     seed: int | None
     exact: bool  # True if the numbers are bitwise those of an undisturbed run.
@@ -49,6 +50,19 @@ class Summary(TypedDict, total=False):
     incidents: list[ListedIncident]
     command: list[str]  # Guarded commands only.
     run_dir: str  # Only in documents that are passed on: the file itself does not contain its path.
+
+
+# --- model/config.json ---------------------------------------------------------------------------
+
+MODEL_CONFIG: Final = "config.json"
+
+
+class ModelFacts(TypedDict, total=False):
+    """Which weights the folder `model/` holds; the towers stand beside it."""
+
+    weights_sha256: str
+    step: int
+    metrics: dict[str, float]  # Of these weights; empty if they were not evaluated.
 
 
 # --- incidents/NNN/ ------------------------------------------------------------------------------

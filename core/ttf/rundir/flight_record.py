@@ -31,6 +31,9 @@ _HELD_AT: Final = 256
 # Total steps of the run; written once, 0 until then and by older versions.
 _TOTAL: Final = struct.Struct("<Q")
 _TOTAL_AT: Final = 320
+# Where and when this process began to train: step, monotonic ns; 0 ns until then.
+_BEGAN: Final = struct.Struct("<qQ")
+_BEGAN_AT: Final = 336
 
 
 class Phase(IntEnum):
@@ -59,6 +62,8 @@ class Flight:
     saving_since_s: float | None
     torn: bool  # The writer died while writing.
     total_steps: int = 0  # 0: the trainer has not counted them (yet).
+    began_step: int = 0  # This process trains from this step on.
+    began_s: float | None = None  # Since when; None: it has not begun.
 
 
 class FlightRecorder:
@@ -100,6 +105,10 @@ class FlightRecorder:
 
     def takes(self, total_steps: int) -> None:
         _TOTAL.pack_into(self._map, _TOTAL_AT, total_steps)
+
+    def begins(self, step: int) -> None:
+        """Called when everything is ready, right before the first step of this process."""
+        _BEGAN.pack_into(self._map, _BEGAN_AT, step, time.monotonic_ns())
 
     def saving(self, active: bool) -> None:
         """Called by the checkpoint thread: its hang must not be hidden by steps that go on."""
@@ -155,6 +164,7 @@ def read_flight(path: Path) -> Flight | None:
 
 def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
     sequence, step, micro, phase, mono, unix, saving = _RECORD.unpack_from(data, _AT)
+    began_step, began = _BEGAN.unpack_from(data, _BEGAN_AT)
     known = phase in Phase._value2member_map_
     return Flight(
         step=step,
@@ -165,6 +175,8 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
         saving_since_s=saving / 1e9 if saving else None,
         torn=bool(sequence % 2) or not known,
         total_steps=_TOTAL.unpack_from(data, _TOTAL_AT)[0],
+        began_step=began_step,
+        began_s=began / 1e9 if began else None,
     )
 
 

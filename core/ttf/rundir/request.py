@@ -52,6 +52,8 @@ class TrainRequest:
     progress: bool = True
     overlay: Mapping[str, Change] = field(default_factory=dict)  # Active remedies, by dotted key.
     history: History = History()
+    # Steps between checkpoints that are waited for, because trainers died; 0: as configured.
+    save_every: int = 0
     # Environment variables that the trainer does not get, see `hides_faults`.
     left_out: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()  # What the user typed, for the manifest.
@@ -65,6 +67,7 @@ class ToTrainer(TypedDict, total=False):
     shed: Literal[True]  # Memory is short: free what can be made again.
     leave: Literal[True]  # Memory is short: save and end, a new process continues.
     say: str  # For the screen, which the trainer owns.
+    save_every: int  # From now on, as in the request.
 
 
 class TrainerEnd(TypedDict, total=False):
@@ -76,10 +79,11 @@ class TrainerEnd(TypedDict, total=False):
 
 
 class FromTrainer(TypedDict, total=False):
-    """One of three: `configured` with `inputs`, `checkpointed`, `end`."""
+    """One of three: `configured` with `inputs`, `checkpointed` with `cost_s`, `end`."""
 
     # By dotted key: as soon as it is known, and again when every "auto" is settled.
     configured: dict[str, Any]
     inputs: list[str]  # Files that the run reads.
     checkpointed: int  # The step of a checkpoint that is durable.
+    cost_s: float  # How long its write took.
     end: TrainerEnd  # The last message.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from ttf.rundir.documents import Summary
 from ttf.rundir.durable import remove_leftovers, write_json
 from ttf.rundir.removing import remove_if_there
 from ttf.rundir.typed_json import read_typed
+from ttf.text.shell import quoted
 
 _ORPHANS_LEAVE_S = 10.0
 _MOST_PID_BYTES: Final = 20
@@ -98,7 +98,7 @@ class RunFolder:
             folder._acquire(tidy=False)
             if folder.config.exists():
                 folder.close()
-                again = shlex.quote(str(path))
+                again = quoted(path)
                 raise ConfigError(
                     f"{path} already holds a run.",
                     hint=f"Continue it with: ttf resume {again}, or choose another --out.",
@@ -205,7 +205,7 @@ class RunFolder:
         except Timeout:
             raise FolderInUse(
                 f"{self.path} is still written to by a process whose supervisor is gone.",
-                hint="Look for it with: fuser " + shlex.quote(str(self.path / ".writer")),
+                hint="Look for it with: fuser " + quoted(self.path / ".writer"),
             ) from None
         except OSError as error:
             raise storage_error(error, str(self.path)) from error

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ttf.errors import ExitCode, StorageError, TtfError
-from ttf.rundir.documents import CheckpointManifest, ListedIncident, Summary
+from ttf.rundir.documents import MODEL_CONFIG, CheckpointManifest, ModelFacts, Summary
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.request import Change, History
 from ttf.rundir.run_folder import RunFolder
@@ -31,6 +31,7 @@ _NOTHING: Final[Summary] = {
     "wall_s": 0.0,
     "peak_anon_mb": 0.0,
     "deviations": [],
+    "notes": [],
     "miner": "",
     "seed": None,
 }
@@ -44,7 +45,6 @@ class Ending:
     exit_code: int = ExitCode.OUR_FAULT
     problem: str = ""
     hint: str = ""  # What the user can do about it.
-    weights_sha256: str | None = None
 
     @classmethod
     def of(cls, error: TtfError, status: str = "failed") -> Self:
@@ -52,9 +52,9 @@ class Ending:
 
 
 def summarize(
+    folder: RunFolder,
     ending: Ending,
     known: Summary,
-    incidents: list[ListedIncident],
     *,
     restarts: int,
     deviations: Sequence[str],
@@ -66,13 +66,24 @@ def summarize(
         "exit_code": int(ending.exit_code),
         "problem": ending.problem,
         "hint": ending.hint,
-        "weights_sha256": ending.weights_sha256,
         **known,
-        "kept_step": known.get("kept_step") if ending.status == "finished" else None,
+        **_of_the_model(folder),
         "exact": not differ,
         "deviations": differ,
         "restarts": restarts,
-        "incidents": incidents,
+        "incidents": list_incidents(folder.incidents),
+    }
+
+
+def _of_the_model(folder: RunFolder) -> Summary:
+    # From the folder itself: it may be newer than the checkpoint that `known` comes from.
+    model = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
+    if "step" not in model:
+        return {"weights_sha256": None, "kept_step": None}
+    return {
+        "weights_sha256": model.get("weights_sha256"),
+        "kept_step": model["step"],
+        "metrics": model.get("metrics", {}),
     }
 
 
@@ -83,9 +94,9 @@ def write_last_summary(
     the run is more important."""
     known: Summary = {**_NOTHING, **_newest_facts(folder), "wall_s": history.wall_s}
     summary = summarize(
+        folder,
         ending,
         known,
-        list_incidents(folder.incidents),
         restarts=history.restarts,
         deviations=[change.deviation for change in overlay.values() if change.deviation],
     )

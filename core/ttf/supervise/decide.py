@@ -37,6 +37,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from ttf.rundir.request import Change, History
+from ttf.supervise.checkpoint_interval import after_checkpoint
 from ttf.supervise.events import (
     Action,
     AskToStop,
@@ -132,9 +133,10 @@ def _running(state: State, trainer: Trainer, event: Event) -> Decision:
             return _ended(state, event)
         case Tick():
             return _ticked(state, trainer, event)
-        case Checkpointed() | Started() | Signalled() | Suspended() | Died():
-            # Checkpointed: after a death the newest intact checkpoint counts. Started: it is a
-            # second one. The others never come here.
+        case Checkpointed():
+            return after_checkpoint(state, event)
+        case Started() | Signalled() | Suspended() | Died():
+            # Started: it is a second one. The others never come here.
             return state, ()
         case _:
             assert_never(event)

@@ -20,6 +20,14 @@ class Settings:
     remedies: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    """How far one trainer came, from the moment it was ready for its first step."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+
 # --- events: each carries the time it happened at, on the monotonic clock ----------------------
 
 
@@ -56,6 +64,8 @@ class Beat:
 class Checkpointed:
     now: float
     step: int
+    cost_s: float = 0.0  # how long its write took
+    lived: Life = Life()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +117,7 @@ class Died:
     checkpoint_step: int  # step of the newest intact checkpoint; -1: none
     remedies: tuple[Remedy, ...] = ()
     retry: bool = True  # False: a restart cannot help (bad data, a non-finite loss)
+    lived: Life | None = None  # None: it was not ready for its first step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +150,7 @@ class Spawn:
 
     delay_s: float = 0.0
     overlay: Mapping[str, Change] = field(default_factory=dict)
+    save_every: int = 0  # steps between checkpoints that are waited for; 0: as configured
     because: str = ""  # for people; empty for the first start
 
 
@@ -157,6 +169,13 @@ class AskToShed:
 @dataclass(frozen=True, kw_only=True)
 class AskToLeave:
     """Tell the trainer to save at the next step boundary and to leave, for a restart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveEvery:
+    """Tell the trainer to save less often, or as configured (0): it lives longer than those before."""
+
+    steps: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +229,7 @@ Action = (
     | AskToStop
     | AskToShed
     | AskToLeave
+    | SaveEvery
     | DumpStacks
     | Kill
     | Say

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change, History
+from ttf.supervise.checkpoint_interval import after_life, shorter
 from ttf.supervise.events import Action, Died, EndWithError, GiveUp, Say, Spawn, Stop
 from ttf.supervise.state import Edit, State, Strike
 
@@ -78,8 +79,8 @@ def shown(remedy: Remedy) -> str:
 
 
 def _with_strike(state: State, died: Died) -> State:
-    """Adds the death to the state. A newer checkpoint since the last death resets the counters."""
-    progress = died.checkpoint_step > state.best_checkpoint
+    """Adds the death to the state. A newer checkpoint since the last death resets the counters,
+    unless it only came nearer to the same crash."""
     trainer, history = state.trainer, state.history
     wall = 0.0 if trainer is None else max(0.0, died.now - trainer.started_at)
     strike = Strike(
@@ -90,8 +91,10 @@ def _with_strike(state: State, died: Died) -> State:
         checkpoint_step=died.checkpoint_step,
         outcome="",
     )
+    newer = died.checkpoint_step > state.best_checkpoint
+    progress = newer and (not state.strikes or strike.place != state.strikes[-1].place)
     return replace(
-        state,
+        after_life(state, died.lived, saved=newer),
         trainer=None,
         strikes=(*state.strikes, strike),
         best_checkpoint=max(state.best_checkpoint, died.checkpoint_step),
@@ -150,7 +153,7 @@ def _remedied(state: State, died: Died, remedy: Remedy) -> Decision:
     )
     going_on = f"going on from {_restart_point(died)} with a remedy"
     because = f"{_describe(died)}: {going_on}: {shown(remedy)}."
-    return state, (Spawn(overlay=overlay, because=because),)
+    return state, (Spawn(overlay=overlay, save_every=state.save_every, because=because),)
 
 
 def _unchanged(state: State, died: Died) -> tuple[State, Spawn]:
@@ -164,8 +167,12 @@ def _unchanged(state: State, died: Died) -> tuple[State, Spawn]:
         restarts=earlier + 1,
         history=_restarted(state.history),
     )
-    because = f"{_describe(died)}: going on from {_restart_point(died)} unchanged{when} ({count})."
-    return state, Spawn(delay_s=delay, overlay=state.overlay, because=because)
+    going_on = f"going on from {_restart_point(died)} unchanged{when}"
+    because = f"{_describe(died)}: {going_on} ({count}){shorter(state)}."
+    spawn = Spawn(
+        delay_s=delay, overlay=state.overlay, save_every=state.save_every, because=because
+    )
+    return state, spawn
 
 
 def _restarted(history: History) -> History:

@@ -22,7 +22,7 @@ from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals
 from ttf.rundir.confined import append_inside
-from ttf.rundir.flight_record import FlightReader
+from ttf.rundir.flight_record import Flight, FlightReader
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
 from ttf.supervise.events import (
@@ -30,6 +30,7 @@ from ttf.supervise.events import (
     Checkpointed,
     Configured,
     Event,
+    Life,
     Pressure,
     Settings,
     Suspended,
@@ -41,6 +42,13 @@ NOTES_EVERY_S: Final = 1.0
 # A wait that took so much longer: the machine slept, or this process was stopped.
 LATE_S: Final = 2.0
 _TRAINER: Final = ("-m", "ttf.training.launch")
+
+
+def lived(flight: Flight | None) -> Life | None:
+    if flight is None or flight.began_s is None:
+        return None
+    steps, seconds = flight.step - flight.began_step, flight.monotonic_s - flight.began_s
+    return Life(steps=max(0, steps), seconds=max(0.0, seconds))
 
 
 class RunningTrainer:
@@ -125,7 +133,12 @@ class RunningTrainer:
         if "configured" in message:
             return self._configured(message)
         if "checkpointed" in message:
-            return Checkpointed(now=now(), step=int(message["checkpointed"]))
+            return Checkpointed(
+                now=now(),
+                step=int(message["checkpointed"]),
+                cost_s=float(message["cost_s"]),
+                lived=lived(self.flight.read()) or Life(),
+            )
         self.end = message["end"]
         return None
 

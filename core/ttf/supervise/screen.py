@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Final
 
+from ttf.text.terminal import Part, line_of, painted, visible, wants_colour
 from ttf.text.wrapping import wrapped
 
 _SHOW_CURSOR: Final = "\x1b[?25h"
@@ -23,7 +24,7 @@ class Screen:
             # Its own number: in a child, 2 is where the noise of libraries goes.
             self.fd = os.dup(sys.stderr.fileno()) if wanted else None
         self._terminal = self.fd is not None and os.isatty(self.fd)
-        self._colour = self._terminal and not os.environ.get("NO_COLOR")
+        self._colour = wants_colour(self._terminal)
 
     def close(self) -> None:
         if self.fd is not None:
@@ -37,10 +38,10 @@ class Screen:
 
     def note(self, text: str, *, loud: bool = False) -> None:
         label = "!!" if loud else "note:"
-        lines = self._wrapped(f"{label} {text}", indent=len(label) + 1)
-        if self._colour:
-            lines = f"\x1b[1;{31 if loud else 33}m{label}\x1b[0m{lines.removeprefix(label)}"
-        self._write(f"{lines}\n")
+        lines = self._wrapped(visible(f"{label} {text}"), indent=len(label) + 1)
+        head = Part(label, "bold red" if loud else "bold yellow")
+        shown = painted(line_of(head, lines.removeprefix(label)), colour=self._colour)
+        self._write(f"{shown}\n")
 
     def _wrapped(self, text: str, indent: int) -> str:
         """Wraps at words on a terminal. A pipe gets one line."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change, History
-from ttf.supervise.events import Settings
+from ttf.supervise.events import Life, Settings
 
 Edit = tuple[str, str]  # a dotted key and the repr of its value
 
@@ -98,5 +98,8 @@ class State:
     restarts: int = 0  # unchanged restarts in a row without progress
     remedies_in_a_row: int = 0  # remedies applied since the newest checkpoint
     best_checkpoint: int = -1  # highest step of an intact checkpoint at any death
+    lives: tuple[Life, ...] = ()  # of the last trainers that died
+    save_cost_s: float = 0.0  # of the newest checkpoint; 0: none was made yet
+    save_every: int = 0  # as the trainer was told, see `checkpoint_interval.py`
     paces: Mapping[str, Pace] = field(default_factory=dict)
     longest_save_s: float = 0.0

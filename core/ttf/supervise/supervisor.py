@@ -12,7 +12,6 @@ as long as the run. What only a death needs is imported at one: most runs have n
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from collections.abc import Iterable
 from dataclasses import replace
@@ -42,6 +41,7 @@ from ttf.supervise.events import (
     Finish,
     GiveUp,
     Kill,
+    SaveEvery,
     Say,
     Settings,
     Signalled,
@@ -52,8 +52,9 @@ from ttf.supervise.events import (
     Tick,
     now,
 )
-from ttf.supervise.running_trainer import RunningTrainer
+from ttf.supervise.running_trainer import RunningTrainer, lived
 from ttf.supervise.screen import Screen
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
@@ -222,6 +223,7 @@ class Supervisor:
             checkpoint_step=checkpoint,
             remedies=finding.remedies,
             retry=finding.ends_with is None,
+            lived=lived(death.flight),
         )
 
     def _write_incident(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
@@ -287,6 +289,8 @@ class Supervisor:
                 self._send({"shed": True})
             case AskToLeave():
                 self._send({"leave": True})
+            case SaveEvery():
+                self._send({"save_every": action.steps})
             case DumpStacks():
                 if self._running is not None:
                     self._running.dump_stacks()
@@ -311,7 +315,11 @@ class Supervisor:
         resume = self._request.resume or self._folder.config.exists()
         history = replace(self._state.history, started_at=now())
         request = replace(
-            self._request, resume=resume, overlay=self._spawn.overlay, history=history
+            self._request,
+            resume=resume,
+            overlay=self._spawn.overlay,
+            save_every=self._spawn.save_every,
+            history=history,
         )
         self._running = RunningTrainer(
             request,
@@ -376,7 +384,7 @@ class Supervisor:
         if self._folder.config.exists():
             ending = Ending.of(error, status)
             if not error.hint and status == "failed":
-                again = shlex.quote(str(self._folder.path))
+                again = quoted(self._folder.path)
                 error.hint = f"When the cause is gone, continue with: ttf resume {again}"
             state = self._state
             failure = write_last_summary(self._folder, ending, state.history, state.overlay)

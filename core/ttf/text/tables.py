@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ttf.text.terminal import one_line
+
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> str:
     """Left-aligned columns, two spaces apart."""
-    lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
+    every = [header, *rows] if header else rows
+    lines = [[one_line(cell) for cell in row] for row in every]
     if not lines:
         return ""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]

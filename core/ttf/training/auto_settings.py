@@ -7,28 +7,28 @@ what really ran.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
-from ttf.contracts import BatchPlan, DevicePolicy, Kind, Precision, TowerShape
+from ttf.contracts import BatchPlan, DevicePolicy, Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.order import Order
 from ttf.errors import ConfigError
-from ttf.host import plugins
-from ttf.host.options import checked
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size
-from ttf.training.schedule import gate_step, num_refreshes
+from ttf.training.schedule import gate_step, num_evaluations, num_refreshes
 from ttf.training.towers import TowerSpec
+from ttf.training.written_options import with_options
 
 MEMORY_BANK_MOST = 50_000
 ENOUGH_CANDIDATES = 1024
+LEAST_PATIENCE = 3
 _BUDGET = "a quarter of the memory limit in force, at least 1 GiB"
 _WHOLE_BANK = 'every document is a negative already (loss.negatives = "bank")'
 
@@ -82,7 +82,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.plan = _step_as_cut(draft)
     draft.settle(_AFTER_THE_STEP)
     _refuse_late_gates(draft)
-    settled, device_notes = with_device(_with_options(draft.resolved, draft.specs), policy)
+    settled, device_notes = with_device(with_options(draft.resolved, draft.specs), policy)
     return Decided(
         resolved=settled,
         specs=draft.specs,
@@ -333,6 +333,17 @@ def _miner(draft: _Draft) -> tuple[str, str] | None:
     )
 
 
+def _patience(draft: _Draft) -> tuple[int, str]:
+    config = draft.config
+    if config.gates:
+        return 0, "every gate must be judged"
+    if not config.evaluate.keep_best:
+        return 0, "the weights of the last step are kept"
+    planned = num_evaluations(draft.total_steps, config.evaluate.every, draft.order)
+    patience = max(LEAST_PATIENCE, -(-planned // 3))
+    return patience, f"a third of {planned} evaluations, at least {LEAST_PATIENCE}"
+
+
 _BEFORE_THE_STEP: Final[_Table] = (
     ("device.name", lambda draft: (draft.policy.name, draft.policy.reason)),
     ("device.threads", lambda draft: (draft.policy.threads, "the cores this process may use")),
@@ -344,6 +355,7 @@ _AFTER_THE_STEP: Final[_Table] = (
     ("loss.memory_bank", _memory_bank),
     ("train.grad_cache", _grad_cache),
     ("miner.name", _miner),
+    ("evaluate.patience", _patience),
 )
 
 
@@ -362,31 +374,3 @@ def _refuse_late_gates(draft: _Draft) -> None:
             problems=late,
             hint="Put them earlier, or train longer (--epochs, --steps).",
         )
-
-
-def _with_options(resolved: Resolved, specs: Specs) -> Resolved:
-    # Writes out every option of the chosen plugins: a later default must not change this run.
-    config = resolved.config
-    origins = dict(resolved.origins)
-    towers = {}
-    for side, spec in (("query", specs.query), ("doc", specs.doc)):
-        options = asdict(spec.options)
-        towers[side] = getattr(config.tower, side).model_copy(update=options)
-        _fill(origins, f"tower.{side}", options)
-    updates: dict[str, Any] = {"tower": config.tower.model_copy(update=towers)}
-    chosen = {"device": config.device.name}
-    if config.miner.negatives:
-        chosen["miner"] = config.miner.name
-    for section, name in chosen.items():
-        part = getattr(config, section)
-        factory = plugins.load(cast("Kind", section), name)
-        options = asdict(checked(factory.options_type, part.options_of(name), f"{section}.{name}"))
-        if options:
-            updates[section] = part.model_copy(update={name: options})
-            _fill(origins, f"{section}.{name}", options)
-    return replace(resolved, config=config.model_copy(update=updates), origins=origins)
-
-
-def _fill(origins: dict[str, str], prefix: str, options: Mapping[str, Any]) -> None:
-    for name in options:
-        origins.setdefault(f"{prefix}.{name}", "default")

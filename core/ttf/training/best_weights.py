@@ -45,7 +45,8 @@ class Selection:
 
     @property
     def patience_used_up(self) -> bool:
-        return bool(self.config.patience) and self.without_gain >= self.config.patience
+        patience = self.config.patience
+        return patience != "auto" and 0 < patience <= self.without_gain
 
     @property
     def final(self) -> dict[str, float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -46,6 +45,7 @@ from ttf.rundir.verified_folders import (
     remove_newer,
     table_digest,
 )
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.training.best_weights import Selection
@@ -168,7 +168,7 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
     raise NoCheckpoint(
         f"No intact checkpoint in {folder}: {what}.",
         hint="Start the run anew: "
-        f"ttf train {shlex.quote(str(folder.parent / 'run.toml'))} --out ANOTHER_DIR",
+        f"ttf train {quoted(folder.parent / 'run.toml')} --out ANOTHER_DIR",
     )
 
 
@@ -293,6 +293,8 @@ class Totals:
     miner: str = ""  # The one that mined last; empty if nothing was mined yet.
     # Reasons why the numbers differ from those of an undisturbed run.
     deviations: list[str] = field(default_factory=list)
+    # What one must know to judge the result, by subject: a later text replaces an earlier one.
+    notes: dict[str, str] = field(default_factory=dict)
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Raises TypeError for values of another kind."""

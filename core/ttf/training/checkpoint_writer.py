@@ -13,8 +13,8 @@ copies nothing: the main thread waits.
 from __future__ import annotations
 
 import queue
-import shlex
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +24,7 @@ from ttf.errors import StorageError
 from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, wait
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.verified_folders import newest_step, prune, tables_in_use
+from ttf.text.shell import quoted
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
 
@@ -49,14 +50,14 @@ class Saver:
         keep: int,
         retry_s: float,
         flight: FlightRecorder,
-        on_saved: Callable[[int, Path], None],
+        on_saved: Callable[[int, Path, float], None],
         say: Callable[[str], None],
         sync_first: Callable[[], None] | None = None,
     ) -> None:
-        """`on_saved(step, path)` is called in the thread when a checkpoint is durable and was read
-        back, before older ones are removed. `say` is called in the main thread only. `sync_first`
-        is called in the thread and makes durable what must not be behind a checkpoint (metrics); if
-        it raises StorageError, that checkpoint fails."""
+        """`on_saved(step, path, seconds)` is called in the thread when a checkpoint is durable and
+        was read back, before older ones are removed. `say` is called in the main thread only.
+        `sync_first` is called in the thread and makes durable what must not be behind a checkpoint
+        (metrics); if it raises StorageError, that checkpoint fails."""
         self._folder = folder
         self._keep = keep
         self._flight = flight
@@ -161,7 +162,7 @@ class Saver:
         older = (
             f"The checkpoint of step {step} is intact." if step >= 0 else "There is no older one."
         )
-        go_on = f"Then continue with: ttf resume {shlex.quote(str(self._folder.parent))}"
+        go_on = f"Then continue with: ttf resume {quoted(self._folder.parent)}"
         return StorageError(
             f"No checkpoint could be written {self._patience.since}: {error} {older}",
             hint=f"{error.hint} {go_on}".lstrip(),
@@ -193,6 +194,7 @@ class Saver:
 
     def _write(self, job: _Job) -> None:
         assert job.snapshot is not None
+        began = time.monotonic()
         try:
             self._require_folder()
             if self._sync_first is not None:
@@ -209,7 +211,7 @@ class Saver:
         self.saved_step = job.step
         # Report it before older ones are removed, so that nobody names a removed checkpoint as the
         # newest.
-        self._on_saved(job.step, path)
+        self._on_saved(job.step, path, time.monotonic() - began)
         job.path = path
         try:
             prune(self._folder, self._keep, verified=path)

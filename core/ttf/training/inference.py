@@ -29,11 +29,14 @@ from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
 from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
+from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
 from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.run_record import RunRecord
+from ttf.rundir.typed_json import read_typed
 from ttf.text.progress import Reporter
 from ttf.training.documents import Documents
 from ttf.training.evaluation import encode_split, evaluate
-from ttf.training.towers import CONFIG, TwoTower, load_model
+from ttf.training.towers import TwoTower, load_model
 
 _MICRO_BATCH = 256
 
@@ -47,7 +50,8 @@ class Found:
 
 
 def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | None = None) -> Model:
-    """Opens a finished run with its own data, or with other pairs or another bank.
+    """Opens a run with its own data, or with other pairs or another bank; of a run that has not
+    finished, the model it has so far.
 
     Opens the bank at once, the pairs when `evaluate` is called.
     """
@@ -58,17 +62,28 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
     policy = prepared_policy(resolved, Reporter())
     policy.start()
     towers = load_model(folder.model).to(policy.torch_device())
-    shape = TowerShape(**read_json(folder.model / CONFIG, folder.path)["query"]["shape"])
+    shape = TowerShape(**read_json(folder.model / MODEL_CONFIG, folder.path)["query"]["shape"])
     data = resolved.config.data
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
     config = resolved.config.model_copy(update={"data": other})
     opening = Opening(other, own_pairs=data.pairs)
     try:
-        return Model(config, opening, towers, shape, policy)
+        model = Model(config, opening, towers, shape, policy)
     except BaseException:
         opening.close()
         raise
+    model.notes += _unfinished(folder)
+    return model
+
+
+def _unfinished(folder: RunFolder) -> list[str]:
+    """A note, if the model is not that of a finished run."""
+    facts = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
+    if "step" not in facts or RunRecord(folder.path).summary().get("status") == "finished":
+        return []
+    judged = "the best one so far" if facts.get("metrics") else "which was not evaluated yet"
+    return [f"The run has not finished: its model is that of step {facts['step']:,}, {judged}."]
 
 
 class Model:
@@ -84,7 +99,8 @@ class Model:
     ) -> None:
         self.towers = towers
         self.config = config
-        self.notes: list[str] = []  # Messages from searching, e.g. what was put in the cache.
+        # For the user: of a run that has not finished; what a search put in the cache.
+        self.notes: list[str] = []
         self._opening = opening
         self._to_close = contextlib.ExitStack()
         self._to_close.callback(opening.close)
@@ -226,6 +242,7 @@ class Model:
             "queries": len(self._val),
             "bank": self.documents.rows,
             "left_out": self._val.left_out,
+            "notes": list(self.notes),
         }
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from ttf.incidents.writing import write_incident
 from ttf.mining.candidates import CandidateTable
 from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
-from ttf.mining.negatives import YieldReport, draw, require_yield, yield_report
+from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_report
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.disk_retry import StorageRetry
@@ -48,16 +48,7 @@ from ttf.training.schedule import Window, window_of
 from ttf.training.session import Session
 
 _SCORE_ROWS = 1024
-
-
-def share_in_reach(table: CandidateTable) -> float:
-    """Share of queries whose positive scores at least as high as the last candidate.
-
-    If it is low, the tower is not trained yet, and a low yield says nothing about the filter.
-    """
-    if not len(table):
-        return 0.0
-    return float((table.positive_scores >= table.scores[:, -1]).mean())
+_FEW = "few negatives"
 
 
 @dataclass(kw_only=True)
@@ -158,17 +149,12 @@ class MinedNegatives:
         return table
 
     def _judge(self, table: CandidateTable, report: YieldReport, step: int) -> None:
-        """Raises ConfigError if a trained tower leaves too few queries a negative."""
-        negatives = self._session.config.negatives
-        in_reach = share_in_reach(table)
-        if in_reach >= negatives.min_yield:
-            require_yield(report, negatives)
-        elif report.with_survivor < negatives.min_yield:
-            self._say(
-                f"At step {step} the tower finds the positive of only {in_reach:.1%} "
-                f"of the queries among the {table.ids.shape[1]} best documents, so that hardly any "
-                "mined candidate can be trusted as a negative yet; the other negatives carry on."
-            )
+        notes = self._totals.notes
+        notes.pop(_FEW, None)  # of the round before
+        remark = remark_on_yield(table, report, self._session.config.negatives)
+        if remark:
+            notes[_FEW] = f"At step {step:,}: {remark}"
+            self._say(notes[_FEW])
 
     def _record(self, step: int, report: YieldReport) -> None:
         self._metrics.write(

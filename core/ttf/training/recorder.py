@@ -26,6 +26,7 @@ from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.device_probe import Probe
 from ttf.training.mined_negatives import MinedNegatives
+from ttf.training.model_keeper import ModelKeeper
 from ttf.training.schedule import check_gates
 from ttf.training.session import Session
 from ttf.training.supervisor_link import LeaveAsked
@@ -67,7 +68,7 @@ class Recorder:
         self._synced_at = self._saved_at
         self._saved_step = step
         self._saving_s = 0.0
-        self._newly_saved: queue.SimpleQueue[tuple[int, Path]] = queue.SimpleQueue()
+        self._newly_saved: queue.SimpleQueue[tuple[int, Path, float]] = queue.SimpleQueue()
         checkpoints = session.config.checkpoint
         self._saver = Saver(
             session.folder.checkpoints,
@@ -76,7 +77,7 @@ class Recorder:
             flight=self._flight,
             # Only the main thread calls observers and removes tables; the checkpoint thread only
             # queues what it has saved.
-            on_saved=lambda step, path: self._newly_saved.put((step, path)),
+            on_saved=lambda step, path, s: self._newly_saved.put((step, path, s)),
             say=session.reporter.note,
             sync_first=metrics.make_durable,
         )
@@ -88,6 +89,7 @@ class Recorder:
             mined=session.config.miner.negatives,
             record=metrics.write,
         )
+        self.keeper = ModelKeeper(session, state.selection)
         self._sampler = self._start_sampler()
         session.reporter.chosen_by(session.config.evaluate.metric)
 
@@ -127,6 +129,7 @@ class Recorder:
         session.reporter.evaluated(record)
         session.observers.ttf_evaluated(record=record)
         self._state.selection.see(record, session.parts.model)
+        self.keeper.evaluated()
         check_gates(session.config.gates, record, session.decided.order)
 
     def settled(self, step: int) -> None:
@@ -134,7 +137,9 @@ class Recorder:
         self._report_saved()
         if self._probe.due(step):  # first: do not save results of a wrong device
             self._run_probe(step)
-        if self._save_due(step):
+        if self._durable_save_due(step):
+            self._save_and_wait(step)
+        elif self._save_due(step):
             self._save(step)
         elif time.monotonic() - self._synced_at > SYNC_METRICS_EVERY_S:
             self._metrics.sync()
@@ -189,6 +194,17 @@ class Recorder:
         waited = time.monotonic() - self._saved_at
         return settings.every_s is not None and waited >= settings.every_s
 
+    def _durable_save_due(self, step: int) -> bool:
+        # After deaths: a checkpoint that is written beside the next steps may come too late.
+        every = self._session.link.save_every
+        return 0 < every <= step - self._saved_step
+
+    def _save_and_wait(self, step: int) -> None:
+        # As in `_save`: what was read from changed data must not be saved.
+        self._session.data.check_unchanged()
+        self.flush(step)
+        self._saved_at = time.monotonic()
+
     def _save(self, step: int) -> None:
         # If the previous checkpoint is still being written, tries again at the next step.
         self._flight.enter(Phase.CHECKPOINT, step)
@@ -198,6 +214,7 @@ class Recorder:
         if not self._saver.busy and self._saver.save(self._snapshot(step)):
             self._saved_at = time.monotonic()
             self._saved_step = step
+            self.keeper.saved(step)
         self._saving_s += time.perf_counter() - began
 
     def flush(self, step: int) -> None:
@@ -206,6 +223,7 @@ class Recorder:
         self._saved_step = step
         began = time.perf_counter()
         self._saver.flush(self._snapshot(step))
+        self.keeper.saved(step)
         self._saving_s += time.perf_counter() - began
         self._report_saved()
 
@@ -217,8 +235,8 @@ class Recorder:
 
     def _report_saved(self) -> None:
         while not self._newly_saved.empty():
-            step, path = self._newly_saved.get()
-            self._session.link.tell({"checkpointed": step})
+            step, path, seconds = self._newly_saved.get()
+            self._session.link.tell({"checkpointed": step, "cost_s": seconds})
             self._note("checkpoint", {"step": step, "seconds": self._saving_s})
             self._saving_s = 0.0
             self._prune_tables()
@@ -261,6 +279,7 @@ def summary_facts(step: int, decided: Decided, state: RunState) -> Summary:
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,
         "deviations": list(totals.deviations),
+        "notes": list(totals.notes.values()),
         "miner": totals.miner or configured,
         "seed": config.train.seed,
     }

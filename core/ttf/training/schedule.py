@@ -36,6 +36,13 @@ def evaluation_due(step: int, total: int, config: RunConfig, order: Order) -> bo
     return step % (order.steps_per_epoch if every == "epoch" else every) == 0
 
 
+def num_evaluations(total: int, every: str | int, order: Order) -> int:
+    """How often a run of `total` steps is evaluated after its first step; gates not counted."""
+    if every == "end":
+        return 1
+    return -(-total // (every if isinstance(every, int) else order.steps_per_epoch))
+
+
 def gate_step(at: str, order: Order) -> int:
     """The step of a gate: `at` is "step 300" or "epoch 2"."""
     unit, number = at.split()

@@ -34,6 +34,7 @@ class Link:
         # Environment variables that were kept from this process.
         self.left_out: Mapping[str, str] = {}
         self.command: tuple[str, ...] = ()  # What the user typed; empty if unknown.
+        self.save_every = 0  # See `TrainRequest.save_every`; changes while the run goes on.
         self.shed_asked = threading.Event()
         self.leave_asked = threading.Event()
         self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -80,6 +81,7 @@ class SupervisedLink(Link):
         self.flight = FlightRecorder(Path(self.request.run_dir) / "flight.bin")
         self.history = self.request.history
         self.overlay = self.request.overlay
+        self.save_every = self.request.save_every
 
     def tell(self, message: FromTrainer) -> None:
         with self._lock:
@@ -98,3 +100,5 @@ class SupervisedLink(Link):
             self.leave_asked.set()
         elif "say" in message:
             self._notes.put(message["say"])
+        elif "save_every" in message:
+            self.save_every = message["save_every"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -25,11 +26,12 @@ from ttf.errors import (
 from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.rundir.bounded_json import read_json
+from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.durable import folder_written_whole, sha256_file, write_json
+from ttf.text.shell import quoted
 from ttf.training.checkpoint import save_tensors
 
 WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
 MIN_TEMPERATURE = 0.01
 MAX_TEMPERATURE = 1.0
 _ESTIMATE_WITHIN = 4
@@ -150,19 +152,29 @@ def build(query: TowerSpec, doc: TowerSpec, loss: LossConfig) -> TwoTower:
 
 
 def save_model(
-    folder: Path, model: TwoTower, query: TowerSpec, doc: TowerSpec, loss: LossConfig
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    query: TowerSpec,
+    doc: TowerSpec,
+    loss: LossConfig,
+    *,
+    step: int,
+    metrics: Mapping[str, float],
 ) -> str:
-    """Writes the finished towers and returns the SHA-256 of their weights."""
+    """Writes the towers after `step` steps and returns the SHA-256 of their weights; `metrics` of
+    these weights, empty if they were not evaluated."""
     with folder_written_whole(folder) as temp:
-        digest = save_tensors(model.state_dict(), temp / WEIGHTS)
+        digest = save_tensors(weights, temp / WEIGHTS)
         write_json(
-            temp / CONFIG,
+            temp / MODEL_CONFIG,
             {
                 "format": 1,
                 "query": query.to_json(),
                 "doc": doc.to_json(),
                 "loss": loss.model_dump(mode="json"),
                 "weights_sha256": digest,
+                "step": step,
+                "metrics": dict(metrics),
             },
         )
     return digest
@@ -171,13 +183,13 @@ def save_model(
 def load_model(folder: Path) -> TwoTower:
     """Loads the towers that `save_model` wrote to a run's folder, weights verified, in eval mode."""
     run = folder.parent
-    if not (folder / CONFIG).is_file():
+    if not (folder / MODEL_CONFIG).is_file():
         raise DataMissing(
-            f"{folder} holds no finished model.",
-            hint="Let the run finish first: ttf resume RUN_DIR",
+            f"{folder.parent} holds no model: the run ended before it saved anything.",
+            hint=f"Let it train first: ttf resume {quoted(folder.parent)}",
         )
     try:
-        config = read_json(folder / CONFIG, run)
+        config = read_json(folder / MODEL_CONFIG, run)
         if sha256_file(folder / WEIGHTS, run) != config["weights_sha256"]:
             raise ValueError(f"{WEIGHTS} does not match its recorded SHA-256")
         query = TowerSpec.from_json("query", config["query"])
@@ -191,7 +203,8 @@ def load_model(folder: Path) -> TwoTower:
         reason = str(error).strip().partition("\n")[0][:300]
         raise ArtifactDamaged(
             f"The model in {folder} is damaged: {type(error).__name__}: {reason}.",
-            hint="Delete that folder and summary.json, and write it anew: ttf resume RUN_DIR",
+            hint="Delete that folder and summary.json, and write it anew: "
+            f"ttf resume {quoted(folder.parent)}",
         ) from error
     return model.eval()
 
@@ -202,7 +215,7 @@ def _refuse_larger(query: TowerSpec, doc: TowerSpec, weights_bytes: int) -> None
     needed = 4 * (query.cost().parameters + doc.cost().parameters)
     if needed > _ESTIMATE_WITHIN * weights_bytes + _SMALL_BYTES:
         raise ValueError(
-            f"the towers of {CONFIG} have {needed:,} bytes of weights, {WEIGHTS} {weights_bytes:,}"
+            f"the towers of {MODEL_CONFIG} have {needed:,} bytes of weights, {WEIGHTS} {weights_bytes:,}"
         )
 
 

@@ -33,7 +33,7 @@ from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.documents import DataFacts, Incident, Manifest, Summary
 from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.flight_record import FlightRecorder, Phase
-from ttf.rundir.incident_files import INCIDENT, list_incidents
+from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
@@ -49,7 +49,7 @@ from ttf.training.recorder import Recorder, recording, summary_facts
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
 from ttf.training.supervisor_link import LeaveAsked, Link
-from ttf.training.towers import save_model, start_from
+from ttf.training.towers import start_from
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -218,6 +218,7 @@ class Trainer:
     def _train(self, recorder: Recorder) -> Ending:
         # The last save is part of this, so that a disk failure here is an ending as well.
         flight = self.session.link.flight
+        flight.begins(self.loop.step)
         try:
             loop.train(self.loop, recorder)
             ending = self._finish(recorder)
@@ -239,24 +240,19 @@ class Trainer:
         return ending
 
     def _finish(self, recorder: Recorder) -> Ending:
-        """Saves the last checkpoint, then the finished towers; the ending has the hash of their
-        weights."""
-        session = self.session
-        settings = session.config.evaluate
+        """Saves the last checkpoint, then the finished towers."""
         if self._selection.patience_used_up:
-            session.reporter.note(
-                f"No gain in {settings.metric} for {settings.patience} "
-                "evaluations: training ended early."
+            settings = self.session.config.evaluate
+            note = (
+                f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: no "
+                f"gain in {settings.metric} for {settings.patience} evaluations. To train all steps: "
+                "--set evaluate.patience=0."
             )
+            self._state.totals.notes["ended early"] = note
+            self.session.reporter.note(note)
         recorder.flush(self.loop.step)
-        model = session.parts.model
-        if self._selection.weights:
-            model.load_state_dict(self._selection.weights)
-        specs = session.decided.specs
-        digest = save_model(
-            session.folder.model, model, specs.query, specs.doc, session.config.loss
-        )
-        return Ending(status="finished", exit_code=0, weights_sha256=digest)
+        recorder.keeper.finish()
+        return Ending(status="finished", exit_code=0)
 
     def _stopped(self, asked: StopAsked) -> Stopped:
         return Stopped(
@@ -279,9 +275,9 @@ class Trainer:
         link = session.link
         self._state.tick()
         summary = summarize(
+            folder,
             ending,
             summary_facts(self.loop.step, session.decided, self._state),
-            list_incidents(folder.incidents),
             restarts=link.history.restarts if link.history is not None else 0,
             deviations=[c.deviation for c in link.overlay.values() if c.deviation],
         )

@@ -119,9 +119,9 @@ def test_what_a_layer_made_of_another_is_said_once(place: Path, invoke: Invoke) 
     config.write_text(config.read_text().replace("name = 'linear'", "name = 'gru'\nhidden = 8"))
     result = invoke([*TRAIN, "--tower", "linear", "--out", "r"])
     assert result.code == 0, result.err
-    assert result.err.count("the options written for 'gru' are left out") == 1
+    assert result.err.count("The options of the tower 'gru' are not used") == 1
     planned = invoke(["train", "run.toml", "--tower", "linear", "--plan"])
-    assert (planned.out + planned.err).count("the options written for 'gru' are left out") == 1
+    assert (planned.out + planned.err).count("The options of the tower 'gru' are not used") == 1
 
 
 OBSERVER = """

@@ -19,11 +19,11 @@ def test_the_command_line_tells_what_the_host_tells(
     fake_plugins.add("ttf-old", {"tower.old": "nowhere"}, group="ttf.v0")
     twice = invoke(["train", "--miner", "same"])
     assert twice.code == 2
-    assert "claimed by 2 distributions: ttf-one, ttf-two" in twice.err
+    assert "2 distributions offer the miner 'same': ttf-one, ttf-two" in twice.err
     assert "ttf-one:same or ttf-two:same" in twice.err
     assert "made for the older plugin API 0" in invoke(["train", "--tower", "old"]).err
     table = invoke(["train", "--set", "miner.same.k=1"])
-    assert table.code == 2 and "claimed by 2 distributions" in table.err
+    assert table.code == 2 and "2 distributions offer" in table.err
 
 
 def test_auto_weighs_what_comes_with_ttf_alone(fake_plugins: FakeDistribution) -> None:

@@ -23,7 +23,7 @@ def test_a_kill_by_the_kernel_for_memory_is_an_oom_kill(tmp_path: Path, join: Jo
     assert (found.name, found.certain) == ("oom-kill", True)
     assert (death.oom_kills, death.signal) == (1, signal.SIGKILL)
     assert "ttf-test-" in death.oom_source and "memory.oom_control" in death.oom_source
-    assert "the count of memory kills rose by 1" in told(found)
+    assert "the counter of OOM kills increased by 1" in told(found)
     if death.kernel:
         assert f"Killed process {death.pid} (python" in told(found), "only where it may be read"
 
@@ -36,10 +36,10 @@ def test_a_kill_by_a_person_is_never_called_oom(tmp_path: Path, join: JoinGroup)
     for during in (kill(signal.SIGKILL), move_and_kill):
         found = finding_of("", tmp_path, during=during)
         assert (found.name, found.remedies) == ("killed", ())
-        assert "No memory counter of the kernel rose: this was not the OOM killer." in (
+        assert "No memory counter of the kernel increased: this was not the OOM killer." in (
             found.explanation
         )
-        assert "the count of memory kills did not rise" in told(found)
+        assert "the counter of OOM kills did not increase" in told(found)
 
 
 def test_an_oom_kill_of_a_child_explains_the_parent_that_gave_up(
@@ -89,7 +89,7 @@ def test_openblas_that_leaves_without_a_python_error_is_an_alloc_failure(tmp_pat
         pytest.skip("numpy is not built with OpenBLAS, or fails otherwise")
     found = classify(death)
     assert (found.name, found.certain, death.exit_code) == ("alloc-failure", True, 1)
-    assert "no Python error" in found.explanation
+    assert "without a Python error" in found.explanation
 
 
 def test_our_own_limit_is_not_the_kernels(tmp_path: Path) -> None:

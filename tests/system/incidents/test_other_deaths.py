@@ -18,14 +18,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the deaths are 
 @pytest.mark.parametrize(
     ("signum", "words"),
     [
-        (signal.SIGTERM, "Somebody asked the trainer to end"),
-        (signal.SIGINT, "Somebody asked"),
-        (signal.SIGQUIT, "Somebody asked"),
+        (signal.SIGTERM, "sent SIGTERM to the trainer"),
+        (signal.SIGINT, "sent SIGINT"),
+        (signal.SIGQUIT, "sent SIGQUIT"),
         (signal.SIGHUP, "terminal was closed"),
         (signal.SIGSYS, "sandbox"),
         (signal.SIGXFSZ, "ulimit -f"),
-        (signal.SIGUSR2, "SIGUSR2, which somebody sent"),
-        (signal.SIGALRM, "SIGALRM, which somebody sent"),
+        (signal.SIGUSR2, "SIGUSR2 ended the trainer"),
+        (signal.SIGALRM, "SIGALRM ended the trainer"),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -45,7 +45,7 @@ def test_a_writer_whose_reader_is_gone_is_killed_by_the_pipe(tmp_path: Path) -> 
         os.write(writer, b'x')
     """
     found = finding_of(textwrap.dedent(code), tmp_path)
-    assert (found.name, "nobody reads" in found.explanation) == ("killed", True)
+    assert (found.name, "the reader of the pipe had ended" in found.explanation) == ("killed", True)
 
 
 def test_used_up_processor_time_is_named(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_hang_that_waits_in_python_says_so(tmp_path: Path) -> None:
 def test_exit_code_zero_without_a_final_record_is_no_success(tmp_path: Path) -> None:
     found = finding_of("import os; os._exit(0)", tmp_path)
     assert found.name == "vanished"
-    assert "That is not success" in found.explanation
+    assert "The run did not succeed" in found.explanation
 
 
 def test_an_uncaught_error_is_a_python_error_with_its_own_exit_code(tmp_path: Path) -> None:

@@ -92,13 +92,15 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path, death: Death)
 
 def test_the_page_can_be_read_by_a_person(tmp_path: Path, death: Death) -> None:
     page = (tmp_path / write(tmp_path, death) / "incident.md").read_text()
-    assert page.startswith("# Incident 001: omp-duplicate\n\nTwo OpenMP runtimes met")
+    assert page.startswith(
+        "# Incident 001: omp-duplicate\n\nOne process loaded two OpenMP runtimes"
+    )
     for words in (
         "| where | phase mining, 117 steps done |",
         "| newest checkpoint | step 100 |",
         "| steps to redo | 17 |",
         "- **stderr:1**: `OMP: Error #15",
-        "- `ttf train ... --isolation process` - the numbers stay the same",
+        "- `ttf train ... --isolation process` - the results stay the same",
     ):
         assert words in page
 
@@ -110,7 +112,7 @@ def test_a_death_of_which_nothing_is_known_is_written_too(tmp_path: Path) -> Non
     )
     assert json.loads((tmp_path / number / "flight.json").read_text()) is None
     page = (tmp_path / number / "incident.md").read_text()
-    assert "No setting avoids this." in page and "checkpoint" not in page
+    assert "There is no setting that avoids this." in page and "checkpoint" not in page
 
 
 def test_secrets_of_the_environment_do_not_get_in(

@@ -75,6 +75,8 @@ def test_an_approximate_miner_tells_its_recall_and_reuses_its_index(
     assert not first["certified"]
     assert first["certificate_rate"] is None
     assert first["recall_vs_exact"] == pytest.approx(recall, abs=0.05)
+    low, high = first["recall_interval"]
+    assert low <= recall <= high, "the interval of a seeded sample holds the share of all queries"
     assert (first["reused_index"], second["reused_index"]) == (False, True)
 
 

@@ -29,7 +29,7 @@ log = MetricsLog(root / "metrics.jsonl", None, retry_s=60, say=said.append)
 
 def saver_with(retry_s):
     return Saver(root / "checkpoints", keep=2, retry_s=retry_s, flight=FlightRecorder(None),
-                 on_saved=lambda step, _: saved.append(step), say=said.append,
+                 on_saved=lambda step, *_: saved.append(step), say=said.append,
                  sync_first=log.make_durable)
 
 def state(step):
@@ -131,7 +131,7 @@ def test_a_file_system_that_turns_read_only_and_back_again() -> None:
     on_a_small_disk("""
 log.close()  # the kernel refuses to remount under a file that is open for writing
 saver = Saver(root / "checkpoints", keep=2, retry_s=60, flight=FlightRecorder(None),
-              on_saved=lambda step, _: saved.append(step), say=said.append)
+              on_saved=lambda step, *_: saved.append(step), say=said.append)
 
 def attempt(step):
     assert saver.save(state(step))

@@ -142,8 +142,8 @@ def test_a_tower_chosen_anew_leaves_out_the_options_of_the_old_one_and_says_so(
     resolved = resolve(file, flags={"--tower": "linear"})
     assert resolved.config.tower.query.options() == {}
     (note,) = resolved.notes
-    assert note.startswith("tower.query is now 'linear' (--tower): the options written for 'gru'")
-    assert note.endswith("left out (hidden).")
+    assert note.startswith("tower.query is now 'linear' (--tower). The options of the tower 'gru'")
+    assert note.endswith("are not used: hidden.")
     same = resolve(file, flags={"--tower": "gru"})
     assert same.config.tower.query.options() == {"hidden": 64}
     assert same.notes == ()

@@ -38,7 +38,7 @@ def test_all_layers_report_together(tmp_path: Path) -> None:
         "run.toml:7: miner.refresh: input should be 'epoch' or input should be a valid integer",
         "run.toml:8: miner.kk: no such key. Did you mean 'k'?",
         "run.toml:9: miner.hnswlb: no miner named 'hnswlb'. Did you mean 'hnswlib'?",
-        "run.toml:12: evaluate.metric: 'recall@11' is not computed. Did you mean 'recall@1",
+        "run.toml:12: evaluate.metric: 'recall@11' is not a metric of this run. Did you mean 'recall@1",
         "run.toml:14: gates.0.at: must be 'epoch N' or 'step N' (got 'epoch 0')",
         "run.toml:15: gates.0.need: must be like 'recall@500 >= 0.25'",
         "--set: trian: no such section. Did you mean 'train'?",
@@ -52,9 +52,12 @@ def test_all_layers_report_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sets", "expected"),
     [
-        (["train=3"], "train: is a table of keys (epochs, steps"),
+        (["train=3"], "train: must be a table with keys (epochs, steps"),
         (["train.lr.x=3"], "train.lr: input should be a valid number"),
-        (["train.lr=3", "train.lr.x=3"], "train.lr: is both a value (3) and a table of keys (x)"),
+        (
+            ["train.lr=3", "train.lr.x=3"],
+            "train.lr: has a value (3), but other settings use it as a table with keys (x)",
+        ),
         (["train.lr=inf"], "train.lr: must be a finite number (got inf)"),
         (["train.lr=0"], "train.lr: input should be greater than 0 (got 0)"),
         (["train.steps=1.5"], "train.steps: input should be a valid integer"),
@@ -64,7 +67,7 @@ def test_all_layers_report_together(tmp_path: Path) -> None:
         (["memory.budget=lots"], "memory.budget: not a size: 'lots'"),
         (["observers=['mlfow']"], "observers: no observer named 'mlfow'."),
         (["data.storage=npy"], "data.storage: no storage named 'npy'. Did you mean 'npz'?"),
-        (["data.bank=b.npz"], "data.bank: a bank needs pairs to train on: add --pairs FILE"),
+        (["data.bank=b.npz"], "data.bank: bank works only together with pairs: add --pairs FILE"),
         (["device.cpu.thraeds=3"], "device.cpu.thraeds: no such option."),
         (["tower.query.hiden=3"], "tower.query.hiden: no such option. Did you mean 'hidden'?"),
         (["tower.query.hidden=0"], "tower.query.hidden: input should be greater than or equal"),
@@ -99,7 +102,7 @@ def test_a_missing_file_gets_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "novels.toml").write_text("")
     with pytest.raises(ConfigError, match=r"Did you mean 'novels.toml'\?"):
         resolve(tmp_path / "novel.toml")
-    with pytest.raises(ConfigError, match="There is no folder"):
+    with pytest.raises(ConfigError, match="does not exist either"):
         resolve(tmp_path / "nowhere" / "novel.toml")
 
 

@@ -89,7 +89,7 @@ def test_accumulation_is_capped_and_a_step_keeps_its_samples(
     assert (train.batch_size, train.accumulate) == becomes
     if accumulate > 4:
         assert resolved.origins["train.batch_size"] == "--safe"
-        assert f"a step keeps its {batch * accumulate} samples" in resolved.notes[0]
+        assert f"a step still has {batch * accumulate} samples" in resolved.notes[0]
 
 
 def test_where_the_batch_size_is_auto_the_step_becomes_smaller_and_says_so(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def test_a_name_claimed_twice_names_both_and_is_chosen_by_distribution(
         plugins.find("miner", "ttf-tow:same")
     reasons = [e.reason for e in plugin_list.entries() if e.name == "same"]
     assert reasons == [
-        "claimed by ttf-one and ttf-two: choose ttf-one:same",
-        "claimed by ttf-one and ttf-two: choose ttf-two:same",
+        "ttf-one and ttf-two offer the same name: choose ttf-one:same",
+        "ttf-one and ttf-two offer the same name: choose ttf-two:same",
     ]
 
 
@@ -105,7 +105,7 @@ def test_a_distribution_can_be_switched_off(
     monkeypatch.setenv("TTF_DISABLE_PLUGINS", "something, TTF-Foo")
     assert "foo" not in plugins.choices("miner")
     (entry,) = (e for e in plugin_list.entries() if e.name == "foo")
-    assert (entry.available, entry.reason) == (False, "switched off by TTF_DISABLE_PLUGINS")
+    assert (entry.available, entry.reason) == (False, "disabled by TTF_DISABLE_PLUGINS")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_plugin_that_a_run_used_and_that_is_gone_is_named_with_its_distributio
     with pytest.raises(PluginUnavailable, match="libfoo is missing"):
         plugins.require("miner", "foo", "ttf-foo 1.0")
     monkeypatch.setenv("TTF_DISABLE_PLUGINS", "TTF-Foo")
-    with pytest.raises(PluginUnavailable, match="TTF_DISABLE_PLUGINS switches off") as caught:
+    with pytest.raises(PluginUnavailable, match="TTF_DISABLE_PLUGINS disables it") as caught:
         plugins.require("miner", "foo", "ttf-foo 1.0")
     assert "ttf-foo" in caught.value.hint
     plugins.require("device", "cpu")

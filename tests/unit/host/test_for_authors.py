@@ -54,16 +54,24 @@ def test_a_name_of_ttf_stays_its_own_and_both_are_reported(fake_plugins: FakeDis
     assert plugins.find("miner", "twotower:exact").distribution == "twotower"
     assert {"exact", "ttf-other:exact"} < set(plugins.choices("miner"))
     reasons = {e.distribution: e.reason for e in plugin_list.entries() if e.name == "exact"}
-    claimed = "claimed by ttf-other and twotower: choose "
+    claimed = "ttf-other and twotower offer the same name: choose "
     assert reasons["ttf-other"] == f"{claimed}ttf-other:exact"
-    assert reasons["twotower"] == f"{claimed}twotower:exact, exact alone is this one"
+    assert reasons["twotower"] == f"{claimed}twotower:exact; without a prefix, exact means this one"
 
 
 @pytest.mark.parametrize(
     ("group", "said", "hint"),
     [
-        ("ttf.v0", "older plugin API 0, this ttf has 1", "pip install --upgrade ttf-foo"),
-        ("ttf.v2", "newer plugin API 2, this ttf has 1", "pip install --upgrade twotower"),
+        (
+            "ttf.v0",
+            "older plugin API 0, but this ttf has the plugin API 1",
+            "pip install --upgrade ttf-foo",
+        ),
+        (
+            "ttf.v2",
+            "newer plugin API 2, but this ttf has the plugin API 1",
+            "pip install --upgrade twotower",
+        ),
     ],
 )
 def test_who_names_a_plugin_of_another_api_hears_which_side_is_old(
@@ -80,7 +88,7 @@ def test_who_names_a_plugin_that_is_switched_off_hears_that(
 ) -> None:
     fake_plugins.add("ttf-foo", {"miner.foo": "nowhere"})
     monkeypatch.setenv("TTF_DISABLE_PLUGINS", "ttf_foo")
-    with pytest.raises(PluginUnavailable, match="switched off by TTF_DISABLE_PLUGINS"):
+    with pytest.raises(PluginUnavailable, match="disabled by TTF_DISABLE_PLUGINS"):
         plugins.find("miner", "foo")
 
 
@@ -98,7 +106,7 @@ def test_options_of_a_name_claimed_twice_lie_in_its_own_table(
             f"        policy.name, policy.owner = 'same', '{number}'\n        return policy\n"
             "@hookimpl\ndef ttf_device(name):\n    return Factory()\n",
         )
-    with pytest.raises(ConfigError, match="claimed by 2 distributions"):
+    with pytest.raises(ConfigError, match="2 distributions offer"):
         resolve({"device": {"name": "same"}})
     given = {"name": "ttf-two:same", "ttf-two:same": {"deterministic": False}}
     file = tmp_path / "run.toml"
@@ -194,8 +202,8 @@ def test_options_with_an_earlier_name_are_read_and_told(
     assert resolved.config.tower.query.options() == {"width": 9, "old": 1}
     assert resolved.origins["tower.query.width"] == "run.toml:3"
     renamed, going = resolved.notes
-    assert renamed.startswith("tower.query.size is called tower.query.width now")
-    assert going == "tower.query.old is going out of use: width does it."
+    assert renamed.startswith("tower.query.size is now called tower.query.width")
+    assert going == "tower.query.old is deprecated: width does it."
     assert resolve({"tower": {"query": {"name": "foo", "width": 9}}}).notes == ()
     with pytest.raises(ConfigError, match=r"tower\.query\.size: no such option"):
         resolve({"tower": {"query": {"name": "foo", "width": 9, "size": 2}}})
@@ -209,7 +217,7 @@ def test_who_writes_a_plugin_is_not_told_to_reinstall_it(fake_plugins: FakeDistr
     fake_plugins.module("ttf_foo_written", "def broken(:")
     with pytest.raises(ConfigError, match="SyntaxError") as caught:
         plugins.load("tower", "foo")
-    assert caught.value.hint == "TTF_DEBUG=1 shows where."
+    assert caught.value.hint == "Set TTF_DEBUG=1 to see the traceback."
 
 
 def test_none_switches_an_option_off_where_it_may_be_none(fake_plugins: FakeDistribution) -> None:

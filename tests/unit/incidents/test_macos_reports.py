@@ -38,7 +38,7 @@ def test_an_abort_is_blamed_on_who_called_it_not_on_the_system() -> None:
 def test_a_memory_kill_is_that_of_the_process_with_a_reason() -> None:
     report = read_report(JETSAM, 4244)
     assert report is not None and report.killed_for_memory == "per-process-limit"
-    assert "it held 16,910,155,776 bytes" in report.words
+    assert "it used 16,910,155,776 bytes" in report.words
     assert read_report(JETSAM, 4245) is None, "listed, but alive"
 
 

@@ -331,7 +331,7 @@ def test_the_explanation_says_where_it_was() -> None:
     found = classify(a_death(signal=11, flight=flight))
     assert "in mining, after step 117" in found.explanation
     texts = {evidence.source: evidence.text for evidence in found.evidence}
-    assert "3.0 s before the end, cut while it was written" in texts["flight recorder"]
+    assert "3.0 s before the end, not written completely" in texts["flight recorder"]
 
 
 # --- documents ------------------------------------------------------------------------------------

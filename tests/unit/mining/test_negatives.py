@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ttf.config.schema import NegativesConfig
 from ttf.errors import ConfigError
 from ttf.mining.candidates import CandidateTable
-from ttf.mining.negatives import draw, require_yield, yield_report
+from ttf.mining.negatives import draw, remark_on_yield, yield_report
 
 
 def make_table(seed: int, queries: int, k: int, documents: int, offset: float) -> CandidateTable:
@@ -178,25 +178,45 @@ def test_the_report_counts_what_the_filter_leaves() -> None:
 
 
 @pytest.mark.parametrize("floor", [0.1, 0.5, 0.9])
-def test_the_margin_it_suggests_reaches_the_floor(floor: float) -> None:
-    known = np.full((100, 1), -1)
+def test_a_floor_that_the_user_set_is_kept_and_the_margin_it_suggests_reaches_it(
+    floor: float,
+) -> None:
+    known, table = np.full((100, 1), -1), flat_table()
     strict = NegativesConfig(relative_margin=0.995, min_yield=floor)
-    report = yield_report(flat_table(), known, strict)
+    report = yield_report(table, known, strict)
     with pytest.raises(ConfigError, match=r"Only 0\.0% of 100 queries") as refused:
-        require_yield(report, strict)
+        remark_on_yield(table, report, strict)
     assert report.suggested_margin is not None
     assert f"relative_margin={report.suggested_margin:.4g}" in refused.value.hint
     relaxed = NegativesConfig(relative_margin=report.suggested_margin, min_yield=floor)
-    again = yield_report(flat_table(), known, relaxed)
-    require_yield(again, relaxed)
+    again = yield_report(table, known, relaxed)
+    assert remark_on_yield(table, again, relaxed) == ""
     assert again.with_survivor == pytest.approx(floor, abs=0.011)
 
 
-def test_no_margin_is_suggested_where_none_would_do() -> None:
+def test_without_a_floor_too_few_negatives_are_said_and_refuse_nothing() -> None:
+    known, table = np.full((100, 1), -1), flat_table()
+    strict = NegativesConfig(relative_margin=0.995)
+    report = yield_report(table, known, strict)
+    said = remark_on_yield(table, report, strict)
+    assert "Only 0.0% of 100 queries have a mined negative left" in said
+    assert "The run goes on" in said
+    assert f"--set negatives.relative_margin={report.suggested_margin:.4g}" in said
+
+
+def test_a_tower_that_cannot_rank_yet_is_not_held_to_the_floor() -> None:
     table = flat_table(scores=np.full((100, 1), 2, np.float32))
-    report = yield_report(table, np.full((100, 1), -1), NegativesConfig())
+    settings = NegativesConfig(min_yield=0.5)
+    report = yield_report(table, np.full((100, 1), -1), settings)
+    assert "finds the positive of only 0.0%" in remark_on_yield(table, report, settings)
+
+
+def test_no_margin_is_suggested_where_none_would_do() -> None:
+    table = flat_table(scores=np.ones((100, 1), np.float32))
+    settings = NegativesConfig(min_yield=0.1)
+    report = yield_report(table, np.full((100, 1), -1), NegativesConfig(rank_from=1))
     with pytest.raises(ConfigError) as refused:
-        require_yield(report, NegativesConfig())
+        remark_on_yield(table, report, settings)
     assert "No relative margin would be enough" in refused.value.hint
 
 

@@ -41,7 +41,7 @@ def saving(
         keep=2,
         retry_s=retry_s,
         flight=FlightRecorder(flight),
-        on_saved=lambda step, _: told.saved.append(step),
+        on_saved=lambda step, *_: told.saved.append(step),
         say=told.said.append,
     )
     try:
@@ -114,7 +114,7 @@ def test_every_step_that_is_called_saved_is_on_disk_by_then(root: Path) -> None:
         keep=2,
         retry_s=0,
         flight=FlightRecorder(None),
-        on_saved=lambda step, path: intact.append(
+        on_saved=lambda step, path, _: intact.append(
             step if not verified_folders.problem_with(path) else -1
         ),
         say=pytest.fail,
@@ -181,7 +181,7 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
     for part in ("No checkpoint could be written since", "No space left", "step 7 is intact"):
         assert part in str(error)
     assert (
-        error.hint == f"Free some space or choose another folder with --out. Then continue "
+        error.hint == f"Free some space, or use --out to choose another folder. Then continue "
         f"with: ttf resume {root}"
     )
 
@@ -271,7 +271,7 @@ def test_metrics_that_cannot_be_made_durable_hold_the_checkpoint_back(root: Path
 
 
 def test_a_fault_of_ours_in_the_thread_is_raised_in_the_main_thread(root: Path) -> None:
-    def broken(step: int, path: Path) -> None:
+    def broken(step: int, path: Path, seconds: float) -> None:
         raise ZeroDivisionError(f"{threading.current_thread().name} at {step}")
 
     saver = Saver(

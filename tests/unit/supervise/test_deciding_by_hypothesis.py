@@ -37,7 +37,9 @@ from ttf.supervise.events import (
     Finish,
     GiveUp,
     Kill,
+    Life,
     Pressure,
+    SaveEvery,
     Say,
     Settings,
     Signalled,
@@ -50,11 +52,12 @@ from ttf.supervise.events import (
 from ttf.supervise.restart_rules import MOST_REMEDIES
 
 LAST = (Stop, GiveUp, Finish, EndWithError)
-TO_A_TRAINER = (AskToStop, AskToShed, AskToLeave, DumpStacks, Kill)
+TO_A_TRAINER = (AskToStop, AskToShed, AskToLeave, SaveEvery, DumpStacks, Kill)
 
 names = st.sampled_from(["segfault", "python-error", "oom-kill", "hang", "killed"])
 phases = st.sampled_from(["start", "forward", "mining", "checkpoint"])
 few = st.integers(0, 2)
+lives = st.builds(Life, steps=st.integers(0, 10**6), seconds=st.floats(0, 1e6))
 values = st.one_of(st.integers(0, 3), st.sampled_from(["process", "none"]))
 remedies = st.lists(
     st.builds(
@@ -88,6 +91,8 @@ class Supervised(RuleBasedStateMachine):
         self.dumped_at: float | None = None
         self.killed = ""
         self.unchanged = 0
+        self.place: tuple[str, int, str] | None = None
+        self.save_every = 0
         self.seen: set[str] = set()
         self.overlay: dict[str, Any] = {}
         self.deaths = 0
@@ -136,6 +141,8 @@ class Supervised(RuleBasedStateMachine):
             return
         assert isinstance(event, Died) and event.retry and not self.signals
         assert self.settings.max_restarts > 0 and 0 <= action.delay_s <= 30
+        self.save_every = action.save_every
+        assert self.save_every >= 0
         now = {key: change.value for key, change in action.overlay.items()}
         if now == self.overlay:
             self.unchanged += 1
@@ -156,6 +163,10 @@ class Supervised(RuleBasedStateMachine):
                 assert isinstance(event, Pressure) and event.share >= 0.95
                 assert not self.asked_to_leave
                 self.asked_to_leave = True
+            case SaveEvery():
+                assert isinstance(event, Checkpointed)
+                assert action.steps == 0 or action.steps > self.save_every > 0
+                self.save_every = action.steps
             case DumpStacks():
                 assert isinstance(event, Tick) and self.dumped_at is None
                 self.dumped_at = self.now
@@ -199,6 +210,11 @@ class Supervised(RuleBasedStateMachine):
         since = None if saving is None else self.now - saving
         self.tell(Beat(now=self.now, at=self.now - ago, step=step, phase=phase, saving_since=since))
 
+    @precondition(lambda self: self.alive and not self.killed)
+    @rule(cost=st.floats(0, 1e3), lived=lives)
+    def saves(self, cost: float, lived: Life) -> None:
+        self.tell(Checkpointed(now=self.now, step=1, cost_s=cost, lived=lived))
+
     @precondition(lambda self: self.alive)
     @rule(share=st.sampled_from([0.1, 0.79, 0.82, 0.86, 0.91, 0.96, 0.995, 1.2]))
     def presses(self, share: float) -> None:
@@ -229,6 +245,7 @@ class Supervised(RuleBasedStateMachine):
         grown=st.sampled_from([-1, 0, 0, 0, 0, 1]),
         offered=remedies,
         retry=st.sampled_from([True, True, True, True, False]),
+        lived=lives | st.none(),
     )
     def dies(
         self,
@@ -239,10 +256,13 @@ class Supervised(RuleBasedStateMachine):
         grown: int,
         offered: tuple[Remedy, ...],
         retry: bool,
+        lived: Life | None,
     ) -> None:
         if grown > 0:
             self.checkpoint += 1
-            self.unchanged = 0
+            if (name, step, phase) != self.place:
+                self.unchanged = 0
+        self.place = (name, step, phase)
         self.alive = False
         self.deaths += 1
         actions = self.tell(
@@ -256,6 +276,7 @@ class Supervised(RuleBasedStateMachine):
                 checkpoint_step=max(-1, self.checkpoint + min(grown, 0)),
                 remedies=offered,
                 retry=retry,
+                lived=lived,
             )
         )
         assert isinstance(actions[-1], (Spawn, *LAST)), "a death was not answered"
@@ -272,7 +293,7 @@ class Supervised(RuleBasedStateMachine):
         self.alive = False
         self.tell(Ended(now=self.now, exit_code=0, left="memory"))
         if not self.over:
-            self.dies("memory-limit", True, 1, "forward", 1, offered, True)
+            self.dies("memory-limit", True, 1, "forward", 1, offered, True, None)
 
     @precondition(lambda self: not self.over and wake_at(self.state) is not None)
     @rule(late=st.sampled_from([0.0, 0.0, 1.0, 500.0]))
@@ -311,7 +332,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Started, now=moments),
     st.builds(Configured, now=moments, settings=chosen, flat=flats, memory_remedies=remedies),
     st.builds(Beat, now=moments, at=st.floats(0, 1e6), step=few, phase=phases),
-    st.builds(Checkpointed, now=moments, step=few),
+    st.builds(Checkpointed, now=moments, step=few, cost_s=st.floats(0, 1e3), lived=lives),
     st.builds(Pressure, now=moments, share=st.floats(0, 2)),
     st.builds(Signalled, now=moments, signum=st.sampled_from([2, 15])),
     st.builds(Suspended, now=moments, seconds=pauses),
@@ -327,6 +348,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         checkpoint_step=st.integers(-1, 3),
         remedies=remedies,
         retry=st.booleans(),
+        lived=lives | st.none(),
     ),
     st.builds(Tick, now=moments),
 )
@@ -360,7 +382,7 @@ deaths = st.builds(
     incident=st.just("001"),
     name=st.sampled_from(["segfault", "oom-kill"]),
     certain=st.booleans(),
-    step=st.just(3),
+    step=few,
     phase=st.just("forward"),
     checkpoint_step=few,
     remedies=remedies,
@@ -371,15 +393,18 @@ deaths = st.builds(
 @given(chosen, st.lists(deaths, max_size=25))
 def test_what_a_series_of_deaths_is_answered_with(settings: Settings, series: list[Died]) -> None:
     """Only a checkpoint that is newer than all before, or a configuration that was never tried,
-    opens a new account."""
+    opens a new account; not a checkpoint that only came nearer to the same crash."""
     state, _ = initial(0.0, settings=settings)
     newest, unchanged = -1, 0
+    place: tuple[str, int] | None = None
     tried: list[dict[str, Any]] = [{}]
     for died in series:
         state, _ = decide(state, Started(now=0.0))
         state, actions = decide(state, died)
         if died.checkpoint_step > newest:
-            newest, unchanged = died.checkpoint_step, 0
+            newest = died.checkpoint_step
+            unchanged = unchanged if place == (died.name, died.step) else 0
+        place = died.name, died.step
         if state.stage == "over":
             assert isinstance(actions[-1], GiveUp) and unchanged == settings.max_restarts
             return

@@ -206,12 +206,15 @@ def test_what_was_moved_aside_for_one_that_never_came_is_put_back(tmp_path: Path
 # --- the finished towers -------------------------------------------------------------------
 
 
+def save(folder: Path, made: World) -> str:
+    loss, weights = made.stepper.gradients.config.loss, made.model.state_dict()
+    return save_model(folder, weights, *made.specs, loss, step=2, metrics={"recall@10": 0.5})
+
+
 def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: Path) -> None:
     made = World(data, query=MLP, loss={"similarity": "dot", "temperature": 0.2})
     made.run(2)
-    digest = save_model(
-        tmp_path / "model", made.model, *made.specs, made.stepper.gradients.config.loss
-    )
+    digest = save(tmp_path / "model", made)
     found = load_model(tmp_path / "model")
     assert len(digest) == 64
     assert not found.training
@@ -225,7 +228,7 @@ def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: P
 def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, harm: str) -> None:
     made = World(data)
     folder = tmp_path / "model"
-    save_model(folder, made.model, *made.specs, made.stepper.gradients.config.loss)
+    save(folder, made)
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 0x80
     (folder / name).write_bytes(content if harm == "flipped" else content[:20])
@@ -235,18 +238,18 @@ def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, ha
 
 def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path) -> None:
     made = World(data)
-    save_model(tmp_path / "model", made.model, *made.specs, made.stepper.gradients.config.loss)
+    save(tmp_path / "model", made)
     (tmp_path / "model" / "model.safetensors").unlink()
     with pytest.raises(ArtifactDamaged, match=r"model\.safetensors"):
         load_model(tmp_path / "model")
-    with pytest.raises(DataMissing, match="no finished model"):
+    with pytest.raises(DataMissing, match="holds no model"):
         load_model(tmp_path)
 
 
 def test_weights_to_start_from_must_fit(data: Dataset, tmp_path: Path) -> None:
     made, other = World(data, query=MLP), World(data, query=MLP | {"hidden": 8})
     made.run(1)
-    save_model(tmp_path / "m", made.model, *made.specs, made.stepper.gradients.config.loss)
+    save(tmp_path / "m", made)
     weights = tmp_path / "m" / "model.safetensors"
     same = World(data, query=MLP, seed=3)
     start_from(same.model, weights)

@@ -7,16 +7,21 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from tests.kit.small_training import open_small
 
+from ttf.config.resolve import resolve
 from ttf.config.schema import EvaluateConfig, MinerConfig
 from ttf.contracts import EvalRecord
 from ttf.data.order import Order
+from ttf.machine.devices import choose
 from ttf.process.signals import StopRequest
+from ttf.training.auto_settings import decide
 from ttf.training.best_weights import Selection
 from ttf.training.schedule import Window, window_of
 
@@ -91,6 +96,34 @@ def test_a_restored_selection_goes_on_as_the_original(cut: int) -> None:
     assert begun + evaluated(second, values[cut:], first=cut) == said
     assert second.to_json() == whole.to_json()
     assert torch.equal(second.weights["weight"], whole.weights["weight"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "patience", "reason"),
+    [
+        (["train.epochs=8"], 3, "auto: a third of 8 evaluations, at least 3"),
+        (["train.epochs=30"], 10, "auto: a third of 30 evaluations, at least 3"),
+        (["train.steps=40", "evaluate.every=2"], 7, "auto: a third of 20 evaluations, at least 3"),
+        (["evaluate.every='end'"], 3, "auto: a third of 1 evaluations, at least 3"),
+        (["evaluate.keep_best=false"], 0, "auto: the weights of the last step are kept"),
+        (["gates=[{at='epoch 1', need='mrr@10 > 0'}]"], 0, "auto: every gate must be judged"),
+        (["evaluate.patience=5"], 5, "--set"),
+        (["evaluate.patience=0"], 0, "--set"),
+    ],
+    ids=str,
+)
+def test_patience_follows_from_how_often_the_run_evaluates(
+    sets: list[str], patience: int, reason: str, tmp_path: Path
+) -> None:
+    resolved = resolve(sets=sets, flags={"tower": "linear", "batch_size": 8})
+    with open_small(tmp_path) as data:
+        found = decide(resolved, data, choose("cpu", {}, 1))
+    assert found.config.evaluate.patience == patience
+    assert found.resolved.origins["evaluate.patience"] == reason
+
+
+def test_patience_that_was_not_settled_never_ends_a_run() -> None:
+    assert not any(evaluated(Selection(config=EvaluateConfig()), [0.4] * 9))
 
 
 # --- refresh windows -----------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ttf.text import numbers as _text
 from ttf.text.progress.ending import last_lines, last_notes
 from ttf.text.progress.reporter import TRAIN, Shown
+from ttf.text.terminal import Part, line_of, painted, visible, wants_unicode
 from ttf.text.wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ class ConsoleReporter(Shown):
         self._next_draw = 0.0
         self._drawn = False
         self._bar_room = LONGEST_BAR
-        encoding = (getattr(stream, "encoding", None) or "ascii").lower()
-        self._full, self._rest = ("\u2501", "\u2500") if "utf" in encoding else ("=", "-")
+        self._full, self._rest = ("\u2501", "\u2500") if wants_unicode(stream) else ("=", "-")
 
     def resumed(self, step: int, initial: Mapping[str, float]) -> None:
         self._progress.resumed(step, initial)
@@ -81,11 +81,12 @@ class ConsoleReporter(Shown):
 
     def note(self, text: str) -> None:
         # Folded, not cut: paths often differ only at the end.
-        first, *more = wrapped(text, max(20, self._width() - 1 - NOTE), fold=True) or [""]
+        room = max(20, self._width() - 1 - NOTE)
+        first, *more = wrapped(visible(text), room, fold=True) or [""]
         self._clear()
-        self._out.write(f"  {self._paint('1;33', 'note')} {first}\n")
+        self._write("  ", Part("note", "bold yellow"), f" {first}\n")
         for line in more:
-            self._out.write(f"{'':{NOTE}}{line}\n")
+            self._write(f"{'':{NOTE}}{line}\n")
         self._out.flush()
         if self._progress.stage:
             self._draw()
@@ -118,17 +119,18 @@ class ConsoleReporter(Shown):
 
     def _draw(self) -> None:
         self._next_draw = self._progress.clock() + DRAW_EVERY_S
-        self._out.write(CLEAR + self._line(self._width()))
+        self._out.write(CLEAR)
+        self._write(*self._line(self._width()))
         self._out.flush()
         self._drawn = True
 
-    def _line(self, width: int) -> str:
+    def _line(self, width: int) -> list[str | Part]:
         """At most `width - 1` columns: a full line would make some terminals scroll."""
         room = width - 1
-        label, counter = f"  {self._progress.stage}", f" {self._progress.counter()}"
+        label, counter = f"  {visible(self._progress.stage)}", f" {self._progress.counter()}"
         used = len(label) + len(counter)
         if used > room:
-            return (label + counter)[:room]
+            return [(label + counter)[:room]]
         bar_room = 1 + SHORTEST_BAR if self._progress.total else 0
         tail = ""
         for part in self._progress.parts():
@@ -136,21 +138,21 @@ class ConsoleReporter(Shown):
                 break
             tail += "  " + part
         bar = self._bar(room - used - len(tail) - 1)
-        return f"{self._paint('1', label)}{bar}{counter}{self._paint('2', tail)}"
+        return [Part(label, "bold"), *bar, counter, Part(tail, "dim")]
 
-    def _bar(self, room: int) -> str:
+    def _bar(self, room: int) -> list[str | Part]:
         # As wide as the figures leave room; within a stage it only shrinks, to avoid jumping.
         self._bar_room = min(self._bar_room, room)
         width = self._bar_room
         total = self._progress.total
         if not total or width < SHORTEST_BAR:
-            return ""
+            return []
         filled = min(width, int(width * self._progress.done / total))
         done, rest = self._full * filled, self._rest * (width - filled)
-        return " " + self._paint("36", done) + self._paint("2", rest)
+        return [" ", Part(done, "cyan"), Part(rest, "dim")]
 
-    def _paint(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._colour and text else text
+    def _write(self, *pieces: str | Part) -> None:
+        self._out.write(painted(line_of(*pieces), colour=self._colour))
 
     def _clear(self) -> None:
         if self._drawn:
@@ -164,13 +166,13 @@ class ConsoleReporter(Shown):
         done = self._progress.done
         count = f"  {done:,}" if done else ""
         self._clear()
-        label = self._paint("1", f"  {self._progress.stage:<{LABEL}}")
-        self._out.write(f"{label} {self._paint('2', f'{took:>8}{count}')}\n")
+        label = Part(f"  {self._progress.stage:<{LABEL}}", "bold")
+        self._write(label, " ", Part(f"{took:>8}{count}", "dim"), "\n")
         self._progress.stage = ""
 
     def _say_line(self, strong: str, rest: str) -> None:
         self._clear()
-        self._out.write(f"  {self._paint('1', strong)}{rest}\n")
+        self._write("  ", Part(strong, "bold"), f"{rest}\n")
         self._out.flush()
         if self._progress.stage:
             self._draw()

@@ -53,6 +53,11 @@ def what_happened(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def remarks(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) pairs: what one must know to judge the result."""
+    return [("note", str(text)) for text in summary.get("notes") or ()]
+
+
 def kept_weights(summary: Mapping[str, Any]) -> str:
     """'step 6 of 8, the best by recall@10'; '' if a run kept none or did not say."""
     kept, steps = summary.get("kept_step"), summary.get("steps")

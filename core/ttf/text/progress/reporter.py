@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from ttf.text import numbers as _text
 from ttf.text.progress.ending import last_lines, last_notes
+from ttf.text.terminal import visible, wants_colour
 
 if TYPE_CHECKING:
     from ttf.contracts import EvalRecord, StepRecord
@@ -43,7 +44,7 @@ def make_reporter(
         return PlainReporter(out, summary=not json)
     from ttf.text.progress._live import ConsoleReporter
 
-    return ConsoleReporter(out, colour=not env.get("NO_COLOR"), summary=not json)
+    return ConsoleReporter(out, colour=wants_colour(True, env), summary=not json)
 
 
 class Reporter:
@@ -190,7 +191,7 @@ class PlainReporter(Shown):
         self._progress.stage = ""
 
     def _say(self, text: str) -> None:
-        self._out.write(text + "\n")
+        self._out.write(visible(text) + "\n")
         self._out.flush()
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import click
-
+from ttf.text.terminal import echo
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.setup import Cell
 from ttf.tools.ab.study import ABStudy
@@ -48,7 +47,7 @@ class RepeatLines(Watcher[Cell, Sample]):
 
 
 def _say(text: str, end: str = "\n") -> None:
-    click.echo(text + end, err=True, nl=False)  # also where standard error is closed
+    echo(text, err=True, end=end)
 
 
 def ending(sample: Sample) -> str:

@@ -6,25 +6,26 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import click
-
 from ttf.text.tables import table
+from ttf.text.terminal import Part, Text, echo, is_terminal, line_of
 from ttf.tools.bench.results import Finding, Line
 
+_CLEAR_LINE: Final = "\r\x1b[K"
 _AHEAD: Final = 1.05
 _BEHIND: Final = 0.95
 _HEADER: Final = ("", "ours", "peer", "its", "ratio (95%)", "of the ceiling")
 
 
-def lines_of(lines: Sequence[Line]) -> Iterator[str]:
+def lines_of(lines: Sequence[Line]) -> Iterator[Text]:
     """The table of one bench, and the shapes and notes below it."""
     measured = [line for line in lines if line.value is not None]
     rows = [_row(line, lines) for line in measured]
     head, *texts = table(rows, _HEADER).splitlines()
-    yield click.style(head, dim=True)
+    yield Part(head, "dim")
     for text, line in zip(texts, measured, strict=True):
         cell = _ratio(line)
-        yield text.replace(cell, _coloured(cell, line.ratio)) if cell else text
+        before, _, after = text.partition(cell) if cell else (text, "", "")
+        yield line_of(before, _coloured(cell, line.ratio), after)
     yield from _below(lines)
 
 
@@ -55,27 +56,27 @@ def _ratio(line: Line) -> str:
     return f"{number(line.ratio)}x ({number(line.ratio_low)} to {number(line.ratio_high)})"
 
 
-def _coloured(cell: str, ratio: float | None) -> str:
+def _coloured(cell: str, ratio: float | None) -> Part:
     if ratio is None:
-        return cell
+        return Part(cell)
     if ratio > _AHEAD:
-        return click.style(cell, fg="green", bold=True)
-    return click.style(cell, fg="yellow") if ratio < _BEHIND else cell
+        return Part(cell, "bold green")
+    return Part(cell, "yellow" if ratio < _BEHIND else "")
 
 
-def _below(lines: Sequence[Line]) -> Iterator[str]:
+def _below(lines: Sequence[Line]) -> Iterator[Part]:
     for shape, names in _shapes(lines):
-        yield click.style(f"  {', '.join(names)}: {shape}", dim=True)
+        yield Part(f"  {', '.join(names)}: {shape}", "dim")
     shown = set()
     for line in lines:
         if line.note and (line.peer, line.note) not in shown:
             shown.add((line.peer, line.note))
             text = f"  {line.peer}: {line.note}" if line.peer else f"  {line.note}"
-            yield click.style(text, dim=True) if line.value is not None else _warning(text)
+            yield Part(text, "dim") if line.value is not None else _warning(text)
 
 
-def _warning(text: str) -> str:
-    return click.style(text, fg="red" if ": it ended with " in text else "yellow")
+def _warning(text: str) -> Part:
+    return Part(text, "red" if ": it ended with " in text else "yellow")
 
 
 def _shapes(lines: Sequence[Line]) -> list[tuple[str, list[str]]]:
@@ -86,9 +87,9 @@ def _shapes(lines: Sequence[Line]) -> list[tuple[str, list[str]]]:
     return list(names.items())
 
 
-def finding_lines(finding: Finding) -> Iterator[str]:
+def finding_lines(finding: Finding) -> Iterator[Text]:
     who = f" while {finding.peer} had its turn" if finding.peer else ""
-    yield click.style(f"[x] {finding.name} did not end{who}: {finding.what}", fg="red", bold=True)
+    yield Part(f"[x] {finding.name} did not end{who}: {finding.what}", "bold red")
     yield from (f"    - {text}" for text in finding.evidence[:6])
 
 
@@ -107,24 +108,24 @@ class BenchProgress:
     """One line on a terminal that changes in place; in a pipe a line when a bench begins."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr is not None and sys.stderr.isatty()
+        self._live = is_terminal(sys.stderr)
         self._bench = ""
         self._shown = ""
 
     def __call__(self, bench: str, at: str, done: int, total: int) -> None:
         if not self._live:
             if bench != self._bench:
-                click.echo(f"... {bench}", err=True)
+                echo(f"... {bench}", err=True)
         else:
             share = f" {100 * done // total:3d}%" if total else ""
             text = f"... {bench}{share}  {at}"[:100]
             if text != self._shown:
-                click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+                echo(text, err=True, begin=_CLEAR_LINE, end="")
                 self._shown = text
         self._bench = bench
 
     def clear(self) -> None:
         """Before other output."""
         if self._live and self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            echo(err=True, begin=_CLEAR_LINE, end="")
             self._shown = ""

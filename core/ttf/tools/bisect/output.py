@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ttf.errors import TtfError
+from ttf.text.shell import quoted
 from ttf.tools.bisect.factors import Factor
 from ttf.tools.bisect.planner import BisectVerdict, Tally, sums
 from ttf.tools.bisect.runs import BisectRun, command_line, edits_for
@@ -231,15 +231,15 @@ class Findings:
             yield f"Smallest command that failed ({what})", smallest[1]
         if self.advice:
             edits = " ".join(
-                f"--set {shlex.quote(f'{k}={_setting(v)}')}" for k, v in self.advice.items()
+                f"--set {quoted(f'{k}={_setting(v)}')}" for k, v in self.advice.items()
             )
-            user = " ".join(f"--set {shlex.quote(text)}" for text in self.study.setup.sets)
-            line = f"ttf train {shlex.quote(self.study.setup.toml)} {user} {edits}"
+            user = " ".join(f"--set {quoted(text)}" for text in self.study.setup.sets)
+            line = f"ttf train {quoted(self.study.setup.toml)} {user} {edits}"
             yield "This avoids it", " ".join(line.split())
         if self.verdict.kind == "unsure":
             yield (
                 "Go on",
-                f"ttf bisect --resume {shlex.quote(str(self.study.folder))} --max-runs 500",
+                f"ttf bisect --resume {quoted(self.study.folder)} --max-runs 500",
             )
 
 

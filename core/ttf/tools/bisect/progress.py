@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import click
-
+from ttf.text.terminal import echo
 from ttf.tools.bisect.planner import BisectVerdict, believed
 from ttf.tools.bisect.runs import BisectRun, Trial
 from ttf.tools.bisect.study import BisectStudy
@@ -21,8 +19,7 @@ class RunLines(Watcher[Trial, BisectRun]):
 
     def starts(self, task: Trial) -> None:
         what = _ablation_text(task.ablated, [f.name for f in self.study.setup.factors])
-        click.echo(f"{task.run:4d}  {what} ... ", err=True, nl=False)
-        sys.stderr.flush()
+        echo(f"{task.run:4d}  {what} ... ", err=True, end="")
 
     def ended(self, finished: FinishedRun[BisectRun], budget_left_s: float | None) -> None:
         study, run = self.study, finished.run
@@ -30,7 +27,7 @@ class RunLines(Watcher[Trial, BisectRun]):
         if budget_left_s is not None:
             left = f"; {budget_left_s:.0f} s of the budget left"
         belief = _belief(believed(study.plan(), study.tally))
-        click.echo(f"{_ending(run)}, {run.seconds:.1f} s{belief}{left}", err=True)
+        echo(f"{_ending(run)}, {run.seconds:.1f} s{belief}{left}", err=True)
 
 
 def _ending(run: BisectRun) -> str:

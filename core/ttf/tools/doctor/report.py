@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import click
-
 from ttf.errors import ExitCode, TtfError
 from ttf.hookspecs import Status, Verdict
 from ttf.host.plugins import OURS
+from ttf.text.terminal import Line, Part, is_terminal, line_of
 from ttf.text.wrapping import wrapped
 from ttf.tools.doctor.check import DOCS, Check, skip, warn
 from ttf.tools.doctor.context import Examination
@@ -22,6 +21,7 @@ from ttf.tools.doctor.task_failures import one_line
 MARKS: Final[dict[Status, str]] = {"ok": "[ok]", "warn": "[!]", "fail": "[x]", "skip": "[-]"}
 _COLORS: Final[dict[Status, str]] = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "blue"}
 _INDENT: Final = "     "
+_REMEDY: Final = "what to do:"
 _WIDTH: Final = 100
 _LONGEST: Final = 2000
 _MOST_EVIDENCE: Final = 6
@@ -89,25 +89,28 @@ def document(results: Sequence[Result]) -> dict[str, Any]:
 # --- for people ------------------------------------------------------------------------------------
 
 
-def lines(result: Result, *, width: int, verbose: bool) -> Iterator[str]:
+def lines(result: Result, *, width: int, verbose: bool) -> Iterator[Line]:
     verdict = result.verdict
     if result.check.of_run and verdict.detail == _NO_RUN and not verbose:
         return
-    mark = click.style(MARKS[verdict.status].ljust(4), fg=_COLORS[verdict.status], bold=True)
+    mark = Part(MARKS[verdict.status].ljust(4), f"bold {_COLORS[verdict.status]}")
     first, *rest = _wrapped(
         one_line(verdict.detail, _LONGEST), taken=len(_INDENT) + width + 2, hang=0
     )
-    yield f"{mark} {result.check.id.ljust(width)}  {first}"
-    yield from (" " * (len(_INDENT) + width + 2) + text for text in rest)
+    yield line_of(mark, f" {result.check.id.ljust(width)}  {first}")
+    yield from (line_of(" " * (len(_INDENT) + width + 2) + text) for text in rest)
     for line in _evidence(verdict, verbose=verbose):
-        yield from (_INDENT + text for text in _wrapped(f"- {one_line(line, _LONGEST)}"))
+        yield from _indented(_wrapped(f"- {one_line(line, _LONGEST)}"))
     if verdict.remedy:
-        label = click.style("what to do:", bold=True)
-        first, *rest = _wrapped(f"what to do: {one_line(verdict.remedy, _LONGEST)}")
-        yield _INDENT + first.replace("what to do:", label, 1)
-        yield from (_INDENT + text for text in rest)
+        first, *rest = _wrapped(f"{_REMEDY} {one_line(verdict.remedy, _LONGEST)}")
+        yield line_of(_INDENT, Part(_REMEDY, "bold"), first.removeprefix(_REMEDY))
+        yield from _indented(rest)
     if verdict.status == "fail" and result.docs:
-        yield f"{_INDENT}more: {result.docs}"
+        yield line_of(f"{_INDENT}more: {result.docs}")
+
+
+def _indented(lines: Sequence[str]) -> Iterator[Line]:
+    return (line_of(_INDENT + line) for line in lines)
 
 
 def _evidence(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
@@ -123,25 +126,25 @@ def _evidence(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
 
 def _wrapped(text: str, *, taken: int = len(_INDENT), hang: int = 2) -> list[str]:
     """Wrapped for a terminal; in a pipe a line stays one line, so that it can be searched."""
-    if not sys.stdout.isatty() or not text:
+    if not is_terminal(sys.stdout) or not text:
         return [text]
     width = min(_WIDTH, shutil.get_terminal_size().columns - 1) - taken
     return wrapped(text, max(30, width), hang=hang)
 
 
-def last_line(results: Sequence[Result], *, all_made: bool) -> str:
+def last_line(results: Sequence[Result], *, all_made: bool) -> Part:
     """`all_made`: the user left out no check."""
     of = {status: [r.check.id for r in results if r.verdict.status == status] for status in MARKS}
     made = len(results) - len(of["skip"])
     checks = f"{made} check{'s' * (made != 1)}"
     if of["fail"]:
         text = f"{len(of['fail'])} of {checks} failed: {', '.join(of['fail'])}."
-        return click.style(text, fg="red", bold=True)
+        return Part(text, "bold red")
     if of["warn"]:
         count = len(of["warn"])
         text = f"{checks}, nothing failed; {count} warning{'s' * (count != 1)}: "
-        return click.style(f"{text}{', '.join(of['warn'])}.", fg="yellow", bold=True)
+        return Part(f"{text}{', '.join(of['warn'])}.", "bold yellow")
     if not made:
-        return "Nothing could be looked at."
+        return Part("Nothing could be looked at.")
     ready = " Ready to train." if all_made else ""
-    return click.style(f"{checks}, all well.{ready}", fg="green", bold=True)
+    return Part(f"{checks}, all well.{ready}", "bold green")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from ttf.hookspecs import Cause, Verdict
 from ttf.rundir.cache import cache_dir
 from ttf.supervise.isolated_tasks import Ended, run
 from ttf.text.numbers import duration, size
+from ttf.text.shell import quoted
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
@@ -75,7 +75,7 @@ def look_at_data(exam: Examination) -> Verdict:
 
 def _verify_commands(settings: Mapping[str, Any]) -> str:
     files = [settings.get(f"data.{name}") for name in ("pairs", "bank", "context")]
-    commands = [f"ttf data verify {shlex.quote(file)}" for file in files if file]
+    commands = [f"ttf data verify {quoted(file)}" for file in files if file]
     return f"Look at the files: {'; '.join(commands)}. Then write them anew from their source."
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from ttf.hookspecs import Cause, Verdict
 from ttf.supervise.isolated_tasks import Ended
+from ttf.text import terminal
 from ttf.tools.doctor.check import fail
 
 _MOST_LINES: Final = 4
@@ -66,6 +67,5 @@ def _stderr_lines(text: str) -> list[str]:
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Only printable characters, at most `longest`."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    """The words on one line without control characters, at most `longest`."""
+    return terminal.one_line(" ".join(text.split()), longest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from ttf.rundir import documents
 from ttf.rundir.bounded_json import read_json
 from ttf.rundir.incident_files import INCIDENT, incident_folders
 from ttf.rundir.typed_json import typed
+from ttf.text.shell import quoted
+from ttf.text.terminal import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +52,10 @@ def _not_found(path: Path) -> DataMissing:
             "runs/run-001/incidents/001.",
         )
     if (path / "run.toml").is_file():
-        quoted = shlex.quote(str(path))
+        target = quoted(path)
         return DataMissing(
             f"{path} is a run without incidents: nothing has died in it.",
-            hint=f"What it is doing, or how it ended: ttf monitor {quoted}",
+            hint=f"What it is doing, or how it ended: ttf monitor {target}",
         )
     return DataMissing(
         f"{path} holds no incident: there is no {INCIDENT} in it.",
@@ -79,38 +80,38 @@ def _read(folder: Path, others: int = 0) -> Incident:
 def markdown(incident: Incident) -> str:
     """The incident, shorter than incident.md."""
     document = incident.document
-    parts = [f"# Incident {incident.folder.name}: {incident.name}"]
-    parts.append(document.get("explanation") or "It has no explanation.")
+    parts = [f"# Incident {incident.folder.name}: {one_line(incident.name)}"]
+    parts.append(one_line(document.get("explanation") or "It has no explanation."))
     if facts := ", ".join(_facts(document)):
         parts.append(f"{facts}.")
     if lines := [*_evidence(document)]:
         parts.append("## Evidence\n" + "\n".join(lines))
     if lines := [*_remedies(document)]:
-        parts.append("## What avoids it here\n" + "\n".join(lines))
+        parts.append("## How to avoid it here\n" + "\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
 def _facts(document: documents.Incident) -> Iterator[str]:
     if document.get("process"):
-        yield f"Process: {document['process']}"
+        yield f"Process: {one_line(document['process'])}"
     if signum := document.get("signal"):
         yield f"ended by {signal_name(signum)}"
     elif document.get("exit_code") is not None:
         yield f"ended with exit code {document['exit_code']}"
     if "time" in document:
         yield time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(document["time"]))
-    if document.get("phase"):
-        yield f"in {document['phase']}, after step {document.get('step')}"
+    if phase := document.get("phase"):
+        yield f"in {one_line(phase)}, after step {document.get('step')}"
     if document.get("lost_steps") is not None:
         yield f"{document['lost_steps']} steps to do again"
 
 
 def _evidence(document: documents.Incident) -> Iterator[str]:
     for line in document.get("evidence", ()):
-        yield f"- **{line.get('source')}**: {line.get('text')}"
+        yield f"- **{one_line(line.get('source', '?'))}**: {one_line(line.get('text', '?'))}"
 
 
 def _remedies(document: documents.Incident) -> Iterator[str]:
     for remedy in document.get("remedies", ()):
-        text = remedy.get("text")
+        text = one_line(remedy.get("text", "?"))
         yield f"- `{text}`" if remedy.get("set") else f"- {text}"

@@ -7,18 +7,21 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
+from ttf.text.terminal import Line, Part, joined, visible
+
 _MOST_COLUMNS: Final = 96  # longer lines are hard to read
-_BOLD, _CODE, _DIM, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
+_BOLD, _CODE, _DIM = "bold", "cyan", "dim"
 _ITEM: Final = re.compile(r"(- |\d+\. )")
 _INLINE: Final = re.compile(r"(\*\*.+?\*\*|`[^`]+`|\*[^*\s][^*]*\*)", re.DOTALL)
 
 
-def rendered(markdown: str, width: int, *, colour: bool) -> str:
+def rendered(markdown: str, width: int) -> Line:
     room = max(20, min(width, _MOST_COLUMNS))
-    lines: list[str] = []
-    for block in _blocks(markdown):
-        lines += _shown(block, room, colour)
-    return "\n".join(lines).rstrip("\n") + "\n"
+    # Escaped before it is wrapped: an escape takes columns.
+    lines = [line for block in _blocks(visible(markdown)) for line in _shown(block, room)]
+    while lines and not lines[-1]:
+        lines.pop()
+    return joined(lines)
 
 
 def _blocks(markdown: str) -> Iterator[list[str]]:
@@ -47,21 +50,21 @@ def _blocks(markdown: str) -> Iterator[list[str]]:
         yield block
 
 
-def _shown(block: list[str], room: int, colour: bool) -> list[str]:
+def _shown(block: list[str], room: int) -> list[Line]:
     if not block:
-        return [""]
+        return [()]
     first = block[0]
     if first.startswith("```"):
-        return [_paint(f"    {line}", _DIM, colour) for line in block[1:-1]]
+        return [(Part(f"    {line}", _DIM),) for line in block[1:-1]]
     if first.startswith("#"):
-        return [_paint(first.lstrip("# "), _BOLD, colour)]
+        return [(Part(first.lstrip("# "), _BOLD),)]
     item = _ITEM.match(first)
     mark = item[0] if item else ""
     text = " ".join([first.removeprefix(mark), *(line.strip() for line in block[1:])])
-    return _wrapped(text, room, mark, colour)
+    return _wrapped(text, room, mark)
 
 
-def _wrapped(text: str, room: int, mark: str, colour: bool) -> list[str]:
+def _wrapped(text: str, room: int, mark: str) -> list[Line]:
     # Marks of bold and code take no columns: they are removed before wrapping and painted after it,
     # also if a style continues on the next line.
     styles = [(piece, _style(piece)) for piece in _INLINE.split(text) if piece]
@@ -73,23 +76,24 @@ def _wrapped(text: str, room: int, mark: str, colour: bool) -> list[str]:
         subsequent_indent=" " * len(mark),
         break_on_hyphens=False,
     )
-    return _painted(lines, pieces, mark) if colour else lines
+    return _styled(lines, pieces, mark)
 
 
-def _painted(lines: list[str], pieces: list[tuple[str, str]], mark: str) -> list[str]:
+def _styled(lines: list[str], pieces: list[tuple[str, str]], mark: str) -> list[Line]:
     # Wrapping changes only spaces: the other characters have the same order in both.
     styles = [style for piece, style in pieces for c in piece if not c.isspace()]
-    found, at = [], 0
+    found: list[Line] = []
+    at = 0
     for line in lines:
-        shown, before = [line[: len(mark)]], ""
+        shown = [Part(line[: len(mark)])]
         for c in line[len(mark) :]:
-            style = before if c.isspace() else styles[at]
+            style = shown[-1].style if c.isspace() else styles[at]
             at += not c.isspace()
-            if style != before:
-                shown.append((_PLAIN if before else "") + style)
-            shown.append(c)
-            before = style
-        found.append("".join(shown) + (_PLAIN if before else ""))
+            if style == shown[-1].style:
+                shown[-1] = Part(shown[-1].text + c, style)
+            else:
+                shown.append(Part(c, style))
+        found.append(tuple(shown))
     return found
 
 
@@ -105,7 +109,3 @@ def _bare(piece: str, style: str) -> str:
     if style == _BOLD:
         return piece[2:-2].replace("`", "")
     return piece[1:-1] if style else piece
-
-
-def _paint(text: str, style: str, colour: bool) -> str:
-    return f"{style}{text}{_PLAIN}" if colour else text

@@ -62,7 +62,7 @@ def page(name: str) -> Page:
 
 def _what_ttf_does(name: str) -> str:
     about = CLASSES[name]
-    text = f"`ttf train` and `ttf resume`: {about.does}. What avoids it: {about.remedy}."
+    text = f"`ttf train` and `ttf resume`: {about.does}. How to avoid it: {about.remedy}."
     return "\n".join(wrapped(text, _WIDTH))
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from ttf.incidents.death import Finding
 from ttf.incidents.facts import crashing_frame, signal_name
 from ttf.text.numbers import duration
+from ttf.text.terminal import Part, painted, visible, wants_colour
 from ttf.text.wrapping import wrapped
 from ttf.tools.guard.running_command import Ended
 
@@ -27,13 +28,14 @@ _FRAME: Final = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?
 
 class Voice:
     def __init__(self) -> None:
-        self._colour = os.isatty(_STDERR) and not os.environ.get("NO_COLOR")
+        self._colour = wants_colour(os.isatty(_STDERR))
 
     def __call__(self, *paragraphs: str, at_line_start: bool = True) -> None:
         # A reader that is slow or gone must not block the guard.
         width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns) - len(PREFIX) - 1
-        lines = [line for text in paragraphs for line in wrapped(text, max(30, width)) or [""]]
-        mark = f"\x1b[1;33m{PREFIX}\x1b[0m" if self._colour else PREFIX
+        room = max(30, width)
+        lines = [line for text in paragraphs for line in wrapped(visible(text), room) or [""]]
+        mark = painted(Part(PREFIX, "bold yellow"), colour=self._colour)
         data = "".join(f"{mark} {line}\n" for line in lines)
         if select.select([], [_STDERR], [], 1.0)[1]:
             with contextlib.suppress(OSError):

@@ -73,7 +73,9 @@ def file_inputs(
 
 
 @contextlib.contextmanager
-def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[Inputs]:
+def run_inputs(
+    run_dir: Path, bank: Path | str | None, out: Path, *, say: Callable[[str], None]
+) -> Iterator[Inputs]:
     """The training queries of a run, encoded by its tower; row i is row i of the pairs file."""
     from ttf.config.resolve import load_run_toml
     from ttf.data.open_dataset import open_dataset
@@ -88,6 +90,8 @@ def run_inputs(run_dir: Path, bank: Path | str | None, out: Path) -> Iterator[In
     refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
     with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
         queries = data.train.queries
+        for note in model.notes:
+            say(note)
 
         def blocks() -> Iterator[NDArray[np.float32]]:
             for start in range(0, len(queries), _BLOCK_ROWS):

@@ -7,14 +7,16 @@ is complete. Whether `out` can be written is checked before mining.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.data.order import Permutation, key
@@ -67,6 +69,7 @@ class Mined:
     search_s: float
     wall_s: float
     recall_vs_exact: float  # Share of the exact answers, on a sample of queries; 1.0 if certified.
+    recall_interval: tuple[float, float]  # 95%, from the spread between the sampled queries
     certified: bool  # the miner is exact: nothing was sampled
     # Of an exact miner: the share of queries whose first scan proved its answer; the others were
     # scanned again. None: not reported, or an earlier attempt did all the work.
@@ -75,6 +78,27 @@ class Mined:
     reused_index: bool
     continued_from: int
     deaths: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall:
+    """The mean share of the exact answers that were found, and its 95% interval."""
+
+    share: float
+    interval: tuple[float, float]
+
+    @classmethod
+    def of(cls, shares: NDArray[np.float64], *, of: int) -> Self:
+        """`shares`: one per sampled query, drawn without replacement from `of` queries.
+
+        >>> Recall.of(np.array([1.0, 0.5, 1.0, 0.5]), of=4).interval
+        (0.75, 0.75)
+        """
+        count, mean = len(shares), float(shares.mean())
+        spread = float(shares.std(ddof=1)) if count > 1 else 0.0
+        left = (of - count) / max(of - 1, 1)  # a sample of all queries has no error
+        margin = 1.96 * spread * math.sqrt(left / count)
+        return cls(share=mean, interval=(max(0.0, mean - margin), min(1.0, mean + margin)))
 
 
 def mine(
@@ -94,7 +118,7 @@ def mine(
         job = attempt.job(attempt.queries_file())
         with MinerWorkers(isolation=config.miner.isolation, say=reporter.note) as workers:
             report = attempt.run(workers, job)
-            recall, exact = attempt.recall(workers, report, job)
+            recall = attempt.recall(workers, report, job)
         write_table(out, report)
         remove_if_possible(folder, folder.parent)
     return Mined(
@@ -106,8 +130,9 @@ def mine(
         build_s=report.build_s,
         search_s=report.search_s,
         wall_s=time.monotonic() - started,
-        recall_vs_exact=recall,
-        certified=exact,
+        recall_vs_exact=recall.share if recall else 1.0,
+        recall_interval=recall.interval if recall else (1.0, 1.0),
+        certified=recall is None,
         certificate_rate=report.certificate_rate,
         rescanned=report.rescanned,
         reused_index=report.reused_index,
@@ -248,14 +273,12 @@ class _Attempt:
             progress=self.reporter.advance,
         )
 
-    def recall(
-        self, workers: MinerWorkers, report: MiningReport, job: MiningJob
-    ) -> tuple[float, bool]:
-        """On a sample of the queries, against the exact scan; (1.0, True) for an exact miner."""
+    def recall(self, workers: MinerWorkers, report: MiningReport, job: MiningJob) -> Recall | None:
+        """On a sample of the queries, against the exact scan; None for an exact miner."""
         factory = plugins.usable("miner", report.miner)
         options = checked_options(factory, self.config.miner.options_of(report.miner))
         if factory.traits(options, job.context).exact or not report.queries:
-            return 1.0, True
+            return None
         count = min(_SAMPLE, report.queries)
         rows = np.sort(Permutation(report.queries, key("recall"))(np.arange(count)))
         sample = self.folder / _SAMPLED
@@ -268,5 +291,5 @@ class _Attempt:
         )
         truth = np.load(self.run(workers, exact, stage="check").ids_path)
         found = np.load(report.ids_path, mmap_mode="r")[rows]
-        hits = sum(len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True))
-        return hits / truth.size, False
+        hits = [len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True)]
+        return Recall.of(np.array(hits) / truth.shape[1], of=report.queries)

@@ -6,42 +6,19 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
-_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "yellow": "33", "green": "32", "cyan": "36"}
+from ttf.text.terminal import Line, Part, one_line
+
 _BARS: Final = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 _PLAIN_BARS: Final = "_.:-=+*#"
-
-
-class Part(NamedTuple):
-    """A piece of a line with one style."""
-
-    text: str
-    style: str = ""  # a key of `_CODES`; empty: plain
-
-
-Line = tuple[Part, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paint:
     """What the terminal supports."""
 
-    colour: bool = False
     unicode: bool = False
-
-    def line(self, parts: Line, width: int) -> str:
-        room, found = width, []
-        for part in parts:
-            text = cut(part.text, room)
-            room -= columns(text)
-            found.append(self._styled(text, part.style))
-        return "".join(found).rstrip(" ")
-
-    def _styled(self, text: str, style: str) -> str:
-        if not self.colour or not style or not text.strip():
-            return text
-        return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
     def curve(self, values: Sequence[float], width: int, least: float = 0.0) -> str:
         """At most `width` bars, each the highest value of its part. `least`: the smallest span of
@@ -114,6 +91,18 @@ def flow(items: Iterable[Line], width: int, *, indent: str = "  ") -> list[Line]
         else:
             now = (*now, Part("  "), *item) if now else item
     return [*lines, now] if now else lines
+
+
+def fitted(line: Line, width: int) -> Line:
+    """The beginning that fits, without spaces at the end."""
+    room, found = width, []
+    for part in line:
+        text = cut(one_line(part.text), room)
+        room -= columns(text)
+        found.append(Part(text, part.style))
+    while found and not (text := found[-1].text.rstrip(" ")):
+        found.pop()
+    return (*found[:-1], Part(text, found[-1].style)) if found else ()
 
 
 def line_columns(line: Line) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ttf.text.numbers import clock, duration, metric, rate, size
+from ttf.text.terminal import Line, Part
 from ttf.text.wrapping import wrapped
-from ttf.tools.monitor.cells import Line, Paint, Part, cut, flow
+from ttf.tools.monitor.cells import Paint, cut, fitted, flow
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.table import process_lines
 from ttf.tools.monitor.trend import WINDOW_S
@@ -29,14 +30,10 @@ class Block(NamedTuple):
     lines: list[Line]
 
 
-def page(view: View, paint: Paint, width: int, height: int | None = None) -> list[str]:
+def page(view: View, paint: Paint, width: int, height: int | None = None) -> list[Line]:
     """At most `width` columns and, if given, `height` lines."""
-    return [paint.line(line, width) for line in laid_out(view, paint, width, height)]
-
-
-def laid_out(view: View, paint: Paint, width: int, height: int | None) -> list[Line]:
-    """Like `page`, before painting."""
-    return _fitting([*_blocks(view, paint, width)], process_lines(view, width), height)
+    lines = _fitting([*_blocks(view, paint, width)], process_lines(view, width), height)
+    return [fitted(line, width) for line in lines]
 
 
 def _fitting(blocks: list[Block], table: list[Line], height: int | None) -> list[Line]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ttf.text.terminal import one_line
 from ttf.tools.monitor.system import Raw, read
 
 TRAINER: Final = "trainer"
@@ -118,4 +119,4 @@ def _program_name(words: Sequence[str]) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST]
+    return one_line(text)[:_LONGEST]

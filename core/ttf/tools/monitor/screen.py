@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, TextIO
 
 from ttf.process.signals import Signals, wait_for
+from ttf.text.terminal import painted, wants_unicode
 from ttf.tools.monitor.cells import Paint, line_columns
-from ttf.tools.monitor.page import laid_out
+from ttf.tools.monitor.page import page
 from ttf.tools.monitor.view import View
 
 _END_OF_LINE: Final = "\x1b[K"
@@ -29,19 +30,20 @@ class Screen:
     ) -> None:
         self._out = stream
         self._size = size or (lambda: os.get_terminal_size(stream.fileno()))
-        encoding = (getattr(stream, "encoding", None) or "ascii").lower()
-        self._paint = Paint(colour=colour, unicode="utf" in encoding)
+        self._colour = colour
+        self._paint = Paint(unicode=wants_unicode(stream))
         self._drawn: Sequence[int] = ()  # columns of each line on the screen
 
     def draw(self, view: View) -> None:
         size = self._known_size()
         width = max(_NARROWEST, size.columns - 1)  # a full line makes some terminals scroll
         height = max(1, size.lines - 1)
-        lines = laid_out(view, self._paint, width, height)
-        text = "".join(f"{self._paint.line(line, width)}{_END_OF_LINE}\n" for line in lines)
+        lines = page(view, self._paint, width, height)
+        shown = (painted(line, colour=self._colour) for line in lines)
+        text = "".join(f"{line}{_END_OF_LINE}\n" for line in shown)
         self._out.write(f"{self._back(size)}{text}{_END_OF_SCREEN}")
         self._out.flush()
-        self._drawn = [min(width, line_columns(line)) for line in lines]
+        self._drawn = [line_columns(line) for line in lines]
 
     def _known_size(self) -> os.terminal_size:
         # Some terminals report no size.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ttf.text.numbers import size
-from ttf.tools.monitor.cells import Line, Part, cut, left, right
+from ttf.text.terminal import Line, Part
+from ttf.tools.monitor.cells import cut, left, right
 from ttf.tools.monitor.processes import Process
 from ttf.tools.monitor.view import View
 

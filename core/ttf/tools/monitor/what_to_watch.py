@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 
 from ttf.errors import ConfigError, DataMissing
 from ttf.rundir.run_folder import noted_pid
+from ttf.text.shell import quoted
 from ttf.tools.monitor import system
 
 _OF_A_RUN: Final = ("run.toml", ".owner")
@@ -73,7 +73,7 @@ def _folder_of(path: str) -> Path | None:
 
 
 def _of_folder(path: Path) -> Target:
-    quoted = shlex.quote(str(path))
+    target = quoted(path)
     try:
         names = {entry.name for entry in path.iterdir()}
     except FileNotFoundError:
@@ -84,17 +84,17 @@ def _of_folder(path: Path) -> Target:
     except NotADirectoryError:
         raise DataMissing(
             f"{path} is a file; a run is a folder.",
-            hint=f"Perhaps: ttf monitor {shlex.quote(str(path.parent))}",
+            hint=f"Perhaps: ttf monitor {quoted(path.parent)}",
         ) from None
     except OSError as error:
         reason = os.strerror(error.errno or errno.EIO)
         raise DataMissing(
-            f"{path} cannot be read: {reason}.", hint=f"Look at its rights: ls -ld {quoted}"
+            f"{path} cannot be read: {reason}.", hint=f"Look at its rights: ls -ld {target}"
         ) from error
     if names.isdisjoint(_OF_A_RUN) and not names.isdisjoint(_OF_A_GUARD):
         raise DataMissing(
             f"{path} is the folder of a ttf guard: it does not say which process it watches.",
-            hint=f"Watch the command by its number: ttf monitor PID. What it left: ttf explain {quoted}",
+            hint=f"Watch the command by its number: ttf monitor PID. What it left: ttf explain {target}",
         )
     if names.isdisjoint(_OF_A_RUN):
         raise DataMissing(

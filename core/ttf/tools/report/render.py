@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ttf.text.terminal import visible
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -37,14 +39,9 @@ def _environment(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(cut=cut, printable=printable)
+    environment.filters.update(cut=cut, printable=visible)
     return environment
 
 
 def cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
-
-
-def printable(text: str) -> str:
-    """Replaces characters that could harm a reader: control characters, lone surrogates."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)

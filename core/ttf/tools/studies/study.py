@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import json
 import re
-import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -37,6 +36,7 @@ from ttf.rundir.confined import names_in, read_named, refuse_foreign
 from ttf.rundir.json_lines import raw_lines
 from ttf.rundir.removing import remove, remove_if_there
 from ttf.rundir.run_folder import MOST_CONFIG_BYTES, note_pid, noted_pid
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -175,7 +175,7 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     @classmethod
     def resume_command(cls, folder: Path) -> str:
-        return f"ttf {cls.COMMAND} --resume {shlex.quote(str(folder))}"
+        return f"ttf {cls.COMMAND} --resume {quoted(folder)}"
 
     # --- writing ---------------------------------------------------------------------------------
 

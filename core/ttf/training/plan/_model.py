@@ -60,6 +60,8 @@ class Choices:
     miner_needs_torch: bool = False
     refreshes: int = 0
     evaluations: int = 2
+    patience: int = 0
+    """Evaluations without gain after which the run ends; 0: never."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -158,6 +160,7 @@ class Plan:
             "towers": {"query": self.towers[0], "doc": self.towers[1]},
             "parameters": self.choices.parameters,
             "miner": self.choices.miner or None,
+            "patience": self.choices.patience,
             "arrays": [{**asdict(a), "access": a.access} for a in self.facts.arrays],
             "items": [asdict(item) for item in self.items],
             "anon_bytes": {phase: self.anon_bytes(phase) for phase in PHASES},

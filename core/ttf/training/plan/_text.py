@@ -28,6 +28,8 @@ def _head(plan: Plan) -> str:
     step = f"{c.batch.samples:,} samples ({c.batch.cut})"
     pairs = f"{passes:.1f} passes over {plan.facts.train_pairs:,} pairs"
     lines = [f"{towers} {where}", f"{c.total_steps:,} optimizer steps of {step}: {pairs}"]
+    if 0 < c.patience < c.evaluations - 1:
+        lines.append(f"ends early after {c.patience} evaluations without gain")
     # A note is one line, as everywhere: it is searched for.
     return "\n".join([*map(_wrapped, lines), *(f"note: {note}" for note in c.notes)])
 

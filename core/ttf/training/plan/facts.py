@@ -11,7 +11,7 @@ from ttf.host.plugins import open_store
 from ttf.mining.choose import checked_options, miner_context
 from ttf.training.auto_settings import Decided, decide
 from ttf.training.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
-from ttf.training.schedule import num_refreshes
+from ttf.training.schedule import num_evaluations, num_refreshes
 
 
 def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
@@ -44,7 +44,8 @@ def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
         miner_cost=cost,
         miner_needs_torch=traits is not None and traits.needs_torch,
         refreshes=rounds if config.miner.negatives else 0,
-        evaluations=_evaluations(decided),
+        evaluations=1 + num_evaluations(decided.total_steps, config.evaluate.every, decided.order),
+        patience=config.evaluate.patience if config.evaluate.patience != "auto" else 0,
         notes=decided.notes,
     )
 
@@ -58,14 +59,6 @@ def _mining(decided: Decided, data: Dataset, policy: DevicePolicy) -> tuple[Mine
     rows, dim = data.bank.shape
     cost = factory.estimate(rows, dim, queries, config.miner.k, options, context)
     return cost, factory.traits(options, context)
-
-
-def _evaluations(decided: Decided) -> int:
-    every = decided.config.evaluate.every
-    if every == "end":
-        return 2
-    steps = decided.order.steps_per_epoch if every == "epoch" else every
-    return 1 + max(1, -(-decided.total_steps // steps))
 
 
 def _facts(data: Dataset, storage: str) -> DataFacts:

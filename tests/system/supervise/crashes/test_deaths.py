@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.crashes import WIDELY, Start, wide
-from tests.kit.live_run import in_phase, saving, summary_of
-from tests.kit.struck_run import EVERY, assert_undisturbed, incidents_of, litter
+from tests.kit.live_run import LiveRun, in_phase, saving, summary_of
+from tests.kit.struck_run import EVERY, World, assert_undisturbed, incidents_of, litter
 
 from ttf.errors import ExitCode
 
@@ -58,6 +58,28 @@ def test_a_death_in_every_phase_of_one_run_changes_nothing(
         # While it dumps the stacks of threads that run, Python's own handler may crash.
         assert incident["signal"] in (signum, SEGV)
         assert incident["phase"] == flight.phase and incident["step"] == flight.step
+
+
+@pytest.mark.parametrize(
+    ("life", "steps"),
+    [
+        ("5 steps", 20),
+        pytest.param("20 steps", 3000, marks=[wide, pytest.mark.timeout(3600)]),
+        pytest.param("3 s", 7500, marks=[wide, pytest.mark.timeout(7200)]),
+    ],
+)
+def test_a_run_whose_trainers_all_die_young_ends_with_the_same_weights(
+    world: World, train: Start, run: Path, tmp_path: Path, life: str, steps: int
+) -> None:
+    """None lives until the configured checkpoint: they save more often, as often as it takes."""
+    whole = tmp_path / "whole"
+    with LiveRun(world, world.config(whole, steps=steps), whole) as live:
+        assert live.wait(3600).code == 0
+    ended = train(env={**sabotage.HURRIES, sabotage.LIFE: life}, steps=steps).wait(7200)
+    assert ended.code == 0, ended.err
+    deaths = len(incidents_of(run))
+    assert deaths >= (300 if life == "3 s" else steps // int(life.split()[0]))
+    assert_undisturbed(run, summary_of(whole)["weights_sha256"], restarts=deaths, lost=steps)
 
 
 FROM_WITHIN = [
@@ -121,7 +143,8 @@ def test_a_crash_that_comes_back_every_time_ends_with_the_whole_story(
     assert ended.code == ExitCode.GAVE_UP
     summary = summary_of(run)
     assert summary["status"] == "failed" and summary["exit_code"] == ExitCode.GAVE_UP
-    assert (summary["steps"], summary["restarts"]) == (2 * EVERY, 2)
+    # The last trainer saved right before the crash: that is no progress.
+    assert (summary["steps"], summary["restarts"]) == (2 * EVERY + 1, 2)
     assert {i["class"] for i in summary["incidents"]} == {"segfault"}
     numbers = [i["id"] for i in summary["incidents"]]
     assert len(numbers) == summary["restarts"] + 1

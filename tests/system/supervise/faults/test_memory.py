@@ -52,7 +52,7 @@ def assert_cut(done: Ended, reference: Ended) -> None:
     assert done.summary["samples"] == reference.summary["samples"]
     assert not done.summary["exact"]
     assert done.summary["deviations"] == [
-        "rounding only: the same optimizer step in smaller micro-batches"
+        "the same optimizer step in smaller micro-batches: the results differ by rounding only"
     ]
     ours, theirs = weights(done), weights(reference)
     assert ours.keys() == theirs.keys()
@@ -69,12 +69,12 @@ def test_a_batch_that_does_not_fit_a_cgroup_is_cut_into_smaller_ones(
     done = place.train(settings=LARGE, before=group.enter).wait()
     done.assert_clean()
     assert done.code == 0
-    counter = f"{group.folder.name} (memory.oom_control): the count of memory kills"
+    counter = f"{group.folder.name} (memory.oom_control): the counter of OOM kills"
     killed = [found["class"] for found in done.incidents].count("oom-kill")
     assert killed == group.kills()
     for incident in done.incidents:
         told = "\n".join(f"{e['source']}: {e['text']}" for e in incident["evidence"])
-        rose = "rose by 1" if incident["class"] == "oom-kill" else "did not rise"
+        rose = "increased by 1" if incident["class"] == "oom-kill" else "did not increase"
         assert incident["class"] in ("oom-kill", "memory-limit") and f"{counter} {rose}" in told
     assert_cut(done, reference)
 

@@ -60,7 +60,9 @@ def test_an_incident_says_what_happened_and_then_what_that_means(
 ) -> None:
     done = invoke(["explain", str(incident / part)])
     assert done.code == 0, done.err
-    assert done.out.startswith("# Incident 001: segfault\n\nThe command touched memory")
+    assert done.out.startswith(
+        "# Incident 001: segfault\n\nThe command used an invalid memory address"
+    )
     assert "ended by SIGSEGV" in done.out and "- **faulthandler**: Python was at" in done.out
     assert done.out.endswith(pages.page("segfault").markdown)
     assert "stderr.txt" in done.err

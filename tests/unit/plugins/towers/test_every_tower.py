@@ -108,6 +108,14 @@ def test_vectors_of_the_wrong_width_are_named(name: str) -> None:
 
 
 @every_tower
+@pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+def test_an_empty_batch_has_no_vectors(name: str, ragged: bool) -> None:
+    lengths = torch.empty(0, dtype=torch.int64) if ragged else None
+    found = make(name, SMALL.get(name, {}))(torch.empty(0, STEPS, DIM), lengths)
+    assert found.shape == (0, DIM)
+
+
+@every_tower
 @pytest.mark.parametrize("wrong", [0, STEPS + 1])
 def test_lengths_out_of_range_name_their_row(name: str, wrong: int) -> None:
     tower = make(name, SMALL.get(name, {}))

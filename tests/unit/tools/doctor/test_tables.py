@@ -182,7 +182,7 @@ def test_the_first_of_configuration_environment_and_data_decides() -> None:
 
 
 def test_a_verdict_has_a_status_that_is_known() -> None:
-    with pytest.raises(ValueError, match="a verdict is one of"):
+    with pytest.raises(ValueError, match="a verdict must be one of"):
         Verdict(status="fine", detail="")  # type: ignore[arg-type]
     verdict = Verdict(status="fail", detail="d", evidence=("a", "b"), remedy="r", cause="data")
     assert Verdict.from_json(verdict.to_json()) == verdict

@@ -8,6 +8,7 @@ import pytest
 from tests.conftest import Invoke
 
 from ttf.incidents.classes import CLASSES
+from ttf.text.terminal import painted
 from ttf.tools.explain import pages
 from ttf.tools.explain.markdown import rendered
 
@@ -25,13 +26,13 @@ def test_a_class_prints_its_page_as_plain_markdown_in_a_pipe(invoke: Invoke, nam
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_page_fits_a_terminal_and_loses_no_word(name: str, width: int) -> None:
     markdown = pages.page(name).markdown
-    plain = rendered(markdown, width, colour=False)
-    painted = rendered(markdown, width, colour=True)
-    assert ANSI.sub("", painted) == plain
+    page = rendered(markdown, width)
+    plain, coloured = (painted(page, colour=colour) for colour in (False, True))
+    assert ANSI.sub("", coloured) == plain
     inside = [line for line in plain.splitlines() if not line.startswith("    ")]
     assert max(map(len, inside)) <= width
     assert _letters(re.sub(r"```\w*|^#+ ", "", markdown, flags=re.MULTILINE)) == _letters(plain)
-    for number, line in enumerate(painted.splitlines()):
+    for number, line in enumerate(coloured.splitlines()):
         assert not ANSI.findall(line) or ANSI.findall(line)[-1] == "\x1b[0m", number
 
 

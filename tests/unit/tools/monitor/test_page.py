@@ -8,12 +8,19 @@ import time
 import pytest
 from tests.kit.monitor_views import PROCESS, RUN, VIEW
 
+from ttf.text.terminal import painted
 from ttf.tools.monitor.cells import Paint, columns, cut
 from ttf.tools.monitor.lines import COLUMNS, heading, line
 from ttf.tools.monitor.page import page
 from ttf.tools.monitor.view import Ended, View, document, warnings
 
 PLAIN = Paint()
+
+
+def _plain(view: View, paint: Paint, width: int, height: int | None = None) -> list[str]:
+    return [painted(shown, colour=False) for shown in page(view, paint, width, height)]
+
+
 VIEWS = {
     "run": VIEW,
     "process": dataclasses.replace(VIEW, run=None, name="process 4242"),
@@ -38,16 +45,16 @@ VIEWS = {
 def test_a_page_fits_its_screen(name: str, size: tuple[int, int]) -> None:
     width, height = size
     for paint in (PLAIN, Paint(unicode=True)):
-        lines = page(VIEWS[name], paint, width, height)
+        lines = _plain(VIEWS[name], paint, width, height)
         assert 1 <= len(lines) <= height
         assert max(map(columns, lines)) <= width, lines
         assert "\x1b" not in "".join(lines)
-    coloured = page(VIEWS[name], Paint(colour=True), width, height)
+    coloured = [painted(line, colour=True) for line in page(VIEWS[name], PLAIN, width, height)]
     assert all(text.count("\x1b[0m") == text.count("\x1b[") / 2 for text in coloured)
 
 
 def test_at_80x24_everything_that_was_asked_for_is_there() -> None:
-    lines = page(VIEW, PLAIN, 79, 23)
+    lines = _plain(VIEW, PLAIN, 79, 23)
     text = "\n".join(lines)
     for words in (
         *(
@@ -71,7 +78,7 @@ def test_at_80x24_everything_that_was_asked_for_is_there() -> None:
 
 
 def test_at_40x12_memory_step_and_the_biggest_process_stay() -> None:
-    text = "\n".join(page(VIEW, PLAIN, 39, 11))
+    text = "\n".join(_plain(VIEW, PLAIN, 39, 11))
     for words in (
         "run-001",
         "12,345",
@@ -87,7 +94,7 @@ def test_at_40x12_memory_step_and_the_biggest_process_stay() -> None:
 
 def test_a_silence_is_said_first() -> None:
     silent = dataclasses.replace(VIEW, run=dataclasses.replace(RUN, silent_s=40.0))
-    assert "no sign of life for 40.0 s in mining" in page(silent, PLAIN, 79, 23)[1]
+    assert "no sign of life for 40.0 s in mining" in _plain(silent, PLAIN, 79, 23)[1]
     assert list(warnings(VIEW)) == []
     assert document(silent)["run"]["stale"] is True
 
@@ -117,10 +124,10 @@ def test_how_it_ended_is_shown_with_its_reason() -> None:
         wall_s=75.0,
     )
     view = dataclasses.replace(VIEWS["gone"], run=dataclasses.replace(RUN, ended=ended, phase=None))
-    text = "\n".join(page(view, PLAIN, 79, 23))
+    text = "\n".join(_plain(view, PLAIN, 79, 23))
     assert "failed after 1:15, exit code 5" in text and "It died five times in a row." in text
     assert "Look at the incidents." in text and "recall@10 0.440" in text
-    nobody = "\n".join(page(VIEWS["gone"], PLAIN, 79, 23))
+    nobody = "\n".join(_plain(VIEWS["gone"], PLAIN, 79, 23))
     assert "Nobody is at work on this run" in nobody and "ttf resume runs/run-001" in nobody
 
 
@@ -132,7 +139,7 @@ def test_slopes_are_never_more_than_is_known() -> None:
         ({"seconds_left": None}, "full in more than a day"),
     ):
         limit = dataclasses.replace(VIEW.limit, **change)
-        text = "\n".join(page(dataclasses.replace(VIEW, limit=limit), PLAIN, 100))
+        text = "\n".join(_plain(dataclasses.replace(VIEW, limit=limit), PLAIN, 100))
         assert words in text
 
 

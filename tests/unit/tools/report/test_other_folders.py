@@ -19,7 +19,7 @@ def test_a_guarded_command_has_a_page(guard_dir: Path) -> None:
     assert "The command ended after 29.0 s with exit code 139 (SIGSEGV)." in found.text
     assert "It met an incident (segfault)." in found.text
     assert "python train.py --name 'a b'" in found.text
-    assert "The process touched memory that is not its own." in found.text
+    assert "The process used an invalid memory address." in found.text
     assert "entries of environment.json" in found.text
     titles = [svg["aria-label"] for svg in found.all("svg")]
     assert "Memory held (limit 4.0 GB)" in titles and "What happened when" in titles

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ttf.text.terminal import visible
 from ttf.tools.ab.analysis import Analysis, ArmSummary
 from ttf.tools.ab.output import words
 from ttf.tools.ab.output.method import how, meaning
@@ -14,7 +15,7 @@ from ttf.tools.ab.page._arms import arms_of
 from ttf.tools.ab.page._bars import bar
 from ttf.tools.ab.page._plots import Detail, Study, plots
 from ttf.tools.ab.sample import Sample
-from ttf.tools.report.render import printable, render
+from ttf.tools.report.render import render
 
 _TEMPLATE: Final = Path(__file__).with_name("study.html")
 # The page takes the first that fits.
@@ -76,7 +77,7 @@ def _cells(analysis: Analysis, summary: ArmSummary) -> Iterator[tuple[str, str, 
 
 
 def _printable(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [[printable(cell) for cell in row] for row in rows]
+    return [[visible(cell) for cell in row] for row in rows]
 
 
 def _samples(samples: Sequence[Sample], most: int) -> dict[str, Any]:
@@ -100,5 +101,5 @@ def _figure(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.5g}"
-    text = printable(str(value))
+    text = visible(str(value))
     return text[:_SHA] if name == "weights_sha256" else text

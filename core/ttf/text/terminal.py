@@ -1,0 +1,151 @@
+"""The one way of text to people: strings of others are escaped, our own styles are added after that.
+
+Names, messages and files of others may hold control sequences, which a terminal would obey: they
+change its title, clear it, or show other words than are there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TextIO
+
+_CODES: Final = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "cyan": "36",
+}
+# Control characters (C0 without newline and tab, DEL, C1), lone surrogates, characters that reorder
+# or hide others, line separators. The joiners U+200C and U+200D stay: some scripts need them.
+_OBEYED: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
+    r"\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_BREAKS: Final = str.maketrans({"\n": "\\n", "\t": "\\t"})
+_C_LOCALES: Final = ("C", "POSIX")
+
+
+class Part(NamedTuple):
+    """A piece of text with styles: names of `_CODES`, separated by spaces; empty: plain."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Part, ...]
+Text = str | Part | Line
+
+
+def visible(text: str) -> str:
+    """The text without what a terminal or a browser would obey; newlines and tabs stay.
+
+    >>> print(visible("a\\x1b]0;T\\x07b\\u202ec"))
+    a\\x1b]0;T\\x07b\\u202ec
+    """
+    return _OBEYED.sub(_escaped, text)
+
+
+def one_line(text: str, longest: int | None = None) -> str:
+    """`visible` on one line: a name with a newline must not look like a message of ours."""
+    line = visible(text).translate(_BREAKS)
+    return line if longest is None or len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def visible_json(document: str) -> str:
+    """A JSON document (made with `ensure_ascii=False`) that is also safe to show: `\\u009b`."""
+    return _OBEYED.sub(_json_escaped, document)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code == 0x0D:
+        return "\\r"
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file name that is no UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _json_escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(
+        f"\\u{int.from_bytes(units[at : at + 2], 'big'):04x}" for at in range(0, len(units), 2)
+    )
+
+
+def painted(text: Text, *, colour: bool) -> str:
+    """Escaped, with our styles if `colour`."""
+    if isinstance(text, str):
+        return visible(text)
+    parts = (text,) if isinstance(text, Part) else text
+    return "".join(_painted(part, colour) for part in parts)
+
+
+def _painted(part: Part, colour: bool) -> str:
+    text = visible(part.text)
+    if not colour or not part.style or not text.strip():
+        return text
+    codes = ";".join(_CODES[style] for style in part.style.split())
+    return f"\x1b[{codes}m{text}\x1b[0m"
+
+
+def line_of(*pieces: str | Part) -> Line:
+    return tuple(piece if isinstance(piece, Part) else Part(piece) for piece in pieces)
+
+
+def echo(text: Text = "", *, err: bool = False, begin: str = "", end: str = "\n") -> None:
+    """Writes to standard output or error; nothing if that is closed. Raises OSError.
+
+    `begin` and `end` are ours: they may move the cursor of a terminal.
+    """
+    stream = sys.stderr if err else sys.stdout
+    if stream is None:  # closed before the process began, as by >&-
+        return
+    shown = painted(text, colour=wants_colour(is_terminal(stream)))
+    stream.write(begin + _encodable(shown, stream) + end)
+    stream.flush()
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    # A locale without a character must not end a command.
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def wants_colour(on_terminal: bool, environ: Mapping[str, str] | None = None) -> bool:
+    """NO_COLOR and FORCE_COLOR decide, if set; else whether it is a terminal that knows colours."""
+    environ = os.environ if environ is None else environ
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return on_terminal and environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def wants_unicode(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether bars may be drawn with characters outside ASCII."""
+    environ = os.environ if environ is None else environ
+    names = (environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    # Python writes UTF-8 in the C locale (PEP 540), but the user said that the terminal does not.
+    if next(filter(None, names), "") in _C_LOCALES:
+        return False
+    return "utf" in (getattr(stream, "encoding", None) or "ascii").lower()
+
+
+def joined(lines: Iterable[Line]) -> Line:
+    """Lines as one text, separated by newlines."""
+    parts: list[Part] = []
+    for number, line in enumerate(lines):
+        parts += [Part("\n"), *line] if number else line
+    return tuple(parts)

@@ -1,0 +1,41 @@
+"""Data sets as people first bring them: what NumPy, pandas and scikit-learn give, saved as it is.
+
+Each function writes files to a folder and returns the words of the first `ttf train` command.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+TEXTS, WORDS, WIDTH = 600, 120, 16
+
+
+def tfidf(folder: Path) -> list[str]:
+    """Short texts by TF-IDF and a truncated SVD that was not centred: all vectors are alike, so that
+    the filter trusts hardly any mined candidate as a negative."""
+    documents, queries = _texts_and_queries()
+    rows = np.arange(TEXTS)
+    train, val = rows[rows % 6 > 0], rows[rows % 6 == 0]
+    np.savez(
+        folder / "pairs.npz",
+        X_train=queries[train].astype(np.float32),
+        X_val=queries[val].astype(np.float32),
+        pos_train=train,
+        pos_val=val,
+    )
+    np.savez(folder / "bank.npz", vectors=documents.astype(np.float32))
+    return ["--pairs", "pairs.npz", "--bank", "bank.npz"]
+
+
+def _texts_and_queries() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rng = np.random.default_rng(5)
+    frequency = 1 / np.arange(1, WORDS + 1)
+    counts = rng.multinomial(12, frequency / frequency.sum(), size=TEXTS)
+    some = np.minimum(counts, rng.binomial(counts, 0.7))
+    counts[:, 0] = some[:, 0] = 40  # the one word that stands in every text, many times
+    weight = np.log((1 + TEXTS) / (1 + (counts > 0).sum(axis=0))) + 1
+    basis = np.linalg.svd(counts * weight, full_matrices=False)[2][:WIDTH]
+    return (counts * weight) @ basis.T, (some * weight) @ basis.T

@@ -1,0 +1,135 @@
+"""A run that was stopped or failed leaves a model: it evaluates, searches, reports and goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ttf.rundir.disk_operations import Act, Operation, intercepted
+
+if TYPE_CHECKING:
+    from tests.conftest import Invoke, Outcome
+
+Sets = Mapping[str, Mapping[str, str]]
+SMALL = (
+    *("--tower", "linear", "--batch-size", "32", "--steps", "12"),
+    *("--threads", "1", "--isolation", "none", "--in-process", "--out", "run"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def train(invoke: Invoke, sets: Sets, *sets_of_keys: str) -> Outcome:
+    files = sets["npz"]
+    keys = [word for text in sets_of_keys for word in ("--set", text)]
+    return invoke(["train", "--pairs", files["pairs"], "--bank", files["bank"], *SMALL, *keys])
+
+
+def document(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path("run", name).read_text())
+    return found
+
+
+def evaluations() -> list[dict[str, Any]]:
+    lines = map(json.loads, Path("run/metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["type"] == "eval"]
+
+
+def assert_it_is_of_use(invoke: Invoke, sets: Sets, step: int) -> Sequence[str]:
+    """The model in the folder is that of `step`; what `ttf eval` says of the run."""
+    summary, model = document("summary.json"), document("model/config.json")
+    weights = Path("run/model/model.safetensors").read_bytes()
+    assert summary["kept_step"] == model["step"] == step
+    assert summary["weights_sha256"] == hashlib.sha256(weights).hexdigest()
+    evaluated = invoke(["eval", "run", "--json"])
+    assert evaluated.code == 0, evaluated.err
+    found = evaluated.json()
+    if summary["metrics"]:
+        assert found["metrics"] == summary["metrics"]
+    searched = invoke(["search", "run", "--queries", sets["npz"]["pairs"], "-k", "2"])
+    assert searched.code == 0, searched.err
+    assert searched.out.count("\n") == 1 + 2 * 60
+    reported = invoke(["report", "run"])
+    assert reported.code == 0, reported.err
+    notes: Sequence[str] = found["notes"]
+    return notes
+
+
+def test_a_run_that_missed_a_gate_has_the_model_of_its_best_evaluation(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    gate = '[{at = "step 8", need = "recall@1 >= 1.0"}]'
+    done = train(invoke, small_sets, "evaluate.every=2", f"gates={gate}")
+    assert done.code == 7
+    assert "The model it has so far: ttf eval run. " in done.err
+    best = max(evaluations()[1:], key=lambda line: line["metrics"]["recall@10"])
+    [note] = assert_it_is_of_use(invoke, small_sets, best["step"])
+    assert f"its model is that of step {best['step']}, the best one so far" in note
+    assert invoke(["mine", "run", "-k", "3", "--out", "table.npz"]).code == 0
+
+
+def test_a_run_whose_disk_failed_has_the_model_of_its_best_evaluation(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    def broken(operation: Operation, act: Act) -> int:
+        if operation.name == "checkpoint.write":
+            raise OSError(28, "No space left on device")
+        return act(memoryview(operation.data))
+
+    with intercepted(broken):
+        keys = ("evaluate.every=2", "checkpoint.every_steps=7", "checkpoint.retry_s=0")
+        done = train(invoke, small_sets, *keys)
+    assert done.code == 8, done.err
+    best = max(evaluations()[1:], key=lambda line: line["metrics"]["recall@10"])
+    assert document("summary.json")["status"] == "failed"
+    assert_it_is_of_use(invoke, small_sets, best["step"])
+
+
+def test_a_run_that_was_stopped_before_it_evaluated_has_the_weights_of_its_checkpoint(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    mined = 0
+
+    def stopped(operation: Operation, act: Act) -> int:
+        nonlocal mined
+        mined += operation.name == "candidates.rename"
+        if operation.name == "candidates.rename" and mined == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return act(memoryview(operation.data))
+
+    keys = ("miner.refresh=4", "evaluate.every='end'")
+    with intercepted(stopped):
+        done = train(invoke, small_sets, *keys)
+    assert done.code == 143, done.err
+    step = document("summary.json")["steps"]
+    assert 4 <= step <= 5
+    assert document("summary.json")["metrics"] == {}
+    [note] = assert_it_is_of_use(invoke, small_sets, step)
+    assert "not evaluated yet" in note
+    resumed = invoke(["resume", "run", "--in-process", "--json"]).json()
+    Path("run").rename("resumed")
+    assert train(invoke, small_sets, *keys).code == 0
+    assert document("summary.json")["weights_sha256"] == resumed["weights_sha256"]
+    assert "notes" in resumed and invoke(["eval", "run", "--json"]).json()["notes"] == []
+
+
+def test_a_run_without_gain_ends_early_by_default_and_says_so(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    done = train(invoke, small_sets, "evaluate.every=1", "train.lr=1e-12", "miner.negatives=0")
+    assert done.code == 0, done.err
+    summary = document("summary.json")
+    assert summary["steps"] == 4
+    [note] = summary["notes"]
+    assert "Training ended early, at step 4 of 12: no gain in recall@10 for 4 evaluations" in note
+    assert "--set evaluate.patience=0" in note and note in done.err
