@@ -109,6 +109,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.mining.scan.scan_counters import (
         ScanTally as ScanTally,
     )
+    from ttf.rundir.confined import (
+        open_inside as open_inside,
+        open_named as open_named,
+        refuse_foreign as refuse_foreign,
+    )
     from ttf.rundir.durable import (
         OpenFile as OpenFile,
         fsync_dir as fsync_dir,
@@ -144,6 +149,7 @@ _NAMES: Final = {
     "ttf.mining.scan.float32_rows": "exact_search float32_blocks gather_float32 require_bank require_memory",
     "ttf.mining.scan.bank_scan": "BankScan",
     "ttf.mining.scan.scan_counters": "ScanTally",
+    "ttf.rundir.confined": "open_inside open_named refuse_foreign",
     "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
     "ttf.rundir.incident_files": "list_incidents",
     "ttf.rundir.metrics_log": "MetricsLog",

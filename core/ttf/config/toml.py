@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttf.errors import ConfigError, suggestion
+from ttf.errors import ArtifactDamaged, ConfigError, suggestion
+from ttf.rundir.confined import MOST_CONFIG_BYTES, read_named
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
@@ -63,7 +64,9 @@ def read(path: Path) -> Document:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        if path.is_dir():
+            raise IsADirectoryError(path)
+        return read_named(path, MOST_CONFIG_BYTES).decode()
     except FileNotFoundError as error:
         raise ConfigError(
             f"There is no file {path}.{_nearby(path)}",
@@ -81,6 +84,10 @@ def _text(path: Path) -> str:
         raise ConfigError(
             f"{path} is not valid TOML: byte {error.start} is not UTF-8 text.",
             hint="A configuration is a text file. For data files, use --pairs and --bank.",
+        ) from error
+    except ArtifactDamaged as error:  # a pipe, a device, or far too large
+        raise ConfigError(
+            str(error), hint="A configuration is a text file. Write it to one, and name that."
         ) from error
     except OSError as error:
         raise ConfigError(f"Could not read {path}: {error.strerror}.") from error

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Miner, Progress, VectorSource
 from ttf.data.sources import OpenRef, open_ref
-from ttf.errors import ArtifactDamaged, BadData, DataChanged, StorageError, TtfError, storage_error
+from ttf.errors import (
+    ArtifactDamaged,
+    BadData,
+    DataChanged,
+    EntryRefused,
+    StorageError,
+    TtfError,
+    storage_error,
+)
 from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
 from ttf.mining.choose import checked_options
@@ -32,7 +40,14 @@ from ttf.rundir.durable import folder_written_whole, sha256_file
 from ttf.rundir.removing import remove_if_possible, remove_if_there
 from ttf.rundir.temporary import TEMP_PREFIX
 from ttf.rundir.typed_json import dataclass_from
-from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
+from ttf.rundir.verified_folders import (
+    PRIVATE,
+    folder_key,
+    lock_folder,
+    refuse_others,
+    verified_manifest,
+    write_manifest,
+)
 
 Say = Callable[[str], None]
 
@@ -275,7 +290,7 @@ def ready_index(
     folder = cache / "index" / folder_key(made_from)
     try:
         lock = lock_folder(folder)
-    except OSError as error:
+    except (OSError, EntryRefused) as error:
         say(f"The index cache {folder.parent} cannot be used ({error}); building without it.")
         miner.build(source, workdir)
         return _record(folder, made_from, None)
@@ -294,6 +309,7 @@ def _load_index(
     if not folder.exists():
         return None
     try:
+        refuse_others(folder)
         hashes: Mapping[str, str] = verified_manifest(folder, "The index")["sha256"]
         miner.load(folder, source)
     except ArtifactDamaged as error:
@@ -320,6 +336,7 @@ def _store_index(
             hashes = {file.name: _digest(file) for file in sorted(temp.iterdir())}
             facts = {"key": folder.name, "made_from": dict(made_from)}
             write_manifest(temp, facts, hashes, "index")
+            temp.chmod(PRIVATE)
     except StorageError as error:
         say(f"{error} The index is used from memory and not kept. {error.hint}".rstrip())
         return None

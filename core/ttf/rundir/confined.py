@@ -30,6 +30,7 @@ _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PLAIN_NAME: Final = re.compile(r"[\w+=@][\w+=@.-]*")
 _LONGEST_NAME: Final = 240  # bytes; the usual limit of file systems is 255
+MOST_CONFIG_BYTES: Final = 4 << 20  # of a run.toml
 _DEEPEST: Final = 32  # Folders below one of ours; our own need three.
 _NO_LINKS: Final = (
     "ttf follows no link inside the folder of a run, a study, a store or a cache. If the link is "

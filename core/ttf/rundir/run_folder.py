@@ -49,7 +49,6 @@ _FILES: Final = (
     "summary.json",
     "supervision.json",
 )
-MOST_CONFIG_BYTES: Final = 4 << 20
 
 
 class RunFolder:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ttf.errors import ArtifactDamaged, EntryRefused
 from ttf.rundir.bounded_json import parsed_line
-from ttf.rundir.confined import read_inside
+from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
 from ttf.rundir.documents import (
     METRICS_LINES,
     FiledIncident,
@@ -27,7 +27,7 @@ from ttf.rundir.documents import (
 from ttf.rundir.flight_record import Flight, read_flight
 from ttf.rundir.incident_files import incident_folders, read_incident, unknown
 from ttf.rundir.json_lines import raw_lines
-from ttf.rundir.run_folder import MOST_CONFIG_BYTES, RunFolder
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.typed_json import read_typed, typed
 from ttf.rundir.verified_folders import newest_first, step_of
 

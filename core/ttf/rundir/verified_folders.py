@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -19,12 +20,13 @@ from typing import Any, Final
 
 from ttf.errors import ArtifactDamaged, EntryRefused, storage_error
 from ttf.rundir.bounded_json import MOST_BYTES, read_json
-from ttf.rundir.confined import is_plain_name, names_in, read_inside
+from ttf.rundir.confined import is_plain_name, names_in, read_inside, refuse_foreign
 from ttf.rundir.durable import json_bytes, sha256_file, write_new
 from ttf.rundir.removing import remove_at_once, remove_if_possible
 from ttf.rundir.temporary import TEMP_PREFIX
 
 MANIFEST: Final = "manifest.json"
+PRIVATE: Final = 0o700  # of a folder in the cache: see `refuse_others`
 _KEY: Final = re.compile(r"[0-9a-f]{24}")
 _CHANGED: Final = "does not match its hash"
 
@@ -37,16 +39,32 @@ def folder_key(made_from: Mapping[str, Any]) -> str:
 
 def lock_folder(folder: Path) -> AbstractContextManager[Any]:
     """Waits until no other process makes or reads this folder of the cache, and holds its lock;
-    removes what killed makers left. Raises OSError if the cache cannot be used."""
+    removes what killed makers left. Raises OSError and EntryRefused if the cache cannot be used."""
     import filelock
 
     folder.parent.mkdir(parents=True, exist_ok=True)
+    names_in(folder.parent, folder.parents[1])  # refuses a link
+    refuse_foreign(folder.parent, [folder.with_suffix(".lock").name])
     held = filelock.FileLock(folder.with_suffix(".lock")).acquire()
     # Only of this very folder: others may be in the making, under locks of their own.
     for name in names_in(folder.parent, folder.parent):
         if name.startswith(f"{TEMP_PREFIX}{folder.name}-"):
             remove_if_possible(folder.parent / name, folder.parent)
     return held
+
+
+def refuse_others(folder: Path) -> None:
+    """Raises EntryRefused if somebody else wrote a folder of the cache, or could have: a manifest
+    of hashes is no proof against him, and native readers trust what they read."""
+    outer = folder.parents[1]
+    own = folder.lstat()
+    private = not own.st_mode & 0o077
+    for path in (folder, *(folder / name for name in names_in(folder, outer))):
+        found = path.lstat()
+        if found.st_uid not in (os.geteuid(), 0):
+            raise EntryRefused(f"{path} belongs to another user (number {found.st_uid}).")
+        if found.st_mode & 0o022 and not (private and path != folder):
+            raise EntryRefused(f"{path} may be written by other users.")
 
 
 def write_manifest(

@@ -32,10 +32,10 @@ from ttf.errors import (
 )
 from ttf.rundir import durable
 from ttf.rundir.bounded_json import parsed_json, read_json
-from ttf.rundir.confined import names_in, read_named, refuse_foreign
+from ttf.rundir.confined import MOST_CONFIG_BYTES, names_in, read_named, refuse_foreign
 from ttf.rundir.json_lines import raw_lines
 from ttf.rundir.removing import remove, remove_if_there
-from ttf.rundir.run_folder import MOST_CONFIG_BYTES, note_pid, noted_pid
+from ttf.rundir.run_folder import note_pid, noted_pid
 from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
