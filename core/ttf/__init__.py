@@ -125,6 +125,14 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.rundir.metrics_log import (
         MetricsLog as MetricsLog,
     )
+    from ttf.rundir.outputs import (
+        Temporary as Temporary,
+        temporary_file as temporary_file,
+        temporary_folder as temporary_folder,
+    )
+    from ttf.rundir.removing import (
+        remove_if_possible as remove_if_possible,
+    )
     from ttf.tools.ab.comparison import (
         Compared as Compared,
         compare as compare,
@@ -153,6 +161,8 @@ _NAMES: Final = {
     "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
     "ttf.rundir.incident_files": "list_incidents",
     "ttf.rundir.metrics_log": "MetricsLog",
+    "ttf.rundir.outputs": "Temporary temporary_file temporary_folder",
+    "ttf.rundir.removing": "remove_if_possible",
     "ttf.tools.ab.comparison": "Compared compare",
     "ttf.training.inference": "Model",
 }

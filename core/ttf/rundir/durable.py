@@ -23,7 +23,7 @@ from typing import Any, Final
 from ttf.errors import storage_error
 from ttf.rundir.confined import names_in, open_inside
 from ttf.rundir.disk_operations import Operation, change, perform
-from ttf.rundir.removing import remove, remove_dead_leftovers, remove_if_possible
+from ttf.rundir.removing import remove, remove_if_possible
 from ttf.rundir.temporary import OLD_PREFIX, TEMP_PREFIX, lock, temporary_path
 
 _CHUNK_BYTES: Final = 4 << 20
@@ -179,13 +179,6 @@ def _temporary(path: Path, area: str) -> OpenFile:
         if file.lock():
             return file
         file.close()
-
-
-def write_output(path: Path, data: bytes, area: str | None = None) -> None:
-    """`write_atomically` for a file that the user named: nobody tidies its folder, so what earlier
-    writers left when they were killed is removed first."""
-    remove_dead_leftovers(path)
-    write_atomically(path, data, area)
 
 
 def write_atomically(path: Path, data: bytes, area: str | None = None) -> None:

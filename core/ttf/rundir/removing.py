@@ -17,7 +17,7 @@ from typing import Final
 from ttf.errors import EntryRefused
 from ttf.rundir.confined import folder_of, open_folder
 from ttf.rundir.disk_operations import change
-from ttf.rundir.temporary import GONE_PREFIX, dead_leftovers, temporary_path
+from ttf.rundir.temporary import GONE_PREFIX, temporary_path
 
 _DEEPEST: Final = 64  # Each level holds a descriptor.
 
@@ -53,12 +53,6 @@ def remove_at_once(path: Path, inside: Path, area: str) -> None:
             gone,
         )
         _remove(parent, gone.name, gone, area, _DEEPEST)
-
-
-def remove_dead_leftovers(target: Path, area: str = "leftover") -> None:
-    """Removes the temporary files of `target` whose writers were killed."""
-    for path in dead_leftovers(target):
-        remove_if_possible(path, path.parent, area)
 
 
 def _remove(parent: int, name: str, path: Path, area: str, deepest: int) -> None:

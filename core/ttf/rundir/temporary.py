@@ -31,13 +31,13 @@ def temporary_path(target: Path, prefix: str = TEMP_PREFIX) -> Path:
     return target.with_name(f"{prefix}{target.name}-{secrets.token_hex(6)}")
 
 
-def temporary_file(target: Path) -> tuple[int, Path]:
+def locked_file(target: Path) -> tuple[int, Path]:
     """A new, empty, locked file beside `target`: its descriptor (read and write) and its path.
     Raises OSError."""
     return _locked(target, lambda path: os.open(path, os.O_RDWR | _NEW, 0o666))
 
 
-def temporary_folder(target: Path) -> tuple[int, Path]:
+def locked_folder(target: Path) -> tuple[int, Path]:
     """A new, empty folder beside `target`, and a descriptor that locks it until it is closed.
     Raises OSError."""
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ttf.rundir.durable import OpenFile, write_output
-from ttf.rundir.removing import remove_dead_leftovers
-from ttf.rundir.temporary import temporary_file, temporary_folder
+from ttf.rundir.durable import OpenFile
+from ttf.rundir.outputs import temporary_file, temporary_folder, write_output
 
 
 def test_a_new_file_never_writes_through_what_is_there(tmp_path: Path) -> None:
@@ -22,30 +21,28 @@ def test_a_new_file_never_writes_through_what_is_there(tmp_path: Path) -> None:
 
 def test_names_cannot_be_foreseen(tmp_path: Path) -> None:
     made = [temporary_file(tmp_path / "page.html") for _ in range(3)]
-    for fd, _ in made:
-        os.close(fd)
-    assert len({path.name for _, path in made}) == 3
-    assert all(path.name.startswith(".tmp-page.html-") for _, path in made)
+    for temporary in made:
+        temporary.close()
+    assert len({temporary.path.name for temporary in made}) == 1 + 1 + 1
+    assert all(temporary.path.name.startswith(".tmp-page.html-") for temporary in made)
 
 
 def test_what_dead_writers_left_goes_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
     target = tmp_path / "page.html"
-    fd, living = temporary_file(target)
-    folder, living_folder = temporary_folder(target)
-    dead, dead_file = temporary_file(target)
-    os.close(dead)
-    dead, dead_folder = temporary_folder(target)
-    (dead_folder / "part").write_text("torn")
-    os.close(dead)
+    living = [temporary_file(target), temporary_folder(target)]
+    dead = [temporary_file(target), temporary_folder(target)]
+    (dead[1].path / "part").write_text("torn")
+    for temporary in dead:
+        temporary.close()
     old = tmp_path / ".tmp-page.html-4711.0"  # as earlier versions called it
     old.write_text("torn")
     try:
         write_output(target, b"page")
-        assert living.exists() and living_folder.exists()
-        assert not dead_file.exists() and not dead_folder.exists() and not old.exists()
+        assert all(temporary.path.exists() for temporary in living)
+        assert not any(temporary.path.exists() for temporary in dead) and not old.exists()
     finally:
-        os.close(fd)
-        os.close(folder)
+        for temporary in living:
+            temporary.remove()
     assert target.read_bytes() == b"page"
 
 
@@ -55,7 +52,7 @@ def test_what_dead_writers_left_goes_and_what_a_living_one_writes_stays(tmp_path
 )
 def test_other_names_are_not_taken_for_leftovers(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("kept")
-    remove_dead_leftovers(tmp_path / "page.html")
+    write_output(tmp_path / "page.html", b"page")
     assert (tmp_path / name).read_text() == "kept"
 
 
@@ -65,9 +62,9 @@ def test_what_others_put_there_is_not_touched(tmp_path: Path) -> None:
     (victim / "file").write_text("mine")
     (tmp_path / ".tmp-page.html-0123456789ab").symlink_to(victim)
     os.mkfifo(tmp_path / ".tmp-page.html-0123456789ac")
-    remove_dead_leftovers(tmp_path / "page.html")
+    write_output(tmp_path / "page.html", b"page")
     assert (victim / "file").exists()
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
@@ -75,5 +72,5 @@ def test_leftovers_of_another_user_stay(tmp_path: Path) -> None:
     left = tmp_path / ".tmp-page.html-0123456789ab"
     left.write_text("theirs")
     os.chown(left, 12345, 12345)
-    remove_dead_leftovers(tmp_path / "page.html")
+    write_output(tmp_path / "page.html", b"page")
     assert left.exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, storage_error
 from ttf.host.plugins import open_store
 from ttf.rundir.durable import sha256_file
-from ttf.rundir.temporary import TEMP_PREFIX
+from ttf.rundir.outputs import temporary_folder
 from ttf.tools.mine.table_file import refuse_inputs, storage_of
 
 if TYPE_CHECKING:
@@ -115,11 +114,13 @@ def _beside(out: Path) -> Iterator[Path]:
     # On the disk of `out`: encoded documents may be large.
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        temp = tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, dir=out.parent)
+        temp = temporary_folder(out)
     except OSError as error:
         raise storage_error(error, str(out)) from error
-    with temp as folder:
-        yield Path(folder)
+    try:
+        yield temp.path
+    finally:
+        temp.remove()
 
 
 def _query_source(

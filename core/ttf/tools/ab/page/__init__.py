@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ttf.rundir.durable import write_output
+from ttf.rundir.outputs import write_output
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.page._render import page_of
 from ttf.tools.ab.sample import Sample

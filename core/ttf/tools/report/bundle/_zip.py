@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.rundir import durable
+from ttf.rundir.outputs import write_output
 from ttf.rundir.run_record import Setting
 from ttf.tools.report.bundle._collect import Bounds, Taken, collect
 from ttf.tools.report.bundle._identity import identity_of
@@ -47,7 +47,7 @@ def write_bundle(run_dir: Path, out: Path) -> Bundle:
         if made[1].bytes <= MOST_BYTES:
             break
     assert made is not None
-    durable.write_output(out, made[0], "bundle")
+    write_output(out, made[0], "bundle")
     return made[1]
 
 

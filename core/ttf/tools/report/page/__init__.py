@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttf.rundir.durable import write_output
+from ttf.rundir.outputs import write_output
 from ttf.tools.report.page._read import RunFiles, is_reportable, read_run
 from ttf.tools.report.page._render import page_of
 
