@@ -24,7 +24,7 @@ from ttf.errors import (
 from ttf.rundir.confined import names_in, read_inside, refuse_foreign, write_inside
 from ttf.rundir.documents import Summary
 from ttf.rundir.durable import remove_leftovers, write_json
-from ttf.rundir.removing import remove_if_there
+from ttf.rundir.removing import remove_if_possible, remove_if_there
 from ttf.rundir.typed_json import read_typed
 from ttf.text.shell import quoted
 
@@ -262,9 +262,11 @@ def noted_pid(note: Path) -> int | None:
 
 def _remove_partial(path: Path) -> None:
     # Removes parts of a new folder when the disk takes no more.
-    for name in (".owner", ".lock", *FOLDERS):
+    for name in (".owner", ".lock"):
+        remove_if_possible(path / name, path)
+    for name in FOLDERS:
         with contextlib.suppress(OSError):
-            (path / name).rmdir() if name in FOLDERS else (path / name).unlink()
+            (path / name).rmdir()
     with contextlib.suppress(OSError):
         path.rmdir()
 
@@ -272,7 +274,7 @@ def _remove_partial(path: Path) -> None:
 def make_next(runs: Path, kind: str) -> Path:
     """Makes the next free folder, "<kind>-004"; two processes at once get two folders."""
     taken = [path.name.removeprefix(f"{kind}-") for path in runs.glob(f"{kind}-*")]
-    numbers = [int(name) for name in taken if name.isdigit()]
+    numbers = [int(name) for name in taken if name.isdecimal()]
     for number in itertools.count(max(numbers, default=0) + 1):
         path = runs / f"{kind}-{number:03d}"
         with contextlib.suppress(FileExistsError):

@@ -252,7 +252,7 @@ def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = Fals
         table_key = str(table["key"]) if table else ""
         table_sha256 = str(table["sha256"]) if table else ""
     except ArtifactDamaged as error:
-        return str(error).rstrip(".")
+        return f"{CHECKPOINT} cannot be read: {str(error).rstrip('.')}"
     except _UNREADABLE as error:
         return f"{CHECKPOINT} cannot be read ({type(error).__name__})"
     for name, digest in files.items():

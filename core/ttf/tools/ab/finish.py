@@ -84,10 +84,8 @@ def rewrite_page(folder: Path, out: Path | None) -> Path:
 
 
 def _page(study: ABStudy, analysis: Analysis, out: Path | None) -> Path:
-    page: Path = write_page(study.folder, analysis, study.runs, facts(study))
-    if out is not None:
-        write_output(out, page.read_bytes(), _AREA)
-    return page if out is None else out
+    page: Path = write_page(study.folder, analysis, study.runs, facts(study), out)
+    return page
 
 
 def result(study: ABStudy, analysis: Analysis, reason: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ttf.rundir.bounded_json import parsed_json
 from ttf.rundir.outputs import write_output
 from ttf.rundir.run_record import Setting
 from ttf.tools.report.bundle._collect import Bounds, Taken, collect
@@ -115,8 +116,8 @@ def _lines(text: str, redactor: Redactor) -> Iterator[str]:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parsed_json(text.encode(), numbers=False)
+    except ValueError:
         return None
 
 
@@ -162,6 +163,6 @@ def _words(command: Any) -> Iterable[str]:
 
 def _unquoted(value: str) -> str:
     try:
-        return str(json.loads(value))
+        return str(parsed_json(value.encode(), numbers=False))
     except ValueError:
         return value
