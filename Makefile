@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: train test unit flaky mutants chaos lint types layers package notes bench format docs clean
+.PHONY: train test unit flaky mutants floors newest chaos lint types layers package notes bench format docs clean
 .DEFAULT_GOAL := test
 
 # Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
@@ -38,6 +38,13 @@ flaky: $(STAMP)
 # Forty small mistakes, put into the code one at a time: does a test notice? An hour.
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py --seed 14 $(ARGS)
+
+# The suite with the lowest, or the newest, version of every dependency that pyproject.toml allows, in
+# an environment of its own; torch stays as in constraints.txt (TTF_TORCH=2.10.0: another one).
+floors:
+	.ci/dependency-ends lowest $(ARGS)
+newest:
+	.ci/dependency-ends newest $(ARGS)
 
 # Real faults against real runs: hundreds of deaths, hangs, full disks; each run must end with the
 # weights of an undisturbed one. Half an hour on two quiet cores, best as root (mounts, limits); the
@@ -77,10 +84,11 @@ format: $(STAMP)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# docs/cli.md from the commands' own help, docs/crashes/README.md from the pages of the classes, and what the
-# plugin API promises.
+# docs/cli.md from the commands' own help, docs/configuration.md from the keys,
+# docs/crashes/README.md from the pages of the classes, and what the plugin API promises.
 docs: $(STAMP)
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_configuration.py
 	$(BIN)/python docs/make_crashes.py
 	$(BIN)/python docs/make_plugin_api.py
 

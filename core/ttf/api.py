@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ttf.errors import GateNotMet, Stopped, TtfError
+from ttf.errors import ExitCode, GateNotMet, Stopped, TtfError
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
@@ -72,7 +72,8 @@ def train(
     supervised: bool = True,
     **overrides: Any,
 ) -> Run:
-    """Trains and returns the finished run; raises a `ttf.TtfError` if it does not finish.
+    """Trains and returns the finished run; raises a `ttf.TtfError` if it does not finish, or if its
+    model is no better than chance.
 
     `config` is a TOML file or a mapping of its sections; overrides are named like the flags of `ttf
     train` (`pairs=`, `lr=`, `miner=`). `progress` shows the command's progress on standard error.
@@ -143,7 +144,7 @@ def mine(
     from ttf.training.launch import prepared_policy
 
     if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
-        raise ConfigError("It is not clear what to mine: give run_dir, or queries and bank.")
+        raise ConfigError("It is not clear what to mine. Give run_dir, or give queries and bank.")
     keys = {_MINE_KEYS.get(name, name): value for name, value in overrides.items()}
     resolved = resolve(None, flags=keys)
     with contextlib.ExitStack() as stack:
@@ -180,6 +181,10 @@ def resume_run(
 
     summary = folder.read_summary()
     if summary.get("status") == "finished":
+        if summary.get("exit_code") == ExitCode.GATE:
+            error = GateNotMet(summary.get("problem", ""), hint=summary.get("hint", ""))
+            error.details = {"run_dir": str(folder.path), "summary": summary}
+            raise error
         return {**summary, "run_dir": str(folder.path)}
     request = TrainRequest(run_dir=str(folder.path), resume=True, json=json, progress=progress)
     return run(request, folder, supervised=supervised, own_process=own_process)
@@ -212,9 +217,12 @@ def run(
         if not folder.config.exists():  # it ended before there was a run to continue
             folder.abandon()
             raise
-        error.hint = f"Its last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
+        summary = folder.read_summary()
+        error.details = {"run_dir": str(folder.path), "summary": summary}
+        if summary.get("status") == "finished":  # there is nothing to continue
+            raise
+        error.hint = f"The last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
         _point_to_model(folder, error)
-        error.details = {"run_dir": str(folder.path), "summary": folder.read_summary()}
         raise
     except BaseException as error:
         if isinstance(error, TtfError):
@@ -244,7 +252,7 @@ def _write_report(folder: RunFolder) -> None:
     try:
         write_page(folder.path)
     except Exception as error:  # noqa: BLE001 - everything it shows is in the folder
-        notices.say(f"There is no report: {error} (ttf report makes it again)")
+        notices.say(f"ttf could not write the report: {error} (to try again: ttf report)")
 
 
 def _here(request: TrainRequest) -> Summary:

@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "eval": "Recall, MRR and nDCG of a run against the full bank.",
     "search": "The best documents for queries, from a trained run.",
     "mine": "A table of hard-negative candidates.",
+    "config": "What a run would use, what a key means, a schema for editors.",
     "doctor": "Is this machine, environment and configuration safe?",
     "bench": "This machine's ceilings, and how near the program comes to them and its peers.",
     "ab": "Is one configuration really better than another, or was it luck?",

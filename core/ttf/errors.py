@@ -179,6 +179,10 @@ class Stopped(TtfError):
         self.exit_code = ExitCode.INTERRUPTED if signum == signal.SIGINT else ExitCode.TERMINATED
 
 
+_MOST_LISTED = 60
+_LONGEST_COMPARED = 100  # The comparison takes time with the square of the length.
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """' Did you mean ...? Known: ...' for an error message.
 
@@ -186,9 +190,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     " Did you mean 'hnswlib'? Known: faiss, hnswlib."
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(name[:_LONGEST_COMPARED], names, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{meant} Known: {', '.join(names)}." if names else meant
+    more = ", ..." if len(names) > _MOST_LISTED else ""
+    return f"{meant} Known: {', '.join(names[:_MOST_LISTED])}{more}." if names else meant
 
 
 def storage_error(error: OSError, what: str) -> StorageError:

@@ -106,6 +106,7 @@ def children(notes):
 ACTS = {
     **{name: lambda notes, act=act: act() for name, act in native_faults.ACTS.items()},
     "cut-line": cut_line,
+    "close": lambda notes: os.closerange(3, 1024),
     "hold": hold_the_interpreter,
     "deadlock": never_get_the_lock,
     "wait": wait,

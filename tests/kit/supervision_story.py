@@ -51,6 +51,11 @@ class Run:
         assert self.sees(event) == ()
         return self
 
+    def trains(self, **more: Any) -> Run:
+        """A trainer that is past its start."""
+        self.starts(**more).beats("data")
+        return self
+
     def beats(self, phase: str, after: float = 0.0, **more: Any) -> tuple[Action, ...]:
         now = self.now + after
         return self.sees(Beat(now=now, at=now, step=more.pop("step", 1), phase=phase, **more))

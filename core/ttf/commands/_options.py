@@ -152,9 +152,7 @@ def plugin(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F], F]:
 storage = plugin(
     "--storage", "storage", "auto", default="auto", help="Reads the file; auto: by its ending."
 )
-overwrite = click.option(
-    "--overwrite", is_flag=True, help="Replace an output that is already there."
-)
+overwrite = click.option("--overwrite", is_flag=True, help="Replace an output that already exists.")
 as_json = click.option(
     "--json",
     "as_json",

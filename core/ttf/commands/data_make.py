@@ -66,10 +66,7 @@ def synth_command(
     document = {**made, "bytes": num_bytes, "seed": shape["seed"]}
     show_result(document, f"{made['pairs']} and {made['bank']}, {size(num_bytes)}", as_json)
     pairs = quoted(made["pairs"])
-    if shape["val"]:
-        next_command(f"ttf train --pairs {pairs} --bank {quoted(made['bank'])}")
-    else:  # training needs validation pairs
-        next_command(f"ttf data inspect {pairs}")
+    next_command(f"ttf train --pairs {pairs} --bank {quoted(made['bank'])}")
 
 
 def _bytes(path: Path) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._data_common import check_outputs, progress_lines
+from ttf.commands._data_common import check_outputs, progress_lines, train_command
 from ttf.commands._output import next_command, say, show_result
 from ttf.text.shell import quoted
 
@@ -115,6 +116,7 @@ def subset_command(
 
     With --json: {"pairs", "rows": {"train", "val"}, "bank", "bank_rows"}.
     """
+    from ttf.data.companions import companions
     from ttf.data.subset import Subset, subset
 
     check_outputs([p for p in (out, bank_out) if p], overwrite)
@@ -122,7 +124,10 @@ def subset_command(
     rows = ", ".join(f"{count} {split}" for split, count in done["rows"].items())
     cut = f"; {bank_out}: {done['bank_rows']} rows" if bank_out else ""
     show_result(done, f"{out}: {rows}{cut}", as_json)
-    apart = f" --context {quoted(keep['context'])}" if keep["context"] else ""
-    next_command(
-        f"ttf train --pairs {quoted(out)} --bank {quoted(bank_out or 'bank.npz')}{apart} --plan"
-    )
+    found = companions(out)
+    if found is not None:
+        if keep["context_is_bank"]:
+            found = replace(found, needs_context=False)
+        elif keep["context"]:
+            found = replace(found, context=keep["context"])
+        next_command(train_command(replace(found, bank=bank_out or found.bank)))

@@ -41,6 +41,7 @@ Examples:
   ttf explain runs/run-001/incidents/002    what that incident says, and its page
   ttf explain runs/run-001                  the newest incident of a run
   ttf explain oom-kill > oom-kill.md        Markdown, where it is no terminal
+  ttf explain min_yield                     a key of the configuration, as ttf config explain does
 """
 
 
@@ -70,7 +71,25 @@ def command(what: str | None, as_json: bool) -> None:
     elif path.exists() or os.sep in what:
         _show_incident(path, as_json)
     else:
-        pages.page(what)  # raises, with the closest name
+        _show_key(what, as_json)
+
+
+def _show_key(what: str, as_json: bool) -> None:
+    """For who looks for a key of the configuration here."""
+    import difflib
+
+    from ttf.commands.config import print_sections
+    from ttf.config import reference
+    from ttf.tools.explain import pages
+
+    try:
+        found = reference.find(what)
+    except reference.UnknownKey as error:
+        if not error.closest or difflib.get_close_matches(what, pages.names()):
+            pages.page(what)  # raises, with the closest class
+        raise
+    print_sections(found, as_json)
+    next_command(f"ttf config explain {quoted(what)}")
 
 
 def _list(classes: list[str], as_json: bool, *, ending: str = "") -> None:

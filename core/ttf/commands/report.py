@@ -60,6 +60,12 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
             show(f"{packed.path}  ({size(packed.bytes)}, {len(packed.files)} files)")
             told = ", ".join(f"{kind} {count}" for kind, count in sorted(packed.redacted.items()))
             say(f"Struck out: {told or 'nothing had to be'}.")
+            if packed.secrets:
+                names = ", ".join(
+                    f"{name} {count}" for name, count in sorted(packed.secrets.items())
+                )
+                say(f"Secrets, by name and how often: {names}.")
+            say("Look through it before you send it: a list of patterns cannot know every secret.")
     if packed is None:
         after = f"ttf report {quoted(run_dir)} --bundle bundle.zip"
     else:
@@ -135,4 +141,5 @@ def _document(page: Path, size: int, packed: Bundle | None) -> dict[str, Any]:
         "bundle_bytes": None if packed is None else packed.bytes,
         "redacted": 0 if packed is None else sum(packed.redacted.values()),
         "redacted_kinds": {} if packed is None else dict(packed.redacted),
+        "secrets": {} if packed is None else dict(packed.secrets),
     }

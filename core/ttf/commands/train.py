@@ -8,19 +8,11 @@ from typing import Any, Final
 
 import click
 
-from ttf.commands import _options as options
+from ttf.commands import _configuration as configuration, _options as options
 from ttf.commands._output import next_command, number, show_result
 from ttf.errors import ConfigError
 from ttf.text.shell import quoted
 from ttf.text.tables import table
-
-
-def _number_or_auto(text: str) -> int | str:
-    try:
-        return text if text == "auto" else int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is neither a whole number nor 'auto'.") from None
-
 
 # Keys of a summary with label and unit.
 _FIGURES: Final = {
@@ -32,7 +24,6 @@ _FIGURES: Final = {
     "samples_per_s": ("speed", "samples/s"),
     "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
 }
-NUMBER_OR_AUTO = options.Parsed("N|auto", _number_or_auto)
 
 _EPILOG = """\b
 Examples:
@@ -50,45 +41,8 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 
 @click.command(epilog=_EPILOG)
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
-@options.path("--pairs", help="Training and validation pairs. [default: a demo set]")
-@options.path("--bank", help="The documents. [default: the distinct rows of Y]")
-@options.path("--context", help="Vectors that seq_* refers to. [default: the bank]")
 @options.path("--out", help="The run's folder. [default: runs/run-001, ...]")
-@options.plugin("--tower", "tower", help="Query tower. [default: gru]")
-@options.plugin("--doc-tower", "tower", help="Document tower. [default: identity]")
-@options.plugin(
-    "--miner", "miner", "auto", help="Finds hard negatives; auto: by a cost model. [default: auto]"
-)
-@options.plugin(
-    "--storage", "storage", "auto", help="Reads the files; auto: by their ending. [default: auto]"
-)
-@options.plugin(
-    "--device", "device", "auto", help="Trains; auto says what it chose and why. [default: auto]"
-)
-@options.count("--epochs", type=int, help="Passes over the training pairs. [default: 8]")
-@options.count("--steps", type=int, help="Stop after N optimizer steps. [default: all epochs]")
-@click.option("--batch-size", type=NUMBER_OR_AUTO, help="Samples per micro-batch. [default: auto]")
-@options.count("--accum", type=int, help="Micro-batches per optimizer step. [default: 1]")
-@click.option(
-    "--lr", type=float, metavar="X", help="Learning rate after the warm-up. [default: 0.001]"
-)
-@options.count("--seed", type=int, help="Of weights, order and negatives. [default: 0]")
-@click.option(
-    "--threads", type=NUMBER_OR_AUTO, help="CPU threads; auto: the physical cores. [default: auto]"
-)
-@click.option(
-    "--memory-bank",
-    type=NUMBER_OR_AUTO,
-    help="Earlier documents kept as negatives; 0: none. [default: auto]",
-)
-@options.one_of("--precision", "fp32", "bf16", "auto", help="Of the towers. [default: auto]")
-@options.isolation
-@options.path(
-    "--init",
-    metavar="FILE",
-    help="Safetensors file the towers start from. [default: fresh weights]",
-)
-@options.sets
+@configuration.flags
 @options.path("--resume", metavar="DIR", help="Continue this run; same as ttf resume.")
 @click.option(
     "--plan",
@@ -97,22 +51,12 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
     "made. Without data, the demo set is made once in the cache.",
 )
 @options.as_json
-@click.option(
-    "--safe",
-    is_flag=True,
-    help="Every precaution from the start: isolated miner with one thread, accumulation of at most "
-    "4, fp32. Slower, for who must have a result.",
-)
-@click.option(
-    "--no-remedies",
-    is_flag=True,
-    help="After a crash, go on unchanged or not at all; never with another configuration.",
-)
 @options.in_process
 def command(
     run_toml: Path | None,
     out: Path | None,
     sets: tuple[str, ...],
+    safe: bool,
     resume: Path | None,
     plan: bool,
     as_json: bool,
@@ -124,10 +68,7 @@ def command(
     Prints the summary on standard output and writes everything to the run's folder. The training
     runs in a process of its own: if it dies, it is classified and goes on from its last checkpoint.
     """
-    safe, no_remedies = flags.pop("safe"), flags.pop("no_remedies")
-    given = {f"--{name.replace('_', '-')}": v for name, v in flags.items() if v is not None}
-    if no_remedies:
-        given["--no-remedies"] = True
+    given = configuration.given(flags)
     if resume is not None:
         others = {str(run_toml): run_toml, "--out": out, "--set": sets, "--plan": plan}
         _refuse([name for name, value in others.items() if value] + [*given] + ["--safe"] * safe)
@@ -154,7 +95,7 @@ def command(
         sets=sets,
         flags={name: str(v) if isinstance(v, Path) else v for name, v in given.items()},
         safe=safe,
-        remedies=False if no_remedies else None,
+        remedies=False if configuration.NO_REMEDIES in given else None,
         json=as_json,
     )
     report_run(api.run(request, folder, supervised=not in_process, own_process=True), as_json)

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
+from ttf.config.values import refusal, shortened, shown
 from ttf.errors import TtfError, UnknownName, suggestion
 from ttf.host import options, plugins as host
-from ttf.text.numbers import parse_bytes
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Keys, Layer
     from ttf.contracts import Factory, Kind
 
 _Loaded = TypeVar("_Loaded")
+_MOST_SUGGESTED = 4
 _TOWERS = {"query": "gru", "doc": "identity"}
 
 
@@ -35,6 +36,7 @@ class Draft:
     origins: dict[Keys, str] = field(default_factory=dict)
     places: dict[Keys, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    wrong: list[Keys] = field(default_factory=list)  # The keys of the problems that have one.
     notes: list[str] = field(default_factory=list)
     renamed: bool = False  # Something written under an earlier name was moved to its current name.
 
@@ -52,7 +54,10 @@ class Draft:
         if exact.partition(":")[0] == origin.partition(":")[0]:
             origin = exact
         place = "" if origin == "default" else f"{origin}: "
-        self.problems.append(f"{place}{'.'.join(path)}: {text}" if path else f"{place}{text}")
+        key = f"{shortened('.'.join(path))}: " if path else ""
+        if path:
+            self.wrong.append(tuple(path))
+        self.problems.append(f"{place}{key}{text}")
 
     def rename(self, path: Keys, name: str) -> None:
         # The value at `path` becomes its neighbour `name`.
@@ -80,7 +85,7 @@ class Draft:
             below = node.setdefault(part, {})
             if not isinstance(below, dict):
                 text = (
-                    f"has a value ({below!r}), but other settings use it as a table with keys "
+                    f"has a value ({shown(below)}), but other settings use it as a table with keys "
                     f"({path[depth]})"
                 )
                 self.problem(path[:depth], text)
@@ -88,8 +93,9 @@ class Draft:
             node = below
         if isinstance(value, dict) and isinstance(node.get(path[-1]), dict):
             return  # an empty table says nothing about one that has keys
+        if isinstance(node.get(path[-1]), dict):
+            self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
         node[path[-1]] = value
-        self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
         self.origins[path] = origin
 
     def _change_tower(self, side: str, layer: Layer) -> None:
@@ -118,21 +124,13 @@ def tidy(draft: Draft) -> None:
     for path in list(draft.origins):
         section = draft.section(*path[:-1])
         value = section.get(path[-1])
-        if value == "none" and _may_be_switched_off(path):
+        if refused := refusal(".".join(path)):
+            draft.problem((), f"the key {shown('.'.join(path))} {refused}")
+        elif value == "none" and _may_be_switched_off(path):
             section[path[-1]] = None
-        elif isinstance(value, float) and not math.isfinite(value):
-            draft.problem(path, f"must be a finite number (got {value})")
-            section.pop(path[-1])
-        elif isinstance(value, str) and not _encodable(value):
-            draft.problem(path, f"is not valid Unicode (got {value!r}); rename the file")
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        elif refused := refusal(value):
+            draft.problem(path, refused)
+            section.pop(path[-1], None)
 
 
 # --- keys and values ---------------------------------------------------------------------------
@@ -144,7 +142,6 @@ def schema(draft: Draft) -> RunConfig | None:
 
     _pairs_are_there(draft)
     _metrics_are_computed(draft)
-    _budget_is_a_size(draft)
     try:
         return RunConfig.model_validate_json(as_json(draft.tree), strict=True)
     except ValidationError as error:
@@ -187,15 +184,6 @@ def _metrics_are_computed(draft: Draft) -> None:
             draft.problem(path, f"{name!r} is not a metric of this run.{suggestion(name, known)}")
 
 
-def _budget_is_a_size(draft: Draft) -> None:
-    budget = draft.section("memory").get("budget")
-    if isinstance(budget, str) and budget != "auto":
-        try:
-            parse_bytes(budget)
-        except ValueError as error:
-            draft.problem(("memory", "budget"), f"{error} (got {budget!r})")
-
-
 def _is_number(text: str) -> bool:
     try:
         return math.isfinite(float(text))
@@ -223,7 +211,7 @@ def _given_path(draft: Draft, loc: Sequence[str | int], kind: str) -> Keys:
 def _explain(path: Keys, item: Any) -> str:
     if item["type"] == "extra_forbidden":
         what = "section" if len(path) == 1 else "key"
-        return f"no such {what}.{suggestion(path[-1], _keys(path[:-1]))}"
+        return f"no such {what}.{_suggested(path)}"
     if item["type"] in ("model_type", "model_attributes_type", "dict_type"):
         known = ", ".join(_keys(path))
         return f"must be a table with keys{f' ({known})' if known else ''}, not a value"
@@ -233,6 +221,16 @@ def _explain(path: Keys, item: Any) -> str:
     return message[:1].lower() + message[1:]
 
 
+def _suggested(path: Keys) -> str:
+    """A key of the same name in another section, else the closest name in this one."""
+    from ttf.config.reference import elsewhere
+
+    found = elsewhere(path[-1])
+    if not found or len(found) > _MOST_SUGGESTED:
+        return suggestion(path[-1], _keys(path[:-1]))
+    return f" Did you mean {' or '.join(map(repr, found))}?"
+
+
 def _got(draft: Draft, path: Keys, texts: Sequence[str]) -> str:
     node: Any = draft.tree
     for part in path:
@@ -240,8 +238,8 @@ def _got(draft: Draft, path: Keys, texts: Sequence[str]) -> str:
             node = node[int(part)]
         else:
             node = node.get(part) if isinstance(node, dict) else None
-    shown = isinstance(node, str | int | float | list) and "no such" not in texts[0]
-    return f" (got {node!r})" if shown else ""
+    worth_showing = isinstance(node, str | int | float | list) and "no such" not in texts[0]
+    return f" (got {shown(node)})" if worth_showing else ""
 
 
 def _model(path: Keys) -> type[BaseModel] | None:
@@ -330,7 +328,7 @@ def _with_tables(draft: Draft, kind: Kind) -> None:
         if key in fields:
             continue
         if not isinstance(value, dict):
-            draft.problem((kind, key), f"no such key.{suggestion(key, fields)}")
+            draft.problem((kind, key), f"no such key.{_suggested((kind, key))}")
         elif _is_plugin_table(draft, kind, key, fields):
             table = _factory(draft, kind, key, (kind, key), must_run=False)
             if table is not None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttf.config import toml
+from ttf.config import toml, toml_text
+from ttf.config.values import DEEPEST, MOST_PROBLEMS, plain, shortened, too_deep
 from ttf.errors import ConfigError, suggestion
 from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
 
@@ -30,6 +30,7 @@ FLAGS: Mapping[str, str] = {
     "--pairs": "data.pairs",
     "--bank": "data.bank",
     "--context": "data.context",
+    "--val-split": "data.val_split",
     "--storage": "data.storage",
     "--tower": "tower.query.name",
     "--doc-tower": "tower.doc.name",
@@ -75,7 +76,9 @@ class Layer:
     places: dict[Keys, str] = field(default_factory=dict)
 
     def add(self, path: Keys, value: Any, origin: str) -> None:
-        for leaf, item in _leaves(path, value):
+        if len(path) > DEEPEST:
+            raise too_deep()
+        for leaf, item in _leaves(path, plain(value)):
             self.values[leaf] = item
             self.origins[leaf] = origin
 
@@ -88,10 +91,12 @@ def resolve(
     safe: bool = False,
     overlay: Mapping[str, Change] | None = None,
     plugins: bool = True,
+    before_plugins: Callable[[RunConfig], None] = lambda _: None,
 ) -> Resolved:
     """Raises ConfigError with all problems at once. `flags` are named as on the command line
     (`--lr`, `lr`) or by key (`train.lr`); `overlay` holds remedies by key, each with its own
-    origin. Without `plugins`, names and options of plugins are not checked."""
+    origin. Without `plugins`, names and options of plugins are not checked. `before_plugins` gets the
+    configuration, if it is valid so far, before the first plugin is imported."""
     from ttf.config import check
     from ttf.config.safe_mode import make_safe
 
@@ -105,15 +110,27 @@ def resolve(
     check.tidy(draft)
     config = check.schema(draft)
     if plugins:
+        if config is not None:
+            before_plugins(config)
         check.plugins(draft)
         if config is not None and draft.renamed:
             config = check.schema(draft)
     if config is None or draft.problems:
-        count = len(draft.problems)
-        raise ConfigError(
-            f"The configuration has {count} problem{'s' * (count > 1)}:", problems=draft.problems
-        )
+        raise _error(draft)
     return Resolved(config=config, origins=_origins(config, draft), notes=tuple(draft.notes))
+
+
+def _error(draft: Draft) -> ConfigError:
+    from ttf.config.reference import nearest
+
+    problems = draft.problems
+    count, more = len(problems), len(problems) - MOST_PROBLEMS
+    listed = [*problems[:MOST_PROBLEMS], *([f"... and {more:,} more"] if more > 0 else [])]
+    return ConfigError(
+        f"The configuration has {count:,} problem{'s' * (count > 1)}:",
+        problems=listed,
+        hint=f"To see what a key takes: ttf config explain {nearest(draft.wrong)}".rstrip(),
+    )
 
 
 def _file_layer(file: Path | Mapping[str, Any] | None) -> Layer:
@@ -138,7 +155,7 @@ def _set_layer(sets: Sequence[str], problems: list[str]) -> Layer:
         path = tuple(part.strip().strip("\"'") for part in dotted.split("."))
         if not equals or not all(path):
             problems.append(
-                f"--set {text}: write it as key.path=value, for example --set train.lr=0.001"
+                f"--set {shortened(text)}: write it as key.path=value, for example --set train.lr=0.001"
             )
         else:
             layer.add(path, parse_value(value), "--set")
@@ -156,7 +173,7 @@ def _flag_layer(flags: Mapping[str, Any], problems: list[str]) -> Layer:
             known = [flag.lstrip("-").replace("-", "_") for flag in (*FLAGS, *NEGATIONS)]
             problems.append(f"{name}: no such option.{suggestion(name, known)}")
         elif flag not in NEGATIONS:
-            layer.add(tuple(key.split(".")), _plain(value), origin)
+            layer.add(tuple(key.split(".")), value, origin)
         elif value:
             layer.add(tuple(key.split(".")), False, origin)
     _anchor(layer, Path.cwd())
@@ -177,8 +194,8 @@ def parse_value(text: str) -> Any:
     (0.1, [1, 10], 'hnswlib')
     """
     try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        parsed = toml_text.parse(f"value = {text}")
+    except ValueError:
         return text.strip()
     return parsed["value"] if len(parsed) == 1 else text.strip()
 
@@ -189,16 +206,7 @@ def _leaves(path: Keys, value: Any) -> Iterator[tuple[Keys, Any]]:
         for key, item in value.items():
             yield from _leaves((*path, str(key)), item)
     else:
-        yield path, _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    """Converts values of Python callers to TOML's own types."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+        yield path, value
 
 
 def _anchor(layer: Layer, folder: Path) -> None:

@@ -12,14 +12,34 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-Auto = Literal["auto"]
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[int, Field(ge=0)]
+from ttf.config.declare import (
+    MOST_FLOAT32,
+    MOST_ROWS,
+    Auto,
+    Candidates,
+    CandidatesOrZero,
+    Name,
+    PathText,
+    PositiveFloat,
+    Samples,
+    Section,
+    Share,
+    ShareBelowOne,
+    Steps,
+    StepsOrZero,
+    Threads,
+    Timeout,
+    key,
+    within,
+)
+from ttf.config.safety_schema import (
+    CheckpointConfig,
+    MemoryConfig,
+    ProbeConfig,
+    SuperviseConfig,
+)
+
 _WANTED_YIELD = 0.1
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class WithPluginTables(Section):
@@ -32,67 +52,122 @@ class WithPluginTables(Section):
 
 
 class DataConfig(Section):
-    pairs: str | None = Field(None, description="the pairs file; without it the demo set is made")
-    bank: str | None = Field(None, description="the documents; without it the distinct rows of Y")
-    context: str | None = Field(None, description="vectors that seq_* refers to; else the bank")
-    storage: str = Field("auto", description="storage plugin; auto: by the file's ending")
-    names: dict[str, str] = Field(
-        default_factory=dict, description="array names in your files, e.g. X_train = 'queries'"
+    """The files with your vectors."""
+
+    pairs: PathText | None = key(
+        None, "file with training and validation pairs; none: the demo set is made"
+    )
+    bank: PathText | None = key(
+        None, "file with the documents; none: the distinct rows of Y_train and Y_val"
+    )
+    context: PathText | None = key(
+        None, "file with the vectors that seq_* arrays refer to; none: the bank"
+    )
+    storage: Name = key(
+        "auto", "storage plugin that reads the files; auto: by the file's ending", plugin="storage"
+    )
+    val_split: ShareBelowOne | Auto = key(
+        "auto",
+        "share of the training pairs that are drawn for validation, by document, if the file has "
+        "none; auto: 5%, at least 200 and at most 5000 pairs; 0: none",
+        unit="share of the training pairs",
+    )
+    names: dict[str, Name] = key(
+        {}, "array names in your files, e.g. X_train = 'queries'", max_length=100
     )
 
 
 class TowerConfig(BaseModel):
-    """`name`, and the options of that tower."""
+    """One tower: its name, and the options of that tower."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    name: str
+    name: Name = Field(
+        description="which tower; its options (ttf config explain tower.gru) stand beside the name",
+        json_schema_extra={"plugin": "tower"},
+    )
 
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
 
 class TowersConfig(Section):
-    query: TowerConfig = TowerConfig(name="gru")
-    doc: TowerConfig = TowerConfig(name="identity")
+    """The two towers: one for queries, one for documents."""
+
+    query: TowerConfig = key(TowerConfig(name="gru"), "The tower that encodes queries.")
+    doc: TowerConfig = key(TowerConfig(name="identity"), "The tower that encodes documents.")
 
 
 class MinerConfig(WithPluginTables):
-    name: str = Field("auto", description="auto: exact, or an index where its cost model says so")
-    k: Positive = Field(200, description="candidates kept per query")
-    negatives: NonNegative = Field(4, description="mined negatives drawn per query; 0: none")
-    refresh: Literal["epoch"] | Positive = Field(
-        "epoch", description="mine anew every epoch, or every N optimizer steps"
+    """How hard negatives are found: a search for each query's nearest documents."""
+
+    name: Name = key(
+        "auto", "which miner; auto: exact, or an index if its cost model says so", plugin="miner"
     )
-    start: Literal["epoch"] | NonNegative = Field(
-        0, description="first step with mined negatives; epoch: after the first epoch"
+    k: Candidates = key(200, "candidates kept per query", unit="documents")
+    negatives: CandidatesOrZero = key(
+        4, "mined negatives drawn per query; 0: none", unit="documents"
     )
-    isolation: Literal["process", "none"] = Field(
-        "process", description="process: the miner cannot take the trainer with it"
+    refresh: Literal["epoch"] | Steps = key(
+        "epoch",
+        "how often candidates are mined again: every epoch, or every N steps",
+        unit="optimizer steps",
     )
-    fallback: tuple[str, ...] = Field(("exact",), description="tried in turn when a miner dies")
-    deadline_s: Annotated[float, Field(gt=0)] | Auto = Field(
-        "auto", description="seconds one mining round may take; auto: 20 x the estimate, >= 600"
+    start: Literal["epoch"] | StepsOrZero = key(
+        0,
+        "first step with mined negatives; epoch: after the first epoch",
+        unit="optimizer steps",
     )
-    deterministic: bool = Field(True, description="same ids in every run; hnswlib: 1 thread")
-    threads: Positive | Auto = Field("auto", description="auto: as many as the trainer has")
+    isolation: Literal["process", "none"] = key(
+        "process", "process: a crash of the miner cannot end the trainer; none: in the trainer"
+    )
+    fallback: tuple[Name, ...] = key(
+        ("exact",),
+        "miners that are tried in turn when the miner dies",
+        plugin="miner",
+        max_length=16,
+    )
+    deadline_s: Timeout | Auto = key(
+        "auto",
+        "time that one mining round may take; auto: 20 times the estimate, at least 600 s",
+        unit="s",
+    )
+    deterministic: bool = key(
+        True, "the same ids in every run; hnswlib then builds its index with 1 thread"
+    )
+    threads: Threads | Auto = key(
+        "auto", "CPU threads of the miner; auto: as many as the trainer has", unit="threads"
+    )
 
 
 class NegativesConfig(Section):
-    """The positive-aware filter: which mined candidates may be drawn."""
+    """The positive-aware filter: which mined candidates may be drawn.
 
-    relative_margin: Annotated[float, Field(ge=0, lt=1)] | None = Field(
-        0.05, description="keep s < s_pos - margin * |s_pos|"
+    It leaves out candidates that score almost as high as the positive: many of these are right
+    answers. s is a candidate's score, s_pos the score of the query's positive.
+    """
+
+    relative_margin: ShareBelowOne | None = key(
+        0.05,
+        "keep a candidate if s < s_pos - relative_margin * |s_pos|; none: no such filter",
+        unit="share of |s_pos|",
     )
-    absolute_margin: Annotated[float, Field(ge=0)] | None = Field(
-        None, description="keep s < s_pos - margin"
+    absolute_margin: Annotated[float, within(0, MOST_FLOAT32)] | None = key(
+        None, "keep a candidate if s < s_pos - absolute_margin; none: no such filter", unit="score"
     )
-    rank_from: NonNegative = Field(0, description="best rank that may be drawn (0: the first)")
-    rank_to: Positive | None = Field(None, description="one past the last rank that may be drawn")
-    draw_from: Positive = Field(10, description="draw from the first N survivors")
-    min_yield: Annotated[float, Field(ge=0, le=1)] | Auto = Field(
+    rank_from: CandidatesOrZero = key(
+        0, "best rank that may be drawn; 0 is the nearest document", unit="rank"
+    )
+    rank_to: Candidates | None = key(
+        None, "one past the last rank that may be drawn; none: no limit", unit="rank"
+    )
+    draw_from: Candidates = key(
+        10, "negatives are drawn from the first N candidates that pass", unit="documents"
+    )
+    min_yield: Share | Auto = key(
         "auto",
-        description="refuse to train if fewer queries than this share have a survivor; auto: "
-        "below 0.1, say so and train on",
+        "share of queries that must have a candidate left, else the run ends with exit code 2; "
+        "auto: below 0.1 the run goes on and says so",
+        unit="share of queries",
     )
 
     @property
@@ -101,124 +176,132 @@ class NegativesConfig(Section):
 
 
 class LossConfig(Section):
-    temperature: Annotated[float, Field(gt=0, le=100)] = 0.05
-    learn_temperature: bool = Field(False, description="learned, clamped to [0.01, 1]")
-    similarity: Literal["cosine", "dot"] = "cosine"
-    memory_bank: NonNegative | Auto = Field(
-        "auto",
-        description="documents kept as negatives; auto: min(50000, distinct documents) where a "
-        "step offers fewer than 1024 itself, else none",
+    """The contrastive loss (InfoNCE) and its negatives."""
+
+    temperature: Annotated[float, Field(gt=0, le=100)] = key(
+        0.05, "similarities are divided by it: lower is sharper", unit="no unit"
     )
-    memory_bank_start: NonNegative = Field(0, description="first step that uses the memory bank")
-    symmetric: bool = Field(False, description="average of query-to-document and the reverse")
-    negatives: Literal["sampled", "bank"] = Field(
+    learn_temperature: bool = key(False, "train the temperature too; it stays between 0.01 and 1")
+    similarity: Literal["cosine", "dot"] = key(
+        "cosine", "how vectors are compared; cosine: at unit length, dot: as they are"
+    )
+    memory_bank: Annotated[int, within(0, MOST_ROWS)] | Auto = key(
+        "auto",
+        "documents of earlier steps kept as negatives; auto: min(50000, distinct documents) if a "
+        "step has fewer than 1024 documents itself, else none",
+        unit="documents",
+    )
+    memory_bank_start: StepsOrZero = key(
+        0, "first step that uses the memory bank", unit="optimizer steps"
+    )
+    symmetric: bool = key(False, "average of two losses: query to document, and document to query")
+    negatives: Literal["sampled", "bank"] = key(
         "sampled",
-        description="bank: all documents of the bank, in one pass a step (documents that do not "
-        "train); sampled: those of the step, the memory bank and the miner",
+        "sampled: documents of the step, of the memory bank and of the miner; bank: all documents "
+        "of the bank at every step (only with a document tower that does not train)",
     )
 
 
 class TrainConfig(Section):
-    epochs: Positive = Field(8, description="passes over the training pairs")
-    steps: Positive | None = Field(None, description="stop after N optimizer steps")
-    batch_size: Positive | Auto = Field(
-        "auto", description="samples per micro-batch; auto: by the tower's activations"
+    """Length and size of the training, and the optimizer (AdamW)."""
+
+    epochs: Annotated[int, within(1, 1_000_000)] = key(
+        8, "passes over the training pairs", unit="epochs"
     )
-    accumulate: Positive = Field(1, description="micro-batches per optimizer step")
-    fuse: Positive | Auto = Field(
+    steps: Steps | None = key(
+        None, "stop after N optimizer steps; none: after all epochs", unit="optimizer steps"
+    )
+    batch_size: Samples | Auto = key(
         "auto",
-        description="micro-batches computed at a time: the same step, rounded otherwise; auto: up "
-        "to the rows the device computes fastest, within the memory budget",
+        "samples per micro-batch; auto: by the memory that the tower's activations take",
+        unit="samples",
     )
-    lr: Annotated[float, Field(gt=0)] = 1e-3
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    warmup: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="share of all steps")
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    clip: Annotated[float, Field(ge=0)] = Field(1.0, description="gradient norm; 0: no clipping")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    shuffle: bool = Field(
-        True, description="rows in a random order, another one each epoch; false: as they lie"
+    accumulate: Samples = key(1, "micro-batches per optimizer step", unit="micro-batches")
+    fuse: Samples | Auto = key(
+        "auto",
+        "micro-batches computed at a time: the same step, but rounding may differ; auto: up to the "
+        "rows that the device computes fastest, within the memory budget",
+        unit="micro-batches",
     )
-    grad_cache: bool | Auto = Field(
-        "auto", description="one large batch in chunks; auto: where accumulation needs it"
+    lr: PositiveFloat = key(1e-3, "learning rate after the warm-up", unit="no unit")
+    schedule: Literal["cosine", "linear", "constant"] = key(
+        "cosine", "how the learning rate falls after the warm-up"
     )
-    init: str | None = Field(None, description="safetensors file the towers start from")
+    warmup: ShareBelowOne = key(
+        0.05, "share of all steps in which the learning rate rises", unit="share of all steps"
+    )
+    weight_decay: Annotated[float, within(0, 1000)] = key(
+        0.01, "decoupled weight decay of AdamW", unit="no unit"
+    )
+    clip: Annotated[float, within(0, MOST_FLOAT32)] = key(
+        1.0, "largest norm of the gradient; 0: no clipping", unit="gradient norm"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = key(
+        0, "seed of the weights, the order of rows and the drawn negatives", unit="no unit"
+    )
+    shuffle: bool = key(
+        True,
+        "true: rows in a random order, another one each epoch; false: in the order of the file",
+    )
+    grad_cache: bool | Auto = key(
+        "auto",
+        "compute one large batch in chunks, each encoded twice; auto: if accumulation needs it",
+    )
+    init: PathText | None = key(
+        None, "safetensors file with the weights to start from; none: fresh weights"
+    )
 
 
 class DeviceConfig(WithPluginTables):
-    name: str = "auto"
-    threads: Positive | Auto = "auto"
-    precision: Literal["fp32", "bf16", "auto"] = "auto"
+    """Where and how the towers are computed."""
+
+    name: Name = key(
+        "auto", "which device; auto: the first that works here, the CPU last", plugin="device"
+    )
+    threads: Threads | Auto = key(
+        "auto", "CPU threads; auto: the physical cores that this process may use", unit="threads"
+    )
+    precision: Literal["fp32", "bf16", "auto"] = key(
+        "auto", "number format of the towers' products; auto: as the device recommends"
+    )
 
 
 class EvaluateConfig(Section):
-    every: Literal["epoch", "end"] | Positive = Field(
-        "epoch", description="evaluate each epoch, every N optimizer steps, or at the end only"
+    """When the towers are evaluated, and which weights are kept."""
+
+    every: Literal["epoch", "end"] | Steps = key(
+        "epoch",
+        "how often: each epoch, every N optimizer steps, or only at the end",
+        unit="optimizer steps",
     )
-    k: tuple[Positive, ...] = (1, 10, 100, 500)
-    metric: str = Field("recall@10", description="what the best checkpoint is chosen by")
-    patience: NonNegative | Auto = Field(
+    k: tuple[Annotated[int, within(1, MOST_ROWS)], ...] = key(
+        (1, 10, 100, 500), "recall@k is computed for these k", unit="documents", max_length=32
+    )
+    metric: Name = key("recall@10", "the metric that the best weights are chosen by")
+    patience: Annotated[int, within(0, 1_000_000)] | Auto = key(
         "auto",
-        description="stop after N evaluations without gain; 0: never; auto: a third of the run's "
-        "evaluations, at least 3; never where there are gates or the last weights are kept",
+        "stop after N evaluations without gain; 0: never; auto: a third of the run's evaluations, "
+        "at least 3; never if there are gates or the last weights are kept",
+        unit="evaluations",
     )
-    keep_best: bool = Field(True, description="end with the weights of the best evaluation")
-
-
-class CheckpointConfig(Section):
-    every_s: Annotated[float, Field(gt=0)] | None = Field(
-        60.0, description="written beside the training; none: only by steps and at the end"
-    )
-    every_steps: Positive | None = None
-    keep: Annotated[int, Field(ge=2)] = Field(2, description="intact ones that stay")
-    retry_s: Annotated[float, Field(ge=0)] = Field(
-        300.0,
-        description="a disk that is full or fails: train on and try again for so long; 0: stop",
-    )
-
-
-class SuperviseConfig(Section):
-    """What the supervisor does about a process that dies or hangs."""
-
-    max_restarts: NonNegative = Field(5, description="restarts in a row without progress")
-    hang_timeout_s: Annotated[float, Field(gt=0)] | Auto = Field(
-        "auto",
-        description="seconds without a sign of life; auto: 600, later 10 x the longest pause seen "
-        "in that phase, at least 60; while it starts never less than 600",
-    )
-    remedies: bool = Field(True, description="change the configuration where the evidence asks")
-
-
-class ProbeConfig(Section):
-    """Compares loss and gradients of one micro-batch on the device and on the CPU."""
-
-    every: NonNegative = Field(
-        0, description="optimizer steps between probes; 0: only where the device asks, at start"
-    )
-    tolerance: Annotated[float, Field(gt=0, lt=1)] | Auto = Field(
-        "auto", description="relative; auto: by precision, 0.001 for fp32"
-    )
-    on_mismatch: Literal["stop", "cpu"] = Field(
-        "stop", description="stop: exit code 4; cpu: go on there from the last checkpoint"
-    )
-
-
-class MemoryConfig(Section):
-    budget: NonNegative | str = Field(
-        "auto",
-        description="memory for mining (blocks, index) and evaluation, e.g. '512MiB'; "
-        "auto: a quarter of the memory limit in force, at least 1 GiB",
+    keep_best: bool = key(True, "end with the weights of the best evaluation, not of the last")
+    above_chance: bool = key(
+        True,
+        "a run of at least one epoch whose model ranks no better than chance, before and after "
+        "training, ends with exit code 7; it keeps the model",
     )
 
 
 class Gate(Section):
-    at: str = Field(description="'epoch N' or 'step N'")
-    need: str = Field(description="'<metric> >= <number>'")
+    """A value that a metric must have at some point; if it has not, the run ends with exit code 7."""
+
+    at: Name = Field(description="when it is checked: 'epoch N' or 'step N'")
+    need: Name = Field(description="'<metric> >= <number>'; also >, <= and <")
 
     @field_validator("at")
     @classmethod
     def _at(cls, value: str) -> str:
-        if not re.fullmatch(r"(epoch|step) [1-9]\d*", value):
+        if not re.fullmatch(r"(epoch|step) [1-9]\d{0,8}", value):
             raise ValueError("must be 'epoch N' or 'step N'")
         return value
 
@@ -245,8 +328,12 @@ class RunConfig(Section):
     memory: MemoryConfig = MemoryConfig()
     supervise: SuperviseConfig = SuperviseConfig()
     probe: ProbeConfig = ProbeConfig()
-    observers: tuple[str, ...] = ()
-    gates: tuple[Gate, ...] = ()
+    observers: tuple[Name, ...] = key(
+        (), "what is told about each event, e.g. ['tensorboard']", plugin="observer", max_length=64
+    )
+    gates: tuple[Gate, ...] = key(
+        (), "values that metrics must have at some point", max_length=1000
+    )
 
 
 def metric_names(ks: tuple[int, ...]) -> list[str]:

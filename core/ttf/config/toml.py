@@ -10,22 +10,18 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ttf.errors import ArtifactDamaged, ConfigError, suggestion
-from ttf.rundir.confined import MOST_CONFIG_BYTES, read_named
+from ttf.config import toml_text
+from ttf.config.toml_text import Keys
+from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
 
-Keys = tuple[str, ...]
-
-_HEADER = re.compile(r"\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(#.*)?$")
-_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 COMMENT = "  # "
 
 
@@ -47,10 +43,10 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """Raises ConfigError with line and column if the text is not TOML."""
-    text = _text(path)
+    """Raises ConfigError with line and column if the text is not TOML, or is beyond its limits."""
+    text = toml_text.text_of(path)
     try:
-        values = tomllib.loads(text)
+        values = toml_text.parse(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}.",
@@ -59,91 +55,27 @@ def read(path: Path) -> Document:
                 "[section]."
             ),
         ) from error
-    return Document(name=path.name, values=values, lines=_lines(text))
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(path)
-        return read_named(path, MOST_CONFIG_BYTES).decode()
-    except FileNotFoundError as error:
+    except ValueError as error:
         raise ConfigError(
-            f"There is no file {path}.{_nearby(path)}",
-            hint=(
-                "Without a file, ttf train uses the command-line options and the defaults: "
-                "see ttf train --help."
-            ),
+            f"{path} is not a configuration: {error}.",
+            hint="For a configuration with every key, see: ttf config show",
         ) from error
-    except IsADirectoryError as error:
-        raise ConfigError(
-            f"{path} is a folder. A configuration is a TOML file.",
-            hint=f"To continue a run: ttf resume {path}. To repeat it: ttf train {path}/run.toml.",
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path} is not valid TOML: byte {error.start} is not UTF-8 text.",
-            hint="A configuration is a text file. For data files, use --pairs and --bank.",
-        ) from error
-    except ArtifactDamaged as error:  # a pipe, a device, or far too large
-        raise ConfigError(
-            str(error), hint="A configuration is a text file. Write it to one, and name that."
-        ) from error
-    except OSError as error:
-        raise ConfigError(f"Could not read {path}: {error.strerror}.") from error
-
-
-def _nearby(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f" The folder {path.parent} does not exist either."
-    return suggestion(path.name, [p.name for p in path.parent.glob("*.toml")])
-
-
-def _lines(text: str) -> dict[Keys, int]:
-    # The line of every key; at worst, text in a multi-line string loses a line number.
-    found: dict[Keys, int] = {}
-    table: Keys = ()
-    counts: dict[Keys, int] = {}
-    quote = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        inside, quote = bool(quote), _open_quote(line, quote)
-        if inside:
-            continue
-        if (key := _KEY.match(line)) is not None:
-            found.setdefault(table + _split(key[1]), number)
-        elif (header := _HEADER.match(line)) is not None:
-            table = _split(header[2])
-            if header[1] == "[[":
-                counts[table] = counts.get(table, -1) + 1
-                table = (*table, str(counts[table]))
-            found.setdefault(table, number)
-    return found
-
-
-def _open_quote(line: str, quote: str) -> str:
-    """The multi-line quote that is open after `line`, given the one open before it."""
-    for mark in re.findall(r'"""|\'\'\'', line):
-        if not quote:
-            quote = mark
-        elif quote == mark:
-            quote = ""
-    return quote
-
-
-def _split(dotted: str) -> Keys:
-    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
+    return Document(name=path.name, values=values, lines=toml_text.key_lines(text))
 
 
 # --- writing ---------------------------------------------------------------------------------
 
 
-def dump(resolved: Resolved) -> str:
+_HEAD: Final = (
+    "The complete configuration of this run. A comment shows where each value comes from.",
+    "To start a new run with this configuration: ttf train run.toml --out NEW_FOLDER",
+)
+
+
+def dump(resolved: Resolved, head: Sequence[str] = _HEAD) -> str:
     """run.toml: valid TOML, every value followed by its origin."""
     tree = resolved.config.model_dump()
-    lines = [
-        "# The complete configuration of this run. A comment shows where each value comes from.",
-        "# To start a new run with this configuration: ttf train run.toml --out NEW_FOLDER",
-    ]
+    lines = [f"# {line}" for line in head]
     scalars = {k: v for k, v in tree.items() if not _is_table(v) and k != "gates"}
     lines += ["", *_entries((), scalars, resolved.origins)]
     for name, section in tree.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
 from ttf.data.dataset import (
     Dataset,
+    DrawnFacts,
     NamedArrays,
     OpenBank,
     Queries,
@@ -28,6 +29,7 @@ from ttf.data.dataset import (
     vectors_of,
 )
 from ttf.data.sources import StackedRows, VectorRef
+from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import open_store, storage_for
@@ -35,12 +37,18 @@ from ttf.host.plugins import open_store, storage_for
 _CHECK_AT_OPEN_BYTES = 64 << 20
 
 
-def open_dataset(config: DataConfig) -> Dataset:
-    with Opening(config) as opening:
+def open_dataset(config: DataConfig, *, seed: int = 0) -> Dataset:
+    """`seed`: that of the run; it draws the validation pairs of a file that has none."""
+    with Opening(config, seed=seed) as opening:
         bank = opening.bank
         train, val = opening.split("train"), opening.split("val")
         _same_inputs(opening.pairs, train.queries, val.queries)
-        return Dataset(**(vars(bank) | {"stores": opening.keep()}), train=train, val=val)
+        return Dataset(
+            **(vars(bank) | {"stores": opening.keep()}),
+            train=train,
+            val=val,
+            val_drawn=opening.val_drawn,
+        )
 
 
 class Opening:
@@ -50,9 +58,11 @@ class Opening:
     Leaving the `with` block closes everything, unless `keep` handed it over.
     """
 
-    def __init__(self, config: DataConfig, *, own_pairs: str | None = None) -> None:
-        """`own_pairs`: its targets are the bank if there is none; default: those of the pairs."""
+    def __init__(self, config: DataConfig, *, seed: int = 0, own_pairs: str | None = None) -> None:
+        """`seed`: see `open_dataset`. `own_pairs`: its targets are the bank if there is none;
+        default: those of the pairs."""
         self._config = config
+        self._seed = seed
         self._own_pairs = own_pairs or config.pairs
         self._stores: dict[str, Store] = {}
         self._own_positives: dict[str, pos.Positives] = {}
@@ -88,7 +98,8 @@ class Opening:
             rows = source.rows
             self._own_positives = known if self._own_pairs == config.pairs else {}
             self.notes.append(
-                f"No bank was given: the {source.shape[0]:,} distinct rows of Y are the bank."
+                f"No bank was given. ttf uses the {source.shape[0]:,} distinct rows of Y as the "
+                "bank."
             )
         return OpenBank(
             bank=source, bank_at=at, bank_rows=rows, bank_ids=ids, notes=self.notes, stores=[]
@@ -98,21 +109,53 @@ class Opening:
     def context(self) -> VectorSource:
         """The array that seq_* refers to."""
         config = self._config
-        return (
-            vectors_of(self.store(config.context), config.names)
-            if config.context
-            else (self.bank.bank)
+        if config.context:
+            return vectors_of(self.store(config.context), config.names)
+        self.notes.append(
+            f"seq_* of {config.pairs} are taken as rows of the bank, because no --context is given. "
+            "If they are rows of another file, the run learns nothing: add --context FILE."
         )
+        return self.bank.bank
 
-    def split(self, name: str) -> Split:
+    def split(self, name: Literal["train", "val"]) -> Split:
         """The usable pairs of one split."""
+        if self._drawn is None:
+            return self._split_of_file(name)
+        train, val, _ = self._drawn
+        return train if name == "train" else val
+
+    @property
+    def val_drawn(self) -> DrawnFacts | None:
+        return None if self._drawn is None else self._drawn[2]
+
+    @cached_property
+    def _drawn(self) -> tuple[Split, Split, DrawnFacts] | None:
+        share, pairs = self._config.val_split, self.pairs
+        if pairs.has_split("val"):
+            if share not in ("auto", 0):
+                self.notes.append(
+                    f"data.val_split = {share:g} is not used: {pairs.uri} has validation pairs."
+                )
+            return None
+        if share == 0 or not pairs.has_split("train"):
+            return None  # the error of a missing array says what to do
+        drawn = draw_val(self._split_of_file("train"), share, self._seed)
+        self.notes.append(
+            f"{pairs.uri} has no validation pairs (X_val or seq_val). Drawn from its training pairs "
+            f"with seed {self._seed}, and not trained on: {drawn[2].text}. Another share: "
+            "--val-split F."
+        )
+        return drawn
+
+    def _split_of_file(self, name: str) -> Split:
         pairs, bank = self.pairs, self.bank.bank
         queries = queries_of(pairs, name, lambda: self.context)
         known = self._known(name, len(queries))
         if known.unmatched:
             self.notes.append(
                 f"{known.unmatched:,} of {len(queries):,} {name} pairs have no positive in the "
-                "bank (unknown, or Y equals no bank row): they are left out."
+                "bank (it is unknown, or Y is equal to no row of the bank). ttf does not use "
+                "these pairs."
             )
         keep = known.usable
         if not len(keep):
@@ -131,7 +174,9 @@ class Opening:
         pairs = self.pairs
         own_bank = self._config.bank is None
         if own_bank and f"pos_{name}" in pairs:
-            self.notes.append(f"pos_{name} is not used: without a bank, it names rows of nothing.")
+            self.notes.append(
+                f"pos_{name} is not used: it contains row numbers of a bank, and no bank was given."
+            )
         if name in self._own_positives:
             known = self._own_positives[name]
             _same_count(pairs, f"Y_{name}", len(known.rows), name, count)
@@ -172,9 +217,9 @@ def _positives(
         need_floats(target, (2,), "(N, D)")
         if target.shape[1] != bank.shape[1]:
             raise BadData(
-                f"{valued} in {pairs.uri} has width {target.shape[1]}, but the bank {bank.uri} "
-                f"has width {bank.shape[1]}.",
-                hint="Targets must be rows of the bank.",
+                f"{valued} in {pairs.uri} has vectors of width {target.shape[1]}, but the bank "
+                f"{bank.uri} has vectors of width {bank.shape[1]}.",
+                hint=f"The rows of {valued} must be rows of the bank.",
             )
         _same_count(pairs, valued, target.shape[0], split, count)
         matched = pos.match(target, bank)
@@ -184,16 +229,18 @@ def _positives(
         found.rows[missing, 0] = matched.rows[missing, 0]
     if found is None and by_value:
         raise ArrayMissing(
-            f"{pairs.uri} has no {pairs.said(valued)}, and the bank is made of such rows: the "
-            f"positives of the {split} pairs are unknown.",
-            hint=f"Add {valued}, or --bank FILE.",
+            f"{pairs.uri} has no {pairs.said(valued)}, and no bank was given, so the positives of "
+            f"the {split} pairs are unknown.",
+            hint=f"Add the array {valued}, or use --bank FILE.",
         )
     if found is None:
         raise ArrayMissing(
-            f"{pairs.uri} has neither {pairs.said(named)} nor {pairs.said(valued)}: the "
+            f"{pairs.uri} has neither {pairs.said(named)} nor {pairs.said(valued)}, so the "
             f"positives of the {split} pairs are unknown.",
-            hint=f"Add {named} (rows of the bank), or map your name: "
-            f"--set data.names.{named}=positives",
+            hint=(
+                f"Add the array {named} (row numbers of the bank). If it has another name, "
+                f"give its name: --set data.names.{named}=positives"
+            ),
         )
     return found
 
@@ -210,18 +257,21 @@ def _bank_from_targets(
 ) -> tuple[RowView, VectorRef, dict[str, pos.Positives]]:
     """The distinct rows of Y_train, then of Y_val, as a view; and every pair's row in it."""
     targets = []
-    for name in ("Y_train", "Y_val"):
+    names = ["Y_train", "Y_val"] if pairs.has_split("val") else ["Y_train"]
+    for name in names:
         if name not in pairs:
             raise ArrayMissing(
-                f"There is no bank, and no {name} in {pairs.uri} to make one of.",
+                f"No bank was given, and {pairs.uri} has no {name} from which ttf could make a "
+                "bank.",
                 hint="Add --bank FILE (array `vectors`).",
             )
         targets.append(pairs[name])
         need_floats(targets[-1], (2,), "(N, D)")
-    if (targets[0].shape[1], targets[0].dtype) != (targets[1].shape[1], targets[1].dtype):
+    first, last = targets[0], targets[-1]
+    if (first.shape[1], first.dtype) != (last.shape[1], last.dtype):
         raise BadData(
-            f"Y_train {targets[0].dtype} {targets[0].shape} and Y_val {targets[1].dtype} "
-            f"{targets[1].shape} of {pairs.uri} differ in width or type."
+            f"Y_train {first.dtype} {first.shape} and Y_val {last.dtype} "
+            f"{last.shape} of {pairs.uri} differ in width or type."
         )
     stacked = StackedRows(targets)
     rows, inverse = pos.distinct_rows(stacked)
@@ -241,8 +291,8 @@ def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | No
     source = arrays["ids"]
     if source.dtype not in ("int32", "int64") or source.shape != bank.shape[:1]:
         raise BadData(
-            f"ids in {arrays.uri} is {source.dtype} {source.shape}; it must be int64 of shape "
-            f"({bank.shape[0]},), one for each vector."
+            f"ids in {arrays.uri} has the type {source.dtype} and the shape {source.shape}. It "
+            f"must be int64 with the shape ({bank.shape[0]},): one id per vector."
         )
     ids = np.array(source.read(0, source.shape[0]), dtype=np.int64)
     values, counts = np.unique(ids, return_counts=True)
@@ -250,9 +300,9 @@ def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | No
         twice = values[counts > 1][0]
         first, second = np.flatnonzero(ids == twice)[:2]
         raise BadData(
-            f"ids in {arrays.uri} has duplicates: {twice} stands at rows {first} and {second} "
-            f"({len(ids) - len(values):,} too many in all).",
-            hint="Each document needs an id of its own.",
+            f"ids in {arrays.uri} contains duplicates: {twice} is the id of rows {first} and "
+            f"{second} ({len(ids) - len(values):,} duplicates in total).",
+            hint="Give each document its own id.",
         )
     return ids
 
@@ -260,8 +310,9 @@ def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | No
 def _same_inputs(pairs: NamedArrays, train: Queries, val: Queries) -> None:
     if (train.dim, train.sequence) != (val.dim, val.sequence) or train.length != val.length:
         raise BadData(
-            f"Training and validation queries of {pairs.uri} differ in shape: "
-            f"{train.source.name} {train.source.shape}, {val.source.name} {val.source.shape}."
+            f"The training queries and the validation queries of {pairs.uri} have different "
+            f"shapes: {train.source.name} {train.source.shape}, {val.source.name} "
+            f"{val.source.shape}."
         )
 
 
@@ -286,8 +337,8 @@ def _found_queries(
     named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
     if not named:
         raise ArrayMissing(
-            f"{arrays.uri} has no queries: neither `vectors` nor any X_* or seq_*; "
-            f"it has: {', '.join(present) or 'nothing'}."
+            f"{arrays.uri} has no queries. It must have an array `vectors`, X_* or seq_*, but it "
+            f"has: {', '.join(present) or 'no arrays'}."
         )
     split = named[0].partition("_")[2]
     return queries_of(arrays, split, lambda: bank if config.context is None else opening.context)

@@ -59,12 +59,12 @@ class SynthShape:
     def check(self) -> None:
         least = {"pairs": 1, "val": 0, "seq_len": 1, "dim": 2, "bank": 2}
         wrong = [
-            f"{name} is {getattr(self, name)}, the least is {low}"
+            f"{name} is {getattr(self, name)}, but it must be at least {low}"
             for name, low in least.items()
             if getattr(self, name) < low
         ]
         if wrong:
-            raise ConfigError("The synthetic set cannot be made.", problems=wrong)
+            raise ConfigError("ttf cannot make the synthetic data set.", problems=wrong)
 
     def x_shape(self, rows: int) -> tuple[int, ...]:
         return (rows, self.dim) if self.seq_len == 1 else (rows, self.seq_len, self.dim)
@@ -161,7 +161,7 @@ def _write_bank(path: Path, shape: SynthShape, dtype: DType, report: _Report) ->
 def _write_pairs(
     path: Path, bank_path: Path, shape: SynthShape, dtype: DType, targets: bool, report: _Report
 ) -> None:
-    splits = {"train": shape.pairs, "val": shape.val}
+    splits = {"train": shape.pairs} | ({"val": shape.val} if shape.val else {})
     store = open_store(str(bank_path))
     try:
         bank = store.source("vectors")

@@ -11,15 +11,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from ttf.errors import ConfigError, suggestion
+
+if TYPE_CHECKING:
+    import pydantic
 
 
 def option(
     default: Any,
     help: str,
     *,
+    unit: str = "",
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
@@ -27,13 +31,13 @@ def option(
     was: str = "",
     deprecated: str = "",
 ) -> Any:
-    """A dataclass field with a default, a line of help (state the unit) and bounds.
+    """A dataclass field with a default, a line of help, the unit of a number, and bounds.
 
     `was` is an earlier name that is still read, with a note; `deprecated` says what to use instead
     of this option, to users who set it.
     """
     bounds = {k: v for k, v in {"ge": ge, "gt": gt, "le": le, "lt": lt}.items() if v is not None}
-    told = {"help": help, "bounds": bounds, "was": was, "deprecated": deprecated}
+    told = {"help": help, "unit": unit, "bounds": bounds, "was": was, "deprecated": deprecated}
     return dataclasses.field(default=default, metadata=told)
 
 
@@ -49,6 +53,7 @@ class OptionInfo:
     default: Any
     help: str
     bounds: Mapping[str, float]
+    unit: str = ""
 
 
 def describe(options_type: type[Any]) -> list[OptionInfo]:
@@ -61,6 +66,7 @@ def describe(options_type: type[Any]) -> list[OptionInfo]:
             default=f.default,
             help=f.metadata.get("help", ""),
             bounds=f.metadata.get("bounds", {}),
+            unit=f.metadata.get("unit", ""),
         )
         for f in dataclasses.fields(options_type)
     ]
@@ -86,6 +92,27 @@ def deprecations(options_type: type[Any], values: Mapping[str, Any], where: str)
     return told
 
 
+def model(options_type: type[Any]) -> type[pydantic.BaseModel]:
+    """The pydantic model that checks these options; its JSON Schema describes them."""
+    import pydantic
+
+    hints = get_type_hints(options_type)
+    spec: dict[str, Any] = {}
+    for field in dataclasses.fields(options_type):
+        told = field.metadata
+        spec[field.name] = (
+            hints[field.name],
+            pydantic.Field(
+                default=field.default,
+                description=told.get("help", ""),
+                json_schema_extra={"unit": told["unit"]} if told.get("unit") else None,
+                **told.get("bounds", {}),
+            ),
+        )
+    found: type[pydantic.BaseModel] = pydantic.create_model("Options", **spec)
+    return found
+
+
 def validate(
     options_type: type[Any], values: Mapping[str, Any], where: str
 ) -> tuple[Any | None, list[str]]:
@@ -99,14 +126,9 @@ def validate(
         if key not in fields
     ]
     hints = get_type_hints(options_type)
-    spec: dict[str, Any] = {
-        name: (hints[name], pydantic.Field(default=f.default, **f.metadata.get("bounds", {})))
-        for name, f in fields.items()
-    }
-    model = pydantic.create_model("Options", **spec)
     given = {k: _or_none(v, hints[k]) for k, v in values.items() if k in fields}
     try:
-        checked = model(**given)
+        checked = model(options_type)(**given)
     except pydantic.ValidationError as error:
         return None, problems + [_problem_text(e, where) for e in error.errors()]
     if problems:

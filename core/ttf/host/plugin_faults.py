@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ttf.errors import PluginBroken, TtfError
+from ttf.host.at_work import at_work
 from ttf.host.installed import PluginInfo
 
 # Methods of a factory that only answer; creating and working have their own error handling.
 _ASKED: Final = frozenset({"availability", "traits", "estimate", "claims"})
+_MAKE: Final = frozenset({"create", "open"})
 
 
 class Blamed:
@@ -21,13 +23,24 @@ class Blamed:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.wrapped, name)
+        if name in _MAKE:
+            return self._noted(found, name)
         return self._named(found, name) if name in _ASKED else found
+
+    def _noted(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with at_work(self._info, f"in {name}() of", brief=False):
+                return method(*args, **kwargs)
+
+        return call
 
     def _named(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                return method(*args, **kwargs)
+                with at_work(self._info, f"in {name}() of", brief=True):
+                    return method(*args, **kwargs)
             except TtfError:
                 raise
             except Exception as error:
@@ -40,11 +53,12 @@ def broken(info: PluginInfo, did: str, error: BaseException) -> PluginBroken:
     return PluginBroken(
         f"The plugin {info.reference} of the distribution {info.distribution} "
         f"{info.version} {did}: {type(error).__name__}: {error}",
-        hint=_mend(info),
+        hint=mend(info),
     )
 
 
-def _mend(info: PluginInfo) -> str:
+def mend(info: PluginInfo) -> str:
+    """What to do about a plugin that does not work."""
     if info.editable:
         return "Set TTF_DEBUG=1 to see the traceback."
     again = f"Reinstall it: pip install --force-reinstall --no-deps {info.distribution}"

@@ -23,6 +23,7 @@ from ttf import hookspecs
 from ttf.contracts import Availability, Kind
 from ttf.errors import ConfigError, DataMissing, PluginBroken, PluginUnavailable, suggestion
 from ttf.host import hook_trace, notices
+from ttf.host.at_work import at_work
 from ttf.host.deprecation import PluginDeprecationWarning
 from ttf.host.installed import (
     API as API,
@@ -80,7 +81,8 @@ def _hooks_of(info: PluginInfo) -> Any:
     manager = pluggy.PluginManager("ttf")
     manager.add_hookspecs(hookspecs)
     began = time.perf_counter()
-    plugin = info.entry_point.load()
+    with at_work(info, "importing", brief=True):
+        plugin = info.entry_point.load()
     hook_trace.imported(info, time.perf_counter() - began)
     hook_trace.watch(manager, info)
     with warnings.catch_warnings(record=True) as caught:
@@ -173,7 +175,8 @@ def observer(name: str) -> tuple[PluginInfo, Any]:
     try:
         hooks = _hooks_of(info)
         ask = getattr(info.entry_point.load(), "availability", None)
-        state = ask() if callable(ask) else Availability(ok=True)
+        with at_work(info, "in availability() of", brief=True):
+            state = ask() if callable(ask) else Availability(ok=True)
     except (Exception, SystemExit) as error:
         raise broken(info, "failed to load", error) from error
     _require_available(info, state)

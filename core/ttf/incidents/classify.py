@@ -148,6 +148,8 @@ def at(death: Death) -> str:
     flight = death.flight
     if flight is None:
         return ""
+    if flight.plugin is not None:
+        return f"while it was {_short(str(flight.plugin))}"
     if flight.phase == "start":
         return "during start-up"
     return f"in {flight.phase}, after step {flight.step}" if flight.step else f"in {flight.phase}"
@@ -255,9 +257,10 @@ def _flight_line(death: Death) -> str:
     assert flight is not None
     ago = max(0.0, death.time - flight.time)
     torn = ", not written completely" if flight.torn else ""
+    plugin = f"; {_short(str(flight.plugin))}" if flight.plugin is not None else ""
     return (
         f"last record: phase {flight.phase}, {flight.step} steps done, micro-batch "
-        f"{flight.micro_batch}, {ago:.1f} s before the end{torn}"
+        f"{flight.micro_batch}, {ago:.1f} s before the end{torn}{plugin}"
     )
 
 

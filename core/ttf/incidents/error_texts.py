@@ -66,7 +66,7 @@ ALLOCATION: Final = Pattern(
     r"[Ee]rror in malloc\(\): out of memory",
     # devices
     r"(?:CUDA|HIP|XPU) out of memory",
-    r"\w+ backend out of memory",
+    r"\b\w{1,40} backend out of memory",
     r"(?:CUDA|HIP) error: out of memory",
     r"\bOutOfMemoryError\b",
     r"STATUS_ALLOC_FAILED",
@@ -91,8 +91,8 @@ DISK_FULL: Final = Pattern(
 )
 SHORT_WRITE: Final = Pattern(
     r"PytorchStreamWriter failed writing",
-    r"inline_container\.cc.*unexpected pos",
-    r"\d+ requested and \d+ written",
+    r"inline_container\.cc.{0,400}unexpected pos",
+    r"\b\d{1,20} requested and \d+ written",
     shown="a message about an incomplete write (`unexpected pos`, `N requested and M written`)",
 )
 
@@ -107,7 +107,7 @@ DEVICE_LOST: Final = Pattern(
     r"kIOGPUCommandBufferCallbackError(?!OutOfMemory)\w+",
     r"[Cc]ommand buffer exited with error status",
     r"MTLCommandBufferError|IOGPUMetal",
-    r"(?:MTL|MPS|Metal|AGX)\w*.*failed assertion",
+    r"\b(?:MTL|MPS|Metal|AGX)\w*.{0,400}failed assertion",
     r"LLVM ERROR: Failed to infer result type",
     shown=(
         "a message of the driver (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, ...)"
@@ -147,7 +147,7 @@ CXX: Final = Pattern(
 FATAL_REASON: Final = Pattern(
     r"(?P<why>Assertion [`'\"].+ failed\.?)",
     r"Fatal Python error: (?!Aborted|Segmentation|Bus error|Illegal|Floating)(?P<why_>[^\n]+)",
-    r"(?P<why__>[^\n]*failed assertion[^\n]*)",
+    r"^(?P<why__>[^\n]*failed assertion[^\n]*)",
     r"(?P<why___>LLVM ERROR: [^\n]+|OMP: Error #\d+: [^\n]+)",
     shown="a reason (`Assertion ... failed`, `Fatal Python error: ...`, `LLVM ERROR`)",
 )
@@ -155,6 +155,10 @@ FATAL_REASON: Final = Pattern(
 SHM_SHORT: Final = Pattern(
     r"insufficient shared memory \(shm\)|killed by signal: Bus error",
     shown="`insufficient shared memory (shm)` or a worker `killed by signal: Bus error`",
+)
+PIPES_CLOSED: Final = Pattern(
+    r"^ttf: code in this process closed pipes that it had not opened$",
+    shown="`ttf: code in this process closed pipes that it had not opened`",
 )
 CHILD_KILLED: Final = Pattern(
     r"killed by signal: Killed",
@@ -176,7 +180,7 @@ CHILD_KILLED_FOR_SURE: Final = _child_died("SIGKILL", 9, "Killed", "was killed")
 WORKER_GONE: Final = Pattern(
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
     r"process (?:in the process pool )?was terminated abruptly",
-    r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]*"
+    r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]{0,8000}"
     r"\n(?P<error_>ConnectionResetError|EOFError|BrokenPipeError)",
     shown=(
         "a message of the parent process about a worker that is gone (`exited unexpectedly`, ...)"

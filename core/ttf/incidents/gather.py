@@ -35,7 +35,7 @@ _MOST_INPUTS: Final = 64
 _MOST_FOLDERS: Final = 32
 _SHM: Final = Path("/dev/shm")
 _IN_LIBRARY: Final = re.compile(r"\bin ([^\s\[\]]+)\[[0-9a-f]+[+,]")
-_C_FRAME: Final = re.compile(r'Binary file "[^"\n]*?([^/"\n]+)", at ')
+_C_FRAME: Final = re.compile(r'Binary file "(?:[^"\n]*/)?([^/"\n]+)", at ')
 _NOT_TO_BLAME: Final = re.compile(r"^(?:python|libpython|libc\b|libc\.|libpthread|ld-)")
 
 

@@ -14,6 +14,11 @@ from ttf.incidents import error_texts
 from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
+_PIPES_CLOSED: Final = (
+    "{who} lost its pipes to the process that watches over it {at}: code in it closed file "
+    "descriptors that it had not opened."
+)
+
 RULES: Final[tuple[Rule, ...]] = (
     # --- ended by us: nobody knows better ---------------------------------------------------------
     Rule(
@@ -230,6 +235,16 @@ RULES: Final[tuple[Rule, ...]] = (
         When(exit_codes=(121,), processes=OURS),
         "{who} ended itself {at} because its supervising process was stopped (SIGSTOP).",
         certain=True,
+    ),
+    Rule(
+        "unknown",
+        When(exit_codes=(122,), processes=OURS),
+        _PIPES_CLOSED,
+    ),
+    Rule(
+        "unknown",
+        When(exit_codes=(122,), text=error_texts.PIPES_CLOSED, areas=("stderr",)),
+        _PIPES_CLOSED,
     ),
     Rule(
         "killed",

@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ttf.errors import PluginBroken, PluginUnavailable
+from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
 from ttf.host import plugins
+from ttf.machine.thread_variables import FEWER_THREADS, gives_fewer
 
 if TYPE_CHECKING:
     from ttf.contracts import DeviceFactory, DevicePolicy
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 AUTO = "auto"
 # The variables that `prepare` set, as JSON. Children inherit them: they are not the user's choice.
 MARKER = "TTF_PREPARED"
+
+
+_UNSET: Final = (
+    "Not used here: {}. With it, OpenMP may start fewer threads than torch divides its work among, "
+    "and results would be wrong. Choose the number of threads with --threads."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +56,12 @@ def prepare(policy: DevicePolicy) -> Prepared:
     """Sets the environment variables of the policy. Must be called before torch is imported.
 
     A variable set by the user is kept, and named in the notes if the policy has another value.
+    Variables with which torch computes wrong results are unset; raises ConfigError if it is too
+    late for that.
     """
-    ours = _set_by_prepare()
+    ours = set_by_prepare()
     loaded = "torch" in sys.modules
+    notes = _without_fewer_threads(policy.threads, loaded)
     applied: dict[str, str] = {}
     kept: list[str] = []
     late: list[str] = []
@@ -68,16 +78,30 @@ def prepare(policy: DevicePolicy) -> Prepared:
             late.append(f"{key}={value}")
     if applied:
         os.environ[MARKER] = json.dumps({**ours, **applied})
-    notes = []
     if kept:
-        notes.append("Kept from your environment: " + ", ".join(kept) + ".")
+        notes.append("ttf keeps these values of your environment: " + ", ".join(kept) + ".")
     if late:
         notes.append(
-            "torch was already loaded, so these may take no effect in this process: "
+            "torch was loaded before, so these settings may have no effect in this process: "
             + ", ".join(late)
             + "."
         )
     return Prepared(applied=applied, notes=tuple(notes))
+
+
+def _without_fewer_threads(threads: int, loaded: bool) -> list[str]:
+    if not loaded:
+        unset = [f"{name}={os.environ.pop(name)}" for name in FEWER_THREADS if name in os.environ]
+        return [_UNSET.format(", ".join(unset))] if unset else []
+    if harmful := gives_fewer(os.environ, threads):
+        values = " and ".join(f"{name}={os.environ[name]}" for name in harmful)
+        raise ConfigError(
+            f"{values} is set, and torch is already loaded: OpenMP may start fewer than the "
+            f"{threads} threads that torch divides its work among, and its results would be wrong.",
+            hint=f"Unset {' and '.join(harmful)} before Python starts, or use one thread "
+            "(--threads 1).",
+        )
+    return []
 
 
 def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
@@ -102,22 +126,25 @@ def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
         policy.reason = _reason(policy, passed)
         return policy
     raise PluginUnavailable(
-        "No device can be used here: " + ("; ".join(passed) or "no device plugin is installed"),
-        hint="Reinstall twotower: its device cpu runs everywhere.",
+        "No device is usable on this machine: "
+        + ("; ".join(passed) or "no device plugin is installed"),
+        hint="Reinstall twotower: its device cpu works on every machine.",
     )
 
 
 def _less_preferred(factories: list[DeviceFactory]) -> list[str]:
     out = []
     for factory in factories:
-        why = factory.availability().reason or "less preferred"
+        why = factory.availability().reason or "other devices are preferred"
         out.append(f"{factory.name}: usable, but {why}")
     return out
 
 
 def _reason(policy: DevicePolicy, passed: list[str]) -> str:
     threads = f"{policy.threads} thread{'s' if policy.threads != 1 else ''}"
-    return "; ".join([f"the best device here, with {threads}", *(f"not {p}" for p in passed)])
+    return "; ".join(
+        [f"the best device of this machine, with {threads}", *(f"not {p}" for p in passed)]
+    )
 
 
 def _why_not(name: str, error: PluginUnavailable | PluginBroken) -> str:
@@ -137,12 +164,13 @@ def _options(name: str, wanted: Mapping[str, Any]) -> Any:
 
 def _threads_of_user() -> int | None:
     value = os.environ.get("OMP_NUM_THREADS", "")
-    if not value or _set_by_prepare().get("OMP_NUM_THREADS") == value:
+    if not value or set_by_prepare().get("OMP_NUM_THREADS") == value:
         return None
     first = value.split(",")[0].strip()
     return int(first) if first.isdigit() and int(first) > 0 else None
 
 
-def _set_by_prepare() -> dict[str, str]:
+def set_by_prepare() -> dict[str, str]:
+    """The variables of this process that are not the user's choice."""
     marker = os.environ.get(MARKER)
     return dict(json.loads(marker)) if marker else {}

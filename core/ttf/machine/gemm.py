@@ -35,6 +35,17 @@ def set_to(way: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+@contextlib.contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """Sets the threads of torch within the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def factors(rows: int, inner: int, columns: int) -> tuple[Tensor, Tensor]:
     """Returns normally distributed matrices, equal in every process; the second is columns x
     inner."""

@@ -89,9 +89,9 @@ def tuned_row() -> TunedRow | None:
         return None
     except (OSError, ArtifactDamaged, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
-            f"{file} cannot be read as what ttf bench --tune writes "
-            f"({type(error).__name__}: {error}).",
-            hint="Measure anew with ttf bench --tune, or delete the file.",
+            f"ttf cannot read {file}, a file of ttf bench --tune ({type(error).__name__}: "
+            f"{error}).",
+            hint="Measure again with ttf bench --tune, or delete the file.",
         ) from error
 
 
@@ -244,4 +244,7 @@ def words(ceilings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
         if reads:
             yield f"reads from {of}", f"{reads} GB/s"
-    yield "measured", f"{ceilings['date']} with torch {about['torch']}; anew: ttf bench --fresh"
+    yield (
+        "measured",
+        f"{ceilings['date']} with torch {about['torch']}; to measure again: ttf bench --fresh",
+    )

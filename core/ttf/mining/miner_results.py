@@ -168,8 +168,9 @@ def checked_search(
     bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
     if bad.size:
         raise BadData(
-            f"Query {bad[0]} of {len(queries)} holds NaN or infinity ({bad.size} such in all).",
-            hint="Look at them with: ttf data verify FILE",
+            f"Query {bad[0]} of {len(queries)} contains NaN or infinity ({bad.size} such queries "
+            "in total).",
+            hint="To find the wrong rows: ttf data verify FILE",
         )
     ids, scores = miner.search(queries, k)
     _check_answers(ids, scores, (len(queries), min(k, rows)), rows, name)
@@ -190,14 +191,16 @@ def checked_report(job: MiningJob, values: Any) -> MiningReport:
         raise BadAnswer(
             job.miner,
             f"The process of the miner {job.miner!r} reported an answer, but the files in "
-            f"{job.out} are not what it wrote, or not whole.",
+            f"{job.out} are incomplete or have changed.",
         )
     for start in range(0, shape[0], _ROWS):
         stop = min(start + _ROWS, shape[0])
         try:
             ids, scores = (journal.rows(name, start, stop) for name in (IDS, SCORES))
         except (OSError, ValueError) as error:
-            raise BadAnswer(job.miner, f"{job.out} cannot be read back: {error}") from error
+            raise BadAnswer(
+                job.miner, f"ttf wrote {job.out} and could not read it again: {error}"
+            ) from error
         _check_answers(ids, scores, (stop - start, shape[1]), rows, job.miner, first=start)
     return report
 
@@ -216,7 +219,7 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadAnswer(
             job.miner,
-            f"The process of the miner {job.miner!r} sent a report that is none: {error!r}.",
+            f"The process of the miner {job.miner!r} sent an invalid report: {error!r}.",
         ) from None
     folder = Path(job.out)
     expected = (job.miner, rows, *shape, str(folder / IDS), str(folder / SCORES), str)
@@ -227,8 +230,8 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
     if found != expected or not whole:
         raise BadAnswer(
             job.miner,
-            f"The process of the miner {job.miner!r} answered another question: {found} in "
-            f"{took}, expected {expected}.",
+            f"The process of the miner {job.miner!r} answered a different request: {found} in "
+            f"{took}, but {expected} was expected.",
         )
     return report
 
@@ -245,21 +248,25 @@ def _check_answers(
     for what, array, dtype in (("ids", ids, np.int64), ("scores", scores, np.float32)):
         if not isinstance(array, np.ndarray):
             raise BadAnswer(
-                name, f"The miner {name!r} returned {what} as {type(array).__name__}, not an array."
+                name,
+                (
+                    f"The miner {name!r} returned {what} as {type(array).__name__}, but it "
+                    "must return an array."
+                ),
             )
         if array.shape != expected or array.dtype != dtype:
             raise BadAnswer(
                 name,
-                f"The miner {name!r} returned {what} as {array.dtype} {array.shape}, "
-                f"expected {np.dtype(dtype)} {expected}.",
+                f"The miner {name!r} returned {what} with the type {array.dtype} and the shape "
+                f"{array.shape}, but it must return {np.dtype(dtype)} {expected}.",
             )
     _check_ids(ids, rows, name, first)
     if not np.isfinite(scores).all():
         query, rank = np.argwhere(~np.isfinite(scores))[0]
         raise BadAnswer(
             name,
-            f"The miner {name!r} gave query {first + query} the score {scores[query, rank]} at "
-            f"rank {rank}.",
+            f"The miner {name!r} returned the invalid score {scores[query, rank]} for query "
+            f"{first + query} at rank {rank}.",
         )
 
 
@@ -269,8 +276,9 @@ def _check_ids(ids: NDArray[np.int64], rows: int, name: str, first: int) -> None
         query, rank = wrong[0]
         raise BadAnswer(
             name,
-            f"The miner {name!r} answered query {first + query} with row {ids[query, rank]} at "
-            f"rank {rank}, but the bank has rows 0 to {rows - 1} ({len(wrong):,} such ids in all).",
+            f"The miner {name!r} returned row {ids[query, rank]} for query {first + query} at "
+            f"rank {rank}, but the bank has rows 0 to {rows - 1} ({len(wrong):,} invalid ids in "
+            "total).",
         )
     ordered = np.sort(ids, axis=1)
     same = ordered[:, 1:] == ordered[:, :-1]
@@ -278,6 +286,6 @@ def _check_ids(ids: NDArray[np.int64], rows: int, name: str, first: int) -> None
         query, place = np.argwhere(same)[0]
         raise BadAnswer(
             name,
-            f"The miner {name!r} answered query {first + query} with row {ordered[query, place]} "
-            "twice.",
+            f"The miner {name!r} returned row {ordered[query, place]} twice for query "
+            f"{first + query}.",
         )

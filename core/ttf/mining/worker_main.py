@@ -11,6 +11,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -36,6 +37,7 @@ from ttf.mining.job import IndexRecord, MiningJob, MiningReport
 from ttf.mining.miner_results import IDS, SCORES, Journal, checked_search
 from ttf.mining.provenance import code_of, versions_of
 from ttf.mining.scan.scan_counters import Certifies, ScanTally
+from ttf.process.collector import paused_for_imports
 from ttf.rundir.durable import folder_written_whole, sha256_file
 from ttf.rundir.removing import remove_if_possible, remove_if_there
 from ttf.rundir.temporary import TEMP_PREFIX
@@ -68,7 +70,11 @@ class _Ready:
 class Searcher:
     """Does jobs one after another; keeps the last job's index if the next can use it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, importing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    ) -> None:
+        """`importing` surrounds the creation of a miner, which imports its library."""
+        self._importing = importing
         self._ready: _Ready | None = None
 
     def do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
@@ -132,7 +138,8 @@ class Searcher:
             bank = on_failure.enter_context(open_ref(job.bank))
             started = time.monotonic()
             context = replace(job.context, cache=job.cache)
-            miner = plugins.usable("miner", job.miner).create(_options(job), context)
+            with self._importing():
+                miner = plugins.usable("miner", job.miner).create(_options(job), context)
             on_failure.callback(miner.close)
             index = _build(job, miner, bank.source, made_from, say)
             on_failure.pop_all()
@@ -141,7 +148,8 @@ class Searcher:
         return self._ready
 
 
-_SEARCHER: Final = Searcher()  # The worker's: index and imports stay from one request to the next.
+# The worker's: index and imports stay from one request to the next.
+_SEARCHER: Final = Searcher(paused_for_imports)
 
 
 def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
@@ -170,7 +178,10 @@ def _digest(own: Path) -> str:
 def _queries(job: MiningJob) -> NDArray[np.float32]:
     queries = np.load(job.queries, mmap_mode="r", allow_pickle=False)
     if queries.ndim != 2 or queries.dtype != np.float32:
-        raise BadData(f"{job.queries} is {queries.dtype} {queries.shape}, not float32 (Q, D).")
+        raise BadData(
+            f"{job.queries} has the type {queries.dtype} and the shape {queries.shape}. It "
+            "must be float32 with the shape (Q, D)."
+        )
     return queries  # type: ignore[no-any-return]
 
 
@@ -178,8 +189,9 @@ def _rows_of_bank(queries: NDArray[np.float32], bank: VectorSource) -> int:
     rows, dim = bank.shape
     if queries.shape[1] != dim:
         raise BadData(
-            f"The queries have width {queries.shape[1]}, the bank {bank.uri} {dim}.",
-            hint="Both must come from the same kind of vectors.",
+            f"The queries have the width {queries.shape[1]}, but the bank {bank.uri} has the "
+            f"width {dim}.",
+            hint="Queries and bank must contain vectors of the same model.",
         )
     return rows
 
@@ -291,7 +303,10 @@ def ready_index(
     try:
         lock = lock_folder(folder)
     except (OSError, EntryRefused) as error:
-        say(f"The index cache {folder.parent} cannot be used ({error}); building without it.")
+        say(
+            f"The index cache {folder.parent} cannot be used ({error}). ttf builds the index "
+            "without the cache."
+        )
         miner.build(source, workdir)
         return _record(folder, made_from, None)
     with lock:
@@ -313,14 +328,14 @@ def _load_index(
         hashes: Mapping[str, str] = verified_manifest(folder, "The index")["sha256"]
         miner.load(folder, source)
     except ArtifactDamaged as error:
-        say(f"{error} The index is built anew.")
+        say(f"{error} ttf builds a new index.")
         return None
     except TtfError:
         raise
     except Exception as error:  # noqa: BLE001 - third-party code: an unreadable file is no crash
         say(
-            f"The miner could not load the index {folder} ({type(error).__name__}: {error}); it is "
-            "built anew."
+            f"The miner could not load the index {folder} ({type(error).__name__}: {error}). ttf "
+            "builds a new index."
         )
         return None
     return hashes
@@ -338,7 +353,7 @@ def _store_index(
             write_manifest(temp, facts, hashes, "index")
             temp.chmod(PRIVATE)
     except StorageError as error:
-        say(f"{error} The index is used from memory and not kept. {error.hint}".rstrip())
+        say(f"{error} ttf uses the index in memory and does not save it. {error.hint}".rstrip())
         return None
     return hashes
 

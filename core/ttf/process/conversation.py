@@ -10,6 +10,7 @@ parent                                     child (own session)
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -176,10 +177,10 @@ class Conversation:
         messages = self.take()
         for message in messages:
             if answered or message.get("number") != self._asked:
-                raise NoAnswer("garbage", "sent an answer that nobody asked for")
+                raise NoAnswer("garbage", "sent an answer to no request")
             answered = hear(message)
         if self.garbage:
-            raise NoAnswer("garbage", f"sent what is no message: {self.garbage}")
+            raise NoAnswer("garbage", f"sent an invalid message: {self.garbage}")
         # What it forked may hold its pipes open: their end need not come.
         if not answered and (self.closed or (gone and not messages)):
             raise NoAnswer("", "")
@@ -257,11 +258,21 @@ def start_limit_s(deadline_s: float) -> float:
 
 def _deadline_text(deadline_s: float, *, starts: bool) -> str:
     if starts:
-        return f"was not ready to work within {start_limit_s(deadline_s):,.0f} s"
+        return f"did not start within {start_limit_s(deadline_s):,.0f} s"
     return f"did not finish within {deadline_s:,.0f} s"
 
 
 # --- the child's end -------------------------------------------------------------------------------
+
+
+def tell(results: int, message: Mapping[str, Any]) -> None:
+    """Sends a message to the parent. Ends this process if the pipe was closed from within."""
+    try:
+        messages.write(results, message)
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        lifeline.leave_without_pipes()
 
 
 def follow(life: int, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:

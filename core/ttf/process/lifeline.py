@@ -14,6 +14,7 @@ which can be killed.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import select
@@ -23,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 from ttf.process import platform
 from ttf.process.child import kill_tree, remove_marks
@@ -31,6 +32,8 @@ from ttf.process.child import kill_tree, remove_marks
 ORPHANED: Final = 120  # exit code of a child without its parent; nobody reads it
 # Exit code of a child whose parent was stopped (SIGSTOP) and cannot watch it.
 PARENT_STOPPED: Final = 121
+# Exit code of a child whose pipes were closed by code of its own.
+PIPES_CLOSED: Final = 122
 _PR_SET_PDEATHSIG: Final = 1
 _FIRST_VICTIM: Final = "1000"
 _LOOK_EVERY_S: Final = 0.4
@@ -73,6 +76,13 @@ def die_with_parent(parent: int) -> None:
         os._exit(ORPHANED)
 
 
+def leave_without_pipes() -> NoReturn:
+    """Ends this process, whose pipes were closed by code of its own."""
+    with contextlib.suppress(OSError):  # this one may be closed as well
+        os.write(2, b"ttf: code in this process closed pipes that it had not opened\n")
+    os._exit(PIPES_CLOSED)
+
+
 def be_killed_first() -> None:
     # If memory runs out, the kernel kills this process before its parent. Raising the own score
     # needs no privilege: https://docs.kernel.org/filesystems/proc.html
@@ -80,7 +90,7 @@ def be_killed_first() -> None:
         try:
             Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
         except OSError as error:  # a sandbox: then any of us may be chosen
-            print(f"oom_score_adj stays as it is: {error}", file=sys.stderr)
+            print(f"oom_score_adj was not changed: {error}", file=sys.stderr)
 
 
 def stacks_to(path: Path | None) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.process import child, conversation, lifeline, messages
+from ttf.process import child, conversation, lifeline
 
 Tell = Callable[[Mapping[str, Any]], None]
 # Takes the request and a function that sends news; returns the answer, or None if it was sent.
@@ -51,7 +51,7 @@ def main(module: str, kind: str, stacks: str, life: int, results: int, parent: i
     lifeline.stacks_to(Path(stacks) if stacks else None)
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     handlers, ready = ({"stage": stage} for stage in conversation.STAGES)
-    messages.write(results, handlers)
+    conversation.tell(results, handlers)
     conversation.follow(life, requests.put)
     _answer(module, requests.get(), results, kind, when_ready=ready)
     while kind == WARM:
@@ -68,14 +68,14 @@ def _answer(
     """Sends `when_ready` after the import of the module, which may take long."""
 
     def tell(news: Mapping[str, Any]) -> None:
-        messages.write(results, {"number": message.get("number", 0), **news})
+        conversation.tell(results, {"number": message.get("number", 0), **news})
 
     # A plugin that calls sys.exit ends a warm child, and is an error to one that would end anyway.
     caught = (Exception,) if kind == WARM else (Exception, SystemExit)
     try:
         work: Work = getattr(importlib.import_module(module), message["task"])
         if when_ready is not None:
-            messages.write(results, when_ready)
+            conversation.tell(results, when_ready)
         answer = work(message["request"], tell)
     except caught as error:
         from ttf.process.error_document import to_document

@@ -93,8 +93,8 @@ class StorageRetry:
             raise error
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S, patience.left_s)
         self._say(
-            f"{self._title}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt "
-            f"is in {self._pause_s:.0f} s, and they go on for another {patience.left_s:.0f} s."
+            f"{self._title}: {f'{error} {error.hint}'.rstrip()} Training waits. ttf tries again "
+            f"in {self._pause_s:.0f} s, and gives up after another {patience.left_s:.0f} s."
         )
         wait(self._pause_s, self._check_stop)
 

@@ -262,6 +262,15 @@ class Numeric(TypedDict, total=False):
     machine: str
     device: str
     plugins: dict[str, str]
+    # This and the following keys: since runs are resumed with their variables.
+    arithmetic: int  # Version of our own arithmetic.
+    libraries: dict[str, str]  # Version, and a digest of native files, by distribution.
+    instructions: str  # Of the processor, those that matter for products.
+    variables: dict[str, str]  # Environment variables that change numbers, those that were set.
+    bits: dict[str, str]  # Digests of the bits of real products, by what computed them.
+    # What may explain other bits; a difference alone is none of the run.
+    processor: str
+    loader: dict[str, str]
 
 
 class BestProduct(TypedDict):

@@ -101,7 +101,7 @@ class OpenFile:
                 lambda some, at=position: os.pwrite(self._fd, some, at),  # type: ignore[misc]
             )
             if not 0 < count <= len(chunk):
-                raise OSError(errno.EIO, f"a write came back with {count}", str(self.path))
+                raise OSError(errno.EIO, f"a write returned {count}", str(self.path))
             left = left[count:]
             position += count
         self._digest.update(data)

@@ -7,16 +7,18 @@ a record whose writer died while writing; it is read as it is.
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, Self
 
 from ttf.errors import ArtifactDamaged
+from ttf.host.at_work import PluginWork
 from ttf.rundir.confined import read_inside
 from ttf.rundir.removing import remove_if_there
 
@@ -34,6 +36,10 @@ _TOTAL_AT: Final = 320
 # Where and when this process began to train: step, monotonic ns; 0 ns until then.
 _BEGAN: Final = struct.Struct("<qQ")
 _BEGAN_AT: Final = 336
+# The plugin at work: length of the text, then JSON.
+_PLUGIN: Final = struct.Struct("<H")
+_PLUGIN_AT: Final = 384
+_PLUGIN_BYTES: Final = 2048
 
 
 class Phase(IntEnum):
@@ -64,6 +70,7 @@ class Flight:
     total_steps: int = 0  # 0: the trainer has not counted them (yet).
     began_step: int = 0  # This process trains from this step on.
     began_s: float | None = None  # Since when; None: it has not begun.
+    plugin: PluginWork | None = None  # The plugin at work, where that was noted.
 
 
 class FlightRecorder:
@@ -109,6 +116,17 @@ class FlightRecorder:
     def begins(self, step: int) -> None:
         """Called when everything is ready, right before the first step of this process."""
         _BEGAN.pack_into(self._map, _BEGAN_AT, step, time.monotonic_ns())
+
+    def plugin_at_work(self, work: PluginWork | None) -> None:
+        """Also a sign of life. None: no plugin is at work any more."""
+        text = b"" if work is None else json.dumps(asdict(work)).encode()
+        if len(text) > _PLUGIN_BYTES:  # a name longer than any package index takes
+            text = b""
+        _PLUGIN.pack_into(self._map, _PLUGIN_AT, 0)
+        start = _PLUGIN_AT + _PLUGIN.size
+        self._map[start : start + len(text)] = text
+        _PLUGIN.pack_into(self._map, _PLUGIN_AT, len(text))
+        self.beat()
 
     def saving(self, active: bool) -> None:
         """Called by the checkpoint thread: its hang must not be hidden by steps that go on."""
@@ -177,7 +195,19 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
         total_steps=_TOTAL.unpack_from(data, _TOTAL_AT)[0],
         began_step=began_step,
         began_s=began / 1e9 if began else None,
+        plugin=_plugin(data),
     )
+
+
+def _plugin(data: bytes | bytearray | mmap.mmap) -> PluginWork | None:
+    (length,) = _PLUGIN.unpack_from(data, _PLUGIN_AT)
+    start = _PLUGIN_AT + _PLUGIN.size
+    if not 0 < length <= _PLUGIN_BYTES:
+        return None
+    try:
+        return PluginWork(**json.loads(bytes(data[start : start + length])))
+    except (ValueError, TypeError):  # its writer died while writing
+        return None
 
 
 def _mapped(path: Path, *, fresh: bool = False) -> mmap.mmap:

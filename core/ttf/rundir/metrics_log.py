@@ -104,7 +104,10 @@ class MetricsLog:
         lost = self._tail[self._file.size - self._durable :].count(b"\n")
         self._file.close()
         if lost:
-            self._say(f"{lost} lines of {self._path} are lost: the disk did not take them.")
+            self._say(
+                f"{lost} lines of {self._path} are lost, because ttf could not write them to "
+                "the disk."
+            )
 
     # --- how -------------------------------------------------------------------------------
 
@@ -151,11 +154,11 @@ class MetricsLog:
         if self._patience.used_up or len(self._tail) > _MOST_BYTES:
             raise error
         if first:
-            self._say(f"{error} The lines are kept in memory and written later. {error.hint}")
+            self._say(f"{error} ttf keeps the lines in memory and writes them later. {error.hint}")
 
     def _recovered(self) -> None:
         if self._patience.succeeded():
-            self._say(f"{self._path} is written again; no line is missing.")
+            self._say(f"ttf can write to {self._path} again. No line is missing.")
 
 
 def _lines_until(path: Path, step: int) -> Iterator[bytes]:

@@ -79,7 +79,10 @@ class TrainerEnd(TypedDict, total=False):
 
 
 class FromTrainer(TypedDict, total=False):
-    """One of three: `configured` with `inputs`, `checkpointed` with `cost_s`, `end`."""
+    """One of four: `supervise`, `configured` with `inputs`, `checkpointed` with `cost_s`, `end`."""
+
+    # The section [supervise]: before any plugin is imported, which may hang.
+    supervise: dict[str, Any]
 
     # By dotted key: as soon as it is known, and again when every "auto" is settled.
     configured: dict[str, Any]

@@ -99,8 +99,11 @@ class RunFolder:
                 folder.close()
                 again = quoted(path)
                 raise ConfigError(
-                    f"{path} already holds a run.",
-                    hint=f"Continue it with: ttf resume {again}, or choose another --out.",
+                    f"{path} already contains a run.",
+                    hint=(
+                        f"To continue the run: ttf resume {again}. For a new run, choose "
+                        "another --out."
+                    ),
                 )
             for name in FOLDERS:
                 (path / name).mkdir(exist_ok=True)
@@ -140,7 +143,7 @@ class RunFolder:
         if not folder.config.is_file():
             raise DataMissing(
                 f"{path} is not a run folder: it has no run.toml.",
-                hint="Name the folder that ttf train printed, e.g. runs/run-001.",
+                hint="Use the folder that ttf train printed, for example runs/run-001.",
             )
         return folder
 
@@ -160,8 +163,8 @@ class RunFolder:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise FolderInUse(
-                f"{self.path} is in use by another live process{self._owner_text()}.",
-                hint="Wait for it, stop it, or choose another --out.",
+                f"Another process is using {self.path}{self._owner_text()}.",
+                hint="Wait until it ends, stop it, or choose another --out.",
             ) from None
         except OSError as error:
             raise storage_error(error, str(self.path)) from error
@@ -203,8 +206,8 @@ class RunFolder:
             self._writer.acquire(timeout=_ORPHANS_LEAVE_S)
         except Timeout:
             raise FolderInUse(
-                f"{self.path} is still written to by a process whose supervisor is gone.",
-                hint="Look for it with: fuser " + quoted(self.path / ".writer"),
+                f"A process still writes to {self.path}, although its supervisor has ended.",
+                hint="Find the process: fuser " + quoted(self.path / ".writer"),
             ) from None
         except OSError as error:
             raise storage_error(error, str(self.path)) from error
@@ -229,7 +232,7 @@ class RunFolder:
                 if (pid := self.noted_owner()) is not None:
                     os.kill(pid, 0)
                     if is_stopped(pid):
-                        return f" (process {pid}, which is stopped: kill -CONT {pid} lets it go on)"
+                        return f" (process {pid}, which is paused: kill -CONT {pid} continues it)"
                     return f" (process {pid})"
             time.sleep(0.01)
         return ""
@@ -243,7 +246,9 @@ class RunFolder:
         return read_typed(self.summary, self.path, Summary)
 
     def write_summary(self, summary: Summary) -> None:
-        write_json(self.summary, summary)
+        from ttf.text.secrets import Secrets  # not before there is a summary
+
+        write_json(self.summary, Secrets().value(summary))
 
 
 def note_pid(note: Path) -> None:

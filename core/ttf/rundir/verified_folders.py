@@ -90,7 +90,8 @@ def verified_manifest(
         there = set(names_in(folder, outer))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
-            f"{what} {folder} is not whole ({type(error).__name__}: {error}).", hint=hint
+            f"{what} {folder} is incomplete or damaged ({type(error).__name__}: {error}).",
+            hint=hint,
         ) from error
     except ArtifactDamaged as error:
         raise ArtifactDamaged(f"{what} {folder} is not whole: {error}", hint=hint) from error
@@ -103,7 +104,9 @@ def verified_manifest(
         if problem == _CHANGED:
             raise ArtifactDamaged(f"{folder / name} {problem}.", hint=hint)
         if problem:
-            raise ArtifactDamaged(f"{what} {folder} is not whole ({name} {problem}).", hint=hint)
+            raise ArtifactDamaged(
+                f"{what} {folder} is incomplete or damaged ({name} {problem}).", hint=hint
+            )
     return manifest
 
 
@@ -143,12 +146,14 @@ def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = Tr
     try:
         manifest = read_inside(folder / MANIFEST, folder.parents[1], MOST_BYTES)
         if digest and hashlib.sha256(manifest).hexdigest() != digest:
-            return f"its candidate table {folder.name} is not the one it was saved with"
+            return f"its candidate table {folder.name} has changed since the checkpoint was saved"
         if read_arrays:
             verified_table(folder)
             return ""
         missing = [name for name in ARRAYS if not (folder / f"{name}.npy").is_file()]
-        return f"its candidate table {folder.name} lacks {missing[0]}.npy" if missing else ""
+        return (
+            f"{missing[0]}.npy is missing in its candidate table {folder.name}" if missing else ""
+        )
     except FileNotFoundError:
         return f"its candidate table {folder.name} is missing"
     except OSError as error:
@@ -185,7 +190,7 @@ def verified_table(folder: Path) -> dict[str, Any]:
         folder,
         "The candidate table",
         names=[f"{name}.npy" for name in ARRAYS],
-        hint="Delete the folder: it is mined again.",
+        hint="Delete the folder: ttf then mines the candidates again.",
     )
 
 
@@ -243,11 +248,13 @@ def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = Fals
     try:
         manifest = read_json(path / CHECKPOINT, run)
         if manifest["format"] != FORMAT:
-            return f"its format is {manifest['format']}, this version reads {FORMAT}"
+            return (
+                f"its format is {manifest['format']}, but this version of ttf reads format {FORMAT}"
+            )
         if manifest.pop("sha256") != digest_of(manifest):
             return f"{CHECKPOINT} does not match its SHA-256"
         if manifest["step"] != step_of(path):
-            return f"{CHECKPOINT} is that of step {manifest['step']}"
+            return f"{CHECKPOINT} belongs to step {manifest['step']}"
         files, table = dict(manifest["files"]), dict(manifest["table"])
         table_key = str(table["key"]) if table else ""
         table_sha256 = str(table["sha256"]) if table else ""

@@ -13,7 +13,7 @@ actions out. So every decision can be replayed, and hypothesis can look for the 
     |           running ---------------+---- Ended(left="memory") ----> left ----------+
     |              | Tick at a deadline: DumpStacks, 2 s later Kill(hang); then Died    |
     |              | Pressure: Say, AskToShed, AskToLeave, Kill(memory); then Died      |
-    | Signalled    | Signalled: AskToStop; a second one: Kill(stop), Stop     Signalled |
+    | Signalled    | Signalled: AskToStop; at start, or a second one: Kill(stop), Stop  |
     v              v                                                                   v
   over: Stop     over: Finish on Ended, GiveUp or EndWithError or Stop on Died     over: Stop
 ```
@@ -50,6 +50,7 @@ from ttf.supervise.events import (
     Event,
     Finish,
     Kill,
+    Limited,
     Pressure,
     Say,
     Settings,
@@ -116,6 +117,8 @@ def _awaiting(state: State, event: Event) -> Decision:
 
 def _running(state: State, trainer: Trainer, event: Event) -> Decision:
     match event:
+        case Limited():
+            return replace(state, settings=event.settings), ()
         case Configured():
             state = replace(
                 state,
@@ -144,14 +147,17 @@ def _running(state: State, trainer: Trainer, event: Event) -> Decision:
 
 def _signalled(state: State, event: Signalled) -> Decision:
     # The first signal is passed on. A second signal, or a signal without a trainer, ends the run
-    # now.
+    # now. So does one before the first step of a trainer: there is nothing to save.
     stop = Stop(signum=event.signum)
     if state.stage != "running" or state.trainer is None:
         return over(state), (stop,)
     dying = state.trainer.killed_at is not None
     if state.stopping is not None:
-        kill = Kill(why="stop", text="a second signal asked for an end")
+        kill = Kill(why="stop", text="a second signal requested an immediate end")
         return over(state), (stop,) if dying else (kill, stop)
+    if state.trainer.phase == "start" and not dying:
+        kill = Kill(why="stop", text="a signal asked for an end before the first step")
+        return over(state), (kill, stop)
     state = replace(state, stopping=Stopping(signum=event.signum, at=event.now))
     return state, () if dying else (AskToStop(signum=event.signum),)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ttf.host.at_work import PluginWork
 from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change
 
@@ -37,6 +38,14 @@ class Started:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limited:
+    """The trainer read its configuration and imports the plugins that it names next."""
+
+    now: float
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
 class Configured:
     """The trainer knows its configuration; `flat` has dotted keys."""
 
@@ -58,6 +67,7 @@ class Beat:
     step: int
     phase: str
     saving_since: float | None = None
+    plugin: PluginWork | None = None  # the plugin at work, where that is noted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +128,7 @@ class Died:
     remedies: tuple[Remedy, ...] = ()
     retry: bool = True  # False: a restart cannot help (bad data, a non-finite loss)
     lived: Life | None = None  # None: it was not ready for its first step
+    plugin: PluginWork | None = None  # it died in this plugin's code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +140,7 @@ class Tick:
 
 Event = (
     Started
+    | Limited
     | Configured
     | Beat
     | Checkpointed
@@ -210,6 +222,7 @@ class EndWithError:
 
     incident: str
     text: str  # why there is no restart
+    plugin: PluginWork | None = None  # as in `Died`
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, ProcessName
 from ttf.incidents.gather import Witness
 from ttf.process import serve
+from ttf.process.activity import bytes_moved, ticks
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, start_limit_s, wait
 
@@ -32,6 +33,8 @@ class Task:
     request: Mapping[str, Any] = field(default_factory=dict)
     deadline_s: float = 60.0  # counted from when the process is ready, like `quiet_s`
     quiet_s: float | None = None  # the task is also ended after so long without a message
+    # It is also ended if it neither computes nor reads for so long (Linux).
+    idle_s: float | None = None
     process: ProcessName = "command"  # how the explanation of a death names the process
     heard: Callable[[Mapping[str, Any]], None] | None = None  # called with each message at once
 
@@ -108,6 +111,8 @@ class _Running:
         self._started = time.monotonic()
         self._ready_at = self._started
         self._heard_at = self._started
+        self._done: tuple[int | None, int | None] = (None, None)
+        self._done_at = self._started
         self._messages: list[Mapping[str, Any]] = []
         self._killed: tuple[KilledByUs, str] = ("", "")
 
@@ -119,12 +124,20 @@ class _Running:
         if not self.conversation.ready:
             limit = start_limit_s(task.deadline_s)
             if now - self._started > limit:
-                self._kill("hang", f"it was not ready to work within {limit:.0f} s")
+                self._kill("hang", f"it did not start within {limit:.0f} s")
             self._ready_at = self._heard_at = now
         elif now - self._ready_at > task.deadline_s:
-            self._kill("hang", f"it was not done within {task.deadline_s:.0f} s")
+            self._kill("hang", f"it did not finish within {task.deadline_s:.0f} s")
         elif task.quiet_s is not None and now - self._heard_at > task.quiet_s:
-            self._kill("hang", f"nothing was heard of it for {task.quiet_s:.0f} s")
+            self._kill("hang", f"it sent no message for {task.quiet_s:.0f} s")
+        elif task.idle_s is not None and self._idle(now) > task.idle_s:
+            self._kill("hang", f"it did nothing for {task.idle_s:.0f} s, it waited for something")
+
+    def _idle(self, now: float) -> float:
+        done = ticks(self.child.pid), bytes_moved(self.child.pid)
+        if done != self._done or done == (None, None):
+            self._done, self._done_at = done, now
+        return now - self._done_at
 
     def finish(self) -> Ended:
         code, messages = self.conversation.finish()
@@ -167,7 +180,7 @@ class _Running:
             if self._task.heard is not None:
                 self._task.heard(message)
         if self.conversation.garbage:
-            self._kill("garbage", f"it sent what is no message: {self.conversation.garbage}")
+            self._kill("garbage", f"it sent an invalid message: {self.conversation.garbage}")
 
     def _kill(self, why: KilledByUs, reason: str) -> None:
         if self._killed[0]:

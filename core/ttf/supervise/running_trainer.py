@@ -31,6 +31,7 @@ from ttf.supervise.events import (
     Configured,
     Event,
     Life,
+    Limited,
     Pressure,
     Settings,
     Suspended,
@@ -42,6 +43,7 @@ NOTES_EVERY_S: Final = 1.0
 # A wait that took so much longer: the machine slept, or this process was stopped.
 LATE_S: Final = 2.0
 _TRAINER: Final = ("-m", "ttf.training.launch")
+_SECTION: Final = ("hang_timeout_s", "max_restarts", "remedies")
 
 
 def lived(flight: Flight | None) -> Life | None:
@@ -49,6 +51,15 @@ def lived(flight: Flight | None) -> Life | None:
         return None
     steps, seconds = flight.step - flight.began_step, flight.monotonic_s - flight.began_s
     return Life(steps=max(0, steps), seconds=max(0.0, seconds))
+
+
+def _settings(section: Mapping[str, Any]) -> Settings:
+    timeout = section["hang_timeout_s"]
+    return Settings(
+        max_restarts=section["max_restarts"],
+        hang_timeout_s=None if timeout == "auto" else float(timeout),
+        remedies=section["remedies"],
+    )
 
 
 class RunningTrainer:
@@ -123,13 +134,15 @@ class RunningTrainer:
             try:
                 event = self._event(cast("FromTrainer", message))
             except (LookupError, TypeError, ValueError) as error:
-                text = f"a message makes no sense ({type(error).__name__}: {error})"
+                text = f"a message is not valid ({type(error).__name__}: {error})"
                 self._conversation.garbage = text
                 return
             if event is not None:
                 yield event
 
     def _event(self, message: FromTrainer) -> Event | None:
+        if "supervise" in message:
+            return Limited(now=now(), settings=_settings(message["supervise"]))
         if "configured" in message:
             return self._configured(message)
         if "checkpointed" in message:
@@ -145,12 +158,7 @@ class RunningTrainer:
     def _configured(self, message: FromTrainer) -> Configured:
         self.flat = message["configured"]
         self.witness.inputs = look_at(message["inputs"])
-        timeout = self.flat["supervise.hang_timeout_s"]
-        settings = Settings(
-            max_restarts=self.flat["supervise.max_restarts"],
-            hang_timeout_s=None if timeout == "auto" else float(timeout),
-            remedies=self.flat["supervise.remedies"],
-        )
+        settings = _settings({key: self.flat[f"supervise.{key}"] for key in _SECTION})
         remedies = remedies_for("memory-limit", self.flat, phase=self._seen.phase)
         return Configured(now=now(), settings=settings, flat=self.flat, memory_remedies=remedies)
 
@@ -165,6 +173,7 @@ class RunningTrainer:
             step=flight.step,
             phase=flight.phase,
             saving_since=flight.saving_since_s,
+            plugin=flight.plugin,
         )
 
     def _look(self) -> Iterator[Event]:
@@ -220,11 +229,13 @@ class RunningTrainer:
         data = self._conversation.stderr.data()
         if not data:
             return
+        from ttf.text.secrets import Secrets
+
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
         kept, folder = self._folder.stderr, self._folder.path
         with contextlib.suppress(OSError), append_inside(kept, folder) as file:
-            file.write(head + data + (b"" if data.endswith(b"\n") else b"\n"))
+            file.write(head + Secrets().bytes(data) + (b"" if data.endswith(b"\n") else b"\n"))
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Returns False if the trainer does not take the message."""

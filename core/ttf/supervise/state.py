@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ttf.host.at_work import PluginWork
 from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change, History
 from ttf.supervise.events import Life, Settings
@@ -60,6 +61,7 @@ class Trainer:
     beat_at: float
     step: int = 0
     phase: str = "start"
+    plugin: PluginWork | None = None
     configured: bool = False
     saving: Saving | None = None
     hang: Hang | None = None

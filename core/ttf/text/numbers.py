@@ -70,6 +70,16 @@ def change(before: float, now: float) -> str:
     return f"{difference:+.3f}{factor}"
 
 
+def bound(value: float) -> str:
+    """A bound of an option: whole numbers with every digit.
+
+    >>> [bound(b) for b in (0, 0.5, 512, 1_000_000, 3e38)]
+    ['0', '0.5', '512', '1,000,000', '3e+38']
+    """
+    whole = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
+    return f"{int(value):,}" if whole else f"{value:g}"
+
+
 _UNITS: Final = {
     "": 1,
     "b": 1,
@@ -93,9 +103,11 @@ def parse_bytes(value: str) -> int:
     match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?i?)b?\s*", value.lower())
     try:
         return int(float(match[1]) * _UNITS[match[2]]) if match else _bad_size(value)
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return _bad_size(value)
 
 
 def _bad_size(value: str) -> int:
-    raise ValueError(f"not a size: {value!r}; write bytes, or like '512MiB' or '1.5GB'")
+    raise ValueError(
+        f"not a size: {value!r}; write a number of bytes, or for example '512MiB' or '1.5GB'"
+    )

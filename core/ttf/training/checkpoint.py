@@ -125,8 +125,9 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
     if problem:
         _remove_unreadable(path)
         raise StorageError(
-            f"The checkpoint {path} does not read back as it was written: {problem}.",
-            hint="Check the disk before you trust it again; older checkpoints are kept.",
+            f"ttf wrote the checkpoint {path} and read it again, and the content is different: "
+            f"{problem}.",
+            hint="Check the disk before you use it again. Older checkpoints are kept.",
         )
     remove_newer(path)
     return path
@@ -140,7 +141,7 @@ def _table_named(folder: Path, key: str) -> dict[str, str]:
         return {"key": key, "sha256": table_digest(table)}
     except OSError as error:
         raise storage_error(
-            error, f"a checkpoint, because its candidate table {table} cannot be read"
+            error, f"a checkpoint, because its candidate table {table} could not be read"
         ) from error
 
 
@@ -163,12 +164,11 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
             except _Changed as error:
                 problem = str(error)
         tried.append(f"{path.name}: {problem}")
-        say(f"Checkpoint {path.name} is damaged ({problem}); trying the one before.")
-    what = "; ".join(tried) if tried else "the folder holds none"
+        say(f"Checkpoint {path.name} is damaged ({problem}). ttf tries the previous checkpoint.")
+    what = "; ".join(tried) if tried else "the folder has no checkpoint"
     raise NoCheckpoint(
-        f"No intact checkpoint in {folder}: {what}.",
-        hint="Start the run anew: "
-        f"ttf train {quoted(folder.parent / 'run.toml')} --out ANOTHER_DIR",
+        f"There is no intact checkpoint in {folder}: {what}.",
+        hint=f"Start a new run: ttf train {quoted(folder.parent / 'run.toml')} --out ANOTHER_DIR",
     )
 
 

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ttf.config.schema import ProbeConfig
+from ttf.config.safety_schema import ProbeConfig
 from ttf.contracts import DevicePolicy, Precision
 from ttf.data.dataset import Dataset
 from ttf.data.loader import MicroBatch, StepHead, head_of

@@ -111,9 +111,10 @@ class Documents:
         wrong = (~torch.isfinite(block).all(dim=1)).nonzero()
         if len(wrong):
             raise NumericFailure(
-                "The document tower gave a vector that is not finite for "
-                f"{self._data.document_name(start + int(wrong[0]))}, although its input is finite.",
-                hint="The weights have probably diverged: try a smaller --lr.",
+                "The document tower computed a vector with NaN or infinity for "
+                f"{self._data.document_name(start + int(wrong[0]))}, but the input of the tower "
+                "is finite.",
+                hint="The weights have probably diverged. Try a lower --lr.",
             )
 
     def raise_if_inputs_not_finite(
@@ -125,7 +126,7 @@ class Documents:
         if wrong.size:
             raise BadData(
                 f"{self._data.document_name(int(ids[wrong[0]]))} is not finite (NaN or infinite).",
-                hint=f"See all of them: ttf data inspect --full {self._data.bank.uri}",
+                hint=f"To list all such rows: ttf data inspect --full {self._data.bank.uri}",
             )
 
     def reference(self, folder: Path) -> VectorRef:
@@ -142,9 +143,9 @@ class Documents:
         path = folder / DOCUMENTS
         if must_exist and not path.exists():
             raise DataMissing(
-                f"{path} is gone: the vectors of the frozen document tower, written when the run "
-                "began.",
-                hint="Put it back, or start a new run.",
+                f"{path} no longer exists. It contained the vectors of the frozen document tower, "
+                "and ttf wrote it at the start of the run.",
+                hint="Restore the file, or start a new run.",
             )
         ref = _reference_to(path) if path.exists() else self._written(path)
         self._frozen = ref, open_ref(ref)

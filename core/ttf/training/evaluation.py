@@ -102,9 +102,9 @@ def _blame(
     wrong = (~torch.isfinite(q_BD).all(dim=1)).nonzero()
     if len(wrong):
         raise NumericFailure(
-            f"The query tower gave a vector that is not finite for {split.name} row "
-            f"{split.keep[rows[int(wrong[0])]]}, although its input is finite.",
-            hint="The weights have probably diverged: try a smaller --lr.",
+            f"The query tower computed a vector with NaN or infinity for {split.name} row "
+            f"{split.keep[rows[int(wrong[0])]]}, but the input of the tower is finite.",
+            hint="The weights have probably diverged. Try a lower --lr.",
         )
 
 
@@ -118,7 +118,7 @@ def raise_if_inputs_not_finite(
         raise BadData(
             f"{source.name}[{split.keep[rows[wrong[0]]]}] in {source.uri} is not finite "
             f"(NaN or infinite; {wrong.size} of the {len(rows)} rows of this batch).",
-            hint=f"See all of them: ttf data inspect --full {source.uri}",
+            hint=f"To list all such rows: ttf data inspect --full {source.uri}",
         )
 
 

@@ -67,7 +67,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
     config = resolved.config.model_copy(update={"data": other})
-    opening = Opening(other, own_pairs=data.pairs)
+    opening = Opening(other, seed=resolved.config.train.seed, own_pairs=data.pairs)
     try:
         model = Model(config, opening, towers, shape, policy)
     except BaseException:
@@ -111,8 +111,8 @@ class Model:
         wanted, given = towers.doc.in_dim, bank.bank.shape[1]
         if wanted != given:
             raise BadData(
-                f"The towers were trained on documents of width {wanted}, "
-                f"but the bank {bank.bank.uri} has width {given}."
+                f"The towers were trained with documents of width {wanted}, but the bank "
+                f"{bank.bank.uri} has documents of width {given}."
             )
         self.documents = Documents(bank, towers, policy, given, memory_budget(config.memory.budget))
 
@@ -171,15 +171,18 @@ class Model:
         wanted, file = self._shape, queries.source.uri
         if queries.dim != wanted.in_dim:
             raise BadData(
-                f"The query tower was trained on vectors of width {wanted.in_dim}, "
-                f"but the queries of {file} have width {queries.dim}."
+                f"The query tower was trained with vectors of width {wanted.in_dim}, but the "
+                f"queries of {file} have the width {queries.dim}."
             )
         if queries.length > wanted.length:
             trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
             raise BadData(
-                f"The query tower was trained on {trained}, but the queries of {file} are "
+                f"The query tower was trained with {trained}, but the queries of {file} are "
                 f"sequences of {queries.length} steps.",
-                hint="Cut them to the last steps, or train a tower on sequences of that length.",
+                hint=(
+                    "Keep only the last steps of each query, or train a tower with sequences "
+                    "of that length."
+                ),
             )
 
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
@@ -242,7 +245,7 @@ class Model:
             "queries": len(self._val),
             "bank": self.documents.rows,
             "left_out": self._val.left_out,
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self._opening.notes],
         }
 
     def close(self) -> None:
@@ -259,13 +262,13 @@ def _checked_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[n
     longest = shape[1] if len(shape) == 3 else 1
     if lengths.shape != shape[:1] or lengths.dtype.kind not in "iu":
         raise BadData(
-            f"The lengths are {lengths.dtype} {lengths.shape}; they must be whole numbers, one "
-            f"for each of the {shape[0]:,} queries."
+            f"The lengths have the type {lengths.dtype} and the shape {lengths.shape}. They must "
+            f"be integers, one for each of the {shape[0]:,} queries."
         )
     wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
     if wrong.size:
         raise BadData(
-            f"lengths[{wrong[0]}] = {lengths[wrong[0]]}, but a query has 1 to {longest} steps."
+            f"lengths[{wrong[0]}] is {lengths[wrong[0]]}, but it must be between 1 and {longest}."
         )
     return lengths.astype(np.int64)
 

@@ -13,18 +13,23 @@ the second signal, the process dies as from any other signal, and the supervisor
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ttf.errors import ExitCode, TtfError
-from ttf.host import notices
+from ttf.host import at_work, notices
+from ttf.machine import numeric_variables
 from ttf.process import child, lifeline
+from ttf.process.collector import paused_for_imports
 from ttf.process.error_document import to_document
+from ttf.rundir.documents import Manifest
 from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.typed_json import read_typed
 from ttf.training.supervisor_link import LeaveAsked, Link, SupervisedLink
 
 if TYPE_CHECKING:
@@ -45,6 +50,7 @@ def main(display: int, life: int, results: int, parent: int) -> int:
     lifeline.start_keeper(life, child.TREE, grace_s=_GRACE_S, watched_parent=parent)
     link = SupervisedLink(life, results)
     request = link.request
+    at_work.hear(link.plugin_at_work)
     lifeline.leave_when_stopped(parent)
     lifeline.stacks_to(Path(request.run_dir) / STACKS)
     end = _end(request, link, display)
@@ -85,13 +91,19 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
     from ttf.data.demo import with_demo
 
     with reporter:
-        resolved = _configuration(request, folder)
+        if request.resume:  # before any library reads them
+            before = read_typed(folder.manifest, folder.path, Manifest).get("numeric", {})
+            for note in numeric_variables.set_again(before):
+                reporter.note(note)
+        resolved = _configuration(request, folder, link)
         link.configured(resolved.config)
         reporter.note(f"Run folder: {folder.path}")
         _note_left_out(request, link, reporter)
         policy = prepared_policy(resolved, reporter)
         resolved = with_demo(resolved, reporter)
-        from ttf.training import trainer
+        # Without a supervisor this is the user's process.
+        with paused_for_imports() if link.supervised else contextlib.nullcontext():
+            from ttf.training import trainer
 
         return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
 
@@ -102,16 +114,22 @@ def _note_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> Non
     if request.history.incidents:  # said when the run began
         return
     for name, value in request.left_out.items():
-        kept = "It is kept from the trainer and the miner" if link.supervised else "Unset it"
+        kept = (
+            "ttf removes it from the environment of the trainer and the miner"
+            if link.supervised
+            else "Unset this variable"
+        )
         reporter.note(
-            f"{name}={value} is set here. {kept}: it hides that two OpenMP runtimes meet, and may "
-            "make results silently wrong."
+            f"{name}={value} is set in this environment. {kept}, because it hides that two OpenMP "
+            "runtimes are loaded, and the results may be wrong without a warning."
         )
 
 
-def _configuration(request: TrainRequest, folder: RunFolder) -> Resolved:
+def _configuration(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:
     if request.resume:
-        return read_config(folder, to_train=True, overlay=request.overlay)
+        return read_config(
+            folder, to_train=True, overlay=request.overlay, before_plugins=link.limits
+        )
     from ttf.config.resolve import resolve
 
     config = request.config
@@ -121,11 +139,16 @@ def _configuration(request: TrainRequest, folder: RunFolder) -> Resolved:
         request.flags,
         safe=request.safe,
         overlay=request.overlay,
+        before_plugins=link.limits,
     )
 
 
 def read_config(
-    folder: RunFolder, *, to_train: bool = False, overlay: Mapping[str, Change] | None = None
+    folder: RunFolder,
+    *,
+    to_train: bool = False,
+    overlay: Mapping[str, Change] | None = None,
+    before_plugins: Callable[[RunConfig], None] = lambda _: None,
 ) -> Resolved:
     """A run's configuration; raises PluginUnavailable if a plugin that is needed now is missing."""
     from ttf.config.resolve import load_run_toml
@@ -134,6 +157,7 @@ def read_config(
     from ttf.rundir.typed_json import read_typed
 
     resolved = load_run_toml(folder.config, overlay=overlay)
+    before_plugins(resolved.config)
     # Only for the message; a missing or damaged manifest raises where it is needed.
     recorded = read_typed(folder.manifest, folder.path, Manifest).get("plugins", {})
     for kind, name in _plugins_of(resolved.config, to_train=to_train):

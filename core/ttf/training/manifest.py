@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Final, cast
 
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
@@ -19,11 +21,17 @@ from ttf.host import plugins
 from ttf.host.plugins import storage_for
 from ttf.host.version import __version__
 from ttf.incidents.inputs import noted
-from ttf.machine import measured, processor
+from ttf.machine import measured, numeric_variables, processor
 from ttf.rundir.documents import Manifest, Numeric, Work
 from ttf.training.auto_device_options import recorded
 from ttf.training.auto_settings import Specs
 
+_MINER_LIBRARIES: Final = {"faiss": "faiss-cpu", "hnswlib": "hnswlib"}
+_NO_RECORD: Final = (
+    "the run was begun by an older version of ttf, which did not note everything that its numbers "
+    "depend on"
+)
+_NATIVE = re.compile(r"\.(?:so[.\d]*|dylib|pyd),")
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
 _LIBRARIES = ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr", "safetensors")
 
@@ -32,6 +40,9 @@ def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> Numeric:
     """What decides the bits of the weights, besides configuration, data and seed."""
     import torch
 
+    from ttf.machine.product_bits import ARITHMETIC, product_bits
+
+    found = processor.processor()
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -39,7 +50,35 @@ def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> Numeric:
         "machine": platform.machine(),
         "device": policy.name,
         "plugins": _plugin_versions(config),
+        "arithmetic": ARITHMETIC,
+        "libraries": _numeric_libraries(config),
+        "instructions": numeric_variables.instructions(),
+        "variables": numeric_variables.noted(),
+        "bits": product_bits(policy.torch_device()),
+        "processor": found.model or found.arch,
+        "loader": numeric_variables.noted(numeric_variables.LOADER_NAMES),
     }
+
+
+def _numeric_libraries(config: RunConfig) -> dict[str, str]:
+    # Not torch: its version has a key of its own, its build shows in its bits. A miner's library
+    # is not asked for bits: it is loaded in another process, if at all.
+    names = ["numpy"]
+    if config.miner.negatives and config.miner.name in _MINER_LIBRARIES:
+        names.append(_MINER_LIBRARIES[config.miner.name])
+    return {name: _build_of(name) for name in names}
+
+
+def _build_of(name: str) -> str:
+    """The version, and a digest of what the installer noted about the native files."""
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return ""
+    listed = (found.read_text("RECORD") or "").splitlines()
+    native = sorted(line for line in listed if _NATIVE.search(line))
+    digest = hashlib.sha256("\n".join(native).encode()).hexdigest()[:10]
+    return f"{found.version} (native files {digest})" if native else found.version
 
 
 def _plugin_versions(config: RunConfig) -> dict[str, str]:
@@ -72,20 +111,54 @@ def _plugins(config: RunConfig) -> dict[str, str]:
 
 
 def differences(before: Numeric, now: Numeric) -> list[str]:
-    """One sentence per changed entry of the numeric fingerprint."""
-    then, today = _flat(before), _flat(now)
+    """One sentence for each reason why the numbers may differ from those at the start."""
+    if "bits" not in before:
+        known = cast("Numeric", {key: value for key, value in now.items() if key in before})
+        return [*_changes(_causes(before), _causes(known)), _NO_RECORD]
+    found = _changes(_causes(before), _causes(now))
+    others = [name for name, bits in now["bits"].items() if before["bits"].get(name) != bits]
+    if not others:
+        return found
+    sentence = f"the same calculations have other bits ({', '.join(others)})"
+    reasons = _changes(_explanations(before), _explanations(now))
+    if not reasons and not found:
+        reasons = ["no recorded difference explains it, a library is perhaps built otherwise"]
+    return [*found, ": ".join([sentence, ", ".join(reasons)]) if reasons else sentence]
+
+
+def _changes(then: Mapping[str, object], today: Mapping[str, object]) -> list[str]:
     return [
-        f"{name} was {then.get(name)!r}, is {today.get(name)!r}"
+        f"{name} was {_shown(then.get(name))}, is {_shown(today.get(name))}"
         for name in sorted({*then, *today})
         if then.get(name) != today.get(name)
     ]
 
 
-def _flat(fingerprint: Numeric) -> dict[str, object]:
-    # The plugins one by one, under their own names.
-    return {k: v for k, v in fingerprint.items() if k != "plugins"} | {
-        f"the plugin {name}": version for name, version in fingerprint.get("plugins", {}).items()
+def _shown(value: object) -> str:
+    return "not there" if value is None else repr(value)
+
+
+def _causes(fingerprint: Numeric) -> dict[str, object]:
+    """What changes numbers, entry by entry."""
+    apart = ("plugins", "libraries", "variables", "bits", "processor", "loader")
+    return {
+        **{key: value for key, value in fingerprint.items() if key not in apart},
+        **_under("the plugin", fingerprint.get("plugins", {})),
+        **_under("the library", fingerprint.get("libraries", {})),
+        **_under("the variable", fingerprint.get("variables", {})),
     }
+
+
+def _explanations(fingerprint: Numeric) -> dict[str, object]:
+    """What changes numbers sometimes: of interest only if bits differ."""
+    return {
+        "the processor": fingerprint.get("processor"),
+        **_under("the variable", fingerprint.get("loader", {})),
+    }
+
+
+def _under(kind: str, entries: Mapping[str, str]) -> dict[str, object]:
+    return {f"{kind} {name}": value for name, value in entries.items()}
 
 
 def build(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs) -> Manifest:

@@ -42,6 +42,7 @@ from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_at_once
 from ttf.rundir.typed_json import read_typed
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
+from ttf.text.secrets import Secrets
 from ttf.training.checkpoint import Totals
 from ttf.training.evaluation import encode_split, positive_scores
 from ttf.training.schedule import Window, window_of
@@ -185,7 +186,7 @@ class MinedNegatives:
             session.config.checkpoint.retry_s if step else 0.0,
             say=self._say,
             check_stop=session.link.check_stop,
-            title=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
+            title=f"THE MINED CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
         )
         while True:
             try:
@@ -201,7 +202,7 @@ class MinedNegatives:
             try:
                 return self._load_or_mine(rows)
             except _Unreadable as error:  # a disk that lied once need not do so again
-                self._say(f"{error} It is mined again.")
+                self._say(f"{error} ttf repeats the mining.")
                 return self._load_or_mine(rows)
         except OSError as error:
             raise storage_error(error, str(self._folder)) from error
@@ -218,7 +219,7 @@ class MinedNegatives:
         try:
             table = CandidateTable.load(folder)
         except ArtifactDamaged as error:  # of a process that died before it was relied on
-            self._say(f"{error} It is mined again.")
+            self._say(f"{error} ttf repeats the mining.")
             remove_at_once(folder, self._session.folder.path, TABLE_AREA)
             return None
         self._round.reused = True
@@ -246,7 +247,9 @@ class MinedNegatives:
             return CandidateTable.load(folder)
         except ArtifactDamaged as error:
             remove_at_once(folder, session.folder.path, TABLE_AREA)
-            raise _Unreadable(f"A table does not read back as it was written: {error}") from error
+            raise _Unreadable(
+                f"ttf wrote a candidate table and could not read it again: {error}"
+            ) from error
 
     def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
         began = time.perf_counter()
@@ -328,6 +331,7 @@ class MinedNegatives:
                 applied=remedy,
                 lost_steps=0,
                 checkpoint_step=next(map(step_of, newest_first(folder.checkpoints)), -1),
+                secrets=Secrets(command=session.link.command),
             )
         except StorageError as error:
             self._say(f"The incident could not be written: {error}")
@@ -347,7 +351,7 @@ def _lowest_positive(
         known = session.data.train.known(rows[here])
         q_BD = torch.from_numpy(np.array(queries[here]))
         scores = positive_scores(q_BD, known, session.parts.documents)
-        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1)
+        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1).numpy()
     return out
 
 

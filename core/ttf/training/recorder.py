@@ -173,7 +173,9 @@ class Recorder:
         gc.collect()
         self._session.policy.empty_cache()
         give_back()
-        self._session.reporter.note("Memory is short: caches and the idle miner were given back.")
+        self._session.reporter.note(
+            "Memory is almost used up: ttf freed caches and ended the idle miner process."
+        )
 
     def _note(self, kind: str, record: Mapping[str, Any]) -> None:
         """A line of a rare event, with its time of day."""

@@ -114,7 +114,11 @@ def open_session(
     # Without a link nobody supervises: a crash ends the run.
     link = link or Link()
     policy.start()
-    with folder.writing(), link.stop, open_dataset(resolved.config.data) as data:
+    with (
+        folder.writing(),
+        link.stop,
+        open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data,
+    ):
         decided = decide(resolved, data, policy)
         link.flight.takes(decided.total_steps)
         for note in (*data.notes, *decided.notes):
@@ -147,7 +151,7 @@ def assemble(
         raise ConfigError(
             f"There is nothing to train: the towers {specs.query.name!r} and {specs.doc.name!r} "
             "have no trainable weights.",
-            hint="Choose another query tower, e.g. --tower linear.",
+            hint="Choose another query tower, for example --tower linear.",
         )
     width = specs.query.shape.out_dim
     documents = Documents(data, model, policy, width, memory_budget(config.memory.budget))

@@ -265,9 +265,12 @@ class Stepper:
         what = "loss" if wrong else "gradient"
         raise NumericFailure(
             f"The {what} of step {head.step + 1} is not finite (loss {float(losses_S.mean())}, "
-            f"gradient norm {norm}); the inputs are. Training rows of that batch: {names}.",
-            hint="The weights are as they were before this step. Try a smaller --lr, a larger "
-            "temperature (--set loss.temperature=0.1), or --precision fp32.",
+            f"gradient norm {norm}), but the inputs are finite. Training rows of this batch: "
+            f"{names}.",
+            hint=(
+                "The weights are those from before this step. Try a lower --lr, a higher "
+                "temperature (--set loss.temperature=0.1), or --precision fp32."
+            ),
         )
 
 

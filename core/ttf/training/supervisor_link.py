@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ttf.process import conversation, messages
+from ttf.host.at_work import PluginWork
+from ttf.process import conversation, lifeline
 from ttf.process.signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.request import Change, FromTrainer, History, ToTrainer, TrainRequest
@@ -16,6 +18,14 @@ from ttf.rundir.typed_json import dataclass_from
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class LeaveAsked(Exception):
@@ -59,6 +69,10 @@ class Link:
     def tell(self, message: FromTrainer) -> None:
         """May be called from any thread."""
 
+    def limits(self, config: RunConfig) -> None:
+        """Reports what the supervisor needs before plugins are imported."""
+        self.tell({"supervise": config.supervise.model_dump(mode="json")})
+
     def configured(self, config: RunConfig, inputs: Sequence[str] = ()) -> None:
         """Reports the configuration: at the start, and again with every "auto" settled. `inputs`
         are the files the run reads."""
@@ -70,14 +84,15 @@ class Link:
 class SupervisedLink(Link):
     """Sends messages on a pipe, and receives requests on the life line."""
 
-    def __init__(self, lifeline: int, results: int) -> None:
+    def __init__(self, life: int, results: int) -> None:
         """Waits for the request, which is the first message."""
         super().__init__()
         self._results = results
         self._lock = threading.Lock()
         self._requests: queue.SimpleQueue[TrainRequest] = queue.SimpleQueue()
-        conversation.follow(lifeline, self._handle_request)
+        conversation.follow(life, self._handle_request)
         self.request = self._requests.get()
+        self._pipes = {fd: _identity(fd) for fd in (life, results)}
         self.flight = FlightRecorder(Path(self.request.run_dir) / "flight.bin")
         self.history = self.request.history
         self.overlay = self.request.overlay
@@ -85,7 +100,14 @@ class SupervisedLink(Link):
 
     def tell(self, message: FromTrainer) -> None:
         with self._lock:
-            messages.write(self._results, message)
+            conversation.tell(self._results, message)
+
+    def plugin_at_work(self, work: PluginWork | None) -> None:
+        """Notes it in the flight record. The plugin noted before may have closed our pipes: then
+        the record goes on naming it, and the supervisor hears of it by the exit code."""
+        if any(_identity(fd) != was for fd, was in self._pipes.items()):
+            lifeline.leave_without_pipes()
+        self.flight.plugin_at_work(work)
 
     def _handle_request(self, received: Mapping[str, Any]) -> None:
         # In the life line's thread; requests take effect at the next step boundary.

@@ -60,14 +60,14 @@ class Temperature(nn.Module):
         super().__init__()
         if learned and not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
             raise ConfigError(
-                f"loss.temperature is {temperature}, but a learned temperature stays "
-                f"within [{MIN_TEMPERATURE}, {MAX_TEMPERATURE}].",
-                hint="Start inside that range, or set loss.learn_temperature = false.",
+                f"loss.temperature is {temperature}, but a learned temperature must be between "
+                f"{MIN_TEMPERATURE} and {MAX_TEMPERATURE}.",
+                hint="Choose a value in this range, or set loss.learn_temperature = false.",
             )
         if not temperature > 0:
             raise ConfigError(
-                f"loss.temperature is {temperature}; it divides, so it must be above 0.",
-                hint="0.05 is the default.",
+                f"loss.temperature is {temperature}, but it must be greater than 0.",
+                hint="The default is 0.05.",
             )
         self.learned = learned
         start = torch.tensor(-math.log(temperature))
@@ -185,8 +185,8 @@ def load_model(folder: Path) -> TwoTower:
     run = folder.parent
     if not (folder / MODEL_CONFIG).is_file():
         raise DataMissing(
-            f"{folder.parent} holds no model: the run ended before it saved anything.",
-            hint=f"Let it train first: ttf resume {quoted(folder.parent)}",
+            f"{folder.parent} contains no model: the run ended before it saved one.",
+            hint=f"Continue the training first: ttf resume {quoted(folder.parent)}",
         )
     try:
         config = read_json(folder / MODEL_CONFIG, run)
@@ -203,7 +203,7 @@ def load_model(folder: Path) -> TwoTower:
         reason = str(error).strip().partition("\n")[0][:300]
         raise ArtifactDamaged(
             f"The model in {folder} is damaged: {type(error).__name__}: {reason}.",
-            hint="Delete that folder and summary.json, and write it anew: "
+            hint="Delete this folder and summary.json, then write the model again: "
             f"ttf resume {quoted(folder.parent)}",
         ) from error
     return model.eval()
@@ -234,7 +234,8 @@ def start_from(model: TwoTower, path: Path) -> None:
     problems = [f"{name}: not in the file" for name in own if name not in tensors]
     problems += [f"{name}: not in the model" for name in tensors if name not in own]
     problems += [
-        f"{name}: shape {tuple(tensors[name].shape)} in the file, {tuple(own[name].shape)} here"
+        f"{name}: the shape is {tuple(tensors[name].shape)} in the file and "
+        f"{tuple(own[name].shape)} in the model"
         for name in own
         if name in tensors and tensors[name].shape != own[name].shape
     ]
@@ -242,6 +243,9 @@ def start_from(model: TwoTower, path: Path) -> None:
         raise ConfigError(
             f"The weights of --init {path} do not fit these towers:",
             problems=problems[:8],
-            hint="Use the tower names, options and vector widths of the run they came from.",
+            hint=(
+                "Use the same tower names, tower options and vector widths as in the run of "
+                "this file."
+            ),
         )
     model.load_state_dict(tensors)

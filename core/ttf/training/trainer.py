@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +22,7 @@ from ttf.errors import (
     ArtifactDamaged,
     DataChanged,
     DeviceMistrusted,
+    ExitCode,
     GateNotMet,
     Stopped,
     StorageError,
@@ -41,8 +43,10 @@ from ttf.rundir.supervision import Journal
 from ttf.rundir.typed_json import read_typed
 from ttf.rundir.verified_folders import newest_first
 from ttf.text.progress import Reporter
+from ttf.text.secrets import Secrets
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
+from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_learned
 from ttf.training.checkpoint import RunState, Snapshot, Totals, load_newest
 from ttf.training.mined_negatives import MinedNegatives
 from ttf.training.recorder import Recorder, recording, summary_facts
@@ -96,7 +100,7 @@ def _begin(session: Session) -> None:
         session.decided.resolved, session.data, session.policy, session.decided.specs
     )
     if link.command:
-        built["command"] = list(link.command)
+        built["command"] = Secrets(command=link.command).words(link.command)
     built["environment_left_out"] = dict(link.left_out)
     write_json(session.folder.manifest, built)
 
@@ -110,7 +114,7 @@ def _write(session: Session, write: Callable[[], T]) -> T:
         session.config.checkpoint.retry_s if restarted else 0.0,
         say=session.reporter.note,
         check_stop=session.link.check_stop,
-        title="THE RUN CANNOT GO ON YET",
+        title="THE RUN CANNOT CONTINUE YET",
     )
     while True:
         try:
@@ -126,7 +130,7 @@ class Trainer:
         self.session = session
         self._metrics = metrics
         self._selection = Selection(config=session.config.evaluate)
-        totals = Totals()
+        totals = Totals(notes={note: note for note in session.data.notes})
         self._mined = MinedNegatives(session, metrics, totals)
         self._state = RunState(session.parts, self._mined, self._selection, totals)
         decided = session.decided
@@ -158,10 +162,11 @@ class Trainer:
         self.session.link.flight.enter(Phase.START, snapshot.step)
         reporter.resumed(snapshot.step, self._selection.initial)
         for difference in differences:
-            text = f"resumed where {difference}"
+            text = f"resumed with a difference: {difference}"
             self._state.totals.deviations.append(text)
             reporter.note(
-                f"From here on the numbers are statistically, not bitwise, the same: {text}."
+                "From here on, the numbers are no longer bitwise the same as without the "
+                f"interruption, only statistically: {text}."
             )
 
     def run(self, *, resumed_from: int) -> Summary:
@@ -186,6 +191,8 @@ class Trainer:
             raise
         summary = self._summarize(ending)
         session.reporter.finished({**summary, "run_dir": str(session.folder.path)})
+        if ending.problem:
+            raise GateNotMet(ending.problem, hint=ending.hint)
         return summary
 
     @contextlib.contextmanager
@@ -241,24 +248,45 @@ class Trainer:
 
     def _finish(self, recorder: Recorder) -> Ending:
         """Saves the last checkpoint, then the finished towers."""
-        if self._selection.patience_used_up:
+        if self._selection.patience_used_up and self.loop.step < self.loop.total_steps:
             settings = self.session.config.evaluate
             note = (
-                f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: no "
-                f"gain in {settings.metric} for {settings.patience} evaluations. To train all steps: "
-                "--set evaluate.patience=0."
+                f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: "
+                f"{settings.metric} did not improve in {settings.patience} evaluations. To train all "
+                "steps: --set evaluate.patience=0."
             )
             self._state.totals.notes["ended early"] = note
             self.session.reporter.note(note)
         recorder.flush(self.loop.step)
         recorder.keeper.finish()
-        return Ending(status="finished", exit_code=0)
+        return self._judged()
+
+    def _judged(self) -> Ending:
+        """Of a run that trained to its end: done, or a gate that every run has was not met."""
+        data, settings = self.session.data, self.session.config.evaluate
+        ranked = partial(Ranked, queries=len(data.val), documents=data.bank.shape[0])
+        problem = nothing_learned(
+            ranked(metrics=self._selection.initial),
+            ranked(metrics=self._selection.final),
+            settings.k,
+            settings.metric,
+        )
+        done = Ending(status="finished", exit_code=ExitCode.DONE)
+        if not problem:
+            return done
+        whole_epoch = self.loop.step >= self.loop.order.steps_per_epoch
+        if settings.above_chance and whole_epoch and len(data.val) >= ENOUGH_QUERIES:
+            return replace(done, exit_code=ExitCode.GATE, problem=problem, hint=WRONG_DATA)
+        note = f"{problem} A longer run, or more validation pairs, would tell why."
+        self._state.totals.notes["chance"] = note
+        self.session.reporter.note(note)
+        return done
 
     def _stopped(self, asked: StopAsked) -> Stopped:
         return Stopped(
             asked.signum,
-            f"Stopped by {asked} after step {self.loop.step} of {self.loop.total_steps}; "
-            "a checkpoint was saved.",
+            f"{asked} stopped the run after step {self.loop.step} of {self.loop.total_steps}. ttf "
+            "saved a checkpoint.",
             hint=f"Continue with: ttf resume {self.session.folder.path}",
         )
 
@@ -306,7 +334,7 @@ def _has_begun(folder: RunFolder, say: Say) -> bool:
         not noted and folder.summary.exists()
     ):
         return True
-    say("No checkpoint was made before: the run starts from the beginning.")
+    say("There was no checkpoint yet, so the run starts from the beginning.")
     return False
 
 
@@ -329,9 +357,9 @@ def _manifest_of(folder: RunFolder) -> Manifest:
         found["data"]["fingerprint"], found["numeric"]["plugins"].items()
     except (OSError, ArtifactDamaged, LookupError, TypeError, AttributeError) as error:
         raise ArtifactDamaged(
-            f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}): what the "
-            "run began with is not known any more.",
-            hint="Put it back, or start a new run from the folder's run.toml.",
+            f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}). Without "
+            "it, ttf does not know the data and the environment of the run.",
+            hint="Restore the file, or start a new run with the run.toml of this folder.",
         ) from error
     return found
 
@@ -342,9 +370,9 @@ def _refuse_other_data(
     """Raises DataChanged. `before` is the manifest's part about the data."""
     if before["fingerprint"] != data.fingerprint:
         raise DataChanged(
-            f"The data is not what the run in {folder.path} was started with "
-            f"(pairs {before.get('pairs')}, bank {before.get('bank')}).",
-            hint="Put the files back as they were, or start a new run with ttf train.",
+            f"The data has changed since the run in {folder.path} was started (pairs "
+            f"{before.get('pairs')}, bank {before.get('bank')}).",
+            hint="Restore the original files, or start a new run with ttf train.",
         )
     with _heartbeats(flight):
         refuse_changed(before.get("files", {}), data.stores, say)

@@ -34,7 +34,13 @@ BF16_SINCE = (8, 0)  # compute capability (Ampere) with tensor cores for bf16 an
 
 @dataclass(frozen=True, kw_only=True)
 class CudaOptions:
-    index: int = option(0, "which GPU, as nvidia-smi counts the visible ones", ge=0)
+    index: int = option(
+        0,
+        "which GPU, as nvidia-smi counts the visible ones",
+        unit="no unit",
+        ge=0,
+        le=1023,
+    )
     tf32: bool = option(False, "allow tf32 products in fp32: faster, 10 bits of mantissa")
     deterministic: bool = option(True, "refuse operations whose result may differ between runs")
 

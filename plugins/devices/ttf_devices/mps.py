@@ -35,7 +35,11 @@ KNOWN_BAD = (
 @dataclass(frozen=True, kw_only=True)
 class MpsOptions:
     max_accumulate: int = option(
-        4, "micro-batches per optimizer step at most; deep accumulation is suspect here", ge=1
+        4,
+        "largest number of micro-batches per optimizer step; many were seen to give wrong numbers",
+        unit="micro-batches",
+        ge=1,
+        le=65_536,
     )
     cpu_fallback: bool = option(
         False, "run operators that mps lacks on the CPU, copying there and back each time"

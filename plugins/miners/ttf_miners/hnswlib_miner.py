@@ -20,9 +20,13 @@ from ttf_miners import _graph_cost
 
 @dataclass(frozen=True, kw_only=True)
 class HnswlibOptions:
-    M: int = option(32, "links per row", ge=2, le=512)
-    ef_construction: int = option(200, "candidates looked at while building", ge=1)
-    ef_search: int = option(256, "candidates looked at per query; at least k", ge=1)
+    M: int = option(32, "links per row", unit="links", ge=2, le=512)
+    ef_construction: int = option(
+        200, "candidates looked at while building", unit="rows", ge=1, le=100_000
+    )
+    ef_search: int = option(
+        256, "candidates looked at per query; at least k", unit="rows", ge=1, le=1_000_000
+    )
 
 
 class HnswlibFactory:

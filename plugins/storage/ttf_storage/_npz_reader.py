@@ -32,6 +32,8 @@ NPY_ARRAY: Final = "vectors"  # name of the one array of a .npy file
 
 _BLOCK_BYTES: Final = 4 << 20
 _MARKER: Final = ".dtype"
+# The archiver of macOS adds a second member with attributes of the file system for each file.
+_MACOS_EXTRAS: Final = "__MACOSX/"
 
 
 class NpzStore:
@@ -132,7 +134,11 @@ class NpzStore:
             whole.file_size = whole.compress_size = size
             return {NPY_ARRAY: whole}
         members = read_members(self._file)
-        return {m.filename.removesuffix(".npy"): m for m in members if m.filename.endswith(".npy")}
+        return {
+            m.filename.removesuffix(".npy"): m
+            for m in members
+            if m.filename.endswith(".npy") and not m.filename.startswith(_MACOS_EXTRAS)
+        }
 
     def _member(self, name: str) -> ZipInfo:
         member = self._members.get(name)

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MlpOptions:
-    hidden: int = option(1024, "width of the hidden layers", ge=1)
-    layers: int = option(1, "hidden layers", ge=1, le=64)
-    dropout: float = option(0.5, "share of hidden values dropped in training", ge=0, lt=1)
+    hidden: int = option(1024, "width of the hidden layers", unit="values", ge=1, le=65_536)
+    layers: int = option(1, "hidden layers", unit="layers", ge=1, le=64)
+    dropout: float = option(
+        0.5, "share of hidden values dropped in training", unit="share", ge=0, lt=1
+    )
     activation: Literal["gelu", "relu", "silu", "tanh"] = option(
         "gelu", "the function after each hidden layer"
     )

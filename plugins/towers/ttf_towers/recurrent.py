@@ -23,11 +23,17 @@ GATES = {"gru": 3, "lstm": 4}
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentOptions:
-    hidden: int = option(256, "width of the hidden state, per direction", ge=1)
-    layers: int = option(1, "recurrent layers", ge=1, le=64)
+    hidden: int = option(
+        256, "width of the hidden state, per direction", unit="values", ge=1, le=65_536
+    )
+    layers: int = option(1, "recurrent layers", unit="layers", ge=1, le=64)
     bidirectional: bool = option(True, "read the sequence in both directions")
     dropout: float = option(
-        0.1, "share of values dropped between layers and before the output", ge=0, lt=1
+        0.1,
+        "share of values dropped between layers and before the output",
+        unit="share",
+        ge=0,
+        lt=1,
     )
     pool: Literal["last", "final", "mean", "max", "attention"] = option(
         "mean",

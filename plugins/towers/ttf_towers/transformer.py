@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerOptions:
-    width: int = option(256, "width of the hidden vectors, a multiple of heads", ge=1)
-    layers: int = option(2, "encoder layers", ge=1, le=64)
-    heads: int = option(4, "attention heads per layer", ge=1)
-    feedforward: int = option(1024, "width inside the feed-forward part", ge=1)
-    dropout: float = option(0.1, "share of values dropped in training", ge=0, lt=1)
+    width: int = option(
+        256, "width of the hidden vectors, a multiple of heads", unit="values", ge=1, le=65_536
+    )
+    layers: int = option(2, "encoder layers", unit="layers", ge=1, le=64)
+    heads: int = option(4, "attention heads per layer", unit="heads", ge=1, le=1024)
+    feedforward: int = option(
+        1024, "width inside the feed-forward part", unit="values", ge=1, le=262_144
+    )
+    dropout: float = option(0.1, "share of values dropped in training", unit="share", ge=0, lt=1)
     pool: Literal["last", "mean", "attention", "cls"] = option(
         "mean", "how steps become one vector; cls: an extra learned step"
     )

@@ -66,10 +66,26 @@ def test_misspelt_commands_and_options_get_the_closest(invoke: Invoke) -> None:
     assert "Did you mean 'train'?" in invoke(["trian"]).err
     assert "Did you mean '--epochs'?" in invoke(["train", "--epoch", "3"]).err
     assert "Did you mean 'list'?" in invoke(["plugins", "lst"]).err
-    result = invoke(["train", "--tower", "gruu"])
+    result = invoke(["mine", "--miner", "fais"])
     assert result.code == 2
-    assert "no tower named 'gruu'. Did you mean 'gru'? Known: gru, " in result.err
-    assert "hint: See ttf train --help." in result.err
+    assert "no miner named 'fais'. Did you mean 'faiss'? Known: auto, exact, " in result.err
+    assert "hint: See ttf mine --help." in result.err
+
+
+def test_all_wrong_flags_and_settings_are_told_at_once(invoke: Invoke) -> None:
+    argv = "train --plan --tower gruu --miner fais --set train.epcohs=3 --set lr=3 --steps many"
+    result = invoke(argv.split())
+    assert result.code == 2
+    assert "The configuration has 5 problems:" in result.err
+    for said in (
+        "--tower: tower.query.name: no tower named 'gruu'. Did you mean 'gru'?",
+        "--miner: miner.name: no miner named 'fais'. Did you mean 'faiss'?",
+        "--set: train.epcohs: no such key. Did you mean 'epochs'?",
+        "--set: lr: no such section. Did you mean 'train.lr'?",
+        "--steps: train.steps: input should be a valid integer (got 'many')",
+        "hint: To see what a key takes: ttf config explain train.steps",
+    ):
+        assert said in result.err
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from ttf import cli
 
 if TYPE_CHECKING:
-    from tests.conftest import FakeDistribution, Invoke
+    from tests.conftest import Invoke
 
 
 def test_the_list_has_the_fields_the_contract_names(invoke: Invoke) -> None:
@@ -26,18 +26,6 @@ def test_the_list_for_people_ends_with_the_next_command(invoke: Invoke) -> None:
     assert "hnswlib" in result.out
     assert "gru" not in result.out
     assert "Next: ttf plugins show miner.exact" in result.err
-
-
-def test_a_broken_plugin_is_listed_and_only_showing_it_fails(
-    invoke: Invoke, fake_plugins: FakeDistribution
-) -> None:
-    fake_plugins.add("ttf-broken", {"miner.broken": "ttf_broken_shown"})
-    fake_plugins.module("ttf_broken_shown", "import no_such_library")
-    assert "broken" in invoke(["plugins", "list"]).out
-    result = invoke(["plugins", "show", "miner.broken"])
-    assert result.code == 2
-    assert "ttf-broken 1.0 failed to load" in result.err
-    assert invoke(["plugins", "show", "device.cpu"]).code == 0
 
 
 def test_a_bare_name_will_do_and_a_misspelt_one_gets_the_closest(invoke: Invoke) -> None:

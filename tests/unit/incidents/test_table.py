@@ -81,10 +81,11 @@ WORDS: Mapping[str, str] = {
     f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
     "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
     "traceback": f"{TRACE}KeyError: 'rows'",
+    "no pipes": "ttf: code in this process closed pipes that it had not opened",
     "prose": "epoch 3, loss 2.1",
 }
 SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
-EXITS = (0, 1, 3, 120, 121)
+EXITS = (0, 1, 3, 120, 121, 122)
 CUT = FileChange(path="pairs.npz", was="40,960 bytes", now="4,096 bytes", cut=True)
 MADE_ANEW = FileChange(path="bank.npz", was="40,960 bytes", now="another file: 40,960 bytes")
 SURROUNDINGS: tuple[dict[str, Any], ...] = (

@@ -28,7 +28,7 @@ def test_auto_takes_the_best_device_and_says_why_not_the_others(
     monkeypatch.setattr(cuda, "has_driver", lambda: False)
     policy = devices.choose("auto", {}, 2)
     assert policy.name == "cpu" and policy.threads == 2
-    assert policy.reason.startswith("the best device here, with 2 threads; ")
+    assert policy.reason.startswith("the best device of this machine, with 2 threads; ")
     assert "not cuda: no NVIDIA driver" in policy.reason and "mps" in policy.reason
 
 
@@ -105,5 +105,40 @@ def test_prepare_says_what_came_too_late(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert torch is sys.modules["torch"]
     late = devices.prepare(devices.choose("cpu", {}, 1)).notes
-    assert any("already loaded" in note and "OMP_NUM_THREADS=1" in note for note in late)
+    assert any("was loaded before" in note and "OMP_NUM_THREADS=1" in note for note in late)
     assert devices.prepare(devices.choose("cpu", {}, 1)).notes == ()
+
+
+def test_variables_that_make_torch_wrong_are_unset_before_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_DYNAMIC", "true")
+    monkeypatch.setenv("OMP_THREAD_LIMIT", "1")
+    policy = devices.choose("cpu", {}, 2)
+    with monkeypatch.context() as unloaded:
+        unloaded.delitem(sys.modules, "torch")
+        (said,) = devices.prepare(policy).notes
+    assert "OMP_DYNAMIC=true, OMP_THREAD_LIMIT=1" in said and "results would be wrong" in said
+    assert "OMP_DYNAMIC" not in os.environ and "OMP_THREAD_LIMIT" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("name", "harmful", "harmless"),
+    [
+        ("OMP_DYNAMIC", "TRUE", "false"),
+        ("OMP_THREAD_LIMIT", "1", "2"),
+        ("OMP_MAX_ACTIVE_LEVELS", "0", "1"),
+    ],
+)
+def test_variables_that_make_torch_wrong_are_refused_once_it_is_loaded(
+    name: str, harmful: str, harmless: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    assert torch is sys.modules["torch"]
+    monkeypatch.setenv(name, harmful)
+    with pytest.raises(ConfigError, match=f"{name}={harmful} is set, and torch is already loaded"):
+        devices.prepare(devices.choose("cpu", {}, 2))
+    devices.prepare(devices.choose("cpu", {}, 1))
+    monkeypatch.setenv(name, harmless)
+    devices.prepare(devices.choose("cpu", {}, 2))

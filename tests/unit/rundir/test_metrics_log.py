@@ -84,8 +84,8 @@ def test_a_disk_that_fails_for_a_while_costs_no_line(
     if fault == "short":
         assert said == []
     else:
-        assert "kept in memory" in said[0]
-        assert "no line is missing" in said[-1]
+        assert "keeps the lines in memory" in said[0]
+        assert "No line is missing" in said[-1]
     assert [p.name for p in ram.iterdir()] == ["metrics.jsonl"]
 
 

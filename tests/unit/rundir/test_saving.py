@@ -161,7 +161,7 @@ def test_a_disk_that_fails_once_is_said_and_the_next_checkpoint_goes_elsewhere(
             settle(saver)
             saver.raise_if_failed()
         assert told.saved == [1, 3]
-        assert "takes checkpoints again" in told.said[1]
+        assert "Checkpoints can be written again" in told.said[1]
     assert done
     assert not list(root.rglob(".tmp-*"))
 
@@ -182,7 +182,7 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
         assert part in str(error)
     assert (
         error.hint == f"Free some space, or use --out to choose another folder. Then continue "
-        f"with: ttf resume {root}"
+        f"the run: ttf resume {root}"
     )
 
 
@@ -198,7 +198,7 @@ def test_patience_ends_when_failures_go_on_for_longer(root: Path) -> None:
         saver.raise_if_failed()  # nothing was tried since
         saver.save(plain(2))
         settle(saver)
-        with pytest.raises(StorageError, match="There is no older one"):
+        with pytest.raises(StorageError, match="There is no older checkpoint"):
             saver.raise_if_failed()
         with pytest.raises(StorageError):
             saver.save(plain(3))
@@ -213,7 +213,7 @@ def test_the_last_checkpoint_waits_for_a_disk_that_recovers(root: Path) -> None:
         saver.flush(plain(4))
     assert told.saved == [4]
     assert "IS NOT WRITTEN" in told.said[0]
-    assert "The next attempt is in 2 s" in told.said[1]
+    assert "ttf tries again in 2 s" in told.said[1]
     assert recovered(root).step == 4
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.kit.supervision_story import ADVICE, HALVE, ISOLATE, QUARTER, Run, spawn
 
+from ttf.host.at_work import PluginWork
 from ttf.rundir.request import Change, History
 from ttf.supervise.decide import State, initial, wake_at
 from ttf.supervise.events import (
@@ -21,13 +23,24 @@ from ttf.supervise.events import (
     Finish,
     GiveUp,
     Kill,
+    Limited,
     Pressure,
     Say,
+    Settings,
     Signalled,
     Spawn,
     Started,
     Suspended,
     Tick,
+)
+
+IMPORT = PluginWork(
+    doing="importing",
+    plugin="miner.bad",
+    distribution="ttf-bad",
+    version="1.0",
+    module="bad",
+    brief=True,
 )
 
 # --- beginning and ending -----------------------------------------------------------------------
@@ -79,7 +92,7 @@ def test_a_first_death_is_answered_at_once_and_unchanged() -> None:
     action = spawn(run.dies("killed", checkpoint_step=4))
     assert action.delay_s == 0 and action.overlay == {}
     assert "Incident 001, killed in forward at step 7" in action.because
-    assert "going on from step 4 unchanged" in action.because
+    assert "ttf restarts the run from step 4 unchanged" in action.because
 
 
 def test_restarts_without_progress_wait_longer_and_longer_and_end() -> None:
@@ -107,7 +120,7 @@ def test_the_story_of_a_run_that_was_given_up_tells_all() -> None:
         "train.batch_size = 64 (remedy of incident 001 (oom-kill))",
         "incidents/005/",
         "ttf doctor",
-        "go on from step 5",
+        "continue from step 5",
     ):
         assert part in end.text, end.text
 
@@ -215,7 +228,9 @@ def test_with_remedies_off_the_remedy_is_named_and_the_run_goes_on_unchanged() -
     run = Run(remedies=False).starts()
     told, action = run.dies("oom-kill", certain=True, remedies=(HALVE,))
     assert isinstance(told, Say) and told.loud
-    assert "By hand: halve the micro-batch" in told.text and "train.batch_size = 64" in told.text
+    assert (
+        "To apply it: halve the micro-batch" in told.text and "train.batch_size = 64" in told.text
+    )
     assert isinstance(action, Spawn) and action.overlay == {}
 
 
@@ -260,6 +275,25 @@ def test_a_python_error_without_restarts_is_the_runs_error() -> None:
     assert isinstance(Run(max_restarts=0).starts().dies("python-error")[-1], EndWithError)
 
 
+@pytest.mark.parametrize("name", ["abort", "vanished", "hang", "unknown"])
+def test_a_plugin_in_which_the_trainer_died_is_not_loaded_again(name: str) -> None:
+    (end,) = Run().starts().dies(name, phase="start", plugin=IMPORT)
+    assert isinstance(end, EndWithError) and end.plugin == IMPORT
+
+
+def test_a_remedy_comes_before_the_blame_of_a_plugin() -> None:
+    run = Run().starts(miner__isolation="none")
+    (action,) = run.dies("omp-duplicate", certain=True, remedies=(ISOLATE,), plugin=IMPORT)
+    assert isinstance(action, Spawn)
+
+
+@pytest.mark.parametrize("name", ["killed", "oom-kill"])
+def test_a_kill_from_outside_is_blamed_on_a_plugin_only_the_second_time(name: str) -> None:
+    run = Run()
+    assert isinstance(spawn(run.starts().dies(name, plugin=IMPORT)), Spawn)
+    assert isinstance(run.starts().dies(name, plugin=IMPORT)[-1], EndWithError)
+
+
 def test_a_crash_before_the_configuration_is_known_is_tried_again() -> None:
     run = Run()
     run.sees(Started(now=1))
@@ -267,6 +301,22 @@ def test_a_crash_before_the_configuration_is_known_is_tried_again() -> None:
 
 
 # --- hangs ----------------------------------------------------------------------------------------
+
+
+def test_the_import_of_a_plugin_obeys_the_hang_limit_before_the_configuration_is_known() -> None:
+    run = Run()
+    run.sees(Started(now=0.0))
+    run.sees(Limited(now=0.0, settings=Settings(hang_timeout_s=5)))
+    run.beats("start", plugin=None)
+    assert wake_at(run.state) == 600  # libraries may lie on a slow disk
+    run.beats("start", after=1.0, plugin=IMPORT)
+    assert wake_at(run.state) == 6
+    run.waits()
+    (kill,) = run.waits()
+    assert isinstance(kill, Kill) and "importing the plugin miner.bad of the dist" in kill.text
+    run = Run(hang_timeout_s=5).starts()
+    run.beats("start", plugin=replace(IMPORT, brief=False))
+    assert wake_at(run.state) == 600
 
 
 def test_silence_beyond_the_limit_has_the_stacks_written_and_then_kills() -> None:
@@ -353,7 +403,7 @@ def test_a_checkpoint_that_is_never_done_does_not_hide_behind_steps_that_go_on()
     assert run.now > 309
     assert run.sees(Tick(now=run.now)) == (DumpStacks(),)
     (kill,) = run.waits()
-    assert isinstance(kill, Kill) and "checkpoint begun 300 s ago" in kill.text
+    assert isinstance(kill, Kill) and "checkpoint that was started 300 s ago" in kill.text
 
 
 def test_slow_checkpoints_are_given_ten_times_the_slowest() -> None:
@@ -390,7 +440,7 @@ def test_a_process_that_survives_its_kill_is_spoken_of_once_and_never_doubled() 
     run.waits()
     run.waits()
     (told,) = run.waits()
-    assert isinstance(told, Say) and "still there" in told.text
+    assert isinstance(told, Say) and "still exists" in told.text
     assert wake_at(run.state) is None and run.state.stage == "running"
     assert isinstance(spawn(run.dies("hang")), Spawn)
 

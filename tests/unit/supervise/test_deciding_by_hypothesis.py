@@ -87,7 +87,7 @@ class Supervised(RuleBasedStateMachine):
         self.pending = self.alive = self.over = self.configured = False
         self.signals = 0
         self.checkpoint = -1
-        self.asked_to_leave = False
+        self.asked_to_leave = self.starting = False
         self.dumped_at: float | None = None
         self.killed = ""
         self.unchanged = 0
@@ -178,7 +178,7 @@ class Supervised(RuleBasedStateMachine):
                 assert self.asked_to_leave
                 self.killed = "memory"
             case Kill():
-                assert self.signals == 2
+                assert self.signals == 2 or self.starting
                 self.killed = "stop"
 
     @precondition(lambda self: self.pending)
@@ -188,6 +188,7 @@ class Supervised(RuleBasedStateMachine):
             self.pending, self.alive = False, True
             self.configured, self.asked_to_leave = False, False
             self.dumped_at, self.killed = None, ""
+            self.starting = True
             self.tell(Started(now=self.now))
 
     @precondition(lambda self: self.alive and not self.configured)
@@ -208,6 +209,7 @@ class Supervised(RuleBasedStateMachine):
     @rule(phase=phases, step=few, ago=st.floats(-5, 100), saving=st.none() | pauses)
     def beats(self, phase: str, step: int, ago: float, saving: float | None) -> None:
         since = None if saving is None else self.now - saving
+        self.starting = phase == "start"
         self.tell(Beat(now=self.now, at=self.now - ago, step=step, phase=phase, saving_since=since))
 
     @precondition(lambda self: self.alive and not self.killed)
@@ -226,7 +228,7 @@ class Supervised(RuleBasedStateMachine):
         running = self.alive
         self.signals += 1
         actions = self.tell(Signalled(now=self.now, signum=signum))
-        if self.signals == 2 or not running:
+        if self.signals == 2 or not running or (self.starting and not self.killed):
             assert actions[-1] == Stop(signum=signum), "it was not obeyed at once"
         if self.over:
             self.alive = self.pending = False

@@ -30,14 +30,21 @@ from ttf.supervise.events import (
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_first_signal_is_passed_on_and_the_trainers_end_is_the_runs(signum: int) -> None:
-    run = Run().starts()
+    run = Run().trains()
     assert run.sees(Signalled(now=1, signum=signum)) == (AskToStop(signum=signum),)
     assert run.sees(Ended(now=2, exit_code=128 + signum)) == (Finish(),)
 
 
 def test_a_second_signal_ends_at_once() -> None:
-    run = Run().starts()
+    run = Run().trains()
     run.sees(Signalled(now=1, signum=2))
+    kill, stop = run.sees(Signalled(now=1, signum=15))
+    assert isinstance(kill, Kill) and kill.why == "stop" and stop == Stop(signum=15)
+    assert run.is_over()
+
+
+def test_a_signal_before_the_first_step_of_a_trainer_ends_at_once() -> None:
+    run = Run().starts()
     kill, stop = run.sees(Signalled(now=1, signum=15))
     assert isinstance(kill, Kill) and kill.why == "stop" and stop == Stop(signum=15)
     assert run.is_over()
@@ -51,13 +58,13 @@ def test_a_signal_during_the_wait_before_a_restart_ends_at_once() -> None:
 
 
 def test_a_trainer_that_dies_while_it_stops_is_not_restarted() -> None:
-    run = Run().starts()
+    run = Run().trains()
     run.sees(Signalled(now=1, signum=15))
     assert run.dies("oom-kill", certain=True, remedies=(HALVE,)) == (Stop(signum=15),)
 
 
 def test_an_error_while_it_stops_is_told_rather_than_the_stop() -> None:
-    run = Run().starts()
+    run = Run().trains()
     run.sees(Signalled(now=1, signum=15))
     assert isinstance(run.dies("disk-full", retry=False)[-1], EndWithError)
 
@@ -66,13 +73,13 @@ def test_an_error_while_it_stops_is_told_rather_than_the_stop() -> None:
 def test_a_stop_that_is_not_obeyed_is_a_hang_and_ends_as_a_stop(
     hang: float | None, limit: float
 ) -> None:
-    run = Run(hang_timeout_s=hang).starts()
+    run = Run(hang_timeout_s=hang).trains()
     run.sees(Signalled(now=1, signum=2))
     while run.now < limit - 5:
         run.beats("mining", after=5.0)
     assert run.sees(Tick(now=1 + limit)) == (DumpStacks(),)
     (kill,) = run.waits()
-    assert isinstance(kill, Kill) and "asked to stop" in kill.text
+    assert isinstance(kill, Kill) and "after a stop request" in kill.text
     assert run.dies("hang") == (Stop(signum=2),)
 
 
@@ -148,10 +155,10 @@ def test_a_trainer_whose_worker_is_the_first_victim_is_not_killed() -> None:
 @pytest.mark.parametrize(
     ("settings", "remedies", "why"),
     [
-        ({}, (), "nothing is known"),
-        ({}, (ADVICE, ISOLATE), "nothing is known"),
-        ({"remedies": False}, (HALVE,), "remedies are off"),
-        ({"max_restarts": 0}, (HALVE,), "no restart is allowed"),
+        ({}, (), "there is no setting"),
+        ({}, (ADVICE, ISOLATE), "there is no setting"),
+        ({"remedies": False}, (HALVE,), "remedies are disabled"),
+        ({"max_restarts": 0}, (HALVE,), "restarts are disabled"),
     ],
 )
 def test_where_nothing_can_be_changed_nobody_is_asked_to_leave(
@@ -165,20 +172,20 @@ def test_where_nothing_can_be_changed_nobody_is_asked_to_leave(
 
 
 def test_memory_does_not_disturb_a_stop() -> None:
-    run = Run().starts(memory_remedies=(HALVE,))
+    run = Run().trains(memory_remedies=(HALVE,))
     run.sees(Signalled(now=1, signum=2))
     assert not any(isinstance(action, AskToLeave) for action in run.presses(0.97))
 
 
 def test_a_signal_after_it_left_for_memory_ends_at_once() -> None:
-    run = Run().starts(memory_remedies=(HALVE,))
+    run = Run().trains(memory_remedies=(HALVE,))
     run.presses(0.96)
     run.sees(Ended(now=2, exit_code=0, left="memory"))
     assert run.sees(Signalled(now=2, signum=2)) == (Stop(signum=2),)
 
 
 def test_a_trainer_that_left_for_memory_while_it_was_asked_to_stop_has_stopped() -> None:
-    run = Run().starts(memory_remedies=(HALVE,))
+    run = Run().trains(memory_remedies=(HALVE,))
     run.presses(0.96)
     run.sees(Signalled(now=2, signum=2))
     assert run.sees(Ended(now=3, exit_code=0, left="memory")) == (Stop(signum=2),)

@@ -46,7 +46,7 @@ def test_runs_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_folder_that_holds_a_run_is_not_begun_again(tmp_path: Path) -> None:
     begun(tmp_path / "run")
-    with pytest.raises(ConfigError, match="already holds a run"):
+    with pytest.raises(ConfigError, match="already contains a run"):
         RunFolder.new(tmp_path / "run")
     assert RunFolder.existing(tmp_path / "run").path == tmp_path / "run"
     with pytest.raises(DataMissing, match=r"no run\.toml"):
@@ -160,6 +160,6 @@ def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None
 
 def test_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(tmp_path: Path) -> None:
     begun(tmp_path / "run")
-    with pytest.raises(ConfigError, match="already holds a run") as refusal:
+    with pytest.raises(ConfigError, match="already contains a run") as refusal:
         RunFolder.new(tmp_path / "run")
     assert f"ttf resume {tmp_path / 'run'}" in refusal.value.hint

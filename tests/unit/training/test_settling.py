@@ -71,8 +71,8 @@ def test_a_run_that_goes_on_keeps_its_path_and_says_where_it_would_differ(tmp_pa
     moved, (note,), policy = on(AMX, again)
     assert policy.float32_matmul == "medium"
     assert dump(moved) == dump(settled)
-    assert note.startswith(f"{KEY} stays 'medium', as the run began (table, AMD Zen 5: ")
-    assert "would take 'highest'" in note and "AMX" in note
+    assert note.startswith(f"{KEY} stays 'medium', as at the start of the run (table, AMD Zen 5: ")
+    assert "would use 'highest'" in note and "AMX" in note
 
 
 def test_tuning_changes_new_runs_and_no_begun_one(tmp_path: Path) -> None:

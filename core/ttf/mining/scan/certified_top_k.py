@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -21,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.machine.gemm import is_float32, set_to
+from ttf.machine.gemm import is_float32, set_to, torch_threads
 from ttf.machine.processor import FirstPass
 from ttf.mining.scan.bf16_bank import HalfBank
 from ttf.mining.scan.error_bounds import asked, upper_norms
@@ -144,7 +143,7 @@ class _Pass:
     def run(self, sample: Sample | None) -> None:
         with (
             set_to("medium" if is_float32("medium") else "highest"),
-            _torch_threads(self._threads // self._workers),
+            torch_threads(self._threads // self._workers),
             ThreadPoolExecutor(self._workers) as pool,
         ):
             self._pairs = list(pool.map(lambda tile: self._begun(tile, sample), self._tiles))
@@ -222,16 +221,6 @@ class _Pass:
         found.take(tile[whole_T], keys_TK[whole_T])
         reached_T = found.scores[tile[whole_T], -1] >= pairs.floors.numpy()[whole_T]
         found.done[tile[whole_T]] = reached_T
-
-
-@contextlib.contextmanager
-def _torch_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def room_of(k: int) -> int:

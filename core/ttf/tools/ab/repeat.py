@@ -29,6 +29,7 @@ def train_words(setup: ABSetup, cell: Cell) -> list[str]:
         out += ["--steps", str(setup.steps)]
     # Equally many steps, and the weights after the last one: all arms are measured there.
     values: dict[str, Any] = {"evaluate.patience": 0, "evaluate.keep_best": False, "gates": []}
+    values["evaluate.above_chance"] = False  # What an arm learns is for the study to judge.
     if arm.evaluate_every is not None:
         values["evaluate.every"] = arm.evaluate_every
     if setup.hang_timeout_s is not None:

@@ -89,6 +89,7 @@ def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) ->
         "supervise.max_restarts": 0,
         "evaluate.every": "end",
         "evaluate.patience": 0,
+        "evaluate.above_chance": False,
         "checkpoint.every_s": None,
     }
     if flat.get("gates"):

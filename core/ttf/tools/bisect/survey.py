@@ -43,7 +43,7 @@ def survey(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.data.open_dataset import open_dataset
     from ttf.training.auto_settings import decide
 
-    with open_dataset(resolved.config.data) as data:
+    with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         decided = decide(resolved, data, policy)
         facts = _facts(decided, data)
     given_flat, settled = flat(given.config), flat(decided.config)

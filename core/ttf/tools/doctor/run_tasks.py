@@ -47,7 +47,8 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """What `ttf train` would refuse, and what `ttf data verify` finds in each file."""
     from ttf.data.open_dataset import open_dataset
 
-    config = _resolved(request).config.data
+    whole = _resolved(request).config
+    config = whole.data
     found: list[dict[str, str]] = []
     read: list[str] = []
     for uri in dict.fromkeys(u for u in (config.pairs, config.bank, config.context) if u):
@@ -59,7 +60,7 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     tell({"at": "opening the data as ttf train does"})
     notes: list[str] = []
     try:
-        with open_dataset(config) as opened:
+        with open_dataset(config, seed=whole.train.seed) as opened:
             notes += opened.notes
             train, val = len(opened.train), len(opened.val)
             read.append(f"{train:,} training and {val:,} validation pairs, {opened.bank.shape[0]:,} "
@@ -80,7 +81,11 @@ def _verified(uri: str, config: DataConfig, found: list[dict[str, str]]) -> str:
     hint = " ".join(seen.hints)
     found += [{"text": p, "hint": hint} for p in seen.problems if p not in elsewhere]
     arrays = ", ".join(array.name for array in seen.arrays)
-    much = "read in full" if whole else f"a sample was read; all of it: ttf data verify {uri}"
+    much = (
+        "read in full"
+        if whole
+        else f"only a sample was read; to read the whole file: ttf data verify {uri}"
+    )
     return f"{uri}: {arrays} ({much})"
 
 
@@ -120,7 +125,7 @@ def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.training.launch import plan_resolved
 
     resolved = _resolved(request)
-    tell({"at": "predicting what the run takes"})
+    tell({"at": "predicting memory, disk and time"})
     try:
         predicted = plan_resolved(resolved)
     except ConfigError as error:
@@ -146,4 +151,4 @@ def _above_budget(predicted: Mapping[str, Any], budget: int) -> str:
     needed = max((int(item["anon_bytes"]) for item in wanted), default=0)
     if needed <= budget:
         return ""
-    return f"The miner {name!r} needs about {size(needed)}, memory.budget allows {size(budget)}."
+    return f"The miner {name!r} needs about {size(needed)}, but memory.budget is {size(budget)}."

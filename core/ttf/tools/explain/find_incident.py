@@ -47,19 +47,21 @@ def find(path: Path) -> Incident:
 def _not_found(path: Path) -> DataMissing:
     if not path.exists():
         return DataMissing(
-            f"There is no {path}.",
-            hint="Name a class (ttf explain lists them), or an incident's folder, e.g. "
-            "runs/run-001/incidents/001.",
+            f"{path} does not exist.",
+            hint=(
+                "Give the name of a class (ttf explain lists them), or the folder of an "
+                "incident, for example runs/run-001/incidents/001."
+            ),
         )
     if (path / "run.toml").is_file():
         target = quoted(path)
         return DataMissing(
-            f"{path} is a run without incidents: nothing has died in it.",
-            hint=f"What it is doing, or how it ended: ttf monitor {target}",
+            f"The run {path} has no incidents: none of its processes crashed.",
+            hint=f"To see the state of the run: ttf monitor {target}",
         )
     return DataMissing(
-        f"{path} holds no incident: there is no {INCIDENT} in it.",
-        hint="Name an incident's folder, e.g. runs/run-001/incidents/001.",
+        f"{path} is not the folder of an incident: it has no {INCIDENT}.",
+        hint="Give the folder of an incident, for example runs/run-001/incidents/001.",
     )
 
 
@@ -70,10 +72,10 @@ def _read(folder: Path, others: int = 0) -> Incident:
         reason = f"{type(error).__name__}: {error}"
         raise DataMissing(
             f"{folder / INCIDENT} cannot be read ({reason}).",
-            hint=f"{folder / 'incident.md'} may say the same in words.",
+            hint=f"Try {folder / 'incident.md'}, which has the same content as text.",
         ) from error
     if "class" not in document:
-        raise DataMissing(f"{folder / INCIDENT} is no incident: it has no class.")
+        raise DataMissing(f"{folder / INCIDENT} is not a valid incident: it has no class.")
     return Incident(folder=folder, document=document, others=others)
 
 
@@ -103,7 +105,7 @@ def _facts(document: documents.Incident) -> Iterator[str]:
     if phase := document.get("phase"):
         yield f"in {one_line(phase)}, after step {document.get('step')}"
     if document.get("lost_steps") is not None:
-        yield f"{document['lost_steps']} steps to do again"
+        yield f"{document['lost_steps']} steps to redo"
 
 
 def _evidence(document: documents.Incident) -> Iterator[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from ttf.process import platform
+from ttf.process.activity import bytes_moved, ticks
 from ttf.process.lifeline import is_stopped
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -29,8 +29,8 @@ class Activity:
 
     def look(self, pids: Sequence[int], stderr_bytes: int) -> None:
         """Called about once a second."""
-        now = (stderr_bytes, tuple(pids), tuple(_moved(pid) for pid in pids))
-        self.blind = _moved(pids[0]) is None
+        now = (stderr_bytes, tuple(pids), tuple(bytes_moved(pid) for pid in pids))
+        self.blind = bytes_moved(pids[0]) is None
         if now != self._before:
             self._before = now
             self.alive(pids)
@@ -50,36 +50,17 @@ class Activity:
     def meanwhile(self, pids: Sequence[int]) -> str:
         """What it did since the last sign of life, for a sentence."""
         if not pids:
-            return "it was gone"
+            return "its process had ended"
         if all(is_stopped(pid) for pid in pids):
-            return "it was stopped meanwhile, by a SIGSTOP that somebody sent"
+            return "it was paused during this time by a SIGSTOP signal"
         if not platform.LINUX:
-            return "whether it computed is not known"
+            return "its CPU use is unknown"
         share = (_ticks(pids) - self._ticks) / _TICKS / max(0.1, self.quiet_s)
         if share < _IDLE:
-            return "it was idle meanwhile: it waited for something"
-        text = f"it used {share:.0%} of one processor meanwhile"
+            return "it used almost no CPU during this time: it was waiting"
+        text = f"it used {share:.0%} of one CPU during this time"
         return f"{text}: it was computing" if share > _COMPUTING else text
 
 
-def _moved(pid: int) -> int | None:
-    """Bytes that a process has read and written so far; None if unknown."""
-    try:
-        text = Path(f"/proc/{pid}/io").read_bytes()
-    except OSError:
-        return None
-    words = text.split()
-    return int(words[1]) + int(words[3])  # rchar: N wchar: N
-
-
 def _ticks(pids: Sequence[int]) -> int:
-    return sum(_ticks_of(pid) for pid in pids)
-
-
-def _ticks_of(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return 0
-    fields = text[text.rindex(b")") + 2 :].split()
-    return int(fields[11]) + int(fields[12])
+    return sum(ticks(pid) or 0 for pid in pids)

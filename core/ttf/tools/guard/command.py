@@ -125,14 +125,17 @@ def _not_started(error: OSError, name: str) -> NotStarted:
     if isinstance(error, FileNotFoundError):
         why = "there is no such command on PATH"
         if "/" in name:
-            why = "there is no such file, or the interpreter in its first line is missing"
+            why = "there is no such file, or the interpreter of its first line does not exist"
         return NotStarted(NOT_FOUND, f"{name}: {why}.")
     if isinstance(error, PermissionError):
-        return NotStarted(NOT_EXECUTABLE, f"{name}: it is not an executable file (chmod +x?).")
+        return NotStarted(
+            NOT_EXECUTABLE,
+            f"{name}: this file is not executable. To make it executable: chmod +x {name}",
+        )
     return NotStarted(
         NOT_EXECUTABLE,
-        f"{name}: the system cannot run it ({error.strerror}); a script needs a first line like "
-        "#!/bin/sh.",
+        f"{name}: the system cannot run it ({error.strerror}). The first line of a script must "
+        "name its interpreter, for example #!/bin/sh.",
     )
 
 

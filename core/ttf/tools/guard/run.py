@@ -46,7 +46,7 @@ def guard(options: GuardOptions) -> Outcome:
     """Runs the command. Call it in the main thread. Raises ConfigError and StorageError only before
     the command is started."""
     voice = Voice()
-    folder = GuardFolder(options.out, voice)
+    folder = GuardFolder(options.out, voice, options.words)
     # We write to a terminal, and lend it, from the background.
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     wanted = [s for s in (*_PASSED_ON, *_OWN) if signal.getsignal(s) != signal.SIG_IGN]
@@ -138,11 +138,14 @@ class _Guard:
         if not _failed(ended) or ended.asked is not None or not options.most_restarts:
             return False
         if self._restarts >= options.most_restarts:
-            self._voice(f"not started again: that was restart {self._restarts}, the last one")
+            self._voice(f"not restarted: that was restart {self._restarts}, the last one")
             return False
         if ended.chosen and finding is not None and finding.name == "unknown":
             if not options.until_success:
-                self._voice("not started again: it chose that exit code itself (--until-success?)")
+                self._voice(
+                    "not restarted: the command itself chose this exit code (to restart "
+                    "anyway: --until-success)"
+                )
             return options.until_success
         return True
 

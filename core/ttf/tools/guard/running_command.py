@@ -153,7 +153,7 @@ class RunningCommand:
             self._guard_activity(pids, self._options.hang_timeout_s)
         if self.relay.lost is not None and not self._said_lost:
             self._said_lost = True
-            self._say(f"standard error cannot be passed on any more: {self.relay.lost.strerror}")
+            self._say(f"standard error can no longer be passed on: {self.relay.lost.strerror}")
 
     # --- what it may not do --------------------------------------------------------------------
 
@@ -168,12 +168,15 @@ class RunningCommand:
         text = f"{size(held)} of {size(limit)} (--memory-limit)"
         if held >= limit:
             self._killed = ("memory", text)
-            self._say(f"the command holds {text}: ended with SIGTERM, in {_GRACE_S:g} s SIGKILL")
+            self._say(
+                f"the command uses {text}: ttf guard sends SIGTERM now, and SIGKILL after "
+                f"{_GRACE_S:g} s"
+            )
             self.command.signal(signal.SIGTERM)
             self._kill_at = time.monotonic() + _GRACE_S
         elif held >= _WARN_AT * limit and not self._warned:
             self._warned = True
-            self._say(f"the command holds {text}; it will be ended at the limit")
+            self._say(f"the command uses {text}; ttf guard will end it at the limit")
         elif held < _WARN_AGAIN_BELOW * limit:
             self._warned = False
 
@@ -184,7 +187,10 @@ class RunningCommand:
             activity.alive(pids)
         if activity.blind and not self._said_blind:
             self._said_blind = True
-            self._say("what the command reads and writes cannot be seen: only its stderr counts")
+            self._say(
+                "ttf guard cannot see what the command reads and writes: only output on "
+                "stderr counts as activity"
+            )
         if activity.quiet_s < timeout_s:
             return
         meanwhile = activity.meanwhile(pids)
@@ -217,7 +223,7 @@ class RunningCommand:
         send = self.command.signal_group if from_keyboard else self.command.signal
         if not send(signum):
             name = signal.Signals(signum).name
-            self._say(f"{name} could not be passed on: the command belongs to another user")
+            self._say(f"could not pass on {name}: the command belongs to another user")
 
     def _follow_changes(self) -> None:
         while self._code is None and (change := self.command.changes()) is not None:
@@ -242,7 +248,7 @@ class RunningCommand:
             self._continue()
         elif not self._said_stopped:
             self._said_stopped = True
-            self._say(f"somebody stopped the command; kill -CONT {self.pid} lets it go on")
+            self._say(f"the command was paused by a signal; to continue it: kill -CONT {self.pid}")
 
     @property
     def _wants_to_stop(self) -> bool:
@@ -284,7 +290,7 @@ class RunningCommand:
         keyboard = interrupted and not killed and (self._lent or asked == signal.SIGINT)
         if asked is not None and not killed and (code >= 0 or code == -asked):
             name = signal.Signals(asked).name
-            killed, reason = "stop", f"{name} was sent to ttf guard, which passed it on"
+            killed, reason = "stop", f"ttf guard received {name} and passed it on"
         last_note = self._stacks.ended(self.pid)
         return Ended(
             returncode=code,

@@ -38,7 +38,7 @@ class Inputs:
 
 
 def _open(uri: str, storage: str) -> Store:
-    hint = "Rename the file, or name its storage plugin: --set data.storage=NAME."
+    hint = "Rename the file, or give its storage plugin: --set data.storage=NAME."
     return open_store(uri, storage_of(uri, storage, hint))
 
 
@@ -56,9 +56,11 @@ def file_inputs(
         _need_vectors(documents)
         if source.shape[1] != documents.shape[1]:
             raise BadData(
-                f"{source.name} in {queries} has width {source.shape[1]}, vectors in {bank} "
-                f"{documents.shape[1]}.",
-                hint="Raw queries of another width need a trained tower: ttf mine RUN_DIR.",
+                f"{source.name} in {queries} has the width {source.shape[1]}, but vectors in "
+                f"{bank} has the width {documents.shape[1]}.",
+                hint=(
+                    "Queries of another width must be encoded by a trained tower: ttf mine RUN_DIR."
+                ),
             )
         seen = UnitRows(source) if unit else source
         yield Inputs(
@@ -83,11 +85,16 @@ def run_inputs(
     from ttf.training.towers import WEIGHTS
 
     folder = RunFolder.existing(run_dir)
-    config = load_run_toml(folder.config).config.data
+    whole = load_run_toml(folder.config).config
+    config = whole.data
     if bank is not None:
         config = config.model_copy(update={"bank": str(bank)})
     refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
-    with open_run(run_dir, bank=bank) as model, open_dataset(config) as data, _beside(out) as temp:
+    with (
+        open_run(run_dir, bank=bank) as model,
+        open_dataset(config, seed=whole.train.seed) as data,
+        _beside(out) as temp,
+    ):
         queries = data.train.queries
         for note in model.notes:
             say(note)
@@ -130,12 +137,13 @@ def _query_source(
     found = [n for n in dict.fromkeys(found) if n == "vectors" or n.startswith("X_")]
     if not found:
         raise ArrayMissing(
-            f"{path} has neither `vectors` nor any X_*; it has: {', '.join(names) or 'nothing'}.",
-            hint="Sequences of rows (seq_*) need a trained tower: ttf mine RUN_DIR.",
+            f"{path} has no array `vectors` or X_*. It has: {', '.join(names) or 'no arrays'}.",
+            hint="Sequences (seq_*) must be encoded by a trained tower: ttf mine RUN_DIR.",
         )
     if len(found) > 1:
         say(
-            f"{path} has several arrays of queries; taking {found[0]} (not {', '.join(found[1:])})."
+            f"{path} has several arrays of queries. ttf uses {found[0]} and ignores "
+            f"{', '.join(found[1:])}."
         )
     chosen = source(found[0])
     _need_vectors(chosen)
@@ -147,9 +155,9 @@ def _need_vectors(source: VectorSource) -> None:
         return
     sequences = len(source.shape) == 3
     raise BadData(
-        f"{source.name} in {source.uri} is {source.dtype} {source.shape}; it must be vectors, "
-        "(rows, dim), float32, float16 or bfloat16.",
-        hint="Sequences need a trained tower: ttf mine RUN_DIR." if sequences else "",
+        f"{source.name} in {source.uri} has the type {source.dtype} and the shape {source.shape}. "
+        "It must be float32, float16 or bfloat16 with the shape (rows, dim).",
+        hint="Sequences must be encoded by a trained tower: ttf mine RUN_DIR." if sequences else "",
     )
 
 

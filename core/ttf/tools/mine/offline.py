@@ -159,7 +159,8 @@ def _partial(out: Path) -> Iterator[Path]:
         _refuse_others(folder)
     except filelock.Timeout:
         raise FolderInUse(
-            f"Another process is mining into {out}.", hint="Wait for it, or choose another --out."
+            f"Another process is writing a candidate table to {out}.",
+            hint="Wait until it ends, or choose another --out.",
         ) from None
     except OSError as error:
         raise storage_error(error, str(folder)) from error
@@ -243,8 +244,8 @@ class _Attempt:
             self.reporter.note(f"Miner: {name} ({reason})")
         if miner.k > rows:
             self.reporter.note(
-                f"The bank has only {rows:,} rows: the table holds as many per query, "
-                f"not {miner.k:,}."
+                f"The bank has only {rows:,} rows, so the table has {rows:,} candidates per query "
+                f"instead of {miner.k:,}."
             )
         context = miner_context(config, self.threads)
         k = min(miner.k, rows)

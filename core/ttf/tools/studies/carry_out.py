@@ -116,9 +116,12 @@ class _Sitting(Generic[TaskT, RunT]):
         self.watcher.ended(finished, self.budget_left_s)
         if self.voids_in_a_row >= MOST_VOID:
             raise GaveUp(
-                f"Somebody else ended {self.voids_in_a_row} {self.study.RUN_NOUN}s in a row.",
-                hint=f"The evidence is in {self.study.folder / 'runs'}. When the cause is gone: "
-                f"{self.study.resume_command(self.study.folder)}",
+                f"Another program or a person ended {self.voids_in_a_row} {self.study.RUN_NOUN}s "
+                "in a row.",
+                hint=(
+                    f"The evidence is in {self.study.folder / 'runs'}. After you have removed "
+                    f"the cause: {self.study.resume_command(self.study.folder)}"
+                ),
             )
 
 

@@ -107,8 +107,11 @@ class Study(ABC, Generic[SetupT, RunT]):
             return None
         if not cls._asks(out, identity):
             raise ConfigError(
-                f"{out} holds another study.",
-                hint=f"Continue that with: {cls.resume_command(out)}, or choose another --out.",
+                f"{out} contains a different study.",
+                hint=(
+                    f"To continue that study: {cls.resume_command(out)}. For a new study, "
+                    "choose another --out."
+                ),
             )
         return out
 
@@ -146,9 +149,11 @@ class Study(ABC, Generic[SetupT, RunT]):
         except (OSError, LookupError, TypeError, ValueError) as error:
             why = "" if isinstance(error, OSError) else f" ({type(error).__name__}: {error})"
             raise DataMissing(
-                f"{folder} holds no study of ttf {cls.COMMAND}{why}.",
-                hint=f"Name the folder that ttf {cls.COMMAND} printed, e.g. "
-                f"runs/{cls.COMMAND}-001.",
+                f"{folder} contains no study of ttf {cls.COMMAND}{why}.",
+                hint=(
+                    f"Give the folder that ttf {cls.COMMAND} printed, for example "
+                    f"runs/{cls.COMMAND}-001."
+                ),
             ) from None
 
     @classmethod
@@ -202,8 +207,8 @@ class Study(ABC, Generic[SetupT, RunT]):
         changed = [path for path, sha256 in then.items() if sha256_of(Path(path)) != sha256]
         if changed:
             raise ConfigError(
-                f"{', '.join(changed)}: not what it was when the study in {self.folder} began.",
-                hint="Put it back, or begin a new study.",
+                f"{', '.join(changed)}: changed since the start of the study in {self.folder}.",
+                hint="Restore the original, or start a new study.",
             )
 
     def _remove_unfinished_runs(self) -> None:
@@ -232,8 +237,8 @@ def claim(folder: Path, files: Iterable[str] = ()) -> FileLock:
         note_pid(folder / _OWNER)
     except Timeout:
         raise FolderInUse(
-            f"{folder} is in use by another live process{_holder(folder)}.",
-            hint="Wait for it, stop it, or choose another --out.",
+            f"Another process is using {folder}{_holder(folder)}.",
+            hint="Wait until it ends, stop it, or choose another --out.",
         ) from None
     except (OSError, EntryRefused) as error:
         lock.release()
@@ -275,6 +280,6 @@ def sha256_of(path: Path) -> str:
     except (OSError, ArtifactDamaged) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
-            f"{path} could not be read: {reason}.",
-            hint="Name a run.toml, or the folder of a run.",
+            f"Could not read {path}: {reason}.",
+            hint="Give a run.toml, or the folder of a run.",
         ) from error

@@ -16,7 +16,7 @@ from ttf.training.schedule import num_evaluations, num_refreshes
 
 def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
     """Reads headers and positives; builds no tower and writes nothing."""
-    with open_dataset(resolved.config.data) as data:
+    with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         decided = decide(resolved, data, policy)
         config = decided.config
         facts = _facts(data, config.data.storage)
@@ -46,7 +46,7 @@ def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
         refreshes=rounds if config.miner.negatives else 0,
         evaluations=1 + num_evaluations(decided.total_steps, config.evaluate.every, decided.order),
         patience=config.evaluate.patience if config.evaluate.patience != "auto" else 0,
-        notes=decided.notes,
+        notes=(*data.notes, *decided.notes),
     )
 
 

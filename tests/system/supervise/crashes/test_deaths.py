@@ -12,6 +12,7 @@ import pytest
 from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.crashes import WIDELY, Start, wide
 from tests.kit.live_run import LiveRun, in_phase, saving, summary_of
+from tests.kit.processes import adopting
 from tests.kit.struck_run import EVERY, World, assert_undisturbed, incidents_of, litter
 
 from ttf.errors import ExitCode
@@ -75,7 +76,9 @@ def test_a_run_whose_trainers_all_die_young_ends_with_the_same_weights(
     whole = tmp_path / "whole"
     with LiveRun(world, world.config(whole, steps=steps), whole) as live:
         assert live.wait(3600).code == 0
-    ended = train(env={**sabotage.HURRIES, sabotage.LIFE: life}, steps=steps).wait(7200)
+    with adopting() as reaped:
+        ended = train(env={**sabotage.HURRIES, sabotage.LIFE: life}, steps=steps).wait(7200)
+        assert reaped() == []  # not a zombie was left
     assert ended.code == 0, ended.err
     deaths = len(incidents_of(run))
     assert deaths >= (300 if life == "3 s" else steps // int(life.split()[0]))
@@ -92,7 +95,7 @@ FROM_WITHIN = [
 ]
 OTHERS = [("step", "bus"), ("forward", "ill"), ("backward", "fpe")]
 NATIVE = {"segv": SEGV, "abrt": ABRT, "bus": BUS, "ill": ILL, "fpe": FPE}
-WHY_GARBAGE = {"garbage": "was announced", "nonsense": "makes no sense"}
+WHY_GARBAGE = {"garbage": "was announced", "nonsense": "is not valid"}
 
 
 @pytest.mark.parametrize(
@@ -193,6 +196,22 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_not_tried_again(
     assert "of the distribution sabotage 1.0 failed to load" in ended.err
     assert len(list((tmp_path / "notes").iterdir())) == 3  # tower, miner, observer, once each
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [("abrt", "abort"), ("exit", "vanished"), ("close", "unknown"), ("deadlock", "hang")],
+)
+def test_a_plugin_whose_import_ends_or_holds_the_trainer_is_named_at_its_first_death(
+    train: Start, run: Path, tmp_path: Path, act: str, kind: str
+) -> None:
+    broken = sabotage.spec(tmp_path / "notes", "import", act, times=99)
+    ended = train("supervise.hang_timeout_s=1", env=sabotage.variable(broken)).wait()
+    assert ended.code == ExitCode.USAGE, ended.err
+    assert ended.json()["error"]["class"] == "PluginBroken"
+    for told in ("importing the plugin tower.sabotaged", "sabotage 1.0", "sabotage_plugin"):
+        assert told in ended.err
+    assert [i["class"] for i in incidents_of(run)] == [kind]
 
 
 def sabotage_in_turn(folder: Path, faults: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -22,7 +22,6 @@ def test_a_run_that_is_stopped_again_and_again_ends_with_the_same_weights(
     train: Start, command: Start, run: Path, undisturbed: str
 ) -> None:
     stops = [
-        (INT, in_phase("start")),
         (TERM, saving(since=2 * EVERY)),
         (INT, in_phase("evaluate", since=3 * EVERY)),
     ]
@@ -91,11 +90,14 @@ def test_a_signal_ends_the_wait_for_a_restart(
         assert_undisturbed(run, undisturbed, restarts=summary["restarts"])
 
 
-def test_a_stop_before_there_is_a_run_leaves_no_folder(train: Start, run: Path) -> None:
-    live = train()
-    live.until(live.trainer_seen, "a trainer appears")
+def test_a_stop_while_a_plugin_hangs_at_import_ends_at_once_and_leaves_no_folder(
+    train: Start, run: Path, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    live = train(env=sabotage.variable(sabotage.spec(notes, "import", "deadlock")))
+    live.until((notes / "reached").exists, "the import hangs")
     tree = live.tree()
-    stop_twice(live, TERM)
+    live.send(TERM)
     ended = live.wait()
     tree.gone_after()
     assert ended.code == CODE[TERM]

@@ -122,6 +122,7 @@ def test_a_run_that_goes_on_elsewhere_says_that_the_numbers_differ(
     path = command.run / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["numeric"] |= {"threads": 3, "torch": "0.0.1", "cpu_capability": "Z80"}
+    manifest["numeric"]["bits"]["numpy"] = "0"
     path.write_text(json.dumps(manifest))
     done = place.resume(command.run).wait()
     done.assert_clean()
@@ -133,6 +134,29 @@ def test_a_run_that_goes_on_elsewhere_says_that_the_numbers_differ(
         "torch was '0.0.1'",
         "cpu_capability was 'Z80'",
         "the plugin device.standin was 'faulty 1.0', is 'faulty 1.1'",
+        "the same calculations have other bits (numpy)",
     ):
         assert name in differ and name in done.err, name
-    assert done.err.count("statistically, not bitwise") == 4
+    assert done.err.count("no longer bitwise the same") == 5
+
+
+def test_a_run_that_goes_on_under_other_variables_sets_its_own_again(
+    place: FaultyPlace, reference: Ended
+) -> None:
+    """Each of them alone changes the weights; OMP_DYNAMIC would make them garbage."""
+    place.hold(12)
+    command = place.train(env={"OMP_DYNAMIC": "true"})
+    command.held(12)
+    command.saved(10)
+    command.process.send_signal(signal.SIGTERM)
+    command.go(12)
+    assert command.wait().code == 143
+    assert "Not used here: OMP_DYNAMIC=true" in command.err
+    others = {"ONEDNN_MAX_CPU_ISA": "SSE41", "ATEN_CPU_CAPABILITY": "default"}
+    done = place.resume(command.run, env=others).wait()
+    done.assert_clean()
+    assert done.code == 0
+    assert done.digest == reference.digest
+    assert done.summary["exact"] and done.summary["deviations"] == []
+    for name, value in others.items():
+        assert f"{name} unset (was '{value}')" in done.err

@@ -131,5 +131,7 @@ def test_a_run_without_gain_ends_early_by_default_and_says_so(
     summary = document("summary.json")
     assert summary["steps"] == 4
     [note] = summary["notes"]
-    assert "Training ended early, at step 4 of 12: no gain in recall@10 for 4 evaluations" in note
+    assert (
+        "Training ended early, at step 4 of 12: recall@10 did not improve in 4 evaluations" in note
+    )
     assert "--set evaluate.patience=0" in note and note in done.err

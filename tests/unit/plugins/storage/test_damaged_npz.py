@@ -186,6 +186,14 @@ def test_a_flipped_bit_is_found_by_verify(tmp_path: Path) -> None:
     store.close()
 
 
+def test_what_the_archiver_of_macos_adds_is_no_array(tmp_path: Path) -> None:
+    path = tmp_path / "bank.npz"
+    zip_of(path, ("vectors.npy", npy(ROWS)), ("__MACOSX/._vectors.npy", b"\x00\x05\x16\x07"))
+    with contextlib.closing(open_store(str(path))) as store:
+        assert list(store.names()) == ["vectors"]
+        assert not list(store.verify())
+
+
 def test_members_with_sizes_behind_the_data_are_mapped(tmp_path: Path) -> None:
     """A zip written to a pipe has no sizes in its local headers."""
     stream = Unseekable()

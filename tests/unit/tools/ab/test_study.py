@@ -168,7 +168,7 @@ def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice
 def test_other_words_are_another_study(repeats: Repeats, begun: Callable[..., ABStudy]) -> None:
     first = begun(out=Path("mine"))
     first.close()
-    with pytest.raises(ConfigError, match="another study"):
+    with pytest.raises(ConfigError, match="a different study"):
         begun(out=Path("mine"), seed=3)
     Path("a.toml").write_text("[train]")
     with pytest.raises(ConfigError, match="not what it was"):

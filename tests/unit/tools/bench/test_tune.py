@@ -88,7 +88,7 @@ def test_a_row_comes_back_as_it_was_saved() -> None:
 def test_a_damaged_row_is_refused_with_the_way_out(change: dict[str, object]) -> None:
     file = measured.save_row(tune.tune(shapes=TINY[:1], repeats=2))
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    with pytest.raises(ArtifactDamaged, match=r"gemm\.json cannot be read") as caught:
+    with pytest.raises(ArtifactDamaged, match=r"cannot read .*gemm\.json") as caught:
         measured.tuned_row()
     assert "ttf bench --tune" in caught.value.hint
 

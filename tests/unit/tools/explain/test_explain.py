@@ -61,7 +61,7 @@ def test_a_typo_and_a_path_that_is_not_there_say_what_would_do(invoke: Invoke) -
     typo = invoke(["explain", "oomkill"])
     assert typo.code == 2 and typo.out == "" and "Did you mean 'oom-kill'?" in typo.err
     missing = invoke(["explain", "runs/none/incidents/001"])
-    assert missing.code == 3 and "There is no runs/none/incidents/001." in missing.err
+    assert missing.code == 3 and "runs/none/incidents/001 does not exist." in missing.err
     as_json = invoke(["explain", "oomkill", "--json"])
     assert as_json.code == 2 and as_json.json()["error"]["class"] == "UnknownName"
 

@@ -183,7 +183,10 @@ def test_a_run_that_did_not_improve_says_so(run_dir: Path) -> None:
     initial = {"recall@10": 0.1, "mrr@10": 0.05}
     change(run_dir, kept_step=0, chosen_by="recall@10", metrics=initial)
     text = page(run_dir).text
-    assert "Training did not improve recall@10; the weights are those of before training." in text
+    assert (
+        "Training did not improve recall@10; ttf keeps the weights from before the training."
+        in text
+    )
 
 
 def test_a_run_that_failed_before_an_evaluation_shows_no_after(tmp_path: Path) -> None:
@@ -191,13 +194,13 @@ def test_a_run_that_failed_before_an_evaluation_shows_no_after(tmp_path: Path) -
     write_lines(
         tmp_path / "metrics.jsonl", [{"type": "eval", "step": 0, "metrics": found}, step(1)]
     )
-    summary = {"status": "failed", "exit_code": 4, "problem": "bad", "hint": "try a smaller --lr"}
+    summary = {"status": "failed", "exit_code": 4, "problem": "bad", "hint": "try a lower --lr"}
     every = dict.fromkeys(("metrics", "metrics_initial", "metrics_last"), found)
     (tmp_path / "summary.json").write_text(json.dumps({**summary, **every, "kept_step": None}))
     text = page(tmp_path).text
     assert "metricbeforerecall@100.100" in text
     assert "ended before anything was evaluated after training" in text
-    assert "What to do: try a smaller --lr" in text
+    assert "What to do: try a lower --lr" in text
 
 
 def test_a_run_that_was_stopped_shows_its_last_evaluation(run_dir: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_study_is_refused_where_it_cannot_be_continued(kind: type[Study[Any, A
     with pytest.raises(DataMissing):
         kind.open(Path("nowhere"))
     assert not Path("nowhere").exists()
-    with pytest.raises(ConfigError, match="another study"):
+    with pytest.raises(ConfigError, match="a different study"):
         kind.find("another identity", folder)
     study = kind.open(folder)
     with pytest.raises(FolderInUse):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ttf.host.version import __version__
-from ttf.tools.report.bundle._identity import Identity
 from ttf.tools.report.bundle._redact import KINDS
 from ttf.tools.report.bundle._reproduce import Reproducer
 
@@ -26,13 +26,19 @@ _ABOUT: Final = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    kinds: Mapping[str, int]
+    secrets: Mapping[str, int]  # by name
+    common: int  # names of users and hosts that are ordinary words
+
+
 def readme(
     name: str,
     files: Mapping[str, str],
     scripts: Sequence[Reproducer],
-    counts: Mapping[str, int],
     shortened: Mapping[str, int],
-    identity: Identity,
+    removed: Removed,
 ) -> str:
     """`shortened`: bytes left out at the start of each file."""
     return "\n".join(
@@ -43,7 +49,7 @@ def readme(
             *_listing(files, shortened),
             "",
             "WHAT WAS STRUCK OUT",
-            *_removed(counts, identity),
+            *_removed(removed),
             "",
             "WHAT IS NOT IN IT",
             "  No row of the data, no vectors, no weights, no checkpoints, no index.",
@@ -69,16 +75,20 @@ def _listing(files: Mapping[str, str], shortened: Mapping[str, int]) -> Iterator
         yield f"  {'reproduce/':<18} scripts that try to make it happen again, see below"
 
 
-def _removed(counts: Mapping[str, int], identity: Identity) -> Iterator[str]:
-    if not sum(counts.values()):
+def _removed(removed: Removed) -> Iterator[str]:
+    if not sum(removed.kinds.values()) and not removed.secrets:
         yield "  Nothing was found that had to be."
     for kind, told in KINDS.items():
-        if counts.get(kind):
-            yield f"  {counts[kind]:>6} x  {told}"
+        if removed.kinds.get(kind):
+            yield f"  {removed.kinds[kind]:>6} x  {told}"
+    if removed.secrets:
+        yield "  Secrets by name, with how often the files have <secret-NAME> in their place:"
+        listed = ", ".join(f"{name} {count}" for name, count in sorted(removed.secrets.items()))
+        yield from textwrap.wrap(listed, 92, initial_indent="    ", subsequent_indent="    ")
     yield "  The same thing has the same placeholder everywhere: <dir-1>/a.npz is one file."
-    if identity.common:
+    if removed.common:
         yield (
-            f"  {len(identity.common)} name(s) of users or hosts are too short or ordinary words; they "
+            f"  {removed.common} name(s) of users or hosts are too short or ordinary words; they "
             "were struck out"
         )
         yield "  in paths and after or before @ and words like user and host only."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ttf.errors import EntryRefused
 from ttf.rundir.confined import end_of
@@ -61,6 +61,35 @@ class RunFiles:
         """(value, origin) of a configuration key; empty if missing."""
         found = next((row for row in self.config if row.key == key), Setting("", "", ""))
         return found.text.strip('"'), found.origin
+
+
+class Strikes(Protocol):
+    """What makes a run fit to be shown to others."""
+
+    def text(self, text: str) -> str: ...
+
+    def value(self, value: Any) -> Any: ...
+
+    def entry(self, key: str, value: Any) -> Any: ...
+
+
+def struck(run: RunFiles, strikes: Strikes) -> RunFiles:
+    """The run as a page may show it. Steps and memory are only numbers and stay."""
+    config = [
+        Setting(strikes.text(key), strikes.entry(key, text), strikes.text(origin))
+        for key, text, origin in run.config
+    ]
+    return replace(
+        run,
+        name=strikes.text(run.name),
+        summary=strikes.value(dict(run.summary)),
+        manifest=strikes.value(dict(run.manifest)),
+        evals=strikes.value(run.evals),
+        mining=strikes.value(run.mining),
+        incidents=strikes.value(run.incidents),
+        config=config,
+        problems=strikes.value(run.problems),
+    )
 
 
 def is_reportable(folder: Path) -> bool:

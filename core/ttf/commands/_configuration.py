@@ -1,0 +1,157 @@
+"""The flags of a run's configuration, for every command that takes one.
+
+A wrong value is no error here: it is passed on as text, and the configuration reports it together
+with all other problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from ttf.commands import _options as options
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ttf.contracts import Kind
+
+F = TypeVar("F", bound=Callable[..., Any])
+NO_REMEDIES: Final = "--no-remedies"
+
+
+class _Value(click.ParamType[Any]):
+    """Text that `parse` reads if it can."""
+
+    def __init__(
+        self,
+        name: str,
+        parse: Callable[[str], Any] = str,
+        values: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self.name = name
+        self._parse = parse
+        self._values = values
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(str(value).strip())
+        except ValueError:
+            return str(value)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return self.name
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(v) for v in self._values() if v.startswith(incomplete)]
+
+
+def _choices(kind: Kind, also: tuple[str, ...]) -> list[str]:
+    from ttf.host import installed
+
+    return [*also, *installed.choices(kind)]
+
+
+def _plugin(flag: str, kind: Kind, *also: str, help: str) -> Callable[[F], F]:
+    return click.option(flag, type=_Value("NAME", values=partial(_choices, kind, also)), help=help)
+
+
+def _one_of(flag: str, *values: str, help: str) -> Callable[[F], F]:
+    return click.option(flag, type=_Value("|".join(values), values=lambda: values), help=help)
+
+
+_count = _Value("N", int)
+_count_or_auto = _Value("N|auto", int, lambda: ["auto"])
+
+_FLAGS: Final = (
+    options.path("--pairs", help="Training and validation pairs. [default: a demo set]"),
+    options.path("--bank", help="The documents. [default: the distinct rows of Y]"),
+    options.path("--context", help="Vectors that seq_* refers to. [default: the bank]"),
+    click.option(
+        "--val-split",
+        type=_Value("F|auto", float, lambda: ["auto"]),
+        help="Share of the training pairs drawn for validation where the file has none; auto: 5%, "
+        "at least 200 and at most 5000 pairs; 0: none. [default: auto]",
+    ),
+    _plugin("--tower", "tower", help="Query tower. [default: gru]"),
+    _plugin("--doc-tower", "tower", help="Document tower. [default: identity]"),
+    _plugin(
+        "--miner",
+        "miner",
+        "auto",
+        help="Finds hard negatives; auto: by a cost model. [default: auto]",
+    ),
+    _plugin(
+        "--storage",
+        "storage",
+        "auto",
+        help="Reads the files; auto: by their ending. [default: auto]",
+    ),
+    _plugin(
+        "--device",
+        "device",
+        "auto",
+        help="Trains; auto says what it chose and why. [default: auto]",
+    ),
+    click.option("--epochs", type=_count, help="Passes over the training pairs. [default: 8]"),
+    click.option(
+        "--steps", type=_count, help="Stop after N optimizer steps. [default: all epochs]"
+    ),
+    click.option(
+        "--batch-size", type=_count_or_auto, help="Samples per micro-batch. [default: auto]"
+    ),
+    click.option("--accum", type=_count, help="Micro-batches per optimizer step. [default: 1]"),
+    click.option(
+        "--lr", type=_Value("X", float), help="Learning rate after the warm-up. [default: 0.001]"
+    ),
+    click.option("--seed", type=_count, help="Of weights, order and negatives. [default: 0]"),
+    click.option(
+        "--threads",
+        type=_count_or_auto,
+        help="CPU threads; auto: the physical cores. [default: auto]",
+    ),
+    click.option(
+        "--memory-bank",
+        type=_count_or_auto,
+        help="Earlier documents kept as negatives; 0: none. [default: auto]",
+    ),
+    _one_of("--precision", "fp32", "bf16", "auto", help="Of the towers. [default: auto]"),
+    _one_of("--isolation", "process", "none", help="Where the miner runs. [default: process]"),
+    options.path(
+        "--init",
+        metavar="FILE",
+        help="Safetensors file the towers start from. [default: fresh weights]",
+    ),
+    options.sets,
+    click.option(
+        "--safe",
+        is_flag=True,
+        help="Every precaution from the start: isolated miner with one thread, accumulation of at "
+        "most 4, fp32. Slower, for runs that must not fail.",
+    ),
+    click.option(
+        NO_REMEDIES,
+        is_flag=True,
+        help="After a crash, go on unchanged or not at all; never with another configuration.",
+    ),
+)
+
+
+def flags(command: F) -> F:
+    """Adds the flags; the command gets `sets`, `safe` and, as `**flags`, all others."""
+    for option in reversed(_FLAGS):
+        command = option(command)
+    return command
+
+
+def given(flags: dict[str, Any]) -> dict[str, Any]:
+    """The flags that were given, by their names on the command line."""
+    found = {f"--{name.replace('_', '-')}": v for name, v in flags.items() if v is not None}
+    return {name: value for name, value in found.items() if name != NO_REMEDIES or value}
