@@ -94,10 +94,13 @@ def verified_manifest(
             hint=hint,
         ) from error
     except ArtifactDamaged as error:
-        raise ArtifactDamaged(f"{what} {folder} is not whole: {error}", hint=hint) from error
+        raise ArtifactDamaged(
+            f"{what} {folder} is incomplete or damaged: {error}", hint=hint
+        ) from error
     if names is None and there != {*expected, MANIFEST}:
         raise ArtifactDamaged(
-            f"{what} {folder} is not whole: its files are not those of its {MANIFEST}.", hint=hint
+            f"{what} {folder} is incomplete or damaged: its files are not those of its {MANIFEST}.",
+            hint=hint,
         )
     for name, digest in expected.items():
         problem = file_problem(folder / name, outer, digest)
