@@ -33,7 +33,6 @@ from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
 from ttf.rundir.typed_json import read_typed
-from ttf.text.progress import Reporter
 from ttf.training.documents import Documents
 from ttf.training.evaluation import encode_split, evaluate
 from ttf.training.towers import TwoTower, load_model
@@ -59,7 +58,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
 
     folder = RunFolder.existing(run_dir)
     resolved = read_config(folder)
-    policy = prepared_policy(resolved, Reporter())
+    policy = prepared_policy(resolved)
     policy.start()
     towers = load_model(folder.model).to(policy.torch_device())
     shape = TowerShape(**read_json(folder.model / MODEL_CONFIG, folder.path)["query"]["shape"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,8 +67,10 @@ def run(
     *,
     resume: bool = False,
     link: Link | None = None,
+    opening: Sequence[str] = (),
 ) -> Summary:
-    # Failures are recorded, then raised. Conditions: see `open_session`.
+    # Failures are recorded, then raised. Conditions: see `open_session`. `opening` is said when the
+    # configuration and all files have been checked.
     with open_session(resolved, folder, policy, reporter, link) as session:
         resume = resume and _has_begun(folder, reporter.note)
         if not resume:
@@ -82,6 +84,8 @@ def run(
         if session.parts.model.documents_frozen:
             session.parts.documents.freeze(folder.index, must_exist=resume)
         snapshot, differences = _load_state(session) if resume else (None, [])
+        for note in (*opening, *session.notes):
+            reporter.note(note)
         step = snapshot.step if snapshot is not None else None
         retry_s = session.config.checkpoint.retry_s
         log = partial(MetricsLog, folder.metrics, step, retry_s=retry_s, say=reporter.note)
