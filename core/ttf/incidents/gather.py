@@ -15,12 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
+from ttf.errors import EntryRefused
 from ttf.incidents import _darwin, _linux
 from ttf.incidents.death import Death, ProcessEnd, ProcessName, ProcessorTime
 from ttf.incidents.inputs import InputFile, changes
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.limits import OomWatch
 from ttf.process import platform
+from ttf.rundir.confined import open_inside
 
 TAIL_BYTES: Final = 64 << 10  # of stderr
 STACKS_BYTES: Final = 256 << 10
@@ -177,11 +179,11 @@ class Witness:
         if self._stacks is None:
             return ""
         try:
-            with self._stacks.open("rb") as file:
-                file.seek(0, os.SEEK_END)
-                file.seek(max(self._stacks_from, file.tell() - STACKS_BYTES))
-                return file.read().decode(errors="replace")
-        except FileNotFoundError:
+            with open_inside(self._stacks, self._stacks.parent) as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(self._stacks_from, end - STACKS_BYTES))
+                return file.read(STACKS_BYTES).decode(errors="replace")
+        except (FileNotFoundError, EntryRefused):
             return ""
 
     def _report(self, signum: int | None) -> _darwin.CrashReport:

@@ -21,6 +21,7 @@ from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals
+from ttf.rundir.confined import append_inside
 from ttf.rundir.flight_record import Flight, FlightReader
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
@@ -233,7 +234,8 @@ class RunningTrainer:
 
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
-        with contextlib.suppress(OSError), self._folder.stderr.open("ab") as file:
+        kept, folder = self._folder.stderr, self._folder.path
+        with contextlib.suppress(OSError), append_inside(kept, folder) as file:
             file.write(head + Secrets().bytes(data) + (b"" if data.endswith(b"\n") else b"\n"))
 
     def send(self, message: Mapping[str, Any]) -> bool:
