@@ -149,7 +149,7 @@ def mine(
     resolved = resolve(None, flags=keys)
     with contextlib.ExitStack() as stack:
         reporter = stack.enter_context(make_reporter(json=False) if progress else Reporter())
-        policy = prepared_policy(resolved, reporter)
+        policy = prepared_policy(resolved, reporter.note)
         from ttf.tools.mine import inputs as vectors, offline
 
         target, other = Path(out), None if bank is None else Path(bank)

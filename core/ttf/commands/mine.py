@@ -101,7 +101,7 @@ def command(
         reporter = stack.enter_context(make_reporter(json=as_json))
         from ttf.training.launch import prepared_policy
 
-        policy = prepared_policy(Resolved(config=config, origins={}), reporter)
+        policy = prepared_policy(Resolved(config=config, origins={}), reporter.note)
         unit = (similarity or config.loss.similarity) == "cosine"
         if run_dir is not None:
             found = run_inputs(run_dir, bank, out, say=reporter.note)

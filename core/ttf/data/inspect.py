@@ -148,7 +148,7 @@ def _measure(
         wrong += [int(i) for i in ids[~good]]
         if wide.ndim > 1:
             norms = row_norms(wide[good]).astype(np.float64)
-            zero += [int(i) for i in ids[good][~norms.reshape(len(norms), -1).any(axis=1)]]
+            zero += [int(i) for i in ids[good][(norms == 0).all(axis=tuple(range(1, norms.ndim)))]]
             if norms.size:
                 low, high = min(low, float(norms.min())), max(high, float(norms.max()))
                 total, count = total + float(norms.sum()), count + norms.size

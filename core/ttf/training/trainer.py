@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,14 +30,17 @@ from ttf.errors import (
 )
 from ttf.incidents.inputs import refuse_changed
 from ttf.process.signals import StopAsked
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.documents import DataFacts, Manifest, Summary
-from ttf.rundir.durable import read_json, write_atomically, write_json
+from ttf.rundir.documents import DataFacts, Incident, Manifest, Summary
+from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.flight_record import FlightRecorder, Phase
+from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
 from ttf.rundir.supervision import Journal
+from ttf.rundir.typed_json import read_typed
 from ttf.rundir.verified_folders import newest_first
 from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
@@ -64,8 +67,10 @@ def run(
     *,
     resume: bool = False,
     link: Link | None = None,
+    opening: Sequence[str] = (),
 ) -> Summary:
-    # Failures are recorded, then raised. Conditions: see `open_session`.
+    # Failures are recorded, then raised. Conditions: see `open_session`. `opening` is said when the
+    # configuration and all files have been checked.
     with open_session(resolved, folder, policy, reporter, link) as session:
         resume = resume and _has_begun(folder, reporter.note)
         if not resume:
@@ -79,6 +84,8 @@ def run(
         if session.parts.model.documents_frozen:
             session.parts.documents.freeze(folder.index, must_exist=resume)
         snapshot, differences = _load_state(session) if resume else (None, [])
+        for note in (*opening, *session.notes):
+            reporter.note(note)
         step = snapshot.step if snapshot is not None else None
         retry_s = session.config.checkpoint.retry_s
         log = partial(MetricsLog, folder.metrics, step, retry_s=retry_s, say=reporter.note)
@@ -214,9 +221,10 @@ class Trainer:
         )
         history = session.link.history
         for number in history.incidents if history is not None else ():
-            path = session.folder.incidents / number / "incident.json"
+            path = session.folder.incidents / number / INCIDENT
             if path.is_file():  # of a process that died: no observer has heard of it
-                observers.ttf_incident(incident=read_json(path))
+                incident = read_typed(path, session.folder.path, Incident)
+                observers.ttf_incident(incident=incident)
 
     def _train(self, recorder: Recorder) -> Ending:
         # The last save is part of this, so that a disk failure here is an ending as well.
@@ -349,9 +357,9 @@ def _load_state(session: Session) -> tuple[Snapshot, list[str]]:
 def _manifest_of(folder: RunFolder) -> Manifest:
     """Raises ArtifactDamaged."""
     try:
-        found: Manifest = read_json(folder.manifest)
-        found["data"]["fingerprint"], found["numeric"]["plugins"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        found: Manifest = read_json(folder.manifest, folder.path)
+        found["data"]["fingerprint"], found["numeric"]["plugins"].items()
+    except (OSError, ArtifactDamaged, LookupError, TypeError, AttributeError) as error:
         raise ArtifactDamaged(
             f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}). Without "
             "it, ttf does not know the data and the environment of the run.",
