@@ -70,4 +70,4 @@ def test_an_exit_code_lists_what_it_may_have_been(invoke: Invoke) -> None:
     done = invoke(["explain", "137"])
     assert done.code == 0
     assert [line.split()[0] for line in done.out.splitlines()] == ["oom-kill", "killed"]
-    assert "the evidence decides" in done.err
+    assert "The evidence decides" in done.err
