@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ttf.errors import ExitCode, TtfError
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
-from ttf.process import child, lifeline
+from ttf.process import child, lifeline, platform
 from ttf.process.collector import paused_for_imports
 from ttf.process.error_document import to_document
 from ttf.rundir.documents import Manifest
@@ -92,13 +92,13 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
 
     with reporter:
         if request.resume:  # before any library reads them
-            before = read_typed(folder.manifest, Manifest).get("numeric", {})
+            before = read_typed(folder.manifest, folder.path, Manifest).get("numeric", {})
             for note in numeric_variables.set_again(before):
                 reporter.note(note)
         resolved = _configuration(request, folder, link)
         link.configured(resolved.config)
         link.left_out, link.command = request.left_out, request.command
-        opening = [f"Run folder: {folder.path}", *_left_out(request, link)]
+        opening = [f"Run folder: {folder.path}", *_surroundings(request, link)]
         policy = prepared_policy(resolved, opening.append)
         resolved = with_demo(resolved, reporter)
         # Without a supervisor this is the user's process.
@@ -110,9 +110,11 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         )
 
 
-def _left_out(request: TrainRequest, link: Link) -> Iterator[str]:
+def _surroundings(request: TrainRequest, link: Link) -> Iterator[str]:
     if request.history.incidents:  # said when the run began
         return
+    if platform.LINUX and not platform.PROC:
+        yield platform.WITHOUT_PROC
     for name, value in request.left_out.items():
         kept = (
             "ttf removes it from the environment of the trainer and the miner"
@@ -153,14 +155,13 @@ def read_config(
     """A run's configuration; raises PluginUnavailable if a plugin that is needed now is missing."""
     from ttf.config.resolve import load_run_toml
     from ttf.host import plugins
-    from ttf.rundir.durable import read_json
+    from ttf.rundir.documents import Manifest
+    from ttf.rundir.typed_json import read_typed
 
     resolved = load_run_toml(folder.config, overlay=overlay)
     before_plugins(resolved.config)
-    recorded: Mapping[str, str] = {}
     # Only for the message; a missing or damaged manifest raises where it is needed.
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        recorded = read_json(folder.manifest)["plugins"]
+    recorded = read_typed(folder.manifest, folder.path, Manifest).get("plugins", {})
     for kind, name in _plugins_of(resolved.config, to_train=to_train):
         plugins.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
     return resolved
