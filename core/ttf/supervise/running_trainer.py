@@ -36,6 +36,7 @@ from ttf.supervise.events import (
     Suspended,
     now,
 )
+from ttf.text.times import moment
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -230,7 +231,7 @@ class RunningTrainer:
             return
         from ttf.text.secrets import Secrets
 
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        stamp = moment(time.time())
         head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
         with contextlib.suppress(OSError), self._folder.stderr.open("ab") as file:
             file.write(head + Secrets().bytes(data) + (b"" if data.endswith(b"\n") else b"\n"))

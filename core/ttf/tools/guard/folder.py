@@ -16,6 +16,7 @@ from ttf.incidents.death import Death, Finding
 from ttf.incidents.writing import write_incident
 from ttf.rundir import durable
 from ttf.text.secrets import Secrets
+from ttf.text.times import moment
 from ttf.tools.guard.stacks import Stacks
 
 _AREA: Final = "guard"
@@ -97,7 +98,7 @@ class GuardFolder:
 
     def stderr(self, data: bytes, pid: int) -> None:
         """Adds the standard error of one start of the command."""
-        head = f"--- process {pid}, until {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode()
+        head = f"--- process {pid}, until {moment(time.time())}\n".encode()
         tail = b"" if data.endswith(b"\n") else b"\n"
         try:
             with (self.keep() / "stderr.txt").open("ab") as file:
