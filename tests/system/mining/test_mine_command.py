@@ -18,7 +18,7 @@ from ttf.data.synth import SynthShape, write_synth
 from ttf.data.vectors import unit_rows
 from ttf.errors import MinerDied
 from ttf.mining.job import MiningJob
-from ttf.rundir.durable import read_json
+from ttf.rundir.bounded_json import read_json
 
 BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
 QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)
@@ -244,7 +244,8 @@ def test_answers_survive_an_error_met_after_them(
     in_chunks_of_200(monkeypatch)
     done = invoke(words(files, "--isolation", "none", "--similarity", "dot", "--miner", "faiss"))
     assert (done.code, "contains NaN" in done.err) == (3, True), done.err
-    kept = read_json(offline.partial_folder(files / "found.npz") / "found" / "progress.json")
+    partial = offline.partial_folder(files / "found.npz")
+    kept = read_json(partial / "found" / "progress.json", partial)
     assert [chunk["queries"] for chunk in kept["chunks"]] == [200]
 
 

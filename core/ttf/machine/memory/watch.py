@@ -25,6 +25,7 @@ from ttf.machine.memory.limits import (
 )
 from ttf.machine.memory.tree import MemoryPoint, TreeMemory, TreeReader, Unmeasured
 from ttf.process import platform
+from ttf.rundir.confined import append_inside
 from ttf.rundir.documents import MemoryLine
 from ttf.text.numbers import size
 
@@ -134,8 +135,8 @@ class MemoryCurve:
 
 def _append(path: Path, line: bytes) -> None:
     # All or nothing, also if the disk becomes full during the write.
-    with path.open("ab", buffering=0) as file:
-        size = file.tell()
+    with append_inside(path, path.parent) as file:
+        size = file.seek(0, os.SEEK_END)
         if file.write(line) != len(line):
             file.truncate(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ttf.errors import DataMissing
+from ttf.errors import ArtifactDamaged, DataMissing
 from ttf.incidents.facts import signal_name
 from ttf.rundir import documents
-from ttf.rundir.durable import read_json
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.incident_files import INCIDENT, incident_folders
 from ttf.rundir.typed_json import typed
 from ttf.text.shell import quoted
@@ -67,8 +67,8 @@ def _not_found(path: Path) -> DataMissing:
 
 def _read(folder: Path, others: int = 0) -> Incident:
     try:
-        document = typed(read_json(folder / INCIDENT), documents.Incident)
-    except (OSError, ValueError) as error:
+        document = typed(read_json(folder / INCIDENT, folder), documents.Incident)
+    except (OSError, ArtifactDamaged) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataMissing(
             f"{folder / INCIDENT} cannot be read ({reason}).",
