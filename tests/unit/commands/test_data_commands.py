@@ -229,7 +229,7 @@ def test_vectors_without_pairs_beside_them_are_a_bank_or_by_name_a_context(tmp_p
 def test_verify_counts_the_rows_of_each_array(tmp_path: Path) -> None:
     np.savez(tmp_path / "bank.npz", vectors=ROWS)
     assert (
-        "1 array (rows: vectors 40), nothing wrong"
+        "1 array (rows: vectors 40), no problems"
         in ttf_data("verify", tmp_path / "bank.npz").stdout
     )
     result = ttf_data("verify", pairs_file(tmp_path / "pairs.npz"))
