@@ -187,9 +187,7 @@ def _takes(about: JsonSchema, document: JsonSchema) -> str:
         case "integer":
             return f"a whole number{_bounds(about)}"
         case "number":
-            as_text = (
-                " (seconds), or text like '90s', '10m' or '2h'" if DURATION_MARK in about else ""
-            )
+            as_text = ", or text like '90s', '10m' or '2h'" if DURATION_MARK in about else ""
             return f"a number{_bounds(about)}{as_text}"
         case "boolean":
             return "true or false"
