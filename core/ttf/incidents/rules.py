@@ -163,6 +163,18 @@ RULES: Final[tuple[Rule, ...]] = (
         "The training gave invalid numbers {at}: a value is NaN or infinite.",
         ends_with=ExitCode.NUMERIC,
     ),
+    Rule(
+        "hang",
+        When(
+            text=error_texts.WATCHDOG,
+            areas=("stderr", "faulthandler"),
+            signals=(EXIT,),
+            facts=("failed",),
+            without=("finished",),
+        ),
+        "{who} made no progress {at}, and a watchdog in its own code ended it "
+        "(faulthandler.dump_traceback_later).",
+    ),
     # --- killed for memory: only where a counter says so -------------------------------------------
     Rule(
         "oom-kill",
@@ -257,8 +269,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(signals=("SIGKILL",), facts=("oom-counted",)),
-        "SIGKILL ended {who_object} {at}. The sender was a person, a job scheduler, or a memory "
-        "guard such as earlyoom.",
+        "SIGKILL ended {who_object} {at}. The sender was a person, a job scheduler, a memory guard "
+        "such as earlyoom, {who_object} itself, or the system for another reason than memory.",
         certain=True,
     ),
     Rule(
@@ -350,7 +362,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(),
-        "{signal} ended {who_object} {at}. Another program or a person sent it: a crash does not "
-        "cause this signal.",
+        "{signal} ended {who_object} {at}. A crash does not cause this signal: a program, a person, "
+        "or a timer of {who_object} sent it.",
     ),
 )

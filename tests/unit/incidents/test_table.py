@@ -80,6 +80,7 @@ WORDS: Mapping[str, str] = {
     "worker crashed, seen by itself": "ERROR: Unexpected segmentation fault encountered in worker.\n"
     f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
     "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
+    "watchdog": "Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n",
     "traceback": f"{TRACE}KeyError: 'rows'",
     "no pipes": "ttf: code in this process closed pipes that it had not opened",
     "prose": "epoch 3, loss 2.1",
