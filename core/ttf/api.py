@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ttf.errors import ExitCode, GateNotMet, Stopped, TtfError
+from ttf.errors import ExitCode, GateNotMet, Stopped, Told
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
@@ -225,7 +225,7 @@ def run(
         _point_to_model(folder, error)
         raise
     except BaseException as error:
-        if isinstance(error, TtfError):
+        if isinstance(error, Told):
             _point_to_model(folder, error)
         if not request.resume:
             folder.abandon()
@@ -235,7 +235,7 @@ def run(
     return {**summary, "run_dir": str(folder.path)}
 
 
-def _point_to_model(folder: RunFolder, error: TtfError) -> None:
+def _point_to_model(folder: RunFolder, error: Told) -> None:
     """Adds to the hint that a run which did not finish has a model."""
     if (folder.model / MODEL_CONFIG).is_file():
         look = f"The model it has so far: ttf eval {quoted(folder.path)}"

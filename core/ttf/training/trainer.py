@@ -26,6 +26,7 @@ from ttf.errors import (
     GateNotMet,
     Stopped,
     StorageError,
+    Told,
     TtfError,
 )
 from ttf.incidents.inputs import refuse_changed
@@ -290,7 +291,7 @@ class Trainer:
             hint=f"Continue with: ttf resume {self.session.folder.path}",
         )
 
-    def _summarize_error(self, error: TtfError, status: str = "failed") -> None:
+    def _summarize_error(self, error: Told, status: str = "failed") -> None:
         # The error matters more than a disk that does not take the summary.
         try:
             self._summarize(Ending.of(error, status))
