@@ -148,6 +148,9 @@ class Child:
         self._signal_tree(signal.SIGCONT)
 
     def _signal_tree(self, signum: int) -> None:
+        if platform.LINUX and not platform.PROC:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signum)
         for pid in tree_members(self.pid, self.mark, self.variable):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signum)
@@ -245,8 +248,11 @@ def remove_marks(pid: int) -> None:
 
 
 def tree_members(session: int, mark: str, variable: str) -> Iterator[int]:
-    """Yields living processes with this session or mark, without this process and zombies."""
+    """Yields living processes with this session or mark, without this process and zombies. Without
+    /proc: none; `kill_tree` reaches the process group, and life lines end the rest."""
     if platform.LINUX:
+        if not platform.PROC:
+            return
         wanted = f"{variable}={mark}".encode()
         for entry in os.scandir("/proc"):
             if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ttf.errors import ExitCode, Told
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
-from ttf.process import child, lifeline
+from ttf.process import child, lifeline, platform
 from ttf.process.collector import paused_for_imports
 from ttf.process.error_document import to_document
 from ttf.rundir.documents import Manifest
@@ -98,7 +98,7 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         resolved = _configuration(request, folder, link)
         link.configured(resolved.config)
         link.left_out, link.command = request.left_out, request.command
-        opening = [f"Run folder: {folder.path}", *_left_out(request, link)]
+        opening = [f"Run folder: {folder.path}", *_surroundings(request, link)]
         policy = prepared_policy(resolved, opening.append)
         resolved = with_demo(resolved, reporter)
         # Without a supervisor this is the user's process.
@@ -110,9 +110,11 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         )
 
 
-def _left_out(request: TrainRequest, link: Link) -> Iterator[str]:
+def _surroundings(request: TrainRequest, link: Link) -> Iterator[str]:
     if request.history.incidents:  # said when the run began
         return
+    if platform.LINUX and not platform.PROC:
+        yield platform.WITHOUT_PROC
     for name, value in request.left_out.items():
         kept = (
             "ttf removes it from the environment of the trainer and the miner"

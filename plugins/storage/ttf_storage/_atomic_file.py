@@ -83,12 +83,12 @@ class RowsWriter:
         """Returns contiguous rows. Raises ValueError if they do not fit this array."""
         if rows.dtype != numpy_dtype(self.dtype) or rows.shape[1:] != self.shape[1:]:
             raise ValueError(
-                f"the array {self.name!r} takes {self.dtype} rows of shape {self.shape[1:]}, "
-                f"not {rows.dtype} {rows.shape}"
+                f"the array {self.name!r} needs rows of the type {self.dtype} and the shape "
+                f"{self.shape[1:]}, not {rows.dtype} {rows.shape}"
             )
         if self.rows_done + len(rows) > self.shape[0]:
             raise ValueError(
-                f"the array {self.name!r} was announced with {self.shape[0]} rows, more arrived"
+                f"the array {self.name!r} was created with {self.shape[0]} rows, but got more"
             )
         return np.ascontiguousarray(rows)
 

@@ -58,7 +58,8 @@ class NpzStore:
         where = self._where(name)
         if member.compress_type:
             raise DataCompressed(
-                f"{where} is compressed ({stored_as(member)}): it cannot be read by rows.",
+                f"{where} is compressed ({stored_as(member)}), so ttf cannot read single rows of "
+                "it.",
                 hint=f"Convert it once: {self._convert_line()}",
             )
         offset = self._offset(member)
@@ -66,7 +67,7 @@ class NpzStore:
         dtype = stored_dtype(header, self._marker(name), where, self._convert_line())
         check_extent(header, member.file_size - header.length, where)
         if not header.shape:
-            raise BadData(f"{where} is a single number, not rows.")
+            raise BadData(f"{where} is a single number, but it must have rows.")
         return MappedRows(
             self._file,
             name,
@@ -147,7 +148,9 @@ class NpzStore:
                 f"{self.uri}: there is no array {name!r}.{suggestion(name, self.names())}"
             )
         if encrypted(member):
-            raise BadData(f"{self._where(name)} is encrypted.", hint="Write it without a password.")
+            raise BadData(
+                f"{self._where(name)} is encrypted.", hint="Write the file without a password."
+            )
         return member
 
     def _where(self, name: str) -> str:
@@ -165,7 +168,7 @@ class NpzStore:
         header = parse_header(head, where)
         text = head[header.length : member.file_size]
         if header.dtype.kind not in "US" or len(text) != header.size_bytes or header.size_bytes < 1:
-            raise BadData(f"{where} is not a string such as 'bfloat16'.")
+            raise BadData(f"{where} must be a string such as 'bfloat16'.")
         encoding = "ascii" if header.dtype.kind == "S" else "utf-32-le"
         return text.decode(encoding, "replace").rstrip("\0")
 
@@ -230,8 +233,8 @@ class NpzStore:
                 left -= len(block)
         if left or crc != member.CRC:
             raise BadData(
-                f"{self._where(name)} is damaged: its checksum is {crc:08x}, "
-                f"{member.CRC:08x} was written."
+                f"{self._where(name)} is damaged: its checksum is {crc:08x}, but it should be "
+                f"{member.CRC:08x}."
             )
 
     def _row_blocks(
@@ -268,9 +271,9 @@ class NpzStore:
     ) -> Iterator[NDArray[Any]]:
         if member.compress_type:
             raise BadData(
-                f"{self._where(name)} is compressed and in Fortran order: its rows cannot be "
-                "streamed.",
-                hint="Rewrite it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
+                f"{self._where(name)} is compressed and in Fortran order, so ttf cannot convert "
+                "it row by row.",
+                hint="Convert it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
             )
         offset = self._offset(member)
         turned = self._file.view(offset + header.length, header.shape[::-1], header.dtype).T

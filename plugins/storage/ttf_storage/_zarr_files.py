@@ -80,7 +80,7 @@ def _read_index(path: Path, size: int, meta: ArrayMeta, where: str) -> NDArray[n
     length = 16 * count + (4 if meta.index.checksum else 0)
     if size < length:
         raise BadData(
-            f"{where} is truncated: {size} bytes cannot hold its index of {length}.",
+            f"{where} is truncated: it has {size} bytes, but its index alone needs {length}.",
             hint="Write or copy the store again.",
         )
     with path.open("rb") as file:
@@ -117,7 +117,7 @@ def _offsets(
     if wrong.any():
         raise BadData(
             f"{where}: chunk {int(np.flatnonzero(wrong)[0])} of the shard {key} is truncated or "
-            f"damaged: the index places it outside the file of {size} bytes.",
+            f"damaged: according to the index, it lies outside the file of {size} bytes.",
             hint="Write or copy the store again.",
         )
     return np.where(needed, starts, np.uint64(0)).astype(np.int64) - (~needed)

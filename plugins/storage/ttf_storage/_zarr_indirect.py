@@ -30,7 +30,7 @@ def explained(where: str) -> Iterator[None]:
         reason = str(error).strip().splitlines() or [""]
         raise BadData(
             f"{where}: zarr could not read it ({type(error).__name__}: {reason[0][:300]}).",
-            hint="Check the address and the store; 'ttf data verify' reads all of it.",
+            hint="Check the address and the store. 'ttf data verify' reads the whole store.",
         ) from error
 
 
@@ -38,7 +38,7 @@ def open_node(uri: str) -> Any:
     """Opens the zarr group or array at a path or URL."""
     if importlib.util.find_spec("zarr") is None:
         raise PluginUnavailable(
-            f"{uri} can only be read through the zarr library, which is not installed.",
+            f"{uri} can be read only with the zarr library, but zarr is not installed.",
             hint=INSTALL,
         )
     import zarr
@@ -92,6 +92,6 @@ def check_all_written(array: Any, where: str) -> None:
         written, all_chunks = array.nchunks_initialized, array.nchunks
     if written < all_chunks:
         raise BadData(
-            f"{where}: {all_chunks - written} of {all_chunks} chunks were never written.",
+            f"{where}: {all_chunks - written} of {all_chunks} chunks do not exist.",
             hint="Copy the store again, or write it with 'array.write_empty_chunks' set.",
         )

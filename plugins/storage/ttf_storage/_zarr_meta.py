@@ -63,8 +63,8 @@ def find_arrays(root: Path) -> dict[str, Path]:
         return {"vectors": root}
     if not any((root / mark).is_file() for mark in ("zarr.json", ".zgroup")):
         raise BadData(
-            f"{root} is no zarr group: it has neither zarr.json nor .zgroup.",
-            hint="Check the path; a copy may have left out the hidden files.",
+            f"{root} is not a zarr group: it has neither zarr.json nor .zgroup.",
+            hint="Check the path. Perhaps the hidden files were not copied.",
         )
     return {p.name: p for p in sorted(root.iterdir()) if p.is_dir() and _array_file(p) is not None}
 
@@ -92,11 +92,12 @@ def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> D
     if marker == "bfloat16" and name in ("uint16", "bfloat16"):
         return "bfloat16"
     if marker not in (None, name):
-        raise BadData(f"{where} is marked as {marker!r}, but it holds {name}.")
+        raise BadData(f"{where} is marked as {marker!r}, but it has the type {name}.")
     if name not in _DTYPES:
         raise BadData(
-            f"{where} holds {name}; known are float32, float16, bfloat16, int32, int64 and uint8.",
-            hint=f"Rewrite it: {convert}",
+            f"{where} has the type {name}, but it must be float32, float16, bfloat16, int32, "
+            "int64 or uint8.",
+            hint=f"Convert it: {convert}",
         )
     return name
 
@@ -180,7 +181,9 @@ def _codecs(
         inner = [_codec(c) for c in options["codecs"]]
         chunks = _extent(options["chunk_shape"], least=1)
         if len(chunks) != len(files) or any(f % c for f, c in zip(files, chunks, strict=True)):
-            raise ValueError(f"chunks {chunks} do not divide shards {files}")
+            raise ValueError(
+                f"the size of chunks {chunks} does not divide the size of shards {files}"
+            )
         plain = _is_plain(inner) and options.get("index_location", "end") in ("end", "start")
         return _compressors(inner), plain, _shard_index(options), chunks
     return _compressors(codecs), _is_plain(codecs), None, files
@@ -225,7 +228,7 @@ def _key_encoding(encoding: Any) -> tuple[str, str]:
 def _extent(values: Any, least: int = 0) -> tuple[int, ...]:
     extent = tuple(values)
     if any(type(n) is not int or not least <= n < _TOO_LARGE for n in extent):
-        raise ValueError(f"{list(extent)} is no shape")
+        raise ValueError(f"{list(extent)} is not a valid shape")
     return extent
 
 

@@ -71,7 +71,10 @@ class ZarrStore:
                 chunk_files(self._folders[name], meta, where)
         dtype = np.dtype(array.dtype)
         if dtype.kind not in "fiub" or not array.shape:
-            raise BadData(f"{where} holds {dtype} {tuple(array.shape)}, not rows of numbers.")
+            raise BadData(
+                f"{where} has the type {dtype} and the shape {tuple(array.shape)}, but it "
+                "must be rows of numbers."
+            )
         shape = tuple(array.shape)
         row_bytes = max(1, int(np.prod(shape[1:])) * dtype.itemsize)
         step = max(1, block_bytes // row_bytes)
@@ -134,7 +137,7 @@ class ZarrStore:
     def _dtype(self, name: str, marker: Any, dimensions: int, where: str) -> DType:
         dtype = contract_dtype(name, marker, where, self._convert_line())
         if dimensions == 0:
-            raise BadData(f"{where} is a single number, not rows.")
+            raise BadData(f"{where} is a single number, but it must have rows.")
         return dtype
 
     def _declared(self, name: str) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class Region:
         try:
             if FileIdentity.of(descriptor) != file.identity:
                 check_identity(file.path, file.identity)
-                raise DataChanged(f"{file.path} was changed while it was in use.")
+                raise DataChanged(f"{file.path} changed while it was in use.")
             self._map_open(descriptor, file, self._address + number * self._pitch)
         finally:
             os.close(descriptor)

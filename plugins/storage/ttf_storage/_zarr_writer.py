@@ -136,11 +136,11 @@ class ZarrWriter:
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ZarrArrayWriter:
         self._finish_array()
         if not name or name.startswith((".", "__")) or "/" in name or "\\" in name:
-            raise ConfigError(f"{self.target}: {name!r} cannot be the name of a zarr array.")
+            raise ConfigError(f"{self.target}: {name!r} is not a valid name of a zarr array.")
         try:
             self._array = ZarrArrayWriter(self._temp / name, name, shape, dtype)
         except FileExistsError:
-            raise ValueError(f"the array {name!r} was written already") from None
+            raise ValueError(f"the array {name!r} was already written") from None
         except OSError as error:
             raise self._failed(error) from error
         return self._array

@@ -346,4 +346,4 @@ def test_a_budget_that_is_too_small_is_answered_with_what_is_used(
 def test_urls_are_kept_as_they_were_given(files: Path, invoke: Invoke, option: str) -> None:
     done = invoke(words(files, option, "s3://bucket/file.npz"))
     assert done.code == 2
-    assert "s3://bucket/file.npz: .npz and .npy files are mapped" in done.err
+    assert "s3://bucket/file.npz: .npz and .npy files must be local files" in done.err

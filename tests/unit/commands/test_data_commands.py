@@ -339,7 +339,7 @@ def test_an_ending_that_nothing_writes_names_the_flag_that_helps(tmp_path: Path)
 
 def test_convert_refuses_pickles_and_leaves_no_output(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "in.npz", vectors=ROWS, extra=np.array([{}]))
-    with pytest.raises(BadData, match="'extra' holds pickled Python objects"):
+    with pytest.raises(BadData, match="'extra' contains pickled Python objects"):
         document("convert", tmp_path / "in.npz", tmp_path / "out.npz")
     assert [p.name for p in tmp_path.iterdir()] == ["in.npz"]
     document("convert", tmp_path / "in.npz", tmp_path / "out.npz", "--array", "vectors")

@@ -16,8 +16,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ttf.machine.memory.limits import Limit, group_limits, limit_in_force, rlimits
-from ttf.machine.memory.tree import MemoryPoint, TreeMemory, TreeReader
+from ttf.machine.memory.limits import (
+    Limit,
+    group_limits,
+    limit_in_force,
+    physical_bytes,
+    rlimits,
+)
+from ttf.machine.memory.tree import MemoryPoint, TreeMemory, TreeReader, Unmeasured
 from ttf.process import platform
 from ttf.rundir.documents import MemoryLine
 from ttf.text.numbers import size
@@ -39,12 +45,14 @@ def tree_reader(pid: int) -> TreeReader:
 
     The reader does expensive work less often than cheap work, and raises ProcessLookupError once
     `pid` is gone. Shared pages (shm, shared anonymous maps, tmpfs files) count once for the whole
-    tree. For macOS see `ttf.machine.memory._darwin`.
+    tree. For macOS see `ttf.machine.memory._darwin`. Without /proc, all is 0.
     """
     if platform.MACOS:
         from ttf.machine.memory._darwin import DarwinTree
 
         return DarwinTree(pid)
+    if not platform.PROC:
+        return Unmeasured(pid)
     from ttf.machine.memory._linux import LinuxTree
 
     return LinuxTree(pid)
@@ -199,6 +207,8 @@ class Gauge:
 
     def _physical(self) -> Reading:
         path = self._root / "proc/meminfo"
+        if platform.LINUX and not path.exists():
+            return Reading(0.0, 0, physical_bytes(), "physical memory", "unknown")
         if not platform.LINUX and not path.exists():
             import psutil  # type: ignore[import-untyped, unused-ignore]
 

@@ -60,7 +60,7 @@ def compare(
     from ttf.tools.ab.study import ABLimits, ABStudy, begin
 
     if (resume is None) == (not configs):
-        raise ConfigError("It is not clear what to compare: give configurations, or resume.")
+        raise ConfigError("It is not clear what to compare. Give configurations, or resume.")
     limits = ABLimits(parallel=parallel, budget_s=budget_s, keep_runs=keep_runs)
     if resume is not None:
         return _carried_out(ABStudy.reopened(Path(resume), repeats), limits, progress)

@@ -113,5 +113,8 @@ def facts(study: ABStudy) -> dict[str, str]:
         sets = ", ".join((*setup.sets, *arm.sets))
         out[arm.name] = f"{_short_path(arm.toml)}{f' with {sets}' if sets else ''}"
     if record.parallel > 1:
-        out["load"] = f"up to {record.parallel} repeats ran at a time: speeds are those under load"
+        out["load"] = (
+            f"up to {record.parallel} repeats ran at the same time, so the speeds are lower "
+            "than alone"
+        )
     return {key: value for key, value in out.items() if value != ""}

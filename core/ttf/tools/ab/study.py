@@ -83,15 +83,15 @@ class ABStudy(Study[ABSetup, Sample]):
         """Raises ConfigError for fewer repeats, or for more repeats of a sequential study."""
         if repeats < self.setup.repeats:
             raise ConfigError(
-                f"The study in {self.folder} has {self.setup.repeats} repeats; they can become "
-                "more, not fewer.",
-                hint="--budget ends a study early.",
+                f"The study in {self.folder} has {self.setup.repeats} repeats. You can add "
+                "repeats, but not remove them.",
+                hint="To end a study early, use --budget.",
             )
         if repeats > self.setup.repeats and self.setup.sequential:
             raise ConfigError(
-                "A sequential study was planned for so many repeats, and what its looks may "
-                "spend followed from that; it gets no more.",
-                hint="Begin a new study with more --repeats.",
+                "You cannot add repeats to a sequential study: the number of repeats determines "
+                "when the study is evaluated.",
+                hint="Start a new study with more --repeats.",
             )
         if repeats > self.setup.repeats:
             self.setup = replace(self.setup, repeats=repeats)

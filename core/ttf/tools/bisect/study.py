@@ -49,11 +49,11 @@ def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
     """Surveys configuration and data in a child process, and lists the ingredients."""
     toml = str(request.toml.absolute())
     task = {"toml": toml, "sets": list(request.sets)}
-    what = "look at the configuration and the data"
+    what = "read the configuration and the data"
     try:
         survey = ask(_SURVEY, {**task, "look": True}, to=what)
     except Died as error:
-        say(f"{error} Only what the configuration itself says can be taken out.")
+        say(f"{error} ttf bisect can only change the settings of the configuration, not the data.")
         survey = ask(_SURVEY, {**task, "look": False}, to=what)
     flat = survey["flat"]
     factors, passed = factors_of(Survey(flat, DataFacts(**survey["facts"]), request.most_copied))

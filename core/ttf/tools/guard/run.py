@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Finding
+from ttf.process import platform
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.documents import ListedIncident, Summary
 from ttf.tools.guard.command import NotStarted
@@ -74,6 +75,8 @@ class _Guard:
         self._pause_s = _FIRST_PAUSE_S
 
     def run(self) -> Outcome:
+        if platform.LINUX and not platform.PROC:
+            self._voice(platform.WITHOUT_PROC)
         while True:
             try:
                 running = self._start()

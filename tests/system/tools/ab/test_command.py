@@ -117,7 +117,7 @@ def _second(folder: Path) -> str:
     [
         ((), 2, "name configurations"),
         (("run.toml",), 2, "one arm"),
-        (("run.toml", "nowhere.toml"), 2, "nowhere.toml is not there"),
+        (("run.toml", "nowhere.toml"), 2, "nowhere.toml does not exist"),
         (("run.toml", "--margin", "samples=1"), 2, "Did you mean 'samples_per_s'?"),
         (("run.toml", "--margin", "loss=much"), 2, "loss=0.02"),
         (("--resume", "nowhere"), 3, "no study"),

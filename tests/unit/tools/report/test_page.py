@@ -138,11 +138,11 @@ def test_every_curve_has_a_chart_that_names_itself(run_dir: Path) -> None:
         "Loss",
         "Validation by step",
         "Mining yield",
-        "Memory held (limit 24.0 GB)",
-        "Page cache of mapped files (given back on demand)",
+        "Memory use (limit 24.0 GB)",
+        "Page cache of mapped files (freed when needed)",
         "What happened when",
         "Speed",
-        "Where the time goes along the run",
+        "Time by phase during the run",
     ]
 
 
@@ -211,7 +211,7 @@ def test_a_run_that_was_stopped_shows_its_last_evaluation(run_dir: Path) -> None
 
 def test_a_fault_of_ours_asks_to_be_reported(run_dir: Path) -> None:
     change(run_dir, status="failed", exit_code=70, problem="KeyError: 3")
-    assert "please report it" in page(run_dir).text
+    assert "Please report it" in page(run_dir).text
 
 
 def test_no_two_sections_share_a_title_and_steps_are_whole(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_the_limit_is_drawn_where_it_is_near(run_dir: Path) -> None:
         for t in range(10)
     ]
     write_lines(run_dir / "memory.jsonl", lines)
-    assert "limit" in page(run_dir).text.replace("Memory held (limit", "")
+    assert "limit" in page(run_dir).text.replace("Memory use (limit", "")
 
 
 def test_the_chart_helpers_do_as_documented() -> None:

@@ -21,7 +21,7 @@ from ttf.tools.report.page._what_ran import what_ran
 from ttf.tools.report.render import cut, render
 
 _TEMPLATE: Final = Path(__file__).with_name("run.html")
-_OUR_FAULT: Final = "This is a fault of ttf, not of yours: please report it with the text above."
+_OUR_FAULT: Final = "This is a bug in ttf. Please report it with the text above."
 # The number of last incidents with a card; the page takes the first number that fits.
 _CARDS: Final = (60, 25, 8, 0)
 _MOST_INCIDENTS: Final = 100
@@ -115,7 +115,9 @@ def _row(found: ShownIncident) -> tuple[str, ...]:
     step, phase = found.get("step"), found.get("phase") or ""
     where = phase if step is None else f"{phase}, step {step}"
     names = (found["id"], found["class"], found.get("process", ""), where)
-    return *(cut(name, 80) for name in names), cut(found.get("remedy") or "nothing changed", 200)
+    return *(cut(name, 80) for name in names), cut(
+        found.get("remedy") or "restarted unchanged", 200
+    )
 
 
 def _moment(seconds: float) -> str:

@@ -66,5 +66,5 @@ def read_table(folder: Path) -> list[Entry]:
 def _entry(value: Any) -> Entry:
     name, dtype, digest = value["name"], value["dtype"], value["digest"]
     if not isinstance(name, str) or not isinstance(digest, str) or dtype not in get_args(DType):
-        raise ValueError(f"no array is described by {value!r}")
+        raise ValueError(f"{value!r} does not describe an array")
     return Entry(name=name, dtype=dtype, digest=digest)

@@ -33,12 +33,12 @@ class ArrayFile:
     def append(self, rows: NDArray[Any]) -> None:
         if rows.dtype != numpy_dtype(self._dtype) or rows.shape[1:] != self._shape[1:]:
             raise ValueError(
-                f"the array {self._name!r} takes {self._dtype} rows of shape {self._shape[1:]}, "
-                f"not {rows.dtype} {rows.shape}"
+                f"the array {self._name!r} needs rows of the type {self._dtype} and the shape "
+                f"{self._shape[1:]}, not {rows.dtype} {rows.shape}"
             )
         if self._rows_done + len(rows) > self._shape[0]:
             raise ValueError(
-                f"the array {self._name!r} was announced with {self._shape[0]} rows, more arrived"
+                f"the array {self._name!r} was created with {self._shape[0]} rows, but got more"
             )
         data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
         self._digest.update(data)
@@ -84,7 +84,7 @@ class YourNameWriter:
         try:
             self._finish_array()
             if name in (entry.name for entry in self._entries):
-                raise ValueError(f"the array {name!r} was written already")
+                raise ValueError(f"the array {name!r} was already written")
             file = array_file(self._temp, len(self._entries))
             self._array = ArrayFile(file, name, shape, dtype)
         except OSError as error:
