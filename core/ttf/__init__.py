@@ -133,6 +133,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.mining.scan.scan_counters import (
         ScanTally as ScanTally,
     )
+    from ttf.rundir.confined import (
+        open_inside as open_inside,
+        open_named as open_named,
+        refuse_foreign as refuse_foreign,
+    )
     from ttf.rundir.durable import (
         OpenFile as OpenFile,
         fsync_dir as fsync_dir,
@@ -143,6 +148,14 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     )
     from ttf.rundir.metrics_log import (
         MetricsLog as MetricsLog,
+    )
+    from ttf.rundir.outputs import (
+        Temporary as Temporary,
+        temporary_file as temporary_file,
+        temporary_folder as temporary_folder,
+    )
+    from ttf.rundir.removing import (
+        remove_if_possible as remove_if_possible,
     )
     from ttf.tools.ab.comparison import (
         Compared as Compared,
@@ -187,9 +200,12 @@ _NAMES: Final = {
     "ttf.mining.scan.float32_rows": "exact_search float32_blocks gather_float32 require_bank require_memory",
     "ttf.mining.scan.bank_scan": "BankScan",
     "ttf.mining.scan.scan_counters": "ScanTally",
+    "ttf.rundir.confined": "open_inside open_named refuse_foreign",
     "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
     "ttf.rundir.incident_files": "list_incidents",
     "ttf.rundir.metrics_log": "MetricsLog",
+    "ttf.rundir.outputs": "Temporary temporary_file temporary_folder",
+    "ttf.rundir.removing": "remove_if_possible",
     "ttf.tools.ab.comparison": "Compared compare",
     "ttf.tools.doctor.diagnosis": "Diagnosis doctor",
     "ttf.tools.guard.from_python": "Guarded guard",

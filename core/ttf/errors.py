@@ -97,6 +97,10 @@ class ArtifactDamaged(BadData):
     """A file that ttf wrote itself is missing or no longer matches its hash."""
 
 
+class EntryRefused(ArtifactDamaged):
+    """An entry of a folder is a link, a pipe or a device, or leads out of the folder."""
+
+
 class NumericFailure(TtfError):
     """A loss or gradient is not finite, or a device computed wrong numbers."""
 

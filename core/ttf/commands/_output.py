@@ -20,9 +20,11 @@ def show(text: Text = "") -> None:
     """Prints a line of the result on standard output. Raises StorageError."""
     from ttf.errors import StorageError
 
-    hint = "Send standard output to a place that takes it."
+    hint = "Redirect standard output to a file or a pipe that can be written."
     if sys.stdout is None:
-        raise StorageError("Standard output is closed: the result went nowhere.", hint=hint)
+        raise StorageError(
+            "Standard output is closed, so the result could not be written.", hint=hint
+        )
     try:
         echo(text)
     except BrokenPipeError:

@@ -25,19 +25,21 @@ Examples:
   ttf report runs/run-001 --out /tmp/report.html
   ttf report runs/run-001 --bundle for-support.zip
   ttf report guard-001 --json | jq -r .path
-  ttf report runs/ab-001                        of a study of ttf ab, also while it goes on
+  ttf report runs/ab-001                        a study of ttf ab, also while it runs
 \b
-The page is one file that fetches nothing. It is made of what the folder holds: also of a run that
-goes on, or that ended without a word. The bundle holds the page, the incidents, the configuration
-and scripts that try to make it happen again, but no data; home folders, user and host names,
-addresses and tokens are struck out, and its README.txt says how often."""
+The page is one file and needs no internet. It also works for a run that is still running, or that
+ended without a record. The bundle contains the page, the incidents, the configuration, and
+scripts that try to reproduce the incidents, but no data. Home folders, user and host names,
+addresses and tokens are removed; the README.txt of the bundle counts them."""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@options.path("--out", metavar="FILE", help="The page. [default: RUN_DIR/report.html]")
-@options.path("--bundle", metavar="FILE.zip", help="Also a zip for somebody else.")
+@options.path("--out", metavar="FILE", help="File for the page. [default: RUN_DIR/report.html]")
+@options.path(
+    "--bundle", metavar="FILE.zip", help="Also write a zip file that you can send to other people."
+)
 @options.as_json
 def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
-    """One HTML page about a run, a study of ttf ab, or a command that ttf guard watched over."""
+    """Write one HTML page about a run, a study of ttf ab, or a command under ttf guard."""
     from ttf.tools.ab.study import ABStudy
     from ttf.tools.report import make
 
@@ -59,7 +61,7 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
         if packed is not None:
             show(f"{packed.path}  ({size(packed.bytes)}, {len(packed.files)} files)")
             told = ", ".join(f"{kind} {count}" for kind, count in sorted(packed.redacted.items()))
-            say(f"Struck out: {told or 'nothing had to be'}.")
+            say(f"Removed: {told or 'nothing'}.")
             if packed.secrets:
                 names = ", ".join(
                     f"{name} {count}" for name, count in sorted(packed.secrets.items())

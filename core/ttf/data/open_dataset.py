@@ -33,6 +33,7 @@ from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import open_store, storage_for
+from ttf.text.shell import quoted
 
 _CHECK_AT_OPEN_BYTES = 64 << 20
 
@@ -40,6 +41,7 @@ _CHECK_AT_OPEN_BYTES = 64 << 20
 def open_dataset(config: DataConfig, *, seed: int = 0) -> Dataset:
     """`seed`: that of the run; it draws the validation pairs of a file that has none."""
     with Opening(config, seed=seed) as opening:
+        opening.refuse_swapped()
         bank = opening.bank
         train, val = opening.split("train"), opening.split("val")
         _same_inputs(opening.pairs, train.queries, val.queries)
@@ -104,6 +106,18 @@ class Opening:
         return OpenBank(
             bank=source, bank_at=at, bank_rows=rows, bank_ids=ids, notes=self.notes, stores=[]
         )
+
+    def refuse_swapped(self) -> None:
+        """Raises BadData if pairs and bank are each the other file."""
+        if self._config.bank is None:
+            return
+        pairs, bank = self.pairs, self._arrays(self._config.bank)
+        if bank.has_split("train") > pairs.has_split("train") and "vectors" not in bank:
+            raise BadData(
+                f"pairs and bank look swapped: {bank.uri} has pairs and no `vectors`, and "
+                f"{pairs.uri} has no pairs.",
+                hint=f"--pairs {quoted(bank.uri)} --bank {quoted(pairs.uri)}",
+            )
 
     @cached_property
     def context(self) -> VectorSource:

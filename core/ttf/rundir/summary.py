@@ -77,7 +77,7 @@ def summarize(
 
 def _of_the_model(folder: RunFolder) -> Summary:
     # From the folder itself: it may be newer than the checkpoint that `known` comes from.
-    model = read_typed(folder.model / MODEL_CONFIG, ModelFacts)
+    model = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
     if "step" not in model:
         return {"weights_sha256": None, "kept_step": None}
     return {
@@ -110,6 +110,6 @@ def write_last_summary(
 def _newest_facts(folder: RunFolder) -> Summary:
     for path in newest_first(folder.checkpoints):
         if not problem_with(path, read_tables=False):
-            manifest = read_typed(path / CHECKPOINT, CheckpointManifest)
+            manifest = read_typed(path / CHECKPOINT, folder.path, CheckpointManifest)
             return manifest.get("progress", {}).get("summary", {})
     return {}

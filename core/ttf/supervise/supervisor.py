@@ -227,7 +227,7 @@ class Supervisor:
             now=now(),
             incident=self._write_incident(death, finding, checkpoint, step),
             name=finding.name,
-            certain=finding.certain,
+            certain=finding.at_once,
             step=step,
             phase=death.phase or "start",
             checkpoint_step=checkpoint,

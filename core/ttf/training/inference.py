@@ -27,9 +27,9 @@ from ttf.host.plugins import written_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
-from ttf.rundir.durable import read_json
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
 from ttf.rundir.typed_json import read_typed
@@ -65,7 +65,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
     policy = prepared_policy(resolved)
     policy.start()
     towers = load_model(folder.model).to(policy.torch_device())
-    shape = TowerShape(**read_json(folder.model / MODEL_CONFIG)["query"]["shape"])
+    shape = TowerShape(**read_json(folder.model / MODEL_CONFIG, folder.path)["query"]["shape"])
     data = resolved.config.data
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
@@ -82,7 +82,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
 
 def _unfinished(folder: RunFolder) -> list[str]:
     """A note, if the model is not that of a finished run."""
-    facts = read_typed(folder.model / MODEL_CONFIG, ModelFacts)
+    facts = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
     if "step" not in facts or RunRecord(folder.path).summary().get("status") == "finished":
         return []
     judged = "the best one so far" if facts.get("metrics") else "which was not evaluated yet"

@@ -92,7 +92,7 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
 
     with reporter:
         if request.resume:  # before any library reads them
-            before = read_typed(folder.manifest, Manifest).get("numeric", {})
+            before = read_typed(folder.manifest, folder.path, Manifest).get("numeric", {})
             for note in numeric_variables.set_again(before):
                 reporter.note(note)
         resolved = _configuration(request, folder, link)
@@ -155,14 +155,13 @@ def read_config(
     """A run's configuration; raises PluginUnavailable if a plugin that is needed now is missing."""
     from ttf.config.resolve import load_run_toml
     from ttf.host import plugins
-    from ttf.rundir.durable import read_json
+    from ttf.rundir.documents import Manifest
+    from ttf.rundir.typed_json import read_typed
 
     resolved = load_run_toml(folder.config, overlay=overlay)
     before_plugins(resolved.config)
-    recorded: Mapping[str, str] = {}
     # Only for the message; a missing or damaged manifest raises where it is needed.
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        recorded = read_json(folder.manifest)["plugins"]
+    recorded = read_typed(folder.manifest, folder.path, Manifest).get("plugins", {})
     for kind, name in _plugins_of(resolved.config, to_train=to_train):
         plugins.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
     return resolved

@@ -31,14 +31,17 @@ from ttf.errors import (
 )
 from ttf.incidents.inputs import refuse_changed
 from ttf.process.signals import StopAsked
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.documents import DataFacts, Manifest, Summary
-from ttf.rundir.durable import read_json, write_atomically, write_json
+from ttf.rundir.documents import DataFacts, Incident, Manifest, Summary
+from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.flight_record import FlightRecorder, Phase
+from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
 from ttf.rundir.supervision import Journal
+from ttf.rundir.typed_json import read_typed
 from ttf.rundir.verified_folders import newest_first
 from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
@@ -219,9 +222,10 @@ class Trainer:
         )
         history = session.link.history
         for number in history.incidents if history is not None else ():
-            path = session.folder.incidents / number / "incident.json"
+            path = session.folder.incidents / number / INCIDENT
             if path.is_file():  # of a process that died: no observer has heard of it
-                observers.ttf_incident(incident=read_json(path))
+                incident = read_typed(path, session.folder.path, Incident)
+                observers.ttf_incident(incident=incident)
 
     def _train(self, recorder: Recorder) -> Ending:
         # The last save is part of this, so that a disk failure here is an ending as well.
@@ -354,9 +358,9 @@ def _load_state(session: Session) -> tuple[Snapshot, list[str]]:
 def _manifest_of(folder: RunFolder) -> Manifest:
     """Raises ArtifactDamaged."""
     try:
-        found: Manifest = read_json(folder.manifest)
-        found["data"]["fingerprint"], found["numeric"]["plugins"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        found: Manifest = read_json(folder.manifest, folder.path)
+        found["data"]["fingerprint"], found["numeric"]["plugins"].items()
+    except (OSError, ArtifactDamaged, LookupError, TypeError, AttributeError) as error:
         raise ArtifactDamaged(
             f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}). Without "
             "it, ttf does not know the data and the environment of the run.",

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import BadData, DataChanged, DataMissing, DType, StorageError, numpy_dtype
+from ttf import BadData, DataChanged, DataMissing, DType, StorageError, numpy_dtype, open_named
 from ttf_storage._page_hints import PagedRows
 from ttf_storage._stored_rows import MappedStoredRows, as_bytes
 
@@ -61,7 +61,7 @@ class MappedFile:
         self.path = path
         self._closed = False
         try:
-            with path.open("rb") as file:
+            with open_named(path) as file:
                 self.identity = FileIdentity.of(file.fileno())
                 self._map = (
                     mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

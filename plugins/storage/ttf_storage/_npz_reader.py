@@ -14,7 +14,7 @@ from zipfile import ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, suggestion
+from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, open_named, suggestion
 from ttf_storage._content_sample import sampled
 from ttf_storage._mapped import MappedFile, MappedRows, check_identity
 from ttf_storage._npy_header import (
@@ -207,7 +207,8 @@ class NpzStore:
         data_offset(self._file, member)
         try:
             with (
-                zipfile.ZipFile(self._file.path) as archive,
+                open_named(self._file.path) as raw,
+                zipfile.ZipFile(raw) as archive,
                 archive.open(member.filename) as stream,
             ):
                 while block := stream.read(_BLOCK_BYTES if limit is None else limit):
@@ -225,7 +226,7 @@ class NpzStore:
                 pass
             return
         start, crc = data_offset(self._file, member), 0
-        with self._file.path.open("rb") as file:
+        with open_named(self._file.path) as file:
             file.seek(start)
             left = member.file_size
             while left and (block := file.read(min(left, _BLOCK_BYTES))):

@@ -7,7 +7,7 @@ import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from ttf import BadData, DType, PluginUnavailable, TtfError, numpy_dtype
 from ttf_storage._stored_rows import StoredRows
 from ttf_storage.zarr_store import INSTALL
+
+if TYPE_CHECKING:
+    from ttf_storage._zarr_checked_store import CheckedStore
 
 _SAMPLED_ROWS: Final = 16
 
@@ -34,17 +37,25 @@ def explained(where: str) -> Iterator[None]:
         ) from error
 
 
-def open_node(uri: str) -> Any:
-    """Opens the zarr group or array at a path or URL."""
+def open_store(uri: str) -> CheckedStore:
+    """Opens the store at a path or URL for the zarr library."""
     if importlib.util.find_spec("zarr") is None:
         raise PluginUnavailable(
             f"{uri} can be read only with the zarr library, but zarr is not installed.",
             hint=INSTALL,
         )
+    from ttf_storage._zarr_checked_store import checked_store
+
+    with explained(uri):
+        return checked_store(uri)
+
+
+def open_node(store: CheckedStore, uri: str) -> Any:
+    """Opens the group or array that a store begins with."""
     import zarr
 
     with explained(uri):
-        return zarr.open(uri, mode="r")
+        return zarr.open(store, mode="r")
 
 
 class IndirectRows(StoredRows):

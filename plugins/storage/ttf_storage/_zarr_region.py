@@ -149,7 +149,7 @@ class Region:
     def _map(self, number: int) -> None:
         file = self._files[number]
         try:
-            descriptor = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            descriptor = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise unreadable(file.path, error) from error
         try:

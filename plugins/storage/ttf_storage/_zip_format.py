@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZipInfo
 
-from ttf import BadData
+from ttf import BadData, open_named
 from ttf_storage._mapped import MappedFile, unreadable
 
 LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
@@ -87,7 +87,7 @@ def data_offset(file: MappedFile, member: ZipInfo) -> int:
 def _central_directory(file: MappedFile) -> list[ZipInfo]:
     path = file.path
     try:
-        with path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
+        with open_named(path) as raw, zipfile.ZipFile(raw) as archive:
             return archive.infolist()
     except PermissionError as error:
         raise unreadable(path, error) from error

@@ -143,9 +143,18 @@ def test_html_of_names_of_others_is_escaped() -> None:
 
 
 def test_results_and_errors_that_one_meets_are_public() -> None:
-    for (
-        name
-    ) in ["Run", "Plan", "Mined", "Found", "Compared", "Diagnosis", "Guarded", "Reported", "Stopped", "GateNotMet"]:
+    for name in [
+        "Run",
+        "Plan",
+        "Mined",
+        "Found",
+        "Compared",
+        "Diagnosis",
+        "Guarded",
+        "Reported",
+        "Stopped",
+        "GateNotMet",
+    ]:
         assert inspect.isclass(getattr(ttf, name)), name
 
 

@@ -126,7 +126,7 @@ def _arm(path: Path, label: str, sets: tuple[str, ...], *, single: bool) -> Arm:
 
 def _with_slugs(arms: Sequence[Arm]) -> tuple[Arm, ...]:
     # Numbered if names differ only in characters that are replaced.
-    slugs = [re.sub(r"[^\w.=-]+", "-", arm.name).strip("-.")[:60] for arm in arms]
+    slugs = [re.sub(r"[^\w.=-]+", "-", arm.name).strip("-.")[:60] or "arm" for arm in arms]
     return tuple(
         replace(arm, slug=slug if slugs.count(slug) == 1 else f"{slug}-{number}")
         for number, (arm, slug) in enumerate(zip(arms, slugs, strict=True), start=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir import durable
+from ttf.rundir.outputs import write_output
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.judge import JudgeSettings, judge
 from ttf.tools.ab.output import csv_text, document, markdown
@@ -70,9 +71,9 @@ def _write_outputs(study: ABStudy, analysis: Analysis, places: Places) -> None:
     table = csv_text(study.runs)
     text = markdown(analysis, study.runs, facts(study))
     for path in filter(None, (study.folder / "samples.csv", places.csv)):
-        durable.write_atomically(path, table.encode(), _AREA)
+        write_output(path, table.encode(), _AREA)
     for path in filter(None, (study.folder / "report.md", places.markdown)):
-        durable.write_atomically(path, text.encode(), _AREA)
+        write_output(path, text.encode(), _AREA)
     _page(study, analysis, places.html)
 
 
@@ -83,10 +84,8 @@ def rewrite_page(folder: Path, out: Path | None) -> Path:
 
 
 def _page(study: ABStudy, analysis: Analysis, out: Path | None) -> Path:
-    page: Path = write_page(study.folder, analysis, study.runs, facts(study))
-    if out is not None:
-        durable.write_atomically(out, page.read_bytes(), _AREA)
-    return page if out is None else out
+    page: Path = write_page(study.folder, analysis, study.runs, facts(study), out)
+    return page
 
 
 def result(study: ABStudy, analysis: Analysis, reason: str) -> dict[str, Any]:

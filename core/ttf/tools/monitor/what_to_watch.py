@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import ConfigError, DataMissing
+from ttf.rundir.run_folder import noted_pid
 from ttf.text.shell import quoted
 from ttf.tools.monitor import system
 
@@ -136,18 +137,18 @@ def owner_of(folder: Path) -> int | None:
     """
     note = folder / ".owner"
     try:
-        pid, written = int(_written(note)), note.stat().st_mtime
-    except (OSError, ValueError):
+        pid, written = _written(note), note.stat().st_mtime
+    except OSError:
         return None
-    started = system.started(pid)
+    started = None if pid is None else system.started(pid)
     return pid if started is not None and started <= written + _CLOCK_S else None
 
 
-def _written(note: Path) -> str:
+def _written(note: Path) -> int | None:
     # An empty note is being written.
     for _ in range(_LOOKS):
-        text = note.read_text()
-        if text:
-            return text
+        pid = noted_pid(note)
+        if pid is not None or not note.exists():
+            return pid
         time.sleep(_PAUSE_S)
-    return ""
+    return None

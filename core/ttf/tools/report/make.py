@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reported", "report"]
 
-_HINT = "Name the folder that ttf train or ttf guard printed, e.g. runs/run-001."
+_HINT = "Give the folder that ttf train or ttf guard printed, e.g. runs/run-001."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +63,13 @@ def check(run_dir: Path, outputs: dict[str, Path | None]) -> None:
     if not run_dir.exists():
         raise DataMissing(f"There is no folder {run_dir}.", hint=_HINT)
     if not run_dir.is_dir():
-        raise DataMissing(f"{run_dir} is a file, not a run's folder.", hint=_HINT)
+        raise DataMissing(f"{run_dir} is a file, but a run is a folder.", hint=_HINT)
     (_, out), (bundle_name, bundle) = outputs.items()
     if ABStudy.holds_one(run_dir):
         if bundle is not None:
             raise ConfigError(
-                f"{bundle_name} is made of one run, and this is a study.",
-                hint=f"Name one of its repeats: ls {quoted(run_dir / 'runs')}",
+                f"{bundle_name} needs a single run, but this is a study.",
+                hint=f"Give one of its repeats: ls {quoted(run_dir / 'runs')}",
             )
     elif not is_reportable(run_dir):
         raise DataMissing(
@@ -82,18 +82,19 @@ def check(run_dir: Path, outputs: dict[str, Path | None]) -> None:
             _check_output(name, path, usual)
     if out is not None and bundle is not None and out.absolute() == bundle.absolute():
         names = " and ".join(outputs)
-        raise ConfigError(f"{names} name the same file.", hint="Give each its own.")
+        raise ConfigError(f"{names} are the same file.", hint="Use two different file names.")
 
 
 def _check_output(name: str, path: Path, usual: str) -> None:
     if path.is_dir():
         raise ConfigError(
-            f"{name} {path} is a folder.", hint=f"Name a file, e.g. {quoted(path / usual)}."
+            f"{name} {path} is a folder.",
+            hint=f"Give a file name, e.g. {name} {quoted(path / usual)}.",
         )
     if not path.absolute().parent.is_dir():
         raise ConfigError(
             f"{name} {path}: there is no folder {path.absolute().parent}.",
-            hint=f"Make it first: mkdir -p {quoted(path.absolute().parent)}",
+            hint=f"Create it first: mkdir -p {quoted(path.absolute().parent)}",
         )
 
 
@@ -111,5 +112,5 @@ def write(run_dir: Path, out: Path | None) -> Path:
     except StorageError as error:
         if out is None:
             again = f"ttf report {quoted(run_dir)} --out report.html"
-            error.hint = f"Write it somewhere else: {again}. {error.hint}"
+            error.hint = f"Write it to another folder: {again}. {error.hint}"
         raise

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ttf.rundir.dataclass_json import from_json
+from ttf.rundir.typed_json import dataclass_from
 from ttf.tools.ab.repeat import read_sample, slope, thinned, train_words
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.setup import ABSetup, Arm, Cell
@@ -69,7 +69,7 @@ def test_a_clean_repeat_is_read_whole(run: Path) -> None:
     assert sample.loss[0] == (1, 9) and sample.loss[-1] == (8, 2)
     assert sample.memory[-1] == (8, 208)
     assert sample.memory_slope_mb_per_1k_steps == pytest.approx(1000)
-    assert from_json(Sample, json.loads(json.dumps(asdict(sample)))) == sample
+    assert dataclass_from(Sample, json.loads(json.dumps(asdict(sample)))) == sample
 
 
 def test_a_survivor_carried_out_more_steps_than_it_has(run: Path) -> None:

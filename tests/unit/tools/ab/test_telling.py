@@ -19,7 +19,7 @@ from tests.kit.studies_by_hand import (
     study,
 )
 
-from ttf.rundir.dataclass_json import from_json
+from ttf.rundir.typed_json import dataclass_from
 from ttf.tools.ab.analysis import (
     Bitwise,
     Fixed,
@@ -173,7 +173,7 @@ def test_the_document_has_the_contracts_fields_and_every_sample() -> None:
         0
     ].keys()
     assert told["verdict"] == made.verdict
-    assert [from_json(Sample, s) for s in told["samples"]] == found
+    assert [dataclass_from(Sample, s) for s in told["samples"]] == found
 
 
 def test_the_csv_has_a_row_a_repeat_and_stable_columns() -> None:

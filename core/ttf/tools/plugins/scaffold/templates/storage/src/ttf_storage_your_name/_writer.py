@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ttf import DType, StorageError, fsync_dir, fsync_file, numpy_dtype, storage_error
+from ttf import (
+    DType,
+    StorageError,
+    fsync_dir,
+    fsync_file,
+    numpy_dtype,
+    remove_if_possible,
+    storage_error,
+    temporary_folder,
+)
 
 from ._layout import TABLE, Entry, array_file, new_digest, table_bytes
 
@@ -69,16 +76,16 @@ class YourNameWriter:
 
     def __init__(self, uri: str) -> None:
         self._target = Path(uri)
-        self._temp = self._target.with_name(f".tmp-{self._target.name}-{os.getpid()}")
-        self._old = self._target.with_name(f"{self._temp.name}-old")
         self._entries: list[Entry] = []
         self._array: ArrayFile | None = None
         self._committed = False
         try:
-            _remove(self._temp)  # of a process of the same number that was killed
-            self._temp.mkdir()
+            # Under a random name, and locked: what a killed process left is removed by the next.
+            self._folder = temporary_folder(self._target)
         except OSError as error:
-            raise self._failed(error) from error
+            raise storage_error(error, uri) from error
+        self._temp = self._folder.path
+        self._old = self._target.with_name(f"{self._temp.name}-old")
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ArrayFile:
         try:
@@ -103,20 +110,21 @@ class YourNameWriter:
                 self._target.rename(self._old)
             self._temp.rename(self._target)
             self._committed = True
+            self._folder.close()
             fsync_dir(self._target.parent)
         except OSError as error:
             raise self._failed(error) from error
-        _remove(self._old)
+        remove_if_possible(self._old, self._old.parent)
 
     def abort(self) -> None:
         """May be called at any time, in the middle of a commit as well."""
         if self._array is not None:
             self._array.discard()
         if not self._committed:
-            _remove(self._temp)
+            self._folder.remove()
             if self._old.exists() and not self._target.exists():
                 self._old.rename(self._target)
-        _remove(self._old)
+        remove_if_possible(self._old, self._old.parent)
 
     def _finish_array(self) -> None:
         if self._array is not None:
@@ -126,10 +134,3 @@ class YourNameWriter:
     def _failed(self, error: OSError) -> StorageError:
         self.abort()
         return storage_error(error, str(self._target))
-
-
-def _remove(path: Path) -> None:
-    """A file or folder of any kind, or nothing; what cannot be removed is in nobody's way."""
-    shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        path.unlink()
