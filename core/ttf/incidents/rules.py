@@ -15,7 +15,7 @@ from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _PIPES_CLOSED: Final = (
-    "{who} lost its pipes to the process that watches over it {at}: code in it closed file "
+    "{who} lost the connection to its supervising process {at}, because code in it closed file "
     "descriptors that it had not opened."
 )
 
@@ -234,8 +234,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "cpu-limit",
         When(signals=("SIGKILL",), facts=("cpu-near",)),
-        "SIGKILL ended {who_object} {at}, when it had used about as much processor time as its "
-        "hard limit allows (ulimit -Ht). At this limit the kernel sends SIGKILL.",
+        "SIGKILL ended {who_object} {at}. The process had used about as much processor time as "
+        "its hard limit allows (ulimit -Ht). At this limit, the kernel sends SIGKILL.",
     ),
     Rule(
         "killed",
@@ -281,14 +281,13 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(exit_codes=(120,), processes=OURS),
-        "{who} ended itself {at} with the exit code that it uses if its supervising process has "
-        "ended.",
+        "{who} ended itself {at}. Its exit code means that its supervising process had ended.",
     ),
     Rule(
         "killed",
         When(exit_codes=(121,), processes=OURS),
-        "{who} ended itself {at} with the exit code that it uses if its supervising process was "
-        "stopped (SIGSTOP).",
+        "{who} ended itself {at}. Its exit code means that its supervising process was stopped "
+        "(SIGSTOP).",
     ),
     Rule(
         "unknown",
@@ -343,8 +342,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "python-error",
         When(signals=(EXIT,), facts=("failed", "traceback")),
-        "{who} ended {at} with exit code {code}. Its last words are those of a Python exception "
-        "that was not caught: {error}",
+        "{who} ended {at} with exit code {code}. Its last message is an uncaught Python "
+        "exception: {error}",
         own_exit_code=True,
     ),
     Rule(
