@@ -73,7 +73,7 @@ def test_vectors_without_a_direction_are_refused_or_counted(
     value: float, what: str, tmp_path: Path
 ) -> None:
     all_rows = np.full_like(GOOD["X_train"], value)
-    with pytest.raises(BadData, match=rf"X_train in .*: all 150 rows .* {what}"):
+    with pytest.raises(BadData, match=rf"X_train in .*: all 150 checked rows {what}"):
         seen(tmp_path, X_train=all_rows)
     [note] = seen(tmp_path, changed(BANK, [4, 9], value))
     assert "vectors in" in note and f"2 of 200 checked rows {what}" in note
@@ -111,7 +111,7 @@ def test_sequences_that_are_repeated_are_compared_by_their_rows(tmp_path: Path) 
         "seq_val": seq[:50],
     }
     notes = seen(tmp_path, **numbers)
-    assert any("50 of 50 validation queries" in note for note in notes)
+    assert any("50 of 50 checked validation queries" in note for note in notes)
 
 
 def test_pairs_that_were_shuffled_are_said(tmp_path: Path) -> None:
