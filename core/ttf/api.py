@@ -238,7 +238,7 @@ def run(
 def _point_to_model(folder: RunFolder, error: TtfError) -> None:
     """Adds to the hint that a run which did not finish has a model."""
     if (folder.model / MODEL_CONFIG).is_file():
-        look = f"The model it has so far: ttf eval {quoted(folder.path)}"
+        look = f"To evaluate the best model so far: ttf eval {quoted(folder.path)}"
         error.hint = f"{look}. {error.hint}" if error.hint else look
 
 

@@ -14,10 +14,14 @@ from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
+    from ttf.tools.ab.analysis import Analysis
     from ttf.tools.ab.finish import Places
     from ttf.tools.ab.study import ABLimits, ABStudy
+
+_MOST_PROPOSED = 200  # repeats; more are no proposal
 
 
 def _margin(text: str) -> tuple[str, float]:
@@ -196,6 +200,35 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
     if reason == "budget":
         say("The time of --budget is used up.")
         next_command(study.resume_command(study.folder))
+    else:
+        next_command(_after(study, analysis))
+
+
+def _after(study: ABStudy, analysis: Analysis) -> str:
+    """More repeats if that can decide what is open, else the report."""
+    from ttf.tools.ab.finish import fewest_repeats
+
+    wanted = [c.needs.total for c in analysis.comparisons if c.measure.is_headline and c.needs]
+    wanted = [total for total in wanted if total <= _MOST_PROPOSED]
+    if wanted and not study.setup.sequential:
+        repeats = max(max(wanted), fewest_repeats(study), study.setup.repeats + 1)
+        return f"{study.resume_command(study.folder)} --repeats {repeats}"
+    return f"less {quoted(study.folder / 'report.md')}"
+
+
+def _say_what_can_be_decided(study: ABStudy) -> None:
+    from ttf.tools.ab.finish import fewest_repeats
+
+    repeats, fewest = study.setup.repeats, fewest_repeats(study)
+    say(
+        f"At least {fewest} repeats of each arm are needed to tell a difference in speed, memory or "
+        "quality from chance."
+    )
+    if repeats < fewest:
+        say(
+            f"This study has only {repeats}: it can show that arms are the same, or that one "
+            f"crashes much more often, and nothing else. To decide more: --repeats {fewest}"
+        )
 
 
 def _introduce(study: ABStudy, limits: ABLimits) -> None:
@@ -208,6 +241,7 @@ def _introduce(study: ABStudy, limits: ABLimits) -> None:
     )
     for arm in setup.arms:
         say(f"  {arm.name}")
+    _say_what_can_be_decided(study)
     if limits.parallel > 1:
         say(
             f"{limits.parallel} repeats run at the same time: each is slower than alone, and they "

@@ -277,12 +277,12 @@ def _notes(arrays: NamedArrays) -> Iterator[str]:
     sequences = [f"seq_{split}" for split in _SPLITS if f"seq_{split}" in arrays]
     if sequences:
         yield (
-            f"{' and '.join(sequences)}: row numbers of a file of vectors, which --context names; "
-            "without --context they are taken as rows of the bank."
+            f"{' and '.join(sequences)}: row numbers of the file that is given with --context. "
+            "Without --context, ttf reads these rows from the bank."
         )
     if arrays.has_split("train") and not arrays.has_split("val"):
         yield (
-            "There are no validation pairs: ttf train draws some of the training pairs "
+            "There are no validation pairs. ttf train uses some training pairs for validation "
             "(--val-split)."
         )
 

@@ -124,8 +124,9 @@ class Opening:
         if config.context:
             return vectors_of(self.store(config.context), config.names)
         self.notes.append(
-            f"seq_* of {config.pairs} are taken as rows of the bank, because no --context is given. "
-            "If they are rows of another file, the run learns nothing: add --context FILE."
+            f"seq_* of {config.pairs} contain row numbers, and no --context was given, so ttf "
+            "reads these rows from the bank. If they belong to another file, the run cannot "
+            "learn: add --context FILE."
         )
         return self.bank.bank
 
@@ -153,9 +154,9 @@ class Opening:
             return None  # the error of a missing array says what to do
         drawn = draw_val(self._split_of_file("train"), share, self._seed)
         self.notes.append(
-            f"{pairs.uri} has no validation pairs (X_val or seq_val). Drawn from its training pairs "
-            f"with seed {self._seed}, and not trained on: {drawn[2].text}. Another share: "
-            "--val-split F."
+            f"{pairs.uri} has no validation pairs (X_val or seq_val). ttf uses some training "
+            f"pairs for validation, and does not train on them: {drawn[2].text}; seed "
+            f"{self._seed}. To change the share: --val-split F."
         )
         return drawn
 

@@ -256,8 +256,8 @@ class Trainer:
             settings = self.session.config.evaluate
             note = (
                 f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: "
-                f"{settings.metric} did not improve in {settings.patience} evaluations. To train all "
-                "steps: --set evaluate.patience=0."
+                f"{settings.metric} did not improve in {settings.patience} evaluations. To train "
+                "all steps: --set evaluate.patience=0."
             )
             self._state.totals.notes["ended early"] = note
             self.session.reporter.note(note)
@@ -281,7 +281,7 @@ class Trainer:
         whole_epoch = self.loop.step >= self.loop.order.steps_per_epoch
         if settings.above_chance and whole_epoch and len(data.val) >= ENOUGH_QUERIES:
             return replace(done, exit_code=ExitCode.GATE, problem=problem, hint=WRONG_DATA)
-        note = f"{problem} A longer run, or more validation pairs, would tell why."
+        note = f"{problem} A longer run or more validation pairs would show the reason."
         self._state.totals.notes["chance"] = note
         self.session.reporter.note(note)
         return done
@@ -299,7 +299,7 @@ class Trainer:
         try:
             self._summarize(Ending.of(error, status))
         except StorageError as also:
-            self.session.reporter.note(f"There is no summary: {also}")
+            self.session.reporter.note(f"ttf could not write summary.json: {also}")
 
     def _summarize(self, ending: Ending) -> Summary:
         session = self.session

@@ -89,7 +89,7 @@ def test_rows_of_zeros_are_said_and_nothing_but_zeros_is_a_problem(tmp_path: Pat
 def test_a_file_without_validation_is_no_problem(tmp_path: Path) -> None:
     np.savez(tmp_path / "pairs.npz", X_train=ROWS, Y_train=ROWS)
     result = ttf_data("inspect", tmp_path / "pairs.npz")
-    assert "problem" not in result.stdout
+    assert "problem:" not in result.stdout
     assert f"ttf train --pairs {tmp_path}/pairs.npz --plan" in result.stderr
 
 
@@ -210,7 +210,7 @@ def test_a_command_for_sequences_names_their_context_or_leaves_it_open(
     wanted = f"Next: ttf train {proposed.format(w=windows, d=tmp_path)}"
     said = ttf_data("inspect", windows).stderr
     assert wanted in said
-    assert "without --context they are taken as rows of the bank" in said
+    assert "Without --context, ttf reads these rows from the bank" in said
     if "FILE" not in proposed:
         for name in files:
             assert wanted in ttf_data("inspect", tmp_path / f"{name}.npz").stderr

@@ -64,7 +64,7 @@ class BisectSetup:
         program did not write, and ingredients become names of folders."""
         names = [factor.name for factor in self.factors]
         if not all(is_plain_name(name) and LABEL_JOINT not in name for name in names):
-            return "The name of an ingredient is no name of a folder."
+            return "The name of an ingredient must be a valid name of a folder."
         if len(set(names)) < len(names) or len(names) > _MOST_FACTORS:
             return f"A study has at most {_MOST_FACTORS} ingredients of different names."
         if not (0 < self.confidence < 1 and 0 < self.rarest <= 1 and 0 <= self.seed < _MOST_SEED):
