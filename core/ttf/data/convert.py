@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, Progress, Store
-from ttf.data.text_arrays import Text, text_of, write_text
+from ttf.data.text_arrays import Text, text_of, put_text
 from ttf.data.vectors import FLOATS, from_float32, numpy_dtype, to_float32
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion
@@ -235,7 +235,7 @@ def _write(
                 done += len(block)
                 if progress is not None:
                     progress(done, total)
-        held = {name: write_text(writer, name, text) for name, text in texts.items()}
+        held = {name: put_text(writer, name, text) for name, text in texts.items()}
     return {
         name: f"{name!r} was not converted: {target} cannot hold strings."
         for name, written in held.items()

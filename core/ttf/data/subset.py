@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Store, StoreWriter, VectorSource
 from ttf.data.order import Permutation, key
-from ttf.data.text_arrays import text_of, write_text
+from ttf.data.text_arrays import text_of, put_text
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
 from ttf.host.plugins import open_store
@@ -158,7 +158,7 @@ def _cut_bank(
         with writing(bank_out, needed_bytes=_size(sources, len(kept))) as writer:
             for source in sources:
                 _copy(writer, source, kept)
-            if ids is not None and not write_text(writer, "ids", ids[kept]):
+            if ids is not None and not put_text(writer, "ids", ids[kept]):
                 raise BadData(
                     f"{bank_out} cannot hold the ids of {bank}, which are strings.",
                     hint="Write a .npz file: its ids may be strings.",

@@ -28,7 +28,7 @@ class HoldsText(Protocol):
 class WritesText(Protocol):
     """A writer that takes arrays of strings."""
 
-    def write_text(self, name: str, values: Text) -> None:
+    def text_array(self, name: str, values: Text) -> None:
         """Writes a whole array of one dimension, between two other arrays."""
         ...
 
@@ -49,9 +49,9 @@ def text_of(store: Store, name: str) -> Text | None:
     return None
 
 
-def write_text(writer: StoreWriter | Any, name: str, values: Text) -> bool:
+def put_text(writer: StoreWriter | Any, name: str, values: Text) -> bool:
     """False if this kind of container cannot hold strings."""
     if not isinstance(writer, WritesText):
         return False
-    writer.write_text(name, values)
+    writer.text_array(name, values)
     return True

@@ -54,7 +54,7 @@ class NpzWriter:
         size = math.prod(shape) * held.itemsize
         return self._start(name, shape, dtype, npy_header(shape, held), size)
 
-    def write_text(self, name: str, values: NDArray[np.str_]) -> None:
+    def text_array(self, name: str, values: NDArray[np.str_]) -> None:
         """Writes an array of strings, whole."""
         self._finish_array()
         text = np.asarray(values, order="C")
@@ -96,7 +96,7 @@ class NpzWriter:
 
     def _mark(self, name: str) -> None:
         # A string member names the type of the uint16 bits.
-        self.write_text(f"{name}.dtype", np.array("bfloat16", dtype="<U8"))
+        self.text_array(f"{name}.dtype", np.array("bfloat16", dtype="<U8"))
 
 
 class NpyWriter:
