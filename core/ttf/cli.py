@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ttf.errors import ExitCode, TtfError
+from ttf.errors import ExitCode, Stopped, Told, TtfError
 from ttf.host.version import __version__
 from ttf.text.terminal import Part, echo, line_of
 
@@ -134,6 +134,9 @@ def run(argv: Sequence[str]) -> int:
         return stop.exit_code
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except (TtfError, Stopped) as error:
+        _debug()
+        return _report_told(error, as_json)
     except (KeyboardInterrupt, click.Abort):
         return _report("Interrupted", "interrupted", "", ExitCode.INTERRUPTED, as_json)
     except click.exceptions.NoArgsIsHelpError as usage:
@@ -144,9 +147,6 @@ def run(argv: Sequence[str]) -> int:
         hint = f"See {context.command_path} --help." if context else ""
         message = usage.format_message()
         return _report(type(usage).__name__, message, hint, ExitCode.USAGE, as_json)
-    except TtfError as error:
-        _debug()
-        return _report_ttf(error, as_json)
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _reader_is_gone():
             return _leave_quietly()
@@ -193,7 +193,7 @@ def _report(
     return int(code)
 
 
-def _report_ttf(error: TtfError, as_json: bool) -> int:
+def _report_told(error: Told, as_json: bool) -> int:
     problems = getattr(error, "problems", ())
     code = error.exit_code
     name, text = type(error).__name__, str(error)
@@ -211,7 +211,7 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
 
     _debug()
     what = str(error.filename) if error.filename else "the output"
-    return _report_ttf(storage_error(error, what), as_json)
+    return _report_told(storage_error(error, what), as_json)
 
 
 def _report_bug(error: Exception, as_json: bool) -> int:

@@ -93,10 +93,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, Iterable):
         return [plain(item) for item in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def number(value: Any) -> str:
-    """Returns a float with four significant digits, other values unchanged."""
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -11,7 +11,7 @@ import click
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
-from ttf.errors import ConfigError, ExitCode
+from ttf.errors import ExitCode
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 from ttf.text.terminal import Part
@@ -64,13 +64,14 @@ def command(
     With --json: {"ok", "exit_code", "checks": [{"id", "title", "status": "ok"|"warn"|"fail"|"skip",
     "detail", "evidence", "remedy", "cause", "docs", "distribution", "seconds"}]}.
     """
+    from ttf.tools.doctor.diagnosis import check_run_toml
     from ttf.tools.doctor.registry import chosen
 
     checks = chosen(wanted)
     if list_checks:
         _list(checks, as_json)
         return int(ExitCode.DONE)
-    _check_run_toml(checks, wanted, run_toml)
+    check_run_toml(checks, wanted, run_toml)
     from ttf.tools.doctor import report
 
     results = list(_results(checks, run_toml, verbose=verbose, as_json=as_json))
@@ -91,22 +92,6 @@ def _list(checks: list[Check], as_json: bool) -> None:
     rows = [[c.id, "RUN.toml" if c.of_run else "", c.title] for c in checks]
     show(table(rows, ["check", "needs", "question"]))
     next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
-
-
-def _check_run_toml(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | None) -> None:
-    # Raises ConfigError before any check runs: the user should not wait for it.
-    if run_toml is not None:
-        from ttf.config import toml
-
-        toml.read(run_toml)
-    elif wanted:
-        missing = [check.id for check in checks if check.of_run]
-        if missing:
-            raise ConfigError(
-                f"The check{'s' * (len(missing) > 1)} {', '.join(missing)} "
-                f"look{'s' * (len(missing) == 1)} at a configuration, and none was named.",
-                hint=f"ttf doctor RUN.toml --check {missing[0]}",
-            )
 
 
 def _results(

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, number, say, show_result
+from ttf.commands._output import next_command, say, show_result
+from ttf.text.numbers import number
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 

@@ -9,7 +9,6 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
-from ttf.errors import ConfigError, DataMissing, StorageError
 from ttf.text.numbers import size
 from ttf.text.shell import quoted
 
@@ -42,10 +41,11 @@ addresses and tokens are removed; the README.txt of the bundle counts them."""
 def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
     """Write one HTML page about a run, a study of ttf ab, or a command under ttf guard."""
     from ttf.tools.ab.study import ABStudy
+    from ttf.tools.report import make
 
-    _check(run_dir, out, bundle)
+    make.check(run_dir, {"--out": out, "--bundle": bundle})
     _say_if_large(run_dir)
-    page = _write_page(run_dir, out)
+    page = make.write(run_dir, out)
     packed = None
     if bundle is not None:
         if not as_json:
@@ -76,68 +76,11 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
         next_command(after)
 
 
-def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
-    from ttf.tools.ab.study import ABStudy
-    from ttf.tools.report.page import is_reportable
-
-    hint = "Give the folder that ttf train or ttf guard printed, e.g. runs/run-001."
-    if not run_dir.exists():
-        raise DataMissing(f"There is no folder {run_dir}.", hint=hint)
-    if not run_dir.is_dir():
-        raise DataMissing(f"{run_dir} is a file, but a run is a folder.", hint=hint)
-    if ABStudy.holds_one(run_dir):
-        if bundle is not None:
-            raise ConfigError(
-                "--bundle needs a single run, but this is a study.",
-                hint=f"Give one of its repeats: ls {quoted(run_dir / 'runs')}",
-            )
-    elif not is_reportable(run_dir):
-        raise DataMissing(
-            f"{run_dir} is not the folder of a run or of a guarded command: it has no run.toml, no "
-            "summary.json and no incidents.",
-            hint=hint,
-        )
-    for option, path, name in (("--out", out, "report.html"), ("--bundle", bundle, "bundle.zip")):
-        if path is not None and path.is_dir():
-            raise ConfigError(
-                f"{option} {path} is a folder.",
-                hint=f"Give a file name, e.g. {option} {quoted(path / name)}.",
-            )
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ConfigError(
-                f"{option} {path}: there is no folder {path.absolute().parent}.",
-                hint=f"Create it first: mkdir -p {quoted(path.absolute().parent)}",
-            )
-    if out is not None and bundle is not None and out.absolute() == bundle.absolute():
-        raise ConfigError(
-            "--out and --bundle are the same file.", hint="Use two different file names."
-        )
-
-
 def _say_if_large(run_dir: Path) -> None:
     files = [run_dir / name for name in ("metrics.jsonl", "memory.jsonl")]
     count = sum(path.stat().st_size for path in files if path.is_file())
     if count > _LARGE_BYTES:
         say(f"Reading {size(count)} of metrics ...")
-
-
-def _write_page(run_dir: Path, out: Path | None) -> Path:
-    from ttf.tools.ab.study import ABStudy
-    from ttf.tools.report.page import write_page
-
-    try:
-        if ABStudy.holds_one(run_dir):
-            from ttf.tools.ab.finish import rewrite_page
-
-            return rewrite_page(run_dir, out)
-        return write_page(run_dir, out)
-    except StorageError as error:
-        if out is None:
-            error.hint = (
-                f"Write it to another folder: ttf report {quoted(run_dir)} --out report.html. "
-                f"{error.hint}"
-            )
-        raise
 
 
 def _document(page: Path, size: int, packed: Bundle | None) -> dict[str, Any]:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from ttf.commands import _configuration as configuration, _options as options
-from ttf.commands._output import next_command, number, show_result
+from ttf.commands._output import next_command, show_result
 from ttf.errors import ConfigError
 from ttf.text.shell import quoted
 from ttf.text.tables import table
-
-# Keys of a summary with label and unit.
-_FIGURES: Final = {
-    "status": ("status", ""),
-    "steps": ("optimizer steps", ""),
-    "epochs": ("epochs", ""),
-    "samples": ("samples", ""),
-    "wall_s": ("time", "s"),
-    "samples_per_s": ("speed", "samples/s"),
-    "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
-}
 
 _EPILOG = """\b
 Examples:
@@ -149,24 +138,9 @@ def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
 
 def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
     """Prints the summary on standard output, and the next commands."""
-    show_result(summary, table(list(_rows(summary))), as_json)
+    from ttf.text.progress.ending import summary_rows
+
+    show_result(summary, table(summary_rows(summary)), as_json)
     run_dir = quoted(summary["run_dir"])
     next_command(f"ttf eval {run_dir}")
     next_command(f"ttf search {run_dir} --queries FILE -k 10")
-
-
-def _rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    from ttf.text.progress.ending import remarks, what_happened
-
-    before = summary.get("metrics_initial") or {}
-    for name, (label, unit) in _FIGURES.items():
-        if summary.get(name) is not None:
-            yield label, f"{number(summary[name])} {unit}".rstrip()
-    for name, value in (summary.get("metrics") or {}).items():
-        start = f"  (before training {before[name]:.4f})" if name in before else ""
-        yield name, f"{value:.4f}{start}"
-    yield from what_happened(summary)
-    yield from remarks(summary)
-    for name, label in (("miner", "miner"), ("weights_sha256", "weights"), ("run_dir", "folder")):
-        if summary.get(name):
-            yield label, str(summary[name])

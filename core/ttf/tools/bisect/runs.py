@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ttf.errors import Stopped, TtfError
+from ttf.errors import TtfError
 from ttf.rundir.confined import is_plain_name, names_in
 from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
 from ttf.tools.bisect.factors import Factor, edits_of
@@ -166,8 +166,6 @@ def start_trial(
     began = time.monotonic()
     try:
         edits = edits_for(setup, trial.ablated, study)
-    except Stopped:
-        raise
     except TtfError as error:
         code = int(error.exit_code)
         run = BisectRun(**trial._asdict(), result="invalid", reason=str(error), exit_code=code)
