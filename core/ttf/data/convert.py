@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, Progress, Store
-from ttf.data.text_arrays import Text, text_of, put_text
+from ttf.data.text_arrays import Text, put_text, text_of
 from ttf.data.vectors import FLOATS, from_float32, numpy_dtype, to_float32
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion

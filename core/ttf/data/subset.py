@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Store, StoreWriter, VectorSource
 from ttf.data.order import Permutation, key
-from ttf.data.text_arrays import text_of, put_text
+from ttf.data.text_arrays import put_text, text_of
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
 from ttf.host.plugins import open_store
