@@ -91,7 +91,7 @@ CLASSES: Final[Mapping[str, About]] = {
     "cpu-limit": About(
         signature="SIGXCPU; or SIGKILL, and the process had used about as much processor time as its "
         "hard limit allows",
-        does="restarts unchanged: a new process begins at zero",
+        does="restarts unchanged; the limit counts the time of each process separately",
         remedy="raise the limit (`ulimit -t`)",
     ),
     "vanished": About(

@@ -258,7 +258,10 @@ def _memory_lines(facts: DeathFacts) -> Iterator[Evidence]:
 
 def _processor_line(used: ProcessorTime) -> str:
     limits = [f"{limit:g} s" for limit in dict.fromkeys((used.soft_s, used.hard_s))]
-    return f"{used.used_s:.1f} s when it was last read; the limit (ulimit -t) is {' and '.join(limits)}"
+    return (
+        f"{used.used_s:.1f} s at the last measurement; the limit (ulimit -t) is "
+        f"{' and '.join(limits)}"
+    )
 
 
 def _flight_line(death: Death) -> str:

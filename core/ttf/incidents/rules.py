@@ -15,7 +15,7 @@ from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _PIPES_CLOSED: Final = (
-    "{who} lost its pipes to the process that watches over it {at}: code in it closed file "
+    "{who} lost the connection to its supervising process {at}, because code in it closed file "
     "descriptors that it had not opened."
 )
 
@@ -163,6 +163,18 @@ RULES: Final[tuple[Rule, ...]] = (
         "The training gave invalid numbers {at}: a value is NaN or infinite.",
         ends_with=ExitCode.NUMERIC,
     ),
+    Rule(
+        "hang",
+        When(
+            text=error_texts.WATCHDOG,
+            areas=("stderr", "faulthandler"),
+            signals=(EXIT,),
+            facts=("failed",),
+            without=("finished",),
+        ),
+        "{who} made no progress {at}, and a watchdog in its own code ended it "
+        "(faulthandler.dump_traceback_later).",
+    ),
     # --- killed for memory: only where a counter says so -------------------------------------------
     Rule(
         "oom-kill",
@@ -222,8 +234,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "cpu-limit",
         When(signals=("SIGKILL",), facts=("cpu-near",)),
-        "SIGKILL ended {who_object} {at}, when it had used about as much processor time as its "
-        "hard limit allows (ulimit -Ht). At this limit the kernel sends SIGKILL.",
+        "SIGKILL ended {who_object} {at}. The process had used about as much processor time as "
+        "its hard limit allows (ulimit -Ht). At this limit, the kernel sends SIGKILL.",
     ),
     Rule(
         "killed",
@@ -257,8 +269,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(signals=("SIGKILL",), facts=("oom-counted",)),
-        "SIGKILL ended {who_object} {at}. The sender was a person, a job scheduler, or a memory "
-        "guard such as earlyoom.",
+        "SIGKILL ended {who_object} {at}. The sender was a person, a job scheduler, a memory guard "
+        "such as earlyoom, {who_object} itself, or the system for another reason than memory.",
         certain=True,
     ),
     Rule(
@@ -269,14 +281,13 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(exit_codes=(120,), processes=OURS),
-        "{who} ended itself {at} with the exit code that it uses if its supervising process has "
-        "ended.",
+        "{who} ended itself {at}. Its exit code means that its supervising process had ended.",
     ),
     Rule(
         "killed",
         When(exit_codes=(121,), processes=OURS),
-        "{who} ended itself {at} with the exit code that it uses if its supervising process was "
-        "stopped (SIGSTOP).",
+        "{who} ended itself {at}. Its exit code means that its supervising process was stopped "
+        "(SIGSTOP).",
     ),
     Rule(
         "unknown",
@@ -331,8 +342,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "python-error",
         When(signals=(EXIT,), facts=("failed", "traceback")),
-        "{who} ended {at} with exit code {code}. Its last words are those of a Python exception "
-        "that was not caught: {error}",
+        "{who} ended {at} with exit code {code}. Its last message is an uncaught Python "
+        "exception: {error}",
         own_exit_code=True,
     ),
     Rule(
@@ -351,7 +362,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(),
-        "{signal} ended {who_object} {at}. Another program or a person sent it: a crash does not "
-        "cause this signal.",
+        "{signal} ended {who_object} {at}. A crash does not cause this signal: a program, a person, "
+        "or a timer of {who_object} sent it.",
     ),
 )

@@ -80,6 +80,7 @@ WORDS: Mapping[str, str] = {
     "worker crashed, seen by itself": "ERROR: Unexpected segmentation fault encountered in worker.\n"
     f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
     "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
+    "watchdog": "Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n",
     "traceback": f"{TRACE}KeyError: 'rows'",
     "no pipes": "ttf: code in this process closed pipes that it had not opened",
     "prose": "epoch 3, loss 2.1",
@@ -408,7 +409,7 @@ def test_a_sigkill_near_the_limit_of_processor_time_is_that_limit() -> None:
     assert name_of("nothing", 9, processor=used, oom_source="x", oom_kills=1) == "oom-kill"
     soft = classify(a_death(signal=signal.SIGXCPU, processor=replace(used, hard_s=90.0)))
     assert (soft.name, soft.certain) == ("cpu-limit", True)
-    assert "59.8 s when it was last read; the limit (ulimit -t) is 60 s and 90 s" in [
+    assert "59.8 s at the last measurement; the limit (ulimit -t) is 60 s and 90 s" in [
         evidence.text for evidence in soft.evidence
     ]
     sent = classify(a_death(signal=signal.SIGXCPU))

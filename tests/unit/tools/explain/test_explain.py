@@ -74,4 +74,4 @@ def test_an_exit_code_lists_what_it_may_have_been(invoke: Invoke) -> None:
         "killed",
         "cpu-limit",
     ]
-    assert "the evidence decides" in done.err
+    assert "The evidence decides" in done.err
