@@ -208,7 +208,7 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
 
     told = files_used_up(error)
     if told is not None:
-        return _report_ttf(told, as_json)
+        return _report_told(told, as_json)
     theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
     if error.errno not in theirs:
         return _report_bug(error, as_json)
