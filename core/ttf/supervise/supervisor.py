@@ -106,9 +106,10 @@ class Supervisor:
     def __init__(
         self, request: TrainRequest, folder: RunFolder, signals: Signals, *, own_process: bool
     ) -> None:
-        self._request, self._folder, self._signals = request, folder, signals
+        self._folder, self._signals = folder, signals
         self._own_process = own_process
         self._screen = Screen(request.progress)
+        self._request = replace(request, live_width=self._screen.live_width)
         self._journal = Journal.read(folder.supervision) if request.resume else Journal()
         self._running: RunningTrainer | None = None
         self._started = False  # a trainer, at least once
