@@ -37,7 +37,10 @@ def run(
         "python": "3.12.1",
         "versions": {"torch": "2.13.0"},
         "numeric": {"threads": 2, "bits": {"gemm": "abc"}},
-        "data": {"train_pairs": 600, "files": {"p.npz": {"bytes": 7, "mtime_ns": 0, "fingerprint": "f" * 20}}},
+        "data": {
+            "train_pairs": 600,
+            "files": {"p.npz": {"bytes": 7, "mtime_ns": 0, "fingerprint": "f" * 20}},
+        },
         **manifest,
     }
     (folder / "manifest.json").write_text(json.dumps(about))
