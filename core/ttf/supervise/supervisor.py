@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
+from ttf.process import limits
 from ttf.process.child import adopt_orphans, reap_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
@@ -69,6 +70,8 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
     `own_process`: this process exists only for the run. It adopts orphans, counts as part of the
     run, and obeys the terminal: the suspend key, and a hangup, which counts as SIGTERM.
     """
+    limits.ensure_files()
+    limits.ensure_tasks(threads=os.cpu_count() or 1)
     wanted = [signal.SIGINT, signal.SIGTERM]
     if own_process:
         adopt_orphans()
