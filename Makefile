@@ -84,10 +84,11 @@ format: $(STAMP)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# docs/cli.md from the commands' own help, docs/crashes/README.md from the pages of the classes, and what the
-# plugin API promises.
+# docs/cli.md from the commands' own help, docs/configuration.md from the keys,
+# docs/crashes/README.md from the pages of the classes, and what the plugin API promises.
 docs: $(STAMP)
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_configuration.py
 	$(BIN)/python docs/make_crashes.py
 	$(BIN)/python docs/make_plugin_api.py
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         for folder in ("core", "plugins"):
             compileall.compile_dir(ROOT / folder, quiet=2, maxlevels=10)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """A million objects of pytest, torch and the tests stay to the end: the collector, which walks
+    them at every full collection, leaves them out."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 _LONG = (

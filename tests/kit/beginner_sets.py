@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-TEXTS, WORDS, WIDTH = 600, 120, 16
+TEXTS, WORDS, WIDTH = 660, 120, 16
 
 
 def tfidf(folder: Path) -> list[str]:
@@ -52,3 +52,25 @@ def without_validation(folder: Path) -> list[str]:
         Y_train=documents[rows].astype(np.float32),
     )
     return ["--pairs", "pairs.npz"]
+
+
+def sequences(folder: Path) -> list[str]:
+    """Windows over a text, as rows of a context: the next passage is to be found."""
+    rng = np.random.default_rng(7)
+    passages = rng.standard_normal((TEXTS, WIDTH))
+    for row in range(1, TEXTS):  # each is like the one before it
+        passages[row] += 0.9 * passages[row - 1]
+    rows = np.arange(4, TEXTS)
+    seq = rows[:, None] - np.arange(4, 0, -1)
+    val = rows % 6 == 0
+    place = rng.permutation(TEXTS)  # the same passages are the documents, in another order
+    np.savez(
+        folder / "windows.npz",
+        seq_train=seq[~val],
+        seq_val=seq[val],
+        pos_train=place[rows[~val]],
+        pos_val=place[rows[val]],
+    )
+    np.savez(folder / "context.npz", vectors=passages.astype(np.float32))
+    np.savez(folder / "bank.npz", vectors=passages[np.argsort(place)].astype(np.float32))
+    return ["--pairs", "windows.npz", "--bank", "bank.npz"]

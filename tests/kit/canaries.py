@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
+from tests.kit import secret_kinds
+
 USER: Final = "quillfeather"
 HOST: Final = "zanzibarbox"
 DOMAIN: Final = "corp-canary.example"
@@ -14,6 +16,7 @@ ENVIRONMENT: Final = {
     "ACME_API_TOKEN": "tangerine-dream-7781",
     "DB_PASSWORD": "hunter2correcthorse",
     "WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567",
+    **secret_kinds.VARIABLES,
 }
 """Printed by the run on standard error, as programs do."""
 
@@ -42,8 +45,9 @@ NEVER: Final = [
     HOST,
     DOMAIN,
     PROJECT,
-    *ENVIRONMENT.values(),
+    *("tangerine-dream-7781", "hunter2correcthorse", "0123456789abcdef"),
     *PRINTED.values(),
+    *secret_kinds.HIDDEN,
     "/home/",
     "My Vectors",
 ]
@@ -63,6 +67,7 @@ SAID: Final = "\n".join(
         f"origin git@git.{PRINTED['git remote']}.example:team/repo.git",
         f'mail {PRINTED["e-mail"]} my_secret = "{PRINTED["assignment"]}"',
         *(f"{name}={value}" for name, value in ENVIRONMENT.items()),
+        *secret_kinds.OUTPUT,
     ]
 )
 

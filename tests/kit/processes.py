@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 TRAINER: Final = "ttf.training.launch"
 WORKER: Final = "ttf.mining.worker_main"
+_PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def with_variable(name: str, value: str) -> Iterator[int]:
@@ -62,3 +64,23 @@ def leads_session_as(pid: int, module: str) -> bool:
     with contextlib.suppress(ProcessLookupError):
         return os.getsid(pid) == pid and module in command_line(pid).split()
     return False
+
+
+@contextlib.contextmanager
+def adopting() -> Iterator[Callable[[], list[int]]]:
+    """Orphans come to this process, as they come to a process 1 that reaps nobody. Yields how to list
+    those that have ended, and reaps them."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+    def reaped() -> list[int]:
+        found: list[int] = []
+        with contextlib.suppress(ChildProcessError):
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                found.append(pid)
+        return found
+
+    try:
+        yield reaped
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, 0)

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ttf.commands._output import say
+from ttf.text.shell import quoted
 from ttf.text.terminal import echo, is_terminal
 
 if TYPE_CHECKING:
     from ttf.contracts import Progress
+    from ttf.data.companions import Companions
 
 
 def check_outputs(paths: list[str], overwrite: bool) -> None:
@@ -21,8 +23,20 @@ def check_outputs(paths: list[str], overwrite: bool) -> None:
     there = [path for path in paths if "://" not in path and Path(path).exists()]
     if there and not overwrite:
         raise ConfigError(
-            f"{', '.join(there)}: already there.", hint="Add --overwrite, or name another output."
+            f"{', '.join(there)} already exists.", hint="Add --overwrite, or choose another output."
         )
+
+
+def train_command(found: Companions) -> str:
+    """`ttf train ... --plan` for these files, with FILE for one that is not known."""
+    words = ["ttf train", "--pairs", _word(found.pairs)]
+    words += ["--bank", _word(found.bank)] if found.needs_bank else []
+    words += ["--context", _word(found.context)] if found.needs_context else []
+    return " ".join([*words, "--plan"])
+
+
+def _word(uri: str | None) -> str:
+    return "FILE" if uri is None else quoted(uri)
 
 
 def progress_lines(what: str) -> Progress:

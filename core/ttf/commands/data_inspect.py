@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
+from ttf.commands._data_common import train_command
 from ttf.commands._output import emit_json, next_command, say, show
 from ttf.text.numbers import size
-from ttf.text.shell import quoted
 from ttf.text.tables import table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "inspect",
-    short_help="What is in a file, and what is wrong with it.",
+    short_help="Show the content and the problems of a file.",
     epilog="""\b
 Examples:
   ttf data inspect pairs.npz
@@ -28,16 +28,16 @@ Examples:
 )
 @click.argument("path")
 @click.option(
-    "--full", is_flag=True, help="Look at every row. [default: some thousand rows, evenly spread]"
+    "--full", is_flag=True, help="Check every row. [default: a sample of some thousand rows]"
 )
 @options.storage
 @options.as_json
 def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
-    """What is in a container: arrays, how they are stored, norms, and what is wrong.
+    """Show the content and the problems of a file: arrays, how they are stored, norms.
 
     With --json: {"path", "container", "arrays": [{"name", "shape", "dtype", "stored", "mappable",
     "aligned", "bytes", "finite", "norms": {"min", "mean", "max"}, "rows_seen"}], "problems",
-    "hints"}; finite is null and norms is empty where nothing was looked at.
+    "hints", "notes"}; finite is null and norms is empty if no row was checked.
     """
     from ttf.data.inspect import inspect
 
@@ -48,12 +48,12 @@ def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
         _show(seen)
     _say_hints(seen)
     if not seen.problems:
-        _what_next(seen)
+        _what_next(path, storage)
 
 
 @click.command(
     "verify",
-    short_help="Read everything once; exit code 3 for problems.",
+    short_help="Read the whole file once; exit code 3 if it has problems.",
     epilog="""\b
 Examples:
   ttf data verify pairs.npz
@@ -63,10 +63,10 @@ Examples:
 @options.storage
 @options.as_json
 def verify_command(path: str, storage: str, as_json: bool) -> int:
-    """Read everything once: checksums, sizes, and whether every number is finite.
+    """Read the whole file once, and check checksums, sizes, and whether all numbers are finite.
 
-    Exit code 3 where there are problems. With --json: {"path", "container", "ok", "problems",
-    "hints", "arrays"}.
+    Exit code 3 if there are problems. With --json: {"path", "container", "ok", "problems",
+    "hints", "notes", "arrays"}.
     """
     from ttf.data.inspect import verify
     from ttf.errors import ExitCode
@@ -82,10 +82,10 @@ def verify_command(path: str, storage: str, as_json: bool) -> int:
             count = len(seen.arrays)
             rows = ", ".join(f"{a.name} {a.rows_seen:,}" for a in seen.arrays)
             plural = "" if count == 1 else "s"
-            show(f"{path}: {count} array{plural} (rows: {rows}), nothing wrong.")
+            show(f"{path}: {count} array{plural} (rows: {rows}), no problems.")
     _say_hints(seen)
     if ok:
-        _what_next(seen)
+        _what_next(path, storage)
     return int(ExitCode.DONE if ok else ExitCode.BAD_DATA)
 
 
@@ -123,27 +123,15 @@ def _cells(facts: ArrayFacts) -> list[str]:
 
 
 def _say_hints(seen: Inspection) -> None:
-    for hint in seen.hints:
-        say(hint)
+    for text in (*seen.notes, *seen.hints):
+        say(text)
 
 
-def _what_next(seen: Inspection) -> None:
-    names = {a.name for a in seen.arrays}
-    path = quoted(seen.path)
-    if names & {"X_train", "seq_train"}:
-        targets = {"Y_train", "Y_val"} if names & {"X_val", "seq_val"} else {"Y_train"}
-        own_bank = targets <= names and not names & {"pos_train", "pos_val"}
-        bank = "" if own_bank else f" --bank {_beside(seen.path, 'bank')}"
-        next_command(f"ttf train --pairs {path}{bank} --plan")
-    elif "vectors" in names:
-        next_command(f"ttf train --pairs {_beside(seen.path, 'pairs')} --bank {path} --plan")
-    else:
+def _what_next(path: str, storage: str) -> None:
+    from ttf.data.companions import companions
+
+    found = companions(path, storage)
+    if found is None:
         next_command("ttf train --help   (array names: --set data.names.X_train=...)")
-
-
-def _beside(path: str, name: str) -> str:
-    """Returns the other file of the set if it is in the same folder; else a placeholder."""
-    from pathlib import Path
-
-    other = Path(path).with_name(name + Path(path).suffix)
-    return quoted(other) if "://" not in path and other.exists() else "FILE"
+    else:
+        next_command(train_command(found))

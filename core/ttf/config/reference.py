@@ -6,16 +6,18 @@ All of it comes from where a key is declared: `schema`, or the options of a plug
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ttf.config.resolve import FLAGS, NEGATIONS, Keys
 from ttf.config.schema import RunConfig
 from ttf.config.toml import render
+from ttf.config.values import shown
 from ttf.contracts import Kind
-from ttf.errors import TtfError, UnknownName
+from ttf.errors import ConfigError, TtfError
 from ttf.host import installed, options, plugins
 from ttf.text.numbers import bound
 
@@ -27,6 +29,18 @@ _SECTIONS: Mapping[Kind, Sequence[str]] = {
     "miner": ("miner.{name}",),
     "device": ("device.{name}",),
 }
+
+
+class UnknownKey(ConfigError):
+    """No key or section has this name; `closest` holds one that is similar, or none."""
+
+    def __init__(self, name: str, closest: Sequence[str]) -> None:
+        self.closest = tuple(closest)
+        meant = "".join(f" Did you mean {close!r}?" for close in closest)
+        super().__init__(
+            f"No key or section named {shown(name)}.{meant}",
+            hint="All sections: ttf config explain",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +56,8 @@ class Key:
     flag: str = ""
     plugin: str = ""
     """For an option: "tower.gru"."""
+    listed: bool = False
+    """One of several tables of that name: `[[gates]]`."""
 
     @property
     def name(self) -> str:
@@ -98,6 +114,7 @@ def _sections(
 ) -> Iterator[Section]:
     keys: list[Key] = []
     inner: list[Section] = []
+    described = section.get("description", "") if path else "Keys without a section."
     for name, about in section.get("properties", {}).items():
         below = f"{path}.{name}" if path else name
         about = {**about, "default": defaults[name]} if name in defaults else about
@@ -105,13 +122,18 @@ def _sections(
         if table is None:
             keys.append(_key(below, about, document))
         else:
-            inner += _sections(below, table, document, about.get("default") or {})
+            told = {**table, "description": about.get("description", table.get("description", ""))}
+            inner += _sections(below, told, document, about.get("default") or {})
         listed = _table_of(about.get("items", {}), document)
         if listed is not None:
-            inner += _sections(below, listed, document, {})
+            inner += [_as_listed(one) for one in _sections(below, listed, document, {})]
     if keys:
-        yield Section(path=path, description=section.get("description", ""), keys=tuple(keys))
+        yield Section(path=path, description=described, keys=tuple(keys))
     yield from inner
+
+
+def _as_listed(section: Section) -> Section:
+    return replace(section, keys=tuple(replace(key, listed=True) for key in section.keys))
 
 
 def _table_of(about: JsonSchema, document: JsonSchema) -> JsonSchema | None:
@@ -235,25 +257,24 @@ def nearest(wrong: Iterable[Keys]) -> str:
 def find(what: str) -> list[Section]:
     """The sections of a key, a flag, a section or a plugin, with only the keys that are meant.
 
-    Raises UnknownName with the closest names.
+    Raises UnknownKey with the closest name.
     """
     everywhere = (*sections(), *plugin_sections())
     wanted = FLAGS.get(what) or NEGATIONS.get(what) or what.strip("[]").strip()
-    whole = [
-        section
-        for section in everywhere
-        if wanted in (section.path, section.plugin) or section.path.startswith(f"{wanted}.")
-    ]
+    if not wanted.startswith("tower.doc"):  # its options are those of tower.query
+        everywhere = tuple(s for s in everywhere if not (s.plugin and s.path == "tower.doc"))
+    whole = [s for s in everywhere if wanted in (s.path, s.plugin)]
+    whole = whole or [s for s in everywhere if s.path.startswith(f"{wanted}.")]
     if whole and wanted:
-        return whole
+        return [s for s in whole if not s.plugin] or whole
     found = [
-        Section(**{**vars(section), "keys": keys})
+        replace(section, keys=keys)
         for section in everywhere
         if (keys := tuple(key for key in section.keys if wanted in (key.path, key.name)))
     ]
     if not found:
         known = [name for section in everywhere for name in _names_of(section)]
-        raise UnknownName("key or section", what, known)
+        raise UnknownKey(what, difflib.get_close_matches(what[:100], known, n=1))
     exact = [section for section in found if any(key.path == wanted for key in section.keys)]
     return exact or found
 

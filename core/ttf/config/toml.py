@@ -10,10 +10,10 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ttf.config import toml_text
 from ttf.config.toml_text import Keys
@@ -44,7 +44,7 @@ class Document:
 
 def read(path: Path) -> Document:
     """Raises ConfigError with line and column if the text is not TOML, or is beyond its limits."""
-    text = toml_text.read_text(path)
+    text = toml_text.text_of(path)
     try:
         values = toml_text.parse(text)
     except tomllib.TOMLDecodeError as error:
@@ -66,13 +66,16 @@ def read(path: Path) -> Document:
 # --- writing ---------------------------------------------------------------------------------
 
 
-def dump(resolved: Resolved) -> str:
+_HEAD: Final = (
+    "The complete configuration of this run. A comment shows where each value comes from.",
+    "To start a new run with this configuration: ttf train run.toml --out NEW_FOLDER",
+)
+
+
+def dump(resolved: Resolved, head: Sequence[str] = _HEAD) -> str:
     """run.toml: valid TOML, every value followed by its origin."""
     tree = resolved.config.model_dump()
-    lines = [
-        "# The complete configuration of this run. A comment shows where each value comes from.",
-        "# To start a new run with this configuration: ttf train run.toml --out NEW_FOLDER",
-    ]
+    lines = [f"# {line}" for line in head]
     scalars = {k: v for k, v in tree.items() if not _is_table(v) and k != "gates"}
     lines += ["", *_entries((), scalars, resolved.origins)]
     for name, section in tree.items():

@@ -104,10 +104,10 @@ def converted(rows: Rows, dtype: DType, where: str) -> Rows:
 def _widened(store: Streams, name: str) -> Rows:
     raw = store.stream(name)
     if not raw.shape:
-        raise BadData(f"The array {name!r} is a single value, not rows.")
+        raise BadData(f"The array {name!r} is a single value. It must have rows.")
     dtype = "bfloat16" if raw.marker == "bfloat16" else _AS_STORED.get(raw.dtype.name)
     if dtype is None:
-        raise BadData(f"The array {name!r} holds {raw.dtype}, which cannot be converted.")
+        raise BadData(f"The array {name!r} has the type {raw.dtype}, which cannot be converted.")
     target: DType = dtype
 
     def blocks() -> Iterator[NDArray[Any]]:
@@ -118,7 +118,7 @@ def _widened(store: Streams, name: str) -> Rows:
             if raw.dtype.name == "float64":
                 _check_range(block, fitted, start, target, f"the array {name!r}")
             elif raw.dtype.name == "uint64" and (block > np.uint64(2**63 - 1)).any():
-                raise BadData(f"The array {name!r} holds numbers beyond int64.")
+                raise BadData(f"The array {name!r} contains numbers that are too large for int64.")
             start += len(block)
             yield fitted
 
@@ -132,7 +132,7 @@ def _check_range(
     if lost.any():
         row = start + int(np.flatnonzero(lost.reshape(len(lost), -1).any(axis=1))[0])
         raise BadData(
-            f"{where}: row {row} holds values beyond the range of {dtype}.",
+            f"{where}: row {row} contains values that are too large for {dtype}.",
             hint="Use --dtype bf16, which has the range of float32, or scale the vectors.",
         )
 
@@ -158,9 +158,13 @@ def convert(
 ) -> Converted:
     """Streams every array (or those named) with bounded memory; progress counts rows."""
     if "://" not in source and Path(source).resolve() == Path(target).resolve():
-        raise ConfigError(f"{target} is the input itself.", hint="Name another output.")
+        raise ConfigError(
+            f"The output {target} is the same file as the input.", hint="Choose another output."
+        )
     if dtype is not None and dtype not in FLOATS:
-        raise ConfigError(f"Vectors cannot become {dtype}; known: {', '.join(FLOATS)}.")
+        raise ConfigError(
+            f"Vectors cannot be converted to {dtype}. Known types: {', '.join(FLOATS)}."
+        )
     store = open_store(source, storage)
     try:
         names, left_out = _chosen(store, arrays)
@@ -186,7 +190,7 @@ def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
     single = [n for n in known if store.describe(n).get("shape") == []]
     names = [n for n in known if n not in single]
     if not names:
-        raise BadData(f"{store.uri} holds no arrays.")
+        raise BadData(f"{store.uri} contains no arrays.")
     return names, single
 
 

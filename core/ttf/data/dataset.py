@@ -56,13 +56,14 @@ def vectors_of(store: Store, names: dict[str, str]) -> VectorSource:
 def need_floats(source: VectorSource, ranks: tuple[int, ...], shape: str) -> None:
     if source.dtype not in FLOATS:
         raise BadData(
-            f"{source.name} in {source.uri} is {source.dtype}; vectors must be float32, "
+            f"{source.name} in {source.uri} has the type {source.dtype}. Vectors must be float32, "
             "float16 or bfloat16.",
             hint=f"Convert it: ttf data convert {source.uri} OUT --dtype f32",
         )
     if len(source.shape) not in ranks or 0 in source.shape:
         raise BadData(
-            f"{source.name} in {source.uri} has shape {source.shape}, expected {shape}, not empty."
+            f"{source.name} in {source.uri} has the shape {source.shape}. It must have the shape "
+            f"{shape} and must not be empty."
         )
 
 
@@ -70,13 +71,15 @@ def queries_of(pairs: NamedArrays, split: str, context: Callable[[], VectorSourc
     x, seq = f"X_{split}", f"seq_{split}"
     if x in pairs and seq in pairs:
         raise BadData(
-            f"{pairs.uri} has both {x} and {seq}; it must have one of them.",
-            hint="Name the one you want, e.g. --set data.names.seq_train=none",
+            f"{pairs.uri} has both {x} and {seq}, but it must have only one of them.",
+            hint=(
+                "To ignore one array, map it to none, for example --set data.names.seq_train=none"
+            ),
         )
     if x not in pairs and seq not in pairs:
         raise ArrayMissing(
-            f"{pairs.uri} has neither {pairs.said(x)} nor {pairs.said(seq)}; it has: "
-            f"{', '.join(pairs.store.names()) or 'nothing'}.",
+            f"{pairs.uri} has neither {pairs.said(x)} nor {pairs.said(seq)}. It has: "
+            f"{', '.join(pairs.store.names()) or 'no arrays'}.",
             hint=_where_queries_come_from(pairs, split),
         )
     source = pairs[x] if x in pairs else pairs[seq]
@@ -84,19 +87,20 @@ def queries_of(pairs: NamedArrays, split: str, context: Callable[[], VectorSourc
         need_floats(source, (2, 3), "(N, D) or (N, L, D)")
     elif source.dtype not in ("int32", "int64") or len(source.shape) != 2 or 0 in source.shape:
         raise BadData(
-            f"{seq} in {pairs.uri} is {source.dtype} {source.shape}; it must be int32 or int64 "
-            "of shape (N, L): rows of the context, -1 for padding."
+            f"{seq} in {pairs.uri} has the type {source.dtype} and the shape {source.shape}. It "
+            "must be int32 or int64 with the shape (N, L): row numbers of the context, and -1 for "
+            "padding."
         )
     return Queries(source, None if x in pairs else context(), _lengths(pairs, split, source))
 
 
 def _where_queries_come_from(pairs: NamedArrays, split: str) -> str:
-    mapped = f"Map your names, e.g. --set data.names.X_{split}=queries"
+    mapped = f"If an array has another name, give its name: --set data.names.X_{split}=queries"
     if split != "val":
         return mapped
     if pairs.has_split("val"):
-        return f"{mapped}. Without any *_val array, some of the training pairs are drawn for it."
-    return "Let some of the training pairs be drawn for it: --val-split 0.05"
+        return f"{mapped}. Without any *_val array, ttf uses some training pairs for validation."
+    return "To use some of the training pairs for validation: --val-split 0.05"
 
 
 def _lengths(pairs: NamedArrays, split: str, source: VectorSource) -> NDArray[np.int64] | None:
@@ -106,8 +110,9 @@ def _lengths(pairs: NamedArrays, split: str, source: VectorSource) -> NDArray[np
     array = pairs[name]
     if array.dtype not in ("int32", "int64") or array.shape != source.shape[:1]:
         raise BadData(
-            f"{name} in {pairs.uri} is {array.dtype} {array.shape}; it must be int32 or int64 of "
-            f"shape ({source.shape[0]},), like {source.name}."
+            f"{name} in {pairs.uri} has the type {array.dtype} and the shape {array.shape}. It "
+            f"must be int32 or int64 with the shape ({source.shape[0]},), because {source.name} "
+            f"has {source.shape[0]} rows."
         )
     lengths = np.array(array.read(0, array.shape[0]), dtype=np.int64)
     plain = source.dtype in FLOATS and len(source.shape) == 2  # (N, D): one vector a query
@@ -115,8 +120,9 @@ def _lengths(pairs: NamedArrays, split: str, source: VectorSource) -> NDArray[np
     wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
     if wrong.size:
         raise BadData(
-            f"{array.name}[{wrong[0]}] = {lengths[wrong[0]]} in {pairs.uri}, but a sequence of "
-            f"{source.name} has 1 to {longest} steps ({wrong.size:,} such values in all)."
+            f"{array.name}[{wrong[0]}] in {pairs.uri} is {lengths[wrong[0]]}, but the length of a "
+            f"sequence in {source.name} must be between 1 and {longest} ({wrong.size:,} wrong "
+            "values in total)."
         )
     return lengths
 
@@ -201,15 +207,15 @@ class Queries:
             raise BadData(
                 f"{self.source.name}[{rows[wrong[0]]}] in {self.source.uri} refers to row "
                 f"{value}, but {self.context.uri} has rows 0 to {self.context.shape[0] - 1}.",
-                hint="Give the context file these rows were made for (--context).",
+                hint="Use the context file for which these row numbers were made (--context).",
             )
         counts = valid.sum(axis=1)
         empty = np.flatnonzero(counts == 0)
         if empty.size:
             raise BadData(
-                f"{self.source.name}[{rows[empty[0]]}] in {self.source.uri} has no valid step: "
-                "all are padding (-1).",
-                hint="Leave such pairs out, or set their positive to -1.",
+                f"{self.source.name}[{rows[empty[0]]}] in {self.source.uri} is an empty sequence: "
+                "all its steps are padding (-1).",
+                hint="Remove such pairs from the file, or set their positive to -1.",
             )
         if not valid.all():
             order = np.argsort(~valid, axis=1, kind="stable")

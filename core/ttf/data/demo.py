@@ -53,12 +53,12 @@ def with_demo(resolved: Resolved, reporter: Reporter) -> Resolved:
         if not (folder / "done").exists():
             from ttf.data.synth import SynthShape, write_synth
 
-            reporter.stage("make the demo set", None)
+            reporter.stage("write the demo data set", None)
             write_synth(folder, SynthShape(**SHAPE), progress=reporter.advance)
             (folder / "done").touch()
     reporter.note(
-        "No data was given: this is the built-in demo set. Your own: ttf train --pairs FILE "
-        "--bank FILE"
+        "No data was given, so ttf uses the built-in demo data set. To use your own data: ttf "
+        "train --pairs FILE --bank FILE"
     )
     return _filled(resolved, folder)
 

@@ -52,6 +52,7 @@ class Inspection:
     arrays: list[ArrayFacts]
     problems: list[str]
     hints: list[str]  # Remedies for the problems, each once.
+    notes: list[str] = field(default_factory=list)  # What `ttf train` will make of the file.
 
     def note(self, error: BadData) -> None:
         self.problems.append(str(error))
@@ -89,6 +90,7 @@ def _inspect(store: Store, full: bool) -> Inspection:
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
     for error in unfit(store):
         seen.note(error)
+    seen.notes += _notes(NamedArrays(store, {}))
     seen.problems = list(dict.fromkeys(seen.problems))
     seen.hints = list(dict.fromkeys(h for h in seen.hints if h))
     return seen
@@ -110,7 +112,7 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
             _measure_stream(store, name, facts, seen)
         return facts
     facts.shape, facts.dtype = list(source.shape), source.dtype
-    blocks = _all_blocks(source) if full else _sampled_blocks(source)
+    blocks = _all_blocks(source) if full else sampled_blocks(source)
     _measure(blocks, source.dtype, facts, f"{store.uri}: {name}", seen)
     return facts
 
@@ -136,6 +138,7 @@ def _measure(
     facts.finite = True
     low, high, total, count = np.inf, -np.inf, 0.0, 0
     wrong: list[int] = []
+    zero: list[int] = []
     for ids, rows in blocks:
         facts.rows_seen += len(rows)
         if dtype not in FLOATS or not rows.size:
@@ -145,6 +148,7 @@ def _measure(
         wrong += [int(i) for i in ids[~good]]
         if wide.ndim > 1:
             norms = row_norms(wide[good]).astype(np.float64)
+            zero += [int(i) for i in ids[good][(norms == 0).all(axis=tuple(range(1, norms.ndim)))]]
             if norms.size:
                 low, high = min(low, float(norms.min())), max(high, float(norms.max()))
                 total, count = total + float(norms.sum()), count + norms.size
@@ -152,11 +156,22 @@ def _measure(
         facts.norms = {"min": low, "mean": total / count, "max": high}
     if wrong:
         facts.finite = False
-        named = ", ".join(map(str, wrong[:_NAMED])) + (", ..." if len(wrong) > _NAMED else "")
         seen.problems.append(
-            f"{where}: {len(wrong)} of the {facts.rows_seen} rows looked at are not finite "
-            f"(NaN or infinite): {named}."
+            f"{where}: {len(wrong)} of the {facts.rows_seen} checked rows are not finite (NaN or "
+            f"infinite): {_some(wrong)}."
         )
+    if zero:
+        text = (
+            f"{where}: {len(zero)} of the {facts.rows_seen} checked rows are zero: {_some(zero)}."
+        )
+        if len(zero) == facts.rows_seen:
+            seen.problems.append(f"{text} No two such vectors can be compared.")
+        else:
+            seen.notes.append(f"{text} Such a vector is near to no other.")
+
+
+def _some(rows: list[int]) -> str:
+    return ", ".join(map(str, rows[:_NAMED])) + (", ..." if len(rows) > _NAMED else "")
 
 
 def _numbered(
@@ -173,7 +188,7 @@ def _all_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArr
     return _numbered(source.read(s, min(s + step, rows)) for s in range(0, rows, step))
 
 
-def _sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+def sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Rows spread evenly over the array, including the first and the last."""
     rows, step = source.shape[0], block_rows(source.shape)
     most = min(rows, SAMPLE_ROWS, max(2, SAMPLE_BYTES // (16 << 20) * step))
@@ -195,13 +210,13 @@ def _shape_problems(arrays: Mapping[str, ArrayFacts]) -> list[str]:
         }
         if len(set(rows.values())) > 1:
             shown = ", ".join(f"{name} {count}" for name, count in rows.items())
-            problems.append(f"The arrays of {split} differ in rows: {shown}.")
+            problems.append(f"The arrays of {split} have different numbers of rows: {shown}.")
     for kind in ("X", "seq", "Y"):
         one, other = arrays.get(f"{kind}_train"), arrays.get(f"{kind}_val")
         if one and other and one.shape and other.shape and one.shape[1:] != other.shape[1:]:
             problems.append(
-                f"{kind}_train has rows of {tuple(one.shape[1:])}, "
-                f"{kind}_val of {tuple(other.shape[1:])}."
+                f"A row of {kind}_train has the shape {tuple(one.shape[1:])}, but a row of "
+                f"{kind}_val has the shape {tuple(other.shape[1:])}."
             )
     return problems
 
@@ -213,11 +228,11 @@ def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
         return []
     problems = []
     if vectors and vectors.shape and vectors.shape[0] != ids.shape[0]:
-        problems.append(f"ids has {ids.shape[0]} rows, vectors {vectors.shape[0]}.")
+        problems.append(f"ids has {ids.shape[0]} rows, but vectors has {vectors.shape[0]}.")
     values, counts = np.unique(store.source("ids").read(0, ids.shape[0]), return_counts=True)
     if (counts > 1).any():
         double = values[counts > 1]
-        problems.append(f"ids: {len(double)} ids occur more than once, e.g. {double[0]}.")
+        problems.append(f"{len(double)} ids occur more than once, for example {double[0]}.")
     return problems
 
 
@@ -241,6 +256,20 @@ def unfit(store: Store) -> Iterator[BadData]:
                 yield from _split(arrays, split)
 
 
+def _notes(arrays: NamedArrays) -> Iterator[str]:
+    sequences = [f"seq_{split}" for split in _SPLITS if f"seq_{split}" in arrays]
+    if sequences:
+        yield (
+            f"{' and '.join(sequences)}: row numbers of the file that is given with --context. "
+            "Without --context, ttf reads these rows from the bank."
+        )
+    if arrays.has_split("train") and not arrays.has_split("val"):
+        yield (
+            "There are no validation pairs. ttf train uses some training pairs for validation "
+            "(--val-split)."
+        )
+
+
 def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
     def queries() -> None:
         # seq_* refers to another file: use its own numbers as context, they are never followed.
@@ -254,9 +283,9 @@ def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
         yield from _raised(lambda: _known(arrays, split))
     elif valued not in arrays:
         yield ArrayMissing(
-            f"{arrays.uri} has neither {named} nor {valued}: the positives of the {split} pairs "
-            "are unknown.",
-            hint=f"Add {named} (rows of the bank).",
+            f"{arrays.uri} has neither {named} nor {valued}, so the positives of the {split} "
+            "pairs are unknown.",
+            hint=f"Add the array {named} (row numbers of the bank).",
         )
 
 
@@ -265,9 +294,9 @@ def _known(arrays: NamedArrays, split: str) -> None:
     found = positives.from_array(arrays[f"pos_{split}"], _ANY_BANK)
     if not len(found.usable) and f"Y_{split}" not in arrays:
         raise BadData(
-            f"None of the {len(found.rows):,} {split} pairs of {arrays.uri} has a positive: all "
-            f"of pos_{split} is -1.",
-            hint=f"Give pos_{split} rows of the bank, or add Y_{split}.",
+            f"None of the {len(found.rows):,} {split} pairs of {arrays.uri} has a positive: every "
+            f"value of pos_{split} is -1.",
+            hint=f"Write row numbers of the bank into pos_{split}, or add the array Y_{split}.",
         )
 
 

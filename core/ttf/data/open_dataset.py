@@ -33,6 +33,7 @@ from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import open_store, storage_for
+from ttf.text.shell import quoted
 
 _CHECK_AT_OPEN_BYTES = 64 << 20
 
@@ -40,6 +41,7 @@ _CHECK_AT_OPEN_BYTES = 64 << 20
 def open_dataset(config: DataConfig, *, seed: int = 0) -> Dataset:
     """`seed`: that of the run; it draws the validation pairs of a file that has none."""
     with Opening(config, seed=seed) as opening:
+        opening.refuse_swapped()
         bank = opening.bank
         train, val = opening.split("train"), opening.split("val")
         _same_inputs(opening.pairs, train.queries, val.queries)
@@ -98,21 +100,37 @@ class Opening:
             rows = source.rows
             self._own_positives = known if self._own_pairs == config.pairs else {}
             self.notes.append(
-                f"No bank was given: the {source.shape[0]:,} distinct rows of Y are the bank."
+                f"No bank was given. ttf uses the {source.shape[0]:,} distinct rows of Y as the "
+                "bank."
             )
         return OpenBank(
             bank=source, bank_at=at, bank_rows=rows, bank_ids=ids, notes=self.notes, stores=[]
         )
 
+    def refuse_swapped(self) -> None:
+        """Raises BadData if pairs and bank are each the other file."""
+        if self._config.bank is None:
+            return
+        pairs, bank = self.pairs, self._arrays(self._config.bank)
+        if bank.has_split("train") > pairs.has_split("train") and "vectors" not in bank:
+            raise BadData(
+                f"pairs and bank look swapped: {bank.uri} has pairs and no `vectors`, and "
+                f"{pairs.uri} has no pairs.",
+                hint=f"--pairs {quoted(bank.uri)} --bank {quoted(pairs.uri)}",
+            )
+
     @cached_property
     def context(self) -> VectorSource:
         """The array that seq_* refers to."""
         config = self._config
-        return (
-            vectors_of(self.store(config.context), config.names)
-            if config.context
-            else (self.bank.bank)
+        if config.context:
+            return vectors_of(self.store(config.context), config.names)
+        self.notes.append(
+            f"seq_* of {config.pairs} contain row numbers, and no --context was given, so ttf "
+            "reads these rows from the bank. If they belong to another file, the run cannot "
+            "learn: add --context FILE."
         )
+        return self.bank.bank
 
     def split(self, name: Literal["train", "val"]) -> Split:
         """The usable pairs of one split."""
@@ -138,9 +156,9 @@ class Opening:
             return None  # the error of a missing array says what to do
         drawn = draw_val(self._split_of_file("train"), share, self._seed)
         self.notes.append(
-            f"{pairs.uri} has no validation pairs (X_val or seq_val). Drawn from its training pairs "
-            f"with seed {self._seed}, and not trained on: {drawn[2].text}. Another share: "
-            "--val-split F."
+            f"{pairs.uri} has no validation pairs (X_val or seq_val). ttf uses some training "
+            f"pairs for validation, and does not train on them: {drawn[2].text}; seed "
+            f"{self._seed}. To change the share: --val-split F."
         )
         return drawn
 
@@ -151,7 +169,8 @@ class Opening:
         if known.unmatched:
             self.notes.append(
                 f"{known.unmatched:,} of {len(queries):,} {name} pairs have no positive in the "
-                "bank (unknown, or Y equals no bank row): they are left out."
+                "bank (it is unknown, or Y is equal to no row of the bank). ttf does not use "
+                "these pairs."
             )
         keep = known.usable
         if not len(keep):
@@ -170,7 +189,9 @@ class Opening:
         pairs = self.pairs
         own_bank = self._config.bank is None
         if own_bank and f"pos_{name}" in pairs:
-            self.notes.append(f"pos_{name} is not used: without a bank, it names rows of nothing.")
+            self.notes.append(
+                f"pos_{name} is not used: it contains row numbers of a bank, and no bank was given."
+            )
         if name in self._own_positives:
             known = self._own_positives[name]
             _same_count(pairs, f"Y_{name}", len(known.rows), name, count)
@@ -211,9 +232,9 @@ def _positives(
         need_floats(target, (2,), "(N, D)")
         if target.shape[1] != bank.shape[1]:
             raise BadData(
-                f"{valued} in {pairs.uri} has width {target.shape[1]}, but the bank {bank.uri} "
-                f"has width {bank.shape[1]}.",
-                hint="Targets must be rows of the bank.",
+                f"{valued} in {pairs.uri} has vectors of width {target.shape[1]}, but the bank "
+                f"{bank.uri} has vectors of width {bank.shape[1]}.",
+                hint=f"The rows of {valued} must be rows of the bank.",
             )
         _same_count(pairs, valued, target.shape[0], split, count)
         matched = pos.match(target, bank)
@@ -223,16 +244,18 @@ def _positives(
         found.rows[missing, 0] = matched.rows[missing, 0]
     if found is None and by_value:
         raise ArrayMissing(
-            f"{pairs.uri} has no {pairs.said(valued)}, and the bank is made of such rows: the "
-            f"positives of the {split} pairs are unknown.",
-            hint=f"Add {valued}, or --bank FILE.",
+            f"{pairs.uri} has no {pairs.said(valued)}, and no bank was given, so the positives of "
+            f"the {split} pairs are unknown.",
+            hint=f"Add the array {valued}, or use --bank FILE.",
         )
     if found is None:
         raise ArrayMissing(
-            f"{pairs.uri} has neither {pairs.said(named)} nor {pairs.said(valued)}: the "
+            f"{pairs.uri} has neither {pairs.said(named)} nor {pairs.said(valued)}, so the "
             f"positives of the {split} pairs are unknown.",
-            hint=f"Add {named} (rows of the bank), or map your name: "
-            f"--set data.names.{named}=positives",
+            hint=(
+                f"Add the array {named} (row numbers of the bank). If it has another name, "
+                f"give its name: --set data.names.{named}=positives"
+            ),
         )
     return found
 
@@ -253,7 +276,8 @@ def _bank_from_targets(
     for name in names:
         if name not in pairs:
             raise ArrayMissing(
-                f"There is no bank, and no {name} in {pairs.uri} to make one of.",
+                f"No bank was given, and {pairs.uri} has no {name} from which ttf could make a "
+                "bank.",
                 hint="Add --bank FILE (array `vectors`).",
             )
         targets.append(pairs[name])
@@ -282,8 +306,8 @@ def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | No
     source = arrays["ids"]
     if source.dtype not in ("int32", "int64") or source.shape != bank.shape[:1]:
         raise BadData(
-            f"ids in {arrays.uri} is {source.dtype} {source.shape}; it must be int64 of shape "
-            f"({bank.shape[0]},), one for each vector."
+            f"ids in {arrays.uri} has the type {source.dtype} and the shape {source.shape}. It "
+            f"must be int64 with the shape ({bank.shape[0]},): one id per vector."
         )
     ids = np.array(source.read(0, source.shape[0]), dtype=np.int64)
     values, counts = np.unique(ids, return_counts=True)
@@ -291,9 +315,9 @@ def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | No
         twice = values[counts > 1][0]
         first, second = np.flatnonzero(ids == twice)[:2]
         raise BadData(
-            f"ids in {arrays.uri} has duplicates: {twice} stands at rows {first} and {second} "
-            f"({len(ids) - len(values):,} too many in all).",
-            hint="Each document needs an id of its own.",
+            f"ids in {arrays.uri} contains duplicates: {twice} is the id of rows {first} and "
+            f"{second} ({len(ids) - len(values):,} duplicates in total).",
+            hint="Give each document its own id.",
         )
     return ids
 
@@ -301,8 +325,9 @@ def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | No
 def _same_inputs(pairs: NamedArrays, train: Queries, val: Queries) -> None:
     if (train.dim, train.sequence) != (val.dim, val.sequence) or train.length != val.length:
         raise BadData(
-            f"Training and validation queries of {pairs.uri} differ in shape: "
-            f"{train.source.name} {train.source.shape}, {val.source.name} {val.source.shape}."
+            f"The training queries and the validation queries of {pairs.uri} have different "
+            f"shapes: {train.source.name} {train.source.shape}, {val.source.name} "
+            f"{val.source.shape}."
         )
 
 
@@ -327,8 +352,8 @@ def _found_queries(
     named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
     if not named:
         raise ArrayMissing(
-            f"{arrays.uri} has no queries: neither `vectors` nor any X_* or seq_*; "
-            f"it has: {', '.join(present) or 'nothing'}."
+            f"{arrays.uri} has no queries. It must have an array `vectors`, X_* or seq_*, but it "
+            f"has: {', '.join(present) or 'no arrays'}."
         )
     split = named[0].partition("_")[2]
     return queries_of(arrays, split, lambda: bank if config.context is None else opening.context)

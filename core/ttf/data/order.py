@@ -62,7 +62,7 @@ class Permutation:
     def __call__(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         # IndexError outside range(size), because the walk might not end there.
         if positions.size and (positions.min() < 0 or positions.max() >= self.size):
-            raise IndexError(f"positions must lie in 0..{self.size - 1}")
+            raise IndexError(f"positions must be between 0 and {self.size - 1}")
         out = self._once(positions.astype(np.uint64))
         outside = np.flatnonzero(out >= self.size)
         while outside.size:

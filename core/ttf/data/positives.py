@@ -40,9 +40,9 @@ def from_array(source: VectorSource, bank_rows: int) -> Positives:
     shape = source.shape
     if source.dtype not in ("int32", "int64") or len(shape) not in (1, 2) or 0 in shape:
         raise BadData(
-            f"{source.name} in {source.uri} must be int64 of shape (N,) or (N, P), not empty, "
-            f"but is {source.dtype} {shape}.",
-            hint="Each value is a row of the bank, -1 where unknown.",
+            f"{source.name} in {source.uri} has the type {source.dtype} and the shape {shape}. It "
+            "must be int64 with the shape (N,) or (N, P), and it must not be empty.",
+            hint="Each value must be a row number of the bank, or -1 if the positive is unknown.",
         )
     rows = np.array(source.read(0, shape[0]), dtype=np.int64).reshape(shape[0], -1)
     wrong = np.argwhere((rows < UNKNOWN) | (rows >= bank_rows))
@@ -50,9 +50,12 @@ def from_array(source: VectorSource, bank_rows: int) -> Positives:
         row, column = wrong[0]
         place = f"{row}, {column}" if len(shape) == 2 else f"{row}"
         raise BadData(
-            f"{source.name}[{place}] = {rows[row, column]} in {source.uri} is not a row of the "
-            f"bank, which has {bank_rows:,} rows ({len(wrong):,} such values in all).",
-            hint="Use -1 for an unknown positive, or give the bank these positions were made for.",
+            f"{source.name}[{place}] in {source.uri} is {rows[row, column]}, but the bank has "
+            f"only {bank_rows:,} rows ({len(wrong):,} wrong values in total).",
+            hint=(
+                "Use -1 for an unknown positive, or use the bank for which these row numbers "
+                "were made."
+            ),
         )
     return Positives(rows=_without_repeats(rows))
 

@@ -89,19 +89,19 @@ class GivenRows:
     def __init__(self, array: NDArray[Any], name: str) -> None:
         if array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
             raise BadData(
-                f"The {name} given are {array.dtype} {array.shape}; they must be numbers of "
-                "shape (N, D) or (N, L, D).",
-                hint="One vector is an array of one row: x[None].",
+                f"The given {name} have the type {array.dtype} and the shape {array.shape}. They "
+                "must be numbers with the shape (N, D) or (N, L, D).",
+                hint="For one vector x, use an array with one row: x[None].",
             )
         self._array = np.ascontiguousarray(array, dtype=np.float32)
         wrong = np.flatnonzero(~np.isfinite(self._array).all(axis=tuple(range(1, array.ndim))))
         if wrong.size:
             raise BadData(
-                f"Row {wrong[0]} of the {name} given is not finite (NaN or infinite; "
+                f"Row {wrong[0]} of the given {name} is not finite (NaN or infinite; "
                 f"{wrong.size:,} of {len(array):,} rows)."
             )
         self.name = name
-        self.uri = "the array given"
+        self.uri = "the given array"
         self.shape: tuple[int, ...] = self._array.shape
         self.dtype: DType = "float32"
 
@@ -202,9 +202,9 @@ def _row_numbers(path: str) -> NDArray[np.int64]:
     try:
         rows = np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise DataMissing(f"{path}: the file of row numbers is gone.") from None
+        raise DataMissing(f"{path}: the file of row numbers no longer exists.") from None
     except (ValueError, EOFError) as error:
-        raise BadData(f"{path}: the file of row numbers cannot be read: {error}") from None
+        raise BadData(f"{path}: could not read the file of row numbers: {error}") from None
     if not isinstance(rows, np.ndarray) or rows.dtype != np.int64 or rows.ndim != 1:
-        raise BadData(f"{path}: row numbers must be one int64 array of one dimension.")
+        raise BadData(f"{path}: the row numbers must be one int64 array with one dimension.")
     return rows

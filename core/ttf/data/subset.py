@@ -40,11 +40,11 @@ def subset(
     No file says what `seq_*` refers to: if the bank is cut, `keep` must say it.
     """
     if (bank is None) != (bank_out is None):
-        raise ConfigError("Cutting the bank takes both: the bank, and where to write it.")
+        raise ConfigError("To cut the bank, give both options: --bank FILE and --bank-out FILE.")
     taken = {str(Path(p).resolve()) for p in (pairs, bank, keep.context) if p}
     places = [str(Path(p).resolve()) for p in (out, bank_out) if p]
     if taken & set(places) or len(set(places)) < len(places):
-        raise ConfigError("Every output needs a path of its own, other than the inputs'.")
+        raise ConfigError("An output must not be the same file as an input or as the other output.")
     store = open_store(pairs)
     try:
         _check_references(store, keep, cut=bank is not None)
@@ -70,16 +70,19 @@ def _check_references(store: Store, keep: Subset, *, cut: bool) -> None:
     # ConfigError if `keep` does not say, or says twice, what `seq_*` refers to.
     if keep.context is not None and keep.context_is_bank:
         raise ConfigError(
-            "seq_* numbers rows of one file: of a context or of the bank, not of both.",
-            hint="Leave out --context or --context-is-bank.",
+            "The row numbers in seq_* belong either to the context or to the bank, not to both.",
+            hint="Remove --context or --context-is-bank.",
         )
     sequences = [n for n in store.names() if n in ("seq_train", "seq_val")]
     if cut and sequences and keep.context is None and not keep.context_is_bank:
         raise ConfigError(
-            f"{store.uri} has {' and '.join(sequences)}, and cutting the bank gives its rows new "
-            "numbers: say which file those numbers refer to.",
-            hint="Add --context FILE (rows of that file: they stay as they are) or "
-            "--context-is-bank (rows of the bank: they are renumbered with it).",
+            f"{store.uri} has {' and '.join(sequences)}. After the bank is cut, its rows have new "
+            "numbers, so ttf must know to which file these row numbers belong.",
+            hint=(
+                "If the row numbers belong to a context, add --context FILE: ttf keeps them. "
+                "If they belong to the bank, add --context-is-bank: ttf changes them to the "
+                "new numbers."
+            ),
         )
 
 
@@ -100,9 +103,9 @@ def _check_context(store: Store, chosen: dict[str, Rows | None], context: str) -
             largest = int(source.gather(ids[start : start + step]).max(initial=-1))
             if largest >= total:
                 raise BadData(
-                    f"{name} of {store.uri} names row {largest} of the context, but {context} has "
-                    f"{total} rows.",
-                    hint="Name the context that belongs to these pairs.",
+                    f"{name} of {store.uri} contains the row number {largest}, but the context "
+                    f"{context} has only {total} rows.",
+                    hint="Use the context that belongs to these pairs.",
                 )
 
 
@@ -113,7 +116,9 @@ def _chosen_rows(store: Store, split: str, keep: Subset) -> Rows | None:
         return None
     counts = {name: store.source(name).shape[0] for name in arrays}
     if len(set(counts.values())) > 1:
-        raise BadData(f"{store.uri}: the arrays of {split} differ in rows: {counts}.")
+        raise BadData(
+            f"{store.uri}: the arrays of {split} have different numbers of rows: {counts}."
+        )
     total = counts[arrays[0]]
     wanted = keep.train if split == "train" else keep.val
     if wanted is None or wanted >= total:
@@ -139,8 +144,9 @@ def _cut_bank(
         total = bank_store.source("vectors").shape[0]
         if used.size and used[-1] >= total:
             raise BadData(
-                f"{store.uri} names row {used[-1]} of the bank, but {bank} has {total} rows.",
-                hint="Name the bank that belongs to these pairs.",
+                f"{store.uri} contains the row number {used[-1]}, but the bank {bank} has only "
+                f"{total} rows.",
+                hint="Use the bank that belongs to these pairs.",
             )
         others = Permutation(total, key(keep.seed or 0, "distractors"))(np.arange(total))
         others = others[~np.isin(others, used)][: keep.distractors]
@@ -161,8 +167,9 @@ def _named_rows(store: Store, split: str, ids: Rows | None, keep: Subset) -> Row
     name = f"pos_{split}"
     if name not in store.names():
         raise BadData(
-            f"{store.uri} has no {name}: which bank rows the pairs need is unknown.",
-            hint="Keep the whole bank: leave out --bank and --bank-out.",
+            f"{store.uri} has no {name}, so ttf does not know which rows of the bank the pairs "
+            "need.",
+            hint="Keep the whole bank: remove --bank and --bank-out.",
         )
     referring = [name]
     if keep.context_is_bank and f"seq_{split}" in store.names():
@@ -182,7 +189,9 @@ def _write_pairs(
         for name in _arrays_of(store, split)
     ]
     if not parts:
-        raise BadData(f"{store.uri} has no pairs: none of X_train, seq_train, ... is in it.")
+        raise BadData(
+            f"{store.uri} has no pairs: it contains no array X_train, seq_train, X_val or seq_val."
+        )
     with writing(out, needed_bytes=sum(_size([s], len(ids)) for s, ids in parts)) as writer:
         for source, ids in parts:
             refers = source.name.startswith("pos_") or (

@@ -12,7 +12,6 @@ Every block is a pure function of (seed, array, block).
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from ttf.data.vectors import from_float32, numpy_dtype, to_float32, unit_rows
 from ttf.data.writing import array_bytes, make_room, sigterm_raised, writing
 from ttf.errors import ConfigError
 from ttf.host.plugins import open_store
+from ttf.rundir.removing import remove_if_there
 
 # Length of the noise added to a document before it is scaled back to length one.
 NOISE: Final = 0.5
@@ -59,12 +59,12 @@ class SynthShape:
     def check(self) -> None:
         least = {"pairs": 1, "val": 0, "seq_len": 1, "dim": 2, "bank": 2}
         wrong = [
-            f"{name} is {getattr(self, name)}, the least is {low}"
+            f"{name} is {getattr(self, name)}, but it must be at least {low}"
             for name, low in least.items()
             if getattr(self, name) < low
         ]
         if wrong:
-            raise ConfigError("The synthetic set cannot be made.", problems=wrong)
+            raise ConfigError("ttf cannot make the synthetic data set.", problems=wrong)
 
     def x_shape(self, rows: int) -> tuple[int, ...]:
         return (rows, self.dim) if self.seq_len == 1 else (rows, self.seq_len, self.dim)
@@ -113,10 +113,7 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        remove_if_there(path, path.parent)
         raise
 
 
@@ -164,7 +161,7 @@ def _write_bank(path: Path, shape: SynthShape, dtype: DType, report: _Report) ->
 def _write_pairs(
     path: Path, bank_path: Path, shape: SynthShape, dtype: DType, targets: bool, report: _Report
 ) -> None:
-    splits = {"train": shape.pairs, "val": shape.val}
+    splits = {"train": shape.pairs} | ({"val": shape.val} if shape.val else {})
     store = open_store(str(bank_path))
     try:
         bank = store.source("vectors")

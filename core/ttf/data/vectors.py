@@ -38,7 +38,7 @@ def parse_dtype(text: str) -> DType:
     """
     name = _SHORT.get(text.lower(), text.lower())
     if name not in DTYPES:
-        raise ValueError(f"no dtype named {text!r}; known: {', '.join([*_SHORT, *DTYPES])}")
+        raise ValueError(f"there is no dtype {text!r}. Known: {', '.join([*_SHORT, *DTYPES])}")
     return name
 
 
@@ -274,8 +274,9 @@ class UnitRows(_View):
     def __init__(self, source: VectorSource) -> None:
         if source.dtype not in FLOATS:
             raise BadData(
-                f"{source.uri}: the array {source.name!r} holds {source.dtype}, not vectors.",
-                hint="Vectors are float32, float16 or bfloat16.",
+                f"{source.uri}: the array {source.name!r} contains {source.dtype} values, not "
+                "vectors.",
+                hint="Vectors must be float32, float16 or bfloat16.",
             )
         super().__init__(source, source.shape, "float32")
 
@@ -315,7 +316,7 @@ def _rows_of(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[np.int64]
     except IndexError as error:
         raise BadData(
             f"{source.uri}: {error}.",
-            hint="The row numbers belong to another file: make them anew for this one.",
+            hint="The row numbers belong to another file. Make new row numbers for this file.",
         ) from None
 
 

@@ -33,7 +33,9 @@ def check_output(uri: str, *, overwrite: bool) -> None:
     """Raises ConfigError for an unknown ending, or a file that exists; call before any work."""
     storage_for(uri, output=True)
     if is_local(uri) and Path(uri).exists() and not overwrite:
-        raise ConfigError(f"{uri}: already there.", hint="Add --overwrite, or name another output.")
+        raise ConfigError(
+            f"{uri} already exists.", hint="Add --overwrite, or choose another output."
+        )
 
 
 @contextmanager
@@ -78,8 +80,8 @@ def make_room(folder: Path, needed_bytes: int) -> None:
         raise storage_error(error, str(folder)) from error
     if needed_bytes > free:
         raise StorageError(
-            f"{folder} has {size(free)} free, {size(needed_bytes)} are needed.",
-            hint="Free some space or choose another folder.",
+            f"{folder} has {size(free)} of free space, but {size(needed_bytes)} are needed.",
+            hint="Free some space, or choose another folder.",
         )
 
 

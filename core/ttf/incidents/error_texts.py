@@ -25,6 +25,7 @@ def _child_died(signal: str, number: int, said: str, shown: str) -> Pattern:
         rf"died with <Signals\.{signal}: {number}>",
         rf"Signal {number} \({signal}\)",
         rf"\b{signal}\(-{number}\)",
+        rf"terminated with signal {signal}\b",
         shown=(
             f"a message of the parent process about a child that {shown} (`killed by signal: "
             f"{said}`, ...)"
@@ -66,7 +67,7 @@ ALLOCATION: Final = Pattern(
     r"[Ee]rror in malloc\(\): out of memory",
     # devices
     r"(?:CUDA|HIP|XPU) out of memory",
-    r"\w+ backend out of memory",
+    r"\b\w{1,40} backend out of memory",
     r"(?:CUDA|HIP) error: out of memory",
     r"\bOutOfMemoryError\b",
     r"STATUS_ALLOC_FAILED",
@@ -91,8 +92,8 @@ DISK_FULL: Final = Pattern(
 )
 SHORT_WRITE: Final = Pattern(
     r"PytorchStreamWriter failed writing",
-    r"inline_container\.cc.*unexpected pos",
-    r"\d+ requested and \d+ written",
+    r"inline_container\.cc.{0,400}unexpected pos",
+    r"\b\d{1,20} requested and \d+ written",
     shown="a message about an incomplete write (`unexpected pos`, `N requested and M written`)",
 )
 
@@ -107,11 +108,16 @@ DEVICE_LOST: Final = Pattern(
     r"kIOGPUCommandBufferCallbackError(?!OutOfMemory)\w+",
     r"[Cc]ommand buffer exited with error status",
     r"MTLCommandBufferError|IOGPUMetal",
-    r"(?:MTL|MPS|Metal|AGX)\w*.*failed assertion",
+    r"\b(?:MTL|MPS|Metal|AGX)\w*.{0,400}failed assertion",
     r"LLVM ERROR: Failed to infer result type",
     shown=(
         "a message of the driver (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, ...)"
     ),
+)
+
+WATCHDOG: Final = Pattern(
+    r"^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!$",
+    shown="`Timeout (0:05:00)!`, the heading of faulthandler's watchdog",
 )
 
 NON_FINITE: Final = Pattern(
@@ -147,7 +153,7 @@ CXX: Final = Pattern(
 FATAL_REASON: Final = Pattern(
     r"(?P<why>Assertion [`'\"].+ failed\.?)",
     r"Fatal Python error: (?!Aborted|Segmentation|Bus error|Illegal|Floating)(?P<why_>[^\n]+)",
-    r"(?P<why__>[^\n]*failed assertion[^\n]*)",
+    r"^(?P<why__>[^\n]*failed assertion[^\n]*)",
     r"(?P<why___>LLVM ERROR: [^\n]+|OMP: Error #\d+: [^\n]+)",
     shown="a reason (`Assertion ... failed`, `Fatal Python error: ...`, `LLVM ERROR`)",
 )
@@ -180,7 +186,7 @@ CHILD_KILLED_FOR_SURE: Final = _child_died("SIGKILL", 9, "Killed", "was killed")
 WORKER_GONE: Final = Pattern(
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
     r"process (?:in the process pool )?was terminated abruptly",
-    r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]*"
+    r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]{0,8000}"
     r"\n(?P<error_>ConnectionResetError|EOFError|BrokenPipeError)",
     shown=(
         "a message of the parent process about a worker that is gone (`exited unexpectedly`, ...)"

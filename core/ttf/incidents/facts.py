@@ -21,15 +21,20 @@ DISK_LOW: Final = 1 << 20
 NEAR_LIMIT: Final = 0.9
 FAR_FROM_LIMIT: Final = 0.8
 _LAST_LINES: Final = 30
+# No message of a library has lines so long. The rules search every line many times.
+_LONGEST_LINE: Final = 2000
+_LONG_LINE: Final = re.compile(rf"[^\n]{{{_LONGEST_LINE + 1},}}")
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):[ \t\r]*$", re.MULTILINE)
 _CHAINED: Final = re.compile(
     r"The above exception was the direct cause|During handling of the above exception"
 )
 _SOURCE_LINE: Final = re.compile(r'^(.*  File "[^"\n]+", line \d+.*\n)(?: {4}).*$', re.MULTILINE)
 _TOP_FRAME: Final = re.compile(
-    r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):\s*\n"
-    r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?: in (?P<function>[^\n]+))?'
+    r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):[ \t\r]*\n"
+    r'[ \t]+File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?: in (?P<function>[^\n]+))?'
 )
+# Exceptions that only a refused allocation raises; any code may raise a plain MemoryError.
+_REFUSED_MEMORY: Final = ("OutOfMemoryError",)
 # How faulthandler names the signals.
 FATAL_SIGNALS: Final = {
     "Aborted": "SIGABRT",
@@ -70,10 +75,14 @@ class DeathFacts:
         death = self.death
         return {
             "words": self.words[1],
-            "stderr": death.stderr,
+            "stderr": self._stderr,
             "faulthandler": self.stacks,
-            "kernel": death.kernel,
+            "kernel": capped(death.kernel),
         }
+
+    @cached_property
+    def _stderr(self) -> str:
+        return capped(self.death.stderr)
 
     @cached_property
     def words(self) -> tuple[int, str]:
@@ -82,20 +91,20 @@ class DeathFacts:
         error = self.death.error
         if error is not None:
             told = f"{error.get('class', '')}: {error.get('message', '')}"
-            return 0, without_source_lines(f"{error.get('traceback') or ''}\n{told}")
-        return last_words(self.death.stderr[: self._dump_in_stderr])
+            return 0, without_source_lines(capped(f"{error.get('traceback') or ''}\n{told}"))
+        return last_words(self._stderr[: self._dump_in_stderr])
 
-    @property
+    @cached_property
     def stacks(self) -> str:
         # Processes that are not ours write their stacks to stderr.
-        return self.death.faulthandler or self.death.stderr[self._dump_in_stderr :]
+        return capped(self.death.faulthandler) or self._stderr[self._dump_in_stderr :]
 
     @cached_property
     def _dump_in_stderr(self) -> int:
         """Returns the offset in stderr where a dump of stacks starts; the length of stderr without
         one."""
-        found = self.death.stderr.rfind("Fatal Python error: ")
-        return found if found >= 0 else len(self.death.stderr)
+        found = self._stderr.rfind("Fatal Python error: ")
+        return found if found >= 0 else len(self._stderr)
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -112,6 +121,20 @@ class DeathFacts:
             yield "traceback"
         if self.death.signal is not None and self.death.exit_code is not None:
             yield "through-a-shell"
+        if self._error_class:
+            yield "uncaught"
+        if self._error_class in _REFUSED_MEMORY:
+            yield "refused-memory"
+        used = self.death.processor
+        if used is not None and used.is_near(
+            used.soft_s if self.signal == "SIGXCPU" else used.hard_s
+        ):
+            yield "cpu-near"
+
+    @property
+    def _error_class(self) -> str:
+        # What the interpreter or our own process reported, not what stands in stderr.
+        return self.death.uncaught or str((self.death.error or {}).get("class", ""))
 
     def _memory(self) -> Iterator[str]:
         death = self.death
@@ -154,6 +177,12 @@ class DeathFacts:
             return ""
         where = f"{found['file']}:{found['line']}"
         return f"{where} in {found['function']}" if found["function"] else where
+
+
+def capped(text: str) -> str:
+    """The beginning and the end of each line that is too long; line numbers stay."""
+    half = _LONGEST_LINE // 2
+    return _LONG_LINE.sub(lambda line: f"{line[0][:half]} ... {line[0][-half:]}", text)
 
 
 def signal_name(number: int) -> str:

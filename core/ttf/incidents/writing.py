@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any, Final
 from ttf.errors import StorageError, storage_error
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.facts import signal_name
-from ttf.incidents.scrub import Scrubber
 from ttf.rundir import durable
 from ttf.rundir.documents import AppliedRemedy, Incident
 from ttf.rundir.incident_files import APPLIED, INCIDENT
+from ttf.text.secrets import Secrets
+from ttf.text.times import moment
 
 AREA: Final = "incident"
 _CURVE_S: Final = 600.0
@@ -29,21 +29,22 @@ def write_incident(
     applied: str | None,
     lost_steps: int | None,
     checkpoint_step: int | None,
+    secrets: Secrets | None = None,
 ) -> str:
     """Makes `folder`/NNN and returns NNN, unique even with concurrent writers.
 
-    `applied` is the text of the remedy that is now in force; `note_remedy` adds it later. Raises
+    `secrets`: what is struck out; None: those of this process. `applied` is the text of the remedy that is now in force; `note_remedy` adds it later. Raises
     StorageError if the disk is full: the files written so far stay, `details["incident"]` of the
     error is the id, and the supervisor should report it and continue.
     """
     number, path = _take_number(folder)
-    scrub = Scrubber()
+    secrets = secrets or Secrets()
     page = incident_page(number, death, finding, lost_steps, checkpoint_step)
     files = {
-        INCIDENT: _json(scrub.value(document(death, finding, lost_steps))),
-        "incident.md": scrub.bytes(page.encode(errors="replace")),
-        "stderr.txt": scrub.bytes(death.raw_stderr or death.stderr.encode(errors="replace")),
-        "faulthandler.txt": scrub.bytes(death.faulthandler.encode(errors="replace")),
+        INCIDENT: _json(secrets.value(document(death, finding, lost_steps))),
+        "incident.md": secrets.bytes(page.encode(errors="replace")),
+        "stderr.txt": secrets.bytes(death.raw_stderr or death.stderr.encode(errors="replace")),
+        "faulthandler.txt": secrets.bytes(death.faulthandler.encode(errors="replace")),
         "flight.json": _json(None if death.flight is None else asdict(death.flight)),
         "memory.csv": _memory_csv(death).encode(),
     }
@@ -89,7 +90,7 @@ def incident_page(
     checkpoint_step: int | None,
 ) -> str:
     """Returns the content of incident.md."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(death.time))
+    when = moment(death.time)
     parts = [
         f"# Incident {number}: {finding.name}",
         finding.explanation,

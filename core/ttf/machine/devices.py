@@ -22,8 +22,8 @@ MARKER = "TTF_PREPARED"
 
 
 _UNSET: Final = (
-    "Not used here: {}. With it, OpenMP may start fewer threads than torch divides its work among, "
-    "and results would be wrong. Choose the number of threads with --threads."
+    "ttf ignores {}: with it, OpenMP can start fewer threads than torch expects, and the results "
+    "would be wrong. To set the number of threads, use --threads."
 )
 
 
@@ -79,10 +79,10 @@ def prepare(policy: DevicePolicy) -> Prepared:
     if applied:
         os.environ[MARKER] = json.dumps({**ours, **applied})
     if kept:
-        notes.append("Kept from your environment: " + ", ".join(kept) + ".")
+        notes.append("ttf keeps these values of your environment: " + ", ".join(kept) + ".")
     if late:
         notes.append(
-            "torch was already loaded, so these may take no effect in this process: "
+            "torch was loaded before, so these settings may have no effect in this process: "
             + ", ".join(late)
             + "."
         )
@@ -96,8 +96,8 @@ def _without_fewer_threads(threads: int, loaded: bool) -> list[str]:
     if harmful := gives_fewer(os.environ, threads):
         values = " and ".join(f"{name}={os.environ[name]}" for name in harmful)
         raise ConfigError(
-            f"{values} is set, and torch is already loaded: OpenMP may start fewer than the "
-            f"{threads} threads that torch divides its work among, and its results would be wrong.",
+            f"{values} is set, and torch is already loaded. OpenMP can start fewer than the "
+            f"{threads} threads that torch expects, and the results would be wrong.",
             hint=f"Unset {' and '.join(harmful)} before Python starts, or use one thread "
             "(--threads 1).",
         )
@@ -126,22 +126,25 @@ def _best(wanted: Mapping[str, Any], threads: int | None) -> DevicePolicy:
         policy.reason = _reason(policy, passed)
         return policy
     raise PluginUnavailable(
-        "No device can be used here: " + ("; ".join(passed) or "no device plugin is installed"),
-        hint="Reinstall twotower: its device cpu runs everywhere.",
+        "No device is usable on this machine: "
+        + ("; ".join(passed) or "no device plugin is installed"),
+        hint="Reinstall twotower: its device cpu works on every machine.",
     )
 
 
 def _less_preferred(factories: list[DeviceFactory]) -> list[str]:
     out = []
     for factory in factories:
-        why = factory.availability().reason or "less preferred"
+        why = factory.availability().reason or "other devices are preferred"
         out.append(f"{factory.name}: usable, but {why}")
     return out
 
 
 def _reason(policy: DevicePolicy, passed: list[str]) -> str:
     threads = f"{policy.threads} thread{'s' if policy.threads != 1 else ''}"
-    return "; ".join([f"the best device here, with {threads}", *(f"not {p}" for p in passed)])
+    return "; ".join(
+        [f"the best device of this machine, with {threads}", *(f"not {p}" for p in passed)]
+    )
 
 
 def _why_not(name: str, error: PluginUnavailable | PluginBroken) -> str:

@@ -198,6 +198,7 @@ def describe() -> dict[str, Any]:
     }
 
 
+@functools.cache  # it parses a long text
 def _version(name: str) -> str:
     try:
         return metadata.version(name)

@@ -113,7 +113,7 @@ def checked_options(factory: MinerFactory, options: Mapping[str, Any]) -> Any:
     instance, problems = validate(factory.options_type, options, f"miner.{factory.name}")
     if instance is None:
         raise ConfigError(
-            f"The options of the miner {factory.name!r} are wrong.", problems=problems
+            f"The options of the miner {factory.name!r} are not valid.", problems=problems
         )
     return instance
 
@@ -148,8 +148,8 @@ def above_budget(
     if least <= context.budget_bytes:
         return ""
     return (
-        f"The memory budget of {size(context.budget_bytes)} is less than the miner {name!r} "
-        f"can work with: it will use about {size(least)}."
+        f"The memory budget is {size(context.budget_bytes)}, but the miner {name!r} needs at "
+        f"least about {size(least)}."
     )
 
 
@@ -180,16 +180,22 @@ def _sentence(exact: Offer, offers: Sequence[Offer], work: Workload, budget_byte
     fitting = [offer for offer in offers if offer not in large]
     best = _best(fitting, work.refreshes)
     if best is not None:
-        text += f", {best.name} about {best.total_s(work.refreshes):,.0f} s with its building"
+        text += (
+            f", {best.name} needs about {best.total_s(work.refreshes):,.0f} s, including the "
+            "time to build the index"
+        )
         if winner(exact, fitting, work.refreshes) is exact:
-            text += " (an index is taken below a third of the exact scan)"
+            text += (
+                " (ttf chooses an index only if it needs less than a third of the time of the "
+                "exact scan)"
+            )
     poor = [offer for offer in fitting if offer.cost.recall < LEAST_RECALL]
     if poor:
         found = ", ".join(f"{offer.name} ({offer.cost.recall:.2f})" for offer in poor)
-        text += f"; expected to find less than {LEAST_RECALL} of the best: {found}"
+        text += f"; these find too few of the best documents (less than {LEAST_RECALL}): {found}"
     if large:
         sizes = (f"{offer.name} ({size(offer.cost.anon_bytes)})" for offer in large)
-        text += f"; beyond the memory budget: {', '.join(sizes)}"
+        text += f"; these need more than the memory budget: {', '.join(sizes)}"
     return text
 
 

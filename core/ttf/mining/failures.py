@@ -18,6 +18,8 @@ from ttf.incidents.gather import free_disk
 from ttf.mining.choose import EXACT
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
 from ttf.process.error_document import from_document, to_document
+from ttf.rundir.confined import write_inside
+from ttf.rundir.removing import remove
 
 if TYPE_CHECKING:
     from ttf.mining.worker_client import Worker
@@ -50,13 +52,14 @@ class MinerRaised(MinerFailed):
 def error_in(job: MiningJob, document: Mapping[str, Any]) -> TtfError:
     # What the worker raised; an error that is not a TtfError is the miner's fault.
     try:
-        if document["known"]:
-            return from_document(document)
+        error = from_document(document) if document["known"] else None
+        if isinstance(error, TtfError):
+            return error
         return MinerRaised(job.miner, document)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         return BadAnswer(
             job.miner,
-            f"The process of the miner {job.miner!r} sent an error that is none: {problem!r}.",
+            f"The process of the miner {job.miner!r} sent an invalid error report: {problem!r}.",
         )
 
 
@@ -78,17 +81,18 @@ def no_answer(miner: str, death: Death, words: str) -> MinerFailed:
     if death.killed_by_us == "hang":
         return MinerTimedOut(
             miner,
-            f"The miner {miner!r} {death.reason} and was stopped. {words}",
-            hint="Give it longer (miner.deadline_s), or choose another miner.",
+            f"The miner {miner!r} {death.reason}, and ttf stopped it. {words}",
+            hint="Allow more time (miner.deadline_s), or choose another miner.",
         )
     if death.killed_by_us == "garbage":
         return BadAnswer(
-            miner, f"The process of the miner {miner!r} {death.reason}, and was stopped. {words}"
+            miner,
+            (f"The process of the miner {miner!r} {death.reason}, and ttf stopped it. {words}"),
         )
     return MinerDied(
         miner,
         f"The process of the miner {miner!r} {how_it_ended(death)} without an answer. {words}",
-        hint="The trainer is not affected. To leave this miner out: --miner exact.",
+        hint="The trainer is not affected. To use another miner: --miner exact.",
     )
 
 
@@ -144,9 +148,9 @@ def stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
     path = logs / STACKS
     try:
         logs.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
+        write_inside(path, logs, anew=True).close()
     except OSError as error:
-        say(f"The miner's stacks cannot be kept in {path}: {error.strerror}.")
+        say(f"ttf cannot save the stacks of the miner in {path}: {error.strerror}.")
         return None
     return path
 
@@ -155,7 +159,7 @@ def remove_if_empty(logs: Path | None) -> None:
     """Removes the file of stacks."""
     with contextlib.suppress(OSError):  # an empty file may stay
         if logs is not None and not (logs / STACKS).stat().st_size:
-            (logs / STACKS).unlink()
+            remove(logs / STACKS, logs)
 
 
 def settings_of(job: MiningJob, isolation: Isolation, fallback: Sequence[str]) -> dict[str, Any]:
@@ -183,7 +187,7 @@ def last_words(death: Death) -> str:
     if told:
         words = f"The end of its standard error:\n{told}"
     else:
-        words = "Its stacks:" if stacks else "It wrote nothing to stderr."
+        words = "Its Python stacks:" if stacks else "It wrote nothing to standard error."
     return f"{words}\n{stacks}" if stacks else words
 
 
@@ -199,18 +203,19 @@ def keep_stderr(death: Death, logs: Path) -> str:
         logs.mkdir(parents=True, exist_ok=True)
         paths = (logs / f"miner-{number}.stderr.txt" for number in itertools.count(1))
         path = next(path for path in paths if not path.exists())
-        path.write_bytes(death.raw_stderr)
+        with write_inside(path, logs) as file:
+            file.write(death.raw_stderr)
     except OSError as error:
-        return f" Its standard error could not be kept in {logs}: {error.strerror}."
-    return f" Its standard error is kept in {path}."
+        return f" ttf could not save its standard error in {logs}: {error.strerror}."
+    return f" Its whole standard error: {path}."
 
 
 def remedy(again: bool, isolation: Isolation, next_ones: Sequence[MinerChoice]) -> str:
     """What is done about a failed attempt."""
     if again and isolation == "none":
-        return "The same request is made once more, in this process."
+        return "ttf repeats the search in this process."
     if again:
-        return "The same request goes to a fresh process."
+        return "ttf repeats the search in a new process."
     if next_ones:
         return f"The miner {next_ones[0].name!r} takes over."
     return "No miner is left."
@@ -226,5 +231,8 @@ def as_sentence(text: str) -> str:
 
 def hint_without(tried: Sequence[MinerChoice]) -> str:
     if any(choice.name == EXACT for choice in tried):
-        return "The exact scan failed too: look at the failures above for what they share."
-    return "Search without them: --miner exact, or name it in miner.fallback to take over."
+        return "The exact scan failed too. Look for a common cause in the failures above."
+    return (
+        "Use the exact scan: --miner exact. To use it only after a failure, add it to "
+        "miner.fallback."
+    )

@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from ttf.contracts import Miner
 from ttf.data.sources import open_ref
 from ttf.data.vectors import npy_header
-from ttf.errors import BadAnswer, BadData, storage_error
+from ttf.errors import ArtifactDamaged, BadAnswer, BadData, storage_error
 from ttf.mining.job import MiningJob, MiningReport
-from ttf.rundir.durable import fsync_dir, fsync_file, read_json, write_json
+from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import open_inside, write_inside
+from ttf.rundir.durable import fsync_dir, fsync_file, write_json
+from ttf.rundir.removing import remove_if_there
 from ttf.rundir.typed_json import dataclass_from
 
 PROGRESS: Final = "progress.json"
@@ -71,11 +74,11 @@ class Journal:
     def forget(folder: Path) -> None:
         """Discards the journal: the next attempt starts from nothing."""
         with contextlib.suppress(OSError):  # then it cannot be continued either
-            (folder / PROGRESS).unlink(missing_ok=True)
+            remove_if_there(folder / PROGRESS, folder)
 
     def rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
         # Read, not mapped: if a file is cut meanwhile, this raises and is no SIGBUS.
-        with self.path(name).open("rb") as file:
+        with open_inside(self.path(name), self._folder) as file:
             file.seek(self._offset(name, start))
             found = np.fromfile(file, _DTYPES[name], (stop - start) * self._shape[1])
         return found.reshape(-1, self._shape[1])
@@ -92,7 +95,7 @@ class Journal:
             for name, values in answers.items():
                 data = values.astype(_DTYPES[name], copy=False).tobytes()
                 chunk[name] = zlib.crc32(data)
-                with (self._folder / name).open("r+b") as file:
+                with write_inside(self.path(name), self._folder) as file:
                     file.seek(self._offset(name, self.done))
                     file.write(data)
                     file.flush()
@@ -107,9 +110,9 @@ class Journal:
 
     def _start(self) -> None:
         self._chunks = []
-        (self._folder / PROGRESS).unlink(missing_ok=True)
+        remove_if_there(self._folder / PROGRESS, self._folder)
         for name in _DTYPES:
-            with (self._folder / name).open("wb") as file:
+            with write_inside(self.path(name), self._folder, anew=True) as file:
                 file.write(self._header(name))
                 file.flush()
                 fsync_file(file.fileno())
@@ -118,19 +121,19 @@ class Journal:
 
     def _resume(self) -> bool:
         try:
-            progress = read_json(self._folder / PROGRESS)
+            progress = read_json(self._folder / PROGRESS, self._folder)
             self._chunks = list(progress["chunks"])
             same = (progress["key"], progress["shape"]) == (self._key, list(self._shape))
             same = same and all(0 < chunk["queries"] <= self._shape[0] for chunk in self._chunks)
             same = same and self.done <= self._shape[0]
             return same and all(self._reads_back(name) for name in _DTYPES)
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ArtifactDamaged, KeyError, TypeError):
             return False
 
     def _reads_back(self, name: str) -> bool:
         """True if the finished rows of a file are as written."""
         row = self._shape[1] * _DTYPES[name].itemsize
-        with (self._folder / name).open("rb") as file:
+        with open_inside(self.path(name), self._folder) as file:
             if file.read(self._offset(name, 0)) != self._header(name):
                 return False
             return all(
@@ -165,8 +168,9 @@ def checked_search(
     bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
     if bad.size:
         raise BadData(
-            f"Query {bad[0]} of {len(queries)} holds NaN or infinity ({bad.size} such in all).",
-            hint="Look at them with: ttf data verify FILE",
+            f"Query {bad[0]} of {len(queries)} contains NaN or infinity ({bad.size} such queries "
+            "in total).",
+            hint="To find the wrong rows: ttf data verify FILE",
         )
     ids, scores = miner.search(queries, k)
     _check_answers(ids, scores, (len(queries), min(k, rows)), rows, name)
@@ -187,14 +191,16 @@ def checked_report(job: MiningJob, values: Any) -> MiningReport:
         raise BadAnswer(
             job.miner,
             f"The process of the miner {job.miner!r} reported an answer, but the files in "
-            f"{job.out} are not what it wrote, or not whole.",
+            f"{job.out} are incomplete or have changed.",
         )
     for start in range(0, shape[0], _ROWS):
         stop = min(start + _ROWS, shape[0])
         try:
             ids, scores = (journal.rows(name, start, stop) for name in (IDS, SCORES))
         except (OSError, ValueError) as error:
-            raise BadAnswer(job.miner, f"{job.out} cannot be read back: {error}") from error
+            raise BadAnswer(
+                job.miner, f"ttf wrote {job.out} and could not read it again: {error}"
+            ) from error
         _check_answers(ids, scores, (stop - start, shape[1]), rows, job.miner, first=start)
     return report
 
@@ -213,7 +219,7 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadAnswer(
             job.miner,
-            f"The process of the miner {job.miner!r} sent a report that is none: {error!r}.",
+            f"The process of the miner {job.miner!r} sent an invalid report: {error!r}.",
         ) from None
     folder = Path(job.out)
     expected = (job.miner, rows, *shape, str(folder / IDS), str(folder / SCORES), str)
@@ -224,8 +230,8 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
     if found != expected or not whole:
         raise BadAnswer(
             job.miner,
-            f"The process of the miner {job.miner!r} answered another question: {found} in "
-            f"{took}, expected {expected}.",
+            f"The process of the miner {job.miner!r} answered a different request: {found} in "
+            f"{took}, but {expected} was expected.",
         )
     return report
 
@@ -242,21 +248,25 @@ def _check_answers(
     for what, array, dtype in (("ids", ids, np.int64), ("scores", scores, np.float32)):
         if not isinstance(array, np.ndarray):
             raise BadAnswer(
-                name, f"The miner {name!r} returned {what} as {type(array).__name__}, not an array."
+                name,
+                (
+                    f"The miner {name!r} returned {what} as {type(array).__name__}, but it "
+                    "must return an array."
+                ),
             )
         if array.shape != expected or array.dtype != dtype:
             raise BadAnswer(
                 name,
-                f"The miner {name!r} returned {what} as {array.dtype} {array.shape}, "
-                f"expected {np.dtype(dtype)} {expected}.",
+                f"The miner {name!r} returned {what} with the type {array.dtype} and the shape "
+                f"{array.shape}, but it must return {np.dtype(dtype)} {expected}.",
             )
     _check_ids(ids, rows, name, first)
     if not np.isfinite(scores).all():
         query, rank = np.argwhere(~np.isfinite(scores))[0]
         raise BadAnswer(
             name,
-            f"The miner {name!r} gave query {first + query} the score {scores[query, rank]} at "
-            f"rank {rank}.",
+            f"The miner {name!r} returned the invalid score {scores[query, rank]} for query "
+            f"{first + query} at rank {rank}.",
         )
 
 
@@ -266,8 +276,9 @@ def _check_ids(ids: NDArray[np.int64], rows: int, name: str, first: int) -> None
         query, rank = wrong[0]
         raise BadAnswer(
             name,
-            f"The miner {name!r} answered query {first + query} with row {ids[query, rank]} at "
-            f"rank {rank}, but the bank has rows 0 to {rows - 1} ({len(wrong):,} such ids in all).",
+            f"The miner {name!r} returned row {ids[query, rank]} for query {first + query} at "
+            f"rank {rank}, but the bank has rows 0 to {rows - 1} ({len(wrong):,} invalid ids in "
+            "total).",
         )
     ordered = np.sort(ids, axis=1)
     same = ordered[:, 1:] == ordered[:, :-1]
@@ -275,6 +286,6 @@ def _check_ids(ids: NDArray[np.int64], rows: int, name: str, first: int) -> None
         query, place = np.argwhere(same)[0]
         raise BadAnswer(
             name,
-            f"The miner {name!r} answered query {first + query} with row {ordered[query, place]} "
-            "twice.",
+            f"The miner {name!r} returned row {ordered[query, place]} twice for query "
+            f"{first + query}.",
         )

@@ -115,19 +115,19 @@ def remark_on_yield(table: CandidateTable, report: YieldReport, settings: Negati
     in_reach = share_in_reach(table)
     if in_reach < settings.wanted_yield:
         return (
-            f"the tower finds the positive of only {in_reach:.1%} of the queries among the "
-            f"{table.ids.shape[1]} best documents, so that hardly any mined candidate can be "
-            "trusted as a negative yet; the other negatives carry on."
+            f"the tower finds the positive among the {table.ids.shape[1]} best documents for only "
+            f"{in_reach:.1%} of the queries. It is not trained enough yet to choose mined "
+            "negatives, so few of them are used. Training continues with the other negatives."
         )
     if settings.min_yield != "auto":
         raise ConfigError(
-            f"{_too_few(report, settings)} negatives.min_yield asks for {settings.min_yield:.1%}.",
+            f"{_too_few(report, settings)} negatives.min_yield requires {settings.min_yield:.1%}.",
             hint=f"{_more_negatives(report, settings)}, or train without mined negatives "
             "(--set miner.negatives=0).",
         )
     return (
-        f"{_too_few(report, settings)} The run goes on: the other queries train without mined "
-        f"negatives. To change that: {_more_negatives(report, settings)}."
+        f"{_too_few(report, settings)} The run continues. The other queries train without mined "
+        f"negatives. To change this: {_more_negatives(report, settings)}."
     )
 
 
@@ -149,18 +149,21 @@ def _too_few(report: YieldReport, settings: NegativesConfig) -> str:
         filters.append(f"ranks {settings.rank_from} to {settings.rank_to or 'the last'}")
     return (
         f"Only {report.with_survivor:.1%} of {report.queries:,} queries have a mined negative "
-        f"left ({report.kept_share:.2%} of all candidates). The filter: {', '.join(filters)}. The "
-        "other candidates are known positives or too close to the positive to be trusted as "
-        "negatives."
+        f"after the filter ({report.kept_share:.2%} of all candidates). The filter: "
+        f"{', '.join(filters)}. It removes known positives, and candidates that are too similar to "
+        "the positive."
     )
 
 
 def _more_negatives(report: YieldReport, settings: NegativesConfig) -> str:
     if report.suggested_margin is None:
-        return "No relative margin would be enough: mine deeper (miner.k)"
+        return (
+            "No value of negatives.relative_margin is sufficient: mine more candidates per "
+            "query (--set miner.k=N)"
+        )
     return (
-        f"--set negatives.relative_margin={report.suggested_margin:.4g} leaves "
-        f"{settings.wanted_yield:.0%} of the queries a negative"
+        f"--set negatives.relative_margin={report.suggested_margin:.4g} leaves a "
+        f"negative for {settings.wanted_yield:.0%} of the queries"
     )
 
 

@@ -166,7 +166,7 @@ class MinerWorkers:
                     deaths.append(str(failed.error))
                     again = attempt < attempts
                     text = failures.as_sentence(str(failed.error))
-                    text += " Trying once more." if again else ""
+                    text += " ttf tries once more." if again else ""
                     self._say(f"MINER FAILED ({choice.name}, attempt {attempt}): {text}")
                     next_ones = miners[place + 1 :]
                     self._tell(failed.death, failures.remedy(again, self._isolation, next_ones))
@@ -178,9 +178,9 @@ class MinerWorkers:
                 else:
                     return replace(report, deaths=tuple(deaths))
         tried = ", ".join(choice.name for choice in miners)
-        last = deaths[-1] if deaths else "none of them can run here"
+        last = deaths[-1] if deaths else "none of them works on this machine"
         raise GaveUp(
-            f"No miner could answer; tried: {tried}. The last failure: {last}",
+            f"All miners failed ({tried}). The last failure: {last}",
             hint=failures.hint_without(miners),
         )
 
@@ -301,10 +301,10 @@ class MinerWorkers:
             )
             self._say(
                 f"MINER WORKER LOST ({worker.miner}): the idle process "
-                f"{failures.how_it_ended(death)}. A fresh one takes its place. "
+                f"{failures.how_it_ended(death)}. ttf starts a new process. "
                 f"{failures.last_words(death)}"
             )
-            self._tell(death, "A fresh process takes its place.")
+            self._tell(death, "ttf starts a new process.")
         elif worker is not None and (worker.miner, worker.threads) != _worker_key(job):
             self.release()
         if self._worker is None:
@@ -313,7 +313,7 @@ class MinerWorkers:
                     *_worker_key(job), failures.stacks_file(self._logs, self._say)
                 )
             except OSError as error:  # no memory, no processes, no descriptors left
-                text = f"No process could be started for the miner {job.miner!r}: {error}"
+                text = f"ttf could not start a process for the miner {job.miner!r}: {error}"
                 raise failures.failed_here(job, error, self._settings, text) from error
         return self._worker
 
@@ -328,7 +328,7 @@ class MinerWorkers:
         """Ends the worker; returns the error to raise, with the worker's output."""
         self._worker = None
         if error is None and not why and not worker.gone_within(_GRACE_S):
-            why, reason = "garbage", "closed its pipe and hung"
+            why, reason = "garbage", "closed its pipe but did not end"
         death = failures.death_of(
             worker,
             settings=self._settings,

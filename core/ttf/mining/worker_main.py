@@ -8,11 +8,10 @@ miner does.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,7 +21,15 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Miner, Progress, VectorSource
 from ttf.data.sources import OpenRef, open_ref
-from ttf.errors import ArtifactDamaged, BadData, DataChanged, StorageError, TtfError, storage_error
+from ttf.errors import (
+    ArtifactDamaged,
+    BadData,
+    DataChanged,
+    EntryRefused,
+    StorageError,
+    TtfError,
+    storage_error,
+)
 from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
 from ttf.mining.choose import checked_options
@@ -30,9 +37,19 @@ from ttf.mining.job import IndexRecord, MiningJob, MiningReport
 from ttf.mining.miner_results import IDS, SCORES, Journal, checked_search
 from ttf.mining.provenance import code_of, versions_of
 from ttf.mining.scan.scan_counters import Certifies, ScanTally
-from ttf.rundir.durable import TEMP_PREFIX, folder_written_whole, sha256_file
+from ttf.process.collector import paused_for_imports
+from ttf.rundir.durable import folder_written_whole, sha256_file
+from ttf.rundir.removing import remove_if_possible, remove_if_there
+from ttf.rundir.temporary import TEMP_PREFIX
 from ttf.rundir.typed_json import dataclass_from
-from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
+from ttf.rundir.verified_folders import (
+    PRIVATE,
+    folder_key,
+    lock_folder,
+    refuse_others,
+    verified_manifest,
+    write_manifest,
+)
 
 Say = Callable[[str], None]
 
@@ -53,7 +70,11 @@ class _Ready:
 class Searcher:
     """Does jobs one after another; keeps the last job's index if the next can use it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, importing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    ) -> None:
+        """`importing` surrounds the creation of a miner, which imports its library."""
+        self._importing = importing
         self._ready: _Ready | None = None
 
     def do(self, job: MiningJob, say: Say, progress: Progress) -> MiningReport:
@@ -79,7 +100,7 @@ class Searcher:
             rows = _rows_of_bank(queries, bank.source)
             k = min(job.k, rows)
             made_from = _made_from(job, bank.source)
-            key = folder_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
+            key = folder_key({**made_from, "k": k, "queries": _digest(Path(job.queries))})
             journal = Journal.open(Path(job.out), (len(queries), k), key)
             earlier = journal.done
             index, build_s, search_s, tally = None, 0.0, 0.0, None
@@ -117,7 +138,8 @@ class Searcher:
             bank = on_failure.enter_context(open_ref(job.bank))
             started = time.monotonic()
             context = replace(job.context, cache=job.cache)
-            miner = plugins.usable("miner", job.miner).create(_options(job), context)
+            with self._importing():
+                miner = plugins.usable("miner", job.miner).create(_options(job), context)
             on_failure.callback(miner.close)
             index = _build(job, miner, bank.source, made_from, say)
             on_failure.pop_all()
@@ -126,7 +148,8 @@ class Searcher:
         return self._ready
 
 
-_SEARCHER: Final = Searcher()  # The worker's: index and imports stay from one request to the next.
+# The worker's: index and imports stay from one request to the next.
+_SEARCHER: Final = Searcher(paused_for_imports)
 
 
 def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
@@ -148,10 +171,17 @@ def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) 
     give_back()  # after the answer: until the next request, which may be long in coming
 
 
+def _digest(own: Path) -> str:
+    return sha256_file(own, own.parent)
+
+
 def _queries(job: MiningJob) -> NDArray[np.float32]:
     queries = np.load(job.queries, mmap_mode="r", allow_pickle=False)
     if queries.ndim != 2 or queries.dtype != np.float32:
-        raise BadData(f"{job.queries} is {queries.dtype} {queries.shape}, not float32 (Q, D).")
+        raise BadData(
+            f"{job.queries} has the type {queries.dtype} and the shape {queries.shape}. It "
+            "must be float32 with the shape (Q, D)."
+        )
     return queries  # type: ignore[no-any-return]
 
 
@@ -159,8 +189,9 @@ def _rows_of_bank(queries: NDArray[np.float32], bank: VectorSource) -> int:
     rows, dim = bank.shape
     if queries.shape[1] != dim:
         raise BadData(
-            f"The queries have width {queries.shape[1]}, the bank {bank.uri} {dim}.",
-            hint="Both must come from the same kind of vectors.",
+            f"The queries have the width {queries.shape[1]}, but the bank {bank.uri} has the "
+            f"width {dim}.",
+            hint="Queries and bank must contain vectors of the same model.",
         )
     return rows
 
@@ -216,14 +247,14 @@ def _scratch(out: Path) -> Iterator[Path]:
     # Working files of an index build, in the job's own folder: removed with it after a kill.
     folder = out / f"{TEMP_PREFIX}build"
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_if_there(folder, out)
         folder.mkdir(parents=True)
     except OSError as error:
         raise storage_error(error, str(folder)) from error
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_if_possible(folder, out)
 
 
 def _options(job: MiningJob) -> Any:
@@ -240,7 +271,7 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
         "bank": source.fingerprint(),
         "shape": list(source.shape),
         "unit": job.bank.unit,
-        "rows": None if rows is None else hashlib.sha256(Path(rows).read_bytes()).hexdigest(),
+        "rows": None if rows is None else _digest(Path(rows)),
         "miner": job.miner,
         "options": asdict(options),
         "deterministic": job.context.deterministic,
@@ -271,8 +302,11 @@ def ready_index(
     folder = cache / "index" / folder_key(made_from)
     try:
         lock = lock_folder(folder)
-    except OSError as error:
-        say(f"The index cache {folder.parent} cannot be used ({error}); building without it.")
+    except (OSError, EntryRefused) as error:
+        say(
+            f"The index cache {folder.parent} cannot be used ({error}). ttf builds the index "
+            "without the cache."
+        )
         miner.build(source, workdir)
         return _record(folder, made_from, None)
     with lock:
@@ -290,17 +324,18 @@ def _load_index(
     if not folder.exists():
         return None
     try:
+        refuse_others(folder)
         hashes: Mapping[str, str] = verified_manifest(folder, "The index")["sha256"]
         miner.load(folder, source)
     except ArtifactDamaged as error:
-        say(f"{error} The index is built anew.")
+        say(f"{error} ttf builds a new index.")
         return None
     except TtfError:
         raise
     except Exception as error:  # noqa: BLE001 - third-party code: an unreadable file is no crash
         say(
-            f"The miner could not load the index {folder} ({type(error).__name__}: {error}); it is "
-            "built anew."
+            f"The miner could not load the index {folder} ({type(error).__name__}: {error}). ttf "
+            "builds a new index."
         )
         return None
     return hashes
@@ -313,11 +348,12 @@ def _store_index(
     try:
         with folder_written_whole(folder, "index") as temp:
             miner.save(temp)
-            hashes = {file.name: sha256_file(file) for file in sorted(temp.iterdir())}
+            hashes = {file.name: _digest(file) for file in sorted(temp.iterdir())}
             facts = {"key": folder.name, "made_from": dict(made_from)}
             write_manifest(temp, facts, hashes, "index")
+            temp.chmod(PRIVATE)
     except StorageError as error:
-        say(f"{error} The index is used from memory and not kept. {error.hint}".rstrip())
+        say(f"{error} ttf uses the index in memory and does not save it. {error.hint}".rstrip())
         return None
     return hashes
 

@@ -151,6 +151,9 @@ class Child:
         self._signal_tree(signal.SIGCONT)
 
     def _signal_tree(self, signum: int) -> None:
+        if platform.LINUX and not platform.PROC:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signum)
         for pid in tree_members(self.pid, self.mark, self.variable):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signum)
@@ -248,8 +251,11 @@ def remove_marks(pid: int) -> None:
 
 
 def tree_members(session: int, mark: str, variable: str) -> Iterator[int]:
-    """Yields living processes with this session or mark, without this process and zombies."""
+    """Yields living processes with this session or mark, without this process and zombies. Without
+    /proc: none; `kill_tree` reaches the process group, and life lines end the rest."""
     if platform.LINUX:
+        if not platform.PROC:
+            return
         wanted = f"{variable}={mark}".encode()
         for entry in os.scandir("/proc"):
             if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -280,3 +286,15 @@ def adopt_orphans() -> None:
     (Linux): https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html"""
     if platform.LINUX:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def reap_orphans(ours: int | None = None) -> None:
+    """Reaps adopted processes that have ended, because nobody else does: in many containers process
+    1 reaps nothing. `ours` is a child whose end is waited for elsewhere; no other may exist."""
+    if not platform.LINUX:
+        return
+    with contextlib.suppress(ChildProcessError):  # there are no children
+        while (end := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if end.si_pid == ours:
+                return
+            os.waitpid(end.si_pid, 0)

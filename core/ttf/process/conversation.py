@@ -177,10 +177,10 @@ class Conversation:
         messages = self.take()
         for message in messages:
             if answered or message.get("number") != self._asked:
-                raise NoAnswer("garbage", "sent an answer that nobody asked for")
+                raise NoAnswer("garbage", "sent an answer that was not requested")
             answered = hear(message)
         if self.garbage:
-            raise NoAnswer("garbage", f"sent what is no message: {self.garbage}")
+            raise NoAnswer("garbage", f"sent an invalid message: {self.garbage}")
         # What it forked may hold its pipes open: their end need not come.
         if not answered and (self.closed or (gone and not messages)):
             raise NoAnswer("", "")
@@ -258,7 +258,7 @@ def start_limit_s(deadline_s: float) -> float:
 
 def _deadline_text(deadline_s: float, *, starts: bool) -> str:
     if starts:
-        return f"was not ready to work within {start_limit_s(deadline_s):,.0f} s"
+        return f"did not start within {start_limit_s(deadline_s):,.0f} s"
     return f"did not finish within {deadline_s:,.0f} s"
 
 

@@ -41,7 +41,7 @@ class Reader:
         while len(self._pending) >= _HEADER.size:
             length, crc = _HEADER.unpack_from(self._pending)
             if length > _LONGEST:
-                raise BrokenFrame(f"a message of {length} bytes was announced")
+                raise BrokenFrame(f"a message announces a length of {length} bytes")
             end = _HEADER.size + length
             if len(self._pending) < end:
                 return
@@ -56,7 +56,7 @@ def _decoded(payload: bytes) -> dict[str, Any]:
     try:
         message = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise BrokenFrame(f"a message is no JSON ({type(error).__name__})") from None
+        raise BrokenFrame(f"a message is not valid JSON ({type(error).__name__})") from None
     if not isinstance(message, dict):
-        raise BrokenFrame(f"a message is a {type(message).__name__}, not an object")
+        raise BrokenFrame(f"a message is a {type(message).__name__}, but it must be a JSON object")
     return message

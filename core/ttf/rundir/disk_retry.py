@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ttf.errors import StorageError
+from ttf.text.times import TIME, moment
 
 _RETRY_EVERY_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 15.0
@@ -56,7 +57,7 @@ class Patience:
     @property
     def since(self) -> str:
         """For a person: 'since 14:03:12, for 301 s'."""
-        at = time.strftime("%H:%M:%S", time.localtime(self._since_wall))
+        at = moment(self._since_wall, TIME)
         return f"since {at}, for {self._last - self._since:.0f} s"
 
 
@@ -93,8 +94,8 @@ class StorageRetry:
             raise error
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S, patience.left_s)
         self._say(
-            f"{self._title}: {f'{error} {error.hint}'.rstrip()} Training waits; the next attempt "
-            f"is in {self._pause_s:.0f} s, and they go on for another {patience.left_s:.0f} s."
+            f"{self._title}: {f'{error} {error.hint}'.rstrip()} Training waits. ttf tries again "
+            f"in {self._pause_s:.0f} s, and gives up after another {patience.left_s:.0f} s."
         )
         wait(self._pause_s, self._check_stop)
 

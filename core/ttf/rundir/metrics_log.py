@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import StorageError, storage_error
+from ttf.rundir.bounded_json import parsed_line
+from ttf.rundir.confined import open_inside
 from ttf.rundir.disk_retry import Patience
 from ttf.rundir.durable import file_written_whole, finite
-from ttf.rundir.json_lines import parsed_line, raw_lines
+from ttf.rundir.json_lines import raw_lines
 
 _SYNC_AT_BYTES: Final = 4 << 20
 # Held in memory while the disk fails; a run writes some 200 bytes a step.
@@ -102,7 +104,10 @@ class MetricsLog:
         lost = self._tail[self._file.size - self._durable :].count(b"\n")
         self._file.close()
         if lost:
-            self._say(f"{lost} lines of {self._path} are lost: the disk did not take them.")
+            self._say(
+                f"{lost} lines of {self._path} are lost, because ttf could not write them to "
+                "the disk."
+            )
 
     # --- how -------------------------------------------------------------------------------
 
@@ -149,11 +154,11 @@ class MetricsLog:
         if self._patience.used_up or len(self._tail) > _MOST_BYTES:
             raise error
         if first:
-            self._say(f"{error} The lines are kept in memory and written later. {error.hint}")
+            self._say(f"{error} ttf keeps the lines in memory and writes them later. {error.hint}")
 
     def _recovered(self) -> None:
         if self._patience.succeeded():
-            self._say(f"{self._path} is written again; no line is missing.")
+            self._say(f"ttf can write to {self._path} again. No line is missing.")
 
 
 def _lines_until(path: Path, step: int) -> Iterator[bytes]:
@@ -163,7 +168,7 @@ def _lines_until(path: Path, step: int) -> Iterator[bytes]:
     """
     if not path.is_file():
         return
-    for line in raw_lines(path):
+    for line in raw_lines(path, path.parent):
         record = parsed_line(line)
         # Without its end it may be a part that happens to be valid: '{...}' is whole, 12 of 123 not.
         if record is None or not line.endswith(b"\n"):
@@ -183,7 +188,7 @@ def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _first_bytes(path: Path, count: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with open_inside(path, path.parent) as file:
         while count:
             block = file.read(min(count, _BLOCK_BYTES))
             if not block:

@@ -43,14 +43,17 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
     if trainer.killed_at is not None:
         if not trainer.survives_said:
             text = (
-                f"The trainer was killed {_seconds(KILL_GRACE_S)} ago and is still there: the kernel "
-                "waits in its place for a disk or a device. It cannot be restarted before it is "
-                "gone; another signal ends the supervisor."
+                f"ttf killed the trainer {_seconds(KILL_GRACE_S)} ago, but its process still "
+                "exists, because the kernel is waiting for a disk or a device. ttf can restart "
+                "the trainer only after the process has ended. Another signal ends the supervisor."
             )
             yield Deadline(at=trainer.killed_at + KILL_GRACE_S, missed="kill", text=text)
         return
     if trainer.leave_at is not None:
-        text = f"it was asked to leave for lack of memory {_seconds(LEAVE_GRACE_S)} ago and did not"
+        text = (
+            f"{_seconds(LEAVE_GRACE_S)} ago, memory was almost used up and ttf asked it to "
+            "end, but it did not end"
+        )
         yield Deadline(at=trainer.leave_at + LEAVE_GRACE_S, missed="leave", text=text)
     if trainer.hang is not None:
         at = trainer.hang.noticed_at + DUMP_GRACE_S
@@ -64,11 +67,11 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
     yield Deadline(at=trainer.beat_at + limit, missed="hang", text=text)
     if trainer.saving is not None:
         limit = save_limit_s(state)
-        text = f"the checkpoint begun {_seconds(limit)} ago is still not written, {where}"
+        text = f"the checkpoint that was started {_seconds(limit)} ago is not complete, {where}"
         yield Deadline(at=trainer.saving.since + limit, missed="hang", text=text)
     if state.stopping is not None:
         limit = stop_limit_s(state)
-        text = f"it was asked to stop {_seconds(limit)} ago and did not, {where}"
+        text = f"it did not stop within {_seconds(limit)} after a stop request, {where}"
         yield Deadline(at=state.stopping.at + limit, missed="hang", text=text)
 
 

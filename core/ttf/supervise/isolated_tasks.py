@@ -124,14 +124,14 @@ class _Running:
         if not self.conversation.ready:
             limit = start_limit_s(task.deadline_s)
             if now - self._started > limit:
-                self._kill("hang", f"it was not ready to work within {limit:.0f} s")
+                self._kill("hang", f"it did not start within {limit:.0f} s")
             self._ready_at = self._heard_at = now
         elif now - self._ready_at > task.deadline_s:
-            self._kill("hang", f"it was not done within {task.deadline_s:.0f} s")
+            self._kill("hang", f"it did not finish within {task.deadline_s:.0f} s")
         elif task.quiet_s is not None and now - self._heard_at > task.quiet_s:
-            self._kill("hang", f"nothing was heard of it for {task.quiet_s:.0f} s")
+            self._kill("hang", f"it sent no message for {task.quiet_s:.0f} s")
         elif task.idle_s is not None and self._idle(now) > task.idle_s:
-            self._kill("hang", f"it did nothing for {task.idle_s:.0f} s, it waited for something")
+            self._kill("hang", f"it did nothing for {task.idle_s:.0f} s: it was waiting")
 
     def _idle(self, now: float) -> float:
         done = ticks(self.child.pid), bytes_moved(self.child.pid)
@@ -180,7 +180,7 @@ class _Running:
             if self._task.heard is not None:
                 self._task.heard(message)
         if self.conversation.garbage:
-            self._kill("garbage", f"it sent what is no message: {self.conversation.garbage}")
+            self._kill("garbage", f"it sent an invalid message: {self.conversation.garbage}")
 
     def _kill(self, why: KilledByUs, reason: str) -> None:
         if self._killed[0]:

@@ -50,7 +50,7 @@ def _leaving(state: State, trainer: Trainer, event: Pressure) -> Decision:
     # It was asked to leave; the memory may not last that long.
     if event.share < LAST or _worker_is_killed_first(state, trainer):
         return state, ()
-    text = f"memory was at {_share(event)} before it could leave"
+    text = f"memory reached {_share(event)} before it could save and end"
     trainer = replace(trainer, killed_at=event.now)
     return replace(state, trainer=trainer), (Kill(why="memory", text=text),)
 
@@ -69,13 +69,16 @@ def _near_full(
 ) -> tuple[Trainer, tuple[Action, ...]]:
     remedy = _remedy(state)
     if remedy is not None:
-        text = f"Memory is at {_share(event)}. The run saves and starts anew with a remedy: "
+        text = f"Memory is at {_share(event)}. ttf saves the run and restarts it with a remedy: "
         say = Say(text=f"{text}{shown(remedy)}.", loud=True)
         return replace(trainer, leave_at=event.now), (say, AskToLeave())
     if trainer.full_said:
         return trainer, ()
-    text = f"Memory is at {_share(event)}. Training goes on as it is and may be killed, because "
-    end = f"{_why_not(state)}; its checkpoints are kept."
+    text = (
+        f"Memory is at {_share(event)}. Training continues unchanged, and the kernel may kill "
+        "it, because "
+    )
+    end = f"{_why_not(state)}. The checkpoints are kept."
     return replace(trainer, full_said=True), (Say(text=text + end, loud=True),)
 
 
@@ -86,23 +89,24 @@ def _remedy(state: State) -> Remedy | None:
 
 def _why_not(state: State) -> str:
     if not state.settings.remedies:
-        return "remedies are off (supervise.remedies)"
+        return "remedies are disabled (supervise.remedies)"
     if state.settings.max_restarts == 0:
-        return "no restart is allowed (supervise.max_restarts)"
-    return "nothing is known that would make the run smaller"
+        return "restarts are disabled (supervise.max_restarts)"
+    return "there is no setting that would reduce the memory of the run"
 
 
 def _warning(state: State, event: Pressure) -> str:
     remedy = _remedy(state)
     last = (
-        f"nothing more is done, because {_why_not(state)}"
+        f"ttf does nothing more, because {_why_not(state)}"
         if remedy is None
-        else f"the run saves and starts anew with a remedy: {shown(remedy)}"
+        else f"ttf saves the run and restarts it with a remedy: {shown(remedy)}"
     )
     return (
-        f"Memory is at {_share(event)}. At {SHED:.0%} caches are given back; at {LEAVE:.0%} {last}."
+        f"Memory is at {_share(event)}. At {SHED:.0%}, ttf frees its caches. At {LEAVE:.0%}, "
+        f"{last}."
     )
 
 
 def _share(event: Pressure) -> str:
-    return f"{event.share:.0%} of what may be used" + (f" ({event.text})" if event.text else "")
+    return f"{event.share:.0%} of the limit" + (f" ({event.text})" if event.text else "")

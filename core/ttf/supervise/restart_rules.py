@@ -18,7 +18,7 @@ STRIKES: Final = 3
 MET_AGAIN: Final = frozenset({"non-finite"})
 # Not the fault of the code that ran: a plugin in which a trainer died so is tried again, once.
 FROM_OUTSIDE: Final = frozenset(
-    {"killed", "oom-kill", "memory-limit", "alloc-failure", "disk-full"}
+    {"killed", "cpu-limit", "oom-kill", "memory-limit", "alloc-failure", "disk-full"}
 )
 # In a row, without a newer checkpoint. Halving a batch of a million takes twenty.
 MOST_REMEDIES: Final = 24
@@ -33,12 +33,14 @@ def after_death(state: State, died: Died) -> Decision:
     state = _with_strike(state, died)
     streak = _streak(state.strikes)
     if not died.retry:
-        return _error(state, died, "A restart cannot mend this.")
+        return _error(state, died, "A restart would not help.")
     if state.stopping is not None:
         stop = Stop(signum=state.stopping.signum)
-        return over(_with_outcome(state, "stopped, as asked")), (stop,)
+        return over(_with_outcome(state, "stopped on request")), (stop,)
     if died.name == "python-error" and died.phase == "start" and not configured:
-        return _error(state, died, "It failed before it knew its configuration.")
+        return _error(
+            state, died, "The error occurred before the trainer had read its configuration."
+        )
     remedy = _due_remedy(state, died, streak)
     if remedy is not None and state.settings.remedies and state.settings.max_restarts > 0:
         return _remedied(state, died, remedy)
@@ -46,12 +48,12 @@ def after_death(state: State, died: Died) -> Decision:
         return _error(state, died, "A restart would load the plugin again.")
     if died.name == "python-error" and streak > 1:
         where = f"in {died.phase} at step {died.step}"
-        return _error(state, died, f"The same error came twice in a row {where}.")
+        return _error(state, died, f"The same error occurred twice in a row {where}.")
     if died.name == "python-error" and state.settings.max_restarts == 0:
-        return _error(state, died, "supervise.max_restarts is 0.")
+        return _error(state, died, "Restarts are disabled (supervise.max_restarts is 0).")
     told: tuple[Action, ...] = () if remedy is None else (_say_remedy(died, remedy),)
     if died.name in MET_AGAIN:
-        state, error = _error(state, died, "The same again would meet it again.")
+        state, error = _error(state, died, "A restart with the same settings would fail again.")
         return state, (*told, *error)
     if state.restarts >= state.settings.max_restarts:
         state = _with_outcome(state, "gave up")
@@ -157,7 +159,7 @@ def _remedied(state: State, died: Died, remedy: Remedy) -> Decision:
         paces={},  # another device or batch size has other pauses
         longest_save_s=0.0,
     )
-    going_on = f"going on from {_restart_point(died)} with a remedy"
+    going_on = f"ttf restarts the run from {_restart_point(died)} with a remedy"
     because = f"{_describe(died)}: {going_on}: {shown(remedy)}."
     return state, (Spawn(overlay=overlay, save_every=state.save_every, because=because),)
 
@@ -173,7 +175,7 @@ def _unchanged(state: State, died: Died) -> tuple[State, Spawn]:
         restarts=earlier + 1,
         history=_restarted(state.history),
     )
-    going_on = f"going on from {_restart_point(died)} unchanged{when}"
+    going_on = f"ttf restarts the run from {_restart_point(died)} unchanged{when}"
     because = f"{_describe(died)}: {going_on} ({count}){shorter(state)}."
     spawn = Spawn(
         delay_s=delay, overlay=state.overlay, save_every=state.save_every, because=because
@@ -197,9 +199,11 @@ def _with_outcome(state: State, outcome: str) -> State:
 
 def _say_remedy(died: Died, remedy: Remedy) -> Say:
     return Say(
-        text=f"{_describe(died)}: its remedy would be {shown(remedy)}. It is not applied, because "
-        "remedies are off or no restart is allowed (supervise.remedies, supervise.max_restarts). "
-        f"By hand: {remedy.text}",
+        text=(
+            f"{_describe(died)}: the remedy is {shown(remedy)}. ttf did not apply it, because "
+            "remedies or restarts are disabled (supervise.remedies, supervise.max_restarts). "
+            f"To apply it: {remedy.text}"
+        ),
         loud=True,
     )
 
@@ -209,21 +213,23 @@ def _all_deaths(state: State) -> str:
     strikes, most = state.strikes, state.settings.max_restarts
     left_out = len(strikes) - _MOST_LISTED
     lines = [
-        f"The trainer died {_times(len(strikes))}; it was restarted {_times(most)} in a row "
-        "without a newer checkpoint (supervise.max_restarts)."
+        f"The trainer died {_times(len(strikes))}. ttf restarted it {_times(most)} in a row "
+        "without a newer checkpoint (the limit is supervise.max_restarts)."
         if most
-        else f"The trainer died {_times(len(strikes))} and is not to be restarted "
-        "(supervise.max_restarts is 0).",
-        *([f"  ... and {left_out} deaths before these:"] if left_out > 0 else []),
+        else (
+            f"The trainer died {_times(len(strikes))}, and restarts are disabled "
+            "(supervise.max_restarts is 0)."
+        ),
+        *([f"  ... after {left_out} earlier deaths:"] if left_out > 0 else []),
         *(f"  {_strike_line(strike)}" for strike in strikes[-_MOST_LISTED:]),
     ]
     if state.overlay:
         tried = ", ".join(f"{k} = {_toml(c.value)} ({c.origin})" for k, c in state.overlay.items())
-        lines.append(f"Changed by then: {tried}.")
+        lines.append(f"Settings changed by remedies: {tried}.")
     last = strikes[-1]
     lines.append(
         f"What to do: read incidents/{last.incident}/ in the run folder (evidence, stacks, the "
-        "end of stderr) and let `ttf doctor` check this machine; the run can go on from "
+        "end of stderr), and check this machine with `ttf doctor`. The run can continue from "
         f"{_restart_point(last)}."
     )
     return "\n".join(lines)
@@ -241,7 +247,7 @@ def _describe(died: Died) -> str:
 
 def _restart_point(died: Died | Strike) -> str:
     step = died.checkpoint_step
-    return "its start (no checkpoint yet)" if step < 0 else f"step {step}"
+    return "the beginning (there is no checkpoint yet)" if step < 0 else f"step {step}"
 
 
 def _times(count: int) -> str:

@@ -21,6 +21,7 @@ from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals
+from ttf.rundir.confined import append_inside
 from ttf.rundir.flight_record import Flight, FlightReader
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
@@ -36,6 +37,7 @@ from ttf.supervise.events import (
     Suspended,
     now,
 )
+from ttf.text.times import moment
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -133,7 +135,7 @@ class RunningTrainer:
             try:
                 event = self._event(cast("FromTrainer", message))
             except (LookupError, TypeError, ValueError) as error:
-                text = f"a message makes no sense ({type(error).__name__}: {error})"
+                text = f"a message is not valid ({type(error).__name__}: {error})"
                 self._conversation.garbage = text
                 return
             if event is not None:
@@ -202,6 +204,7 @@ class RunningTrainer:
     def finish(self) -> int:
         """Reaps the process, reads its last messages, ends its descendants. Returns the return
         code."""
+        self.witness.look_last()
         code, messages = self._conversation.finish()
         for _ in self._parsed(messages):
             pass  # only the final record still matters
@@ -228,10 +231,13 @@ class RunningTrainer:
         data = self._conversation.stderr.data()
         if not data:
             return
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        from ttf.text.secrets import Secrets
+
+        stamp = moment(time.time())
         head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
-        with contextlib.suppress(OSError), self._folder.stderr.open("ab") as file:
-            file.write(head + data + (b"" if data.endswith(b"\n") else b"\n"))
+        kept, folder = self._folder.stderr, self._folder.path
+        with contextlib.suppress(OSError), append_inside(kept, folder) as file:
+            file.write(head + Secrets().bytes(data) + (b"" if data.endswith(b"\n") else b"\n"))
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Returns False if the trainer does not take the message."""

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
-from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, TtfError
+from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
-from ttf.process.child import adopt_orphans
+from ttf.process.child import adopt_orphans, reap_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
@@ -92,7 +92,7 @@ def _with_trainer_remedy(finding: Finding, error: ErrorDocument | None) -> Findi
     remedy = Remedy(
         text=command(edits),
         set=edits,
-        deviation="the rest was computed on another device, after a failed parity probe",
+        deviation="the rest was computed on a different device, because the parity probe failed",
     )
     return replace(finding, certain=True, ends_with=None, remedies=(remedy,))
 
@@ -133,7 +133,13 @@ class Supervisor:
         """Leaves no child process, even after an interrupt."""
         if self._running is not None:
             self._running.close()
+            self._running = None
+        self._reap()
         self._screen.close()
+
+    def _reap(self) -> None:
+        if self._own_process:
+            reap_orphans(None if self._running is None else self._running.child.pid)
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -149,6 +155,7 @@ class Supervisor:
             return
         trainer = self._running
         yield from trainer.wait(wake_at(self._state))
+        self._reap()
         yield from self._from_signals()
         if trainer.over:
             yield from self._end_events(trainer)
@@ -193,14 +200,17 @@ class Supervisor:
         try:
             if "summary" in self._end:
                 if code:
-                    self._say(f"The trainer died after its work was done (return code {code}).")
+                    self._say(
+                        "The training was complete, but the trainer process then failed "
+                        f"(return code {code})."
+                    )
                 yield Ended(now=now(), exit_code=int(ExitCode.DONE))
             elif error is not None and error["known"] and error["class"] not in MENDABLE:
                 yield Ended(now=now(), exit_code=int(error["exit_code"]))
             else:
                 self._screen.take_back()
                 if self._end.get("left") == "memory":
-                    trainer.killed = ("memory", "it saved and left, as it was asked to")
+                    trainer.killed = ("memory", "it saved a checkpoint and ended on request")
                     yield Ended(now=now(), exit_code=int(ExitCode.DONE), left="memory")
                 death = trainer.death(code)
                 yield self._died(death, _with_trainer_remedy(classify(death), error))
@@ -217,7 +227,7 @@ class Supervisor:
             now=now(),
             incident=self._write_incident(death, finding, checkpoint, step),
             name=finding.name,
-            certain=finding.certain,
+            certain=finding.at_once,
             step=step,
             phase=death.phase or "start",
             checkpoint_step=checkpoint,
@@ -240,7 +250,7 @@ class Supervisor:
                 checkpoint_step=checkpoint,
             )
         except StorageError as error:
-            self._say(f"The incident could not be written: {error}", loud=True)
+            self._say(f"ttf could not write the incident: {error}", loud=True)
             return "(not written)"
 
     def _save_journal(self, event: Event) -> None:
@@ -283,8 +293,8 @@ class Supervisor:
                 self._send({"stop": action.signum})
                 name = signal.Signals(action.signum).name
                 self._screen.interject(
-                    f"{name}: the run saves and ends at its next step; a second signal ends it at "
-                    "once."
+                    f"{name}: the run saves a checkpoint and ends after its next step. A second "
+                    "signal ends it at once."
                 )
             case AskToShed():
                 self._send({"shed": True})
@@ -362,11 +372,15 @@ class Supervisor:
             self._running.finish()
             self._screen.take_back()
         step = newest_step(self._folder.checkpoints)
-        kept = f"The checkpoint of step {step} is kept." if step >= 0 else "Nothing was saved yet."
+        kept = (
+            f"The checkpoint of step {step} is kept."
+            if step >= 0
+            else "No checkpoint was saved yet."
+        )
         name = signal.Signals(signum).name
-        self._fail(Stopped(signum, f"Stopped by {name} at once. {kept}"), status="stopped")
+        self._fail(Stopped(signum, f"{name} ended the run at once. {kept}"), status="stopped")
 
-    def _fail(self, error: TtfError, *, status: str = "failed") -> NoReturn:
+    def _fail(self, error: Told, *, status: str = "failed") -> NoReturn:
         """Ends the run and writes the summary, because no trainer is left to write it."""
         from ttf.rundir.summary import Ending, write_last_summary
 
@@ -374,9 +388,9 @@ class Supervisor:
             ending = Ending.of(error, status)
             if not error.hint and status == "failed":
                 again = quoted(self._folder.path)
-                error.hint = f"When the cause is gone, continue with: ttf resume {again}"
+                error.hint = f"After you have removed the cause, continue with: ttf resume {again}"
             state = self._state
             failure = write_last_summary(self._folder, ending, state.history, state.overlay)
             if failure is not None:
-                self._say(f"There is no summary: {failure}")
+                self._say(f"ttf could not write summary.json: {failure}")
         raise error

@@ -35,7 +35,7 @@ def listing(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     tell({"at": f"importing {module}"})
     before = set(sys.modules)
     factory = plugins.load(kind, name)
-    tell({"at": "asking whether it can run here"})
+    tell({"at": "checking whether it can run here"})
     state = factory.availability()
     mine = {module.partition(".")[0], *LIGHT, *sys.stdlib_module_names}
     new = {m.partition(".")[0] for m in set(sys.modules) - before} - mine
@@ -50,14 +50,14 @@ def beside_torch(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     kind, name = request["kind"], request["name"]
     torch_first = request["first"] == "torch"
     if torch_first:
-        tell({"at": "torch at work"})
+        tell({"at": "computing with torch"})
         torch_works()
-    tell({"at": "the plugin at work"})
+    tell({"at": "running the plugin"})
     exercise(kind, name, request["options"])
     if not torch_first:
-        tell({"at": "torch at work beside it"})
+        tell({"at": "computing with torch while the plugin is loaded"})
         torch_works()
-        tell({"at": "the plugin at work beside torch"})
+        tell({"at": "running the plugin while torch is loaded"})
         exercise(kind, name, request["options"])
     tell({"at": "leaving"})
     return {"openmp": runtimes()}
@@ -87,7 +87,7 @@ def _write_and_read(name: str, options: Mapping[str, Any]) -> None:
         write_array(factory.create(uri), rows)
         store = factory.open(uri)
         if not np.array_equal(store.source("vectors").read(0, 20), rows):
-            raise RuntimeError(f"{uri} does not hold what was written")
+            raise RuntimeError(f"{uri} does not contain what was written")
         store.close()
 
 

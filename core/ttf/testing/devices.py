@@ -52,7 +52,9 @@ class DeviceTests(PluginTests):
         plan = policy.plan(batch, accumulate)
         assert plan.micro_batch >= 1 and plan.accumulate >= 1
         if plan.samples != batch * accumulate:
-            assert plan.notes, "another effective batch than was asked for, and not a word"
+            assert plan.notes, (
+                "the effective batch is not the requested one, and the plan has no note about it"
+            )
 
     def test_its_options_on_auto_come_to_something_with_a_reason(
         self, policy: DevicePolicy, chosen: Any
@@ -62,7 +64,7 @@ class DeviceTests(PluginTests):
         for name, value in settled.items():
             assert value.reason, name
             assert value.value != "auto", name
-        assert dict(policy.settled()) == dict(settled), "asked twice, answered twice"
+        assert dict(policy.settled()) == dict(settled), "two calls gave two different answers"
 
     @pytest.mark.parametrize("asked", ["fp32", "bf16", "auto"])
     def test_a_precision_comes_with_its_reason_or_is_refused_with_one(

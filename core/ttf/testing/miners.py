@@ -34,7 +34,7 @@ _SLACK: Final = 48 << 20
 _SMALL: Final = 64 << 10
 _IDLE: Final = 0.1  # a thread with a smaller share of the time counts as idle
 
-_ON_LINUX: Final = pytest.mark.skipif(sys.platform != "linux", reason="measured through /proc")
+_ON_LINUX: Final = pytest.mark.skipif(sys.platform != "linux", reason="the test needs /proc")
 
 Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 
@@ -83,7 +83,7 @@ class MinerTests(PluginTests):
         truth = best_rows(BANK, QUERIES, 20)
         found = np.mean([len(np.intersect1d(a, b)) / 20 for a, b in zip(ids, truth, strict=True)])
         floor = 0.999 if traits.exact else self.recall_floor
-        assert found >= floor, f"{found:.4f} of the true 20 best, of 5,000 rows"
+        assert found >= floor, f"found {found:.4f} of the true 20 best rows, among 5,000 rows"
 
     def test_no_queries_get_no_answers(self, factory: Any, chosen: Any) -> None:
         ids, scores = self.built(factory, chosen, BANK).search(np.empty((0, DIM), np.float32), 5)
@@ -120,12 +120,14 @@ class MinerTests(PluginTests):
         self, factory: Any, chosen: Any, traits: MinerTraits
     ) -> None:
         if not traits.deterministic:
-            pytest.skip("it does not promise that, even where the run asks for it")
+            pytest.skip(
+                "the miner does not promise deterministic answers, even if the run requires them"
+            )
         first, second = (self.built(factory, chosen, BANK).search(QUERIES, 50) for _ in range(2))
         # pytest would search thousands of bytes for what differs, for half a minute.
         same_ids = first[0].tobytes() == second[0].tobytes()
         same_scores = first[1].tobytes() == second[1].tobytes()
-        assert same_ids and same_scores, "two builds of one bank gave two answers"
+        assert same_ids and same_scores, "two builds of the same bank gave different answers"
 
     def test_half_precision_banks_are_searched_as_what_they_hold(
         self, factory: Any, chosen: Any, tmp_path: Path
@@ -179,7 +181,9 @@ class MinerTests(PluginTests):
     def test_one_thread_is_one_thread(self, factory: Any, tmp_path: Path) -> None:
         took = _children.answer("threads_used", **self._request(tmp_path))["seconds"]
         busy = [seconds for seconds in took if seconds > _IDLE * sum(took)]
-        assert len(busy) == 1, f"context.threads was 1, but threads took {took} s of processor"
+        assert len(busy) == 1, (
+            f"context.threads was 1, but the other threads used {took} s of CPU time"
+        )
 
     @_ON_LINUX
     def test_memory_stays_within_the_budget_and_what_was_estimated(
@@ -190,13 +194,13 @@ class MinerTests(PluginTests):
         took = _children.answer("memory_used", **request)
         allowed = max(took["estimate"], request["budget_bytes"]) + took["answers"] + _SLACK
         assert took["grown"] <= allowed, (
-            f"it took {took['grown'] >> 20} MiB; the budget is {request['budget_bytes'] >> 20} "
-            f"MiB, its own estimate {took['estimate'] >> 20} MiB"
+            f"it used {took['grown'] >> 20} MiB; the budget is {request['budget_bytes'] >> 20} "
+            f"MiB, and its own estimate is {took['estimate'] >> 20} MiB"
         )
 
     def was_used(self, run: Run) -> None:
         bare = self.name.rpartition(":")[2]
-        assert run.summary["miner"].rpartition(":")[2] == bare, "another miner stood in"
+        assert run.summary["miner"].rpartition(":")[2] == bare, "another miner was used instead"
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -224,10 +228,11 @@ class MinerTests(PluginTests):
         saved = sum(path.stat().st_size for path in tmp_path.iterdir() if path.is_file())
         cost = factory.estimate(*BANK.shape, len(QUERIES), 20, chosen, self.context())
         assert saved / 2 - _SMALL <= cost.disk_bytes <= 2 * saved + _SMALL, (
-            f"it saves {saved:,} bytes, its estimate is {cost.disk_bytes:,}"
+            f"it saved {saved:,} bytes, but its estimate (disk_bytes) is {cost.disk_bytes:,}"
         )
         assert cost.anon_bytes >= saved / 4 - _SMALL, (
-            f"what it saves ({saved:,} bytes) was in memory, its estimate is {cost.anon_bytes:,}"
+            f"it saved {saved:,} bytes, but its estimate of memory (anon_bytes) is only "
+            f"{cost.anon_bytes:,}"
         )
 
     def test_a_disk_that_takes_only_half_of_the_index_is_noticed(
@@ -235,8 +240,12 @@ class MinerTests(PluginTests):
     ) -> None:
         _needs_index(traits)
         found = _children.answer("save_half", **self._request(tmp_path))
-        assert found["raised"], "save returned as if all had been written: compare the sizes"
-        assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
+        assert found["raised"], (
+            "save did not report an incomplete write: compare the sizes of the files"
+        )
+        assert found["explained"], (
+            f"save must raise ttf.StorageError, but it raised {found['raised']}: {found['text']}"
+        )
 
     def test_kill_9_in_mid_save_leaves_nothing_that_a_run_would_take_for_an_index(
         self, factory: Any, traits: MinerTraits, tmp_path: Path
@@ -257,7 +266,7 @@ class MinerTests(PluginTests):
                 assert np.array_equal(found[0], expected[0])
                 assert np.array_equal(found[1], expected[1])
             cached = [p for p in Path(request["cache"], "index").iterdir() if p.is_dir()]
-            assert len(cached) == 1, f"left over beside the index: {cached}"
+            assert len(cached) == 1, f"these files were left beside the index: {cached}"
             shutil.rmtree(request["cache"])
 
     def _request(

@@ -63,19 +63,21 @@ class PluginTests:
     def test_listing_it_imports_the_standard_library_and_ttf_alone(self) -> None:
         seen = _children.answer("listing", kind=self.kind, name=self.name)
         assert not seen["foreign"], (
-            f"loading {self.kind}.{self.name} and asking whether it can run here imports "
-            f"{', '.join(seen['foreign'])}: import them where they are used, inside `create`"
+            f"loading {self.kind}.{self.name} and checking whether it can run here imports "
+            f"{', '.join(seen['foreign'])}: import them inside `create`, where they are used"
         )
 
     def test_where_it_cannot_run_it_says_why_and_what_to_type(self) -> None:
         state = plugins.load(self.kind, self.name).availability()
         assert state.ok or (state.reason and state.fix), (
-            f"availability() says no, but not why (reason) or what to type (fix): {state}"
+            f"availability() must give the reason and a command that helps (fix): {state}"
         )
 
     def test_its_factory_has_the_name_it_was_asked_for(self) -> None:
         factory, bare = plugins.load(self.kind, self.name), self.name.rpartition(":")[2]
-        assert factory.name == bare, f"the entry point is {bare!r}, the factory {factory.name!r}"
+        assert factory.name == bare, (
+            f"the entry point has the name {bare!r}, but the factory has the name {factory.name!r}"
+        )
 
     def test_it_uses_nothing_that_is_going_out_of_use(self) -> None:
         plugins.load.cache_clear()
@@ -87,14 +89,14 @@ class PluginTests:
         from ttf.host.options import describe, validate
 
         options_type = plugins.load(self.kind, self.name).options_type
-        assert dataclasses.is_dataclass(options_type), "options_type is no dataclass"
+        assert dataclasses.is_dataclass(options_type), "options_type must be a dataclass"
         made = vars(options_type)["__dataclass_params__"]
-        assert made.frozen, "@dataclass(frozen=True, kw_only=True): options do not change"
+        assert made.frozen, "options_type must be a @dataclass(frozen=True, kw_only=True)"
         assert all(field.kw_only for field in dataclasses.fields(options_type)), "kw_only=True"
         silent = [o.name for o in describe(options_type) if not o.help]
         assert not silent, f"options without help: {', '.join(silent)}"
         odd = odd_types(options_type)
-        assert not odd, f"a configuration cannot hold {odd}: int, float, bool, str, Literal, None"
+        assert not odd, f"options must be int, float, bool, str, Literal or None, but not {odd}"
         defaults = {
             f.name: f.default
             for f in dataclasses.fields(options_type)
@@ -114,7 +116,7 @@ class PluginTests:
 
     def test_its_options_come_back_from_a_file(self, chosen: Any, tmp_path: Path) -> None:
         if not dataclasses.fields(chosen) or self.kind == "storage":
-            pytest.skip("it has no options that a configuration sets")
+            pytest.skip("the plugin has no options that a configuration can set")
         from ttf.config.resolve import resolve
         from ttf.config.toml import dump
 
@@ -174,7 +176,7 @@ class PluginTests:
         assert incident["process"] == ("miner" if self.kind == "miner" else "trainer")
         if self.bitwise():
             assert broken.summary["weights_sha256"] == whole.summary["weights_sha256"], (
-                "the run that crashed ended with other weights than the one that did not"
+                "the run with a crash and the run without a crash ended with different weights"
             )
 
     def run_with(self, name: str, data: Mapping[str, Path], out: Path) -> Run:

@@ -136,10 +136,14 @@ class StoreTests(PluginTests):
             first = store.source("vectors").fingerprint()
             store.close()
             again = factory.open(self.uri(tmp_path, stem))
-            assert again.source("vectors").fingerprint() == first, "another one, opened again"
+            assert again.source("vectors").fingerprint() == first, (
+                "opening it again gave a different fingerprint"
+            )
             again.close()
             prints.append(first)
-        assert prints[2] != prints[0] and prints[3] != prints[0], "other content, equal fingerprint"
+        assert prints[2] != prints[0] and prints[3] != prints[0], (
+            "the content is different, but the fingerprint is equal"
+        )
 
     def test_a_file_that_was_rewritten_or_cut_is_noticed(
         self, factory: Any, tmp_path: Path
@@ -189,7 +193,7 @@ class StoreTests(PluginTests):
                 assert str(refused)
                 continue
             np.testing.assert_array_equal(found, rows)
-            assert problems, f"cut to {share:.0%}, and nothing was said"
+            assert problems, f"the file was truncated to {share:.0%}, and no error was raised"
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -242,8 +246,10 @@ class StoreTests(PluginTests):
     ) -> None:
         request = _many_rows(self.name, tmp_path)
         found = _children.answer("write_half", uri=self.uri(tmp_path / "out"), **request)
-        assert found["raised"], "commit returned as if all had been written"
-        assert found["explained"], f"raise ttf.StorageError, not {found['raised']}: {found['text']}"
+        assert found["raised"], "commit did not report an incomplete write"
+        assert found["explained"], (
+            f"commit must raise ttf.StorageError, but it raised {found['raised']}: {found['text']}"
+        )
         assert found["left"] == []
 
     def test_kill_9_in_mid_save_leaves_the_old_or_the_new(

@@ -76,7 +76,7 @@ class TowerTests(PluginTests):
     @pytest.fixture
     def trainable(self, factory: Any, chosen: Any) -> None:
         if self.made(factory, chosen).frozen:
-            pytest.skip("it has nothing to train")
+            pytest.skip("the tower has no trainable weights")
 
     # --- shapes ----------------------------------------------------------------------------------
 
@@ -222,8 +222,8 @@ class TowerTests(PluginTests):
         assert cost.parameters == sum(p.numel() for p in module.parameters())
         kept = kept_bytes(module, shape)
         assert kept / 2 <= cost.activation_bytes + 64 and cost.activation_bytes <= kept * 2 + 64, (
-            f"training keeps {kept:.0f} bytes a sample for backward, the estimate is "
-            f"{cost.activation_bytes}"
+            f"training keeps {kept:.0f} bytes per sample for the backward pass, but the estimate "
+            f"is {cost.activation_bytes}"
         )
         assert cost.forward_flops >= 0
 

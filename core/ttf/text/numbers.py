@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 
 def duration(seconds: float) -> str:
@@ -70,6 +70,17 @@ def change(before: float, now: float) -> str:
     return f"{difference:+.3f}{factor}"
 
 
+def number(value: Any) -> str:
+    """A float with four significant digits, other values unchanged.
+
+    >>> number(0.123456), number(1234.5), number(3), number("x")
+    ('0.1235', '1234', '3', 'x')
+    """
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def bound(value: float) -> str:
     """A bound of an option: whole numbers with every digit.
 
@@ -108,4 +119,6 @@ def parse_bytes(value: str) -> int:
 
 
 def _bad_size(value: str) -> int:
-    raise ValueError(f"not a size: {value!r}; write bytes, or like '512MiB' or '1.5GB'")
+    raise ValueError(
+        f"not a size: {value!r}; write a number of bytes, or for example '512MiB' or '1.5GB'"
+    )

@@ -47,8 +47,8 @@ def _table(resolved: Resolved, policy: DevicePolicy) -> str:
 
 def _kept(key: str, value: Any, origin: str, here: Settled) -> str:
     return (
-        f"{key} stays {value!r}, as the run began ({origin.removeprefix(SETTLED)}); a new run "
-        f"here would take {here.value!r} ({here.reason})."
+        f"{key} stays {value!r}, as at the start of the run ({origin.removeprefix(SETTLED)}). A "
+        f"new run on this machine would use {here.value!r} ({here.reason})."
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
+from ttf.config.written_options import with_options
 from ttf.contracts import BatchPlan, DevicePolicy, Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.order import Order
@@ -24,13 +25,12 @@ from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size
 from ttf.training.schedule import gate_step, num_evaluations, num_refreshes
 from ttf.training.towers import TowerSpec
-from ttf.training.written_options import with_options
 
 MEMORY_BANK_MOST = 50_000
 ENOUGH_CANDIDATES = 1024
 LEAST_PATIENCE = 3
-_BUDGET = "a quarter of the memory limit in force, at least 1 GiB"
-_WHOLE_BANK = 'every document is a negative already (loss.negatives = "bank")'
+_BUDGET = "a quarter of the memory limit, at least 1 GiB"
+_WHOLE_BANK = 'all documents are already negatives (loss.negatives = "bank")'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.plan = _step_as_cut(draft)
     draft.settle(_AFTER_THE_STEP)
     _refuse_late_gates(draft)
-    settled, device_notes = with_device(with_options(draft.resolved, draft.specs), policy)
+    settled, device_notes = with_device(with_options(draft.resolved), policy)
     return Decided(
         resolved=settled,
         specs=draft.specs,
@@ -166,16 +166,16 @@ def _refuse_training_beside_whole_bank(draft: _Draft) -> None:
         return
     if draft.specs.doc.cost().parameters:
         raise ConfigError(
-            f"The whole bank can only be the negatives of a step (loss.negatives = "
-            f'"bank") where documents do not train, but the document tower '
-            f"{config.tower.doc.name!r} does: all its vectors would change at every step.",
+            'loss.negatives = "bank" needs a document tower without trainable weights, but the '
+            f"document tower {config.tower.doc.name!r} is trained: all document vectors would "
+            "change in every step.",
             hint='Use --doc-tower identity, or loss.negatives = "sampled".',
         )
     if config.loss.symmetric:
         raise ConfigError(
-            'The symmetric loss (loss.symmetric) and loss.negatives = "bank" exclude each '
-            "other: most documents of the bank have no query that they could be compared with.",
-            hint="Leave out one of them.",
+            'loss.symmetric = true and loss.negatives = "bank" cannot be used together: most '
+            "documents of the bank have no query to compare with.",
+            hint="Remove one of the two settings.",
         )
 
 
@@ -199,6 +199,13 @@ def _step_as_cut(draft: _Draft) -> BatchPlan:
     train = draft.config.train
     assert isinstance(train.batch_size, int)
     whole = policy.plan(train.batch_size, train.accumulate)
+    _refuse_other_steps(draft, whole)
+    if whole.samples > draft.pairs:
+        raise ConfigError(
+            f"One optimizer step needs {whole.samples:,} samples ({whole.cut}), but there are only "
+            f"{draft.pairs:,} training pairs.",
+            hint=f"Lower --batch-size or --accum to at most {draft.pairs:,} samples per step.",
+        )
     fuse, reason = _fuse(draft, whole)
     plan = replace(
         whole,
@@ -206,16 +213,9 @@ def _step_as_cut(draft: _Draft) -> BatchPlan:
         accumulate=whole.accumulate // fuse,
         fused=fuse,
     )
-    _refuse_other_steps(draft, plan)
-    if plan.samples > draft.pairs:
-        raise ConfigError(
-            f"One optimizer step takes {plan.samples:,} samples ({plan.cut}), "
-            f"but there are only {draft.pairs:,} training pairs.",
-            hint=f"Lower --batch-size or --accum to {draft.pairs:,} samples or fewer.",
-        )
     if whole.accumulate != train.accumulate:
         asked = f"{train.accumulate} ({draft.resolved.origins['train.accumulate']})"
-        draft.put("train.accumulate", whole.accumulate, f"{asked}, cut by the device {policy.name}")
+        draft.put("train.accumulate", whole.accumulate, f"{asked}, limited by {policy.name}")
     if fuse != train.fuse:
         draft.put("train.fuse", fuse, reason)
     _refuse_symmetric_parts(draft, plan)
@@ -231,12 +231,12 @@ def _fuse(draft: _Draft, plan: BatchPlan) -> tuple[int, str]:
     most = rows // plan.micro_batch if asked == AUTO else asked
     fuse = max((n for n in divisors if n <= most), default=1)
     if asked != AUTO:
-        return fuse, f"{asked} asked for; the largest that divides {plan.accumulate} micro-batches"
+        return fuse, f"the largest divisor of {plan.accumulate} micro-batches up to {asked}"
     if fuse == 1:
-        return fuse, f"{SETTLED}micro-batches are computed as they are"
+        return fuse, f"{SETTLED}each micro-batch is computed alone"
     return fuse, (
         f"{SETTLED}{fuse * plan.micro_batch} samples are computed at a time; the device "
-        f"{policy.name} likes up to {policy.rows_at_once}"
+        f"{policy.name} is fastest with up to {policy.rows_at_once}"
     )
 
 
@@ -248,13 +248,14 @@ def _refuse_other_steps(draft: _Draft, plan: BatchPlan) -> None:
     train = draft.config.train
     origins = draft.resolved.origins
     raise ConfigError(
-        f"An optimizer step of this run takes {wanted:,} samples, but would take "
-        f"{plan.samples:,} now ({plan.cut} on the device "
-        f"{draft.policy.name}): train.batch_size is {train.batch_size} "
-        f"({origins['train.batch_size']}), train.accumulate is {train.accumulate} "
-        f"({origins['train.accumulate']}).",
-        hint="A run that goes on keeps its steps: choose two numbers whose product is "
-        f"{wanted:,}, or start a new run.",
+        f"An optimizer step of this run has {wanted:,} samples, but with the current settings a "
+        f"step would have {plan.samples:,} ({plan.cut} on the device {draft.policy.name}): "
+        f"train.batch_size is {train.batch_size} ({origins['train.batch_size']}) and "
+        f"train.accumulate is {train.accumulate} ({origins['train.accumulate']}).",
+        hint=(
+            "A resumed run needs steps of the same size: choose two numbers whose product is "
+            f"{wanted:,}, or start a new run."
+        ),
     )
 
 
@@ -262,9 +263,9 @@ def _refuse_symmetric_parts(draft: _Draft, plan: BatchPlan) -> None:
     config = draft.config
     if _needs_all_queries(config, plan) and config.train.grad_cache is False:
         raise ConfigError(
-            f"The symmetric loss compares a document with all queries of a step, but its "
-            f"{plan.accumulate} micro-batches are never in memory at once.",
-            hint="Leave train.grad_cache at its default (auto), or use --accum 1.",
+            "The symmetric loss compares each document with all queries of a step, but the step "
+            f"has {plan.accumulate} micro-batches, and they are not in memory at the same time.",
+            hint="Remove train.grad_cache (the default is auto), or use --accum 1.",
         )
 
 
@@ -283,7 +284,7 @@ def _batch_size(draft: _Draft) -> tuple[int, str]:
     batch = auto_batch_size(draft.specs.query.cost().activation_bytes)
     while batch > 1 and batch * draft.config.train.accumulate > draft.pairs:
         batch //= 2
-    return batch, "by the tower's activations and the pairs"
+    return batch, "from the size of the tower's activations and the number of pairs"
 
 
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
@@ -291,13 +292,13 @@ def _memory_bank(draft: _Draft) -> tuple[int, str]:
     offered = draft.plan.samples * (1 + draft.config.miner.negatives)
     if offered >= ENOUGH_CANDIDATES:
         return 0, (
-            f"a step offers up to {offered} documents itself; a bank helps below "
+            f"a step has up to {offered} documents of its own, and a memory bank helps only below "
             f"{ENOUGH_CANDIDATES}"
         )
     distinct = draft.data.distinct_documents
     return min(MEMORY_BANK_MOST, distinct), (
-        f"a step offers only {offered} documents itself; the bank holds the smaller of "
-        f"{MEMORY_BANK_MOST} and {distinct} distinct training documents"
+        f"a step has only {offered} documents of its own; the memory bank holds at most "
+        f"{MEMORY_BANK_MOST} of the {distinct} distinct training documents"
     )
 
 
@@ -311,10 +312,10 @@ def _grad_cache(draft: _Draft) -> tuple[bool, str]:
     if plan.accumulate == 1:
         return False, "not needed"
     held = BACKWARD * draft.specs.query.cost().activation_bytes * plan.samples
-    needs = f"the graphs of all {plan.samples:,} samples of a step take {held / 2**20:,.0f} MiB"
+    needs = f"the activations of all {plan.samples:,} samples need {held / 2**20:,.0f} MiB"
     if held <= draft.budget_bytes // 2:
-        return False, f"{needs} and are kept for one pass over the bank"
-    return True, f"{needs}, more than half of memory.budget: queries are encoded twice"
+        return False, f"{needs}, which fits in memory.budget"
+    return True, f"{needs}, more than half of memory.budget, so queries are encoded twice"
 
 
 def _miner(draft: _Draft) -> tuple[str, str] | None:
@@ -336,7 +337,7 @@ def _miner(draft: _Draft) -> tuple[str, str] | None:
 def _patience(draft: _Draft) -> tuple[int, str]:
     config = draft.config
     if config.gates:
-        return 0, "every gate must be judged"
+        return 0, "the run must reach all gates"
     if not config.evaluate.keep_best:
         return 0, "the weights of the last step are kept"
     planned = num_evaluations(draft.total_steps, config.evaluate.every, draft.order)
@@ -352,7 +353,7 @@ def _val_split(draft: _Draft) -> tuple[float, str] | None:
 _BEFORE_THE_STEP: Final[_Table] = (
     ("data.val_split", _val_split),
     ("device.name", lambda draft: (draft.policy.name, draft.policy.reason)),
-    ("device.threads", lambda draft: (draft.policy.threads, "the cores this process may use")),
+    ("device.threads", lambda draft: (draft.policy.threads, "cores that this process may use")),
     ("device.precision", lambda draft: (draft.precision.name, draft.precision.reason)),
     ("train.batch_size", _batch_size),
 )
@@ -369,14 +370,14 @@ def _refuse_late_gates(draft: _Draft) -> None:
     # A gate after the last step would pass silently.
     total = draft.total_steps
     late = [
-        f"gates: at = {gate.at!r}, but the run ends with step {total}"
+        f"gates: at = {gate.at!r}, but the run ends at step {total}"
         for gate in draft.config.gates
         if gate_step(gate.at, draft.order) > total
     ]
     if late:
         raise ConfigError(
-            f"There are gates that this run of {total} steps "
-            f"({total / draft.order.steps_per_epoch:.1f} epochs) never comes to:",
+            f"This run has {total} steps ({total / draft.order.steps_per_epoch:.1f} epochs) and "
+            "ends before these gates:",
             problems=late,
-            hint="Put them earlier, or train longer (--epochs, --steps).",
+            hint="Move the gates to an earlier step, or train longer (--epochs, --steps).",
         )

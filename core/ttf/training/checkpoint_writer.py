@@ -124,7 +124,7 @@ class Saver:
                 raise self._failure()
             pause = min(2 * pause, LONGEST_PAUSE_S, self._patience.left_s)
             self._say(
-                f"The next attempt is in {pause:.0f} s; they go on for another "
+                f"ttf tries again in {pause:.0f} s, and gives up after another "
                 f"{self._patience.left_s:.0f} s."
             )
             wait(pause, self._flight.beat)
@@ -160,9 +160,11 @@ class Saver:
         assert error is not None
         step = newest_step(self._folder)
         older = (
-            f"The checkpoint of step {step} is intact." if step >= 0 else "There is no older one."
+            f"The checkpoint of step {step} is intact."
+            if step >= 0
+            else "There is no older checkpoint."
         )
-        go_on = f"Then continue with: ttf resume {quoted(self._folder.parent)}"
+        go_on = f"Then continue the run: ttf resume {quoted(self._folder.parent)}"
         return StorageError(
             f"No checkpoint could be written {self._patience.since}: {error} {older}",
             hint=f"{error.hint} {go_on}".lstrip(),
@@ -188,8 +190,10 @@ class Saver:
         # If the folder was deleted, do not make a new one that holds only part of it.
         if not self._folder.is_dir():
             raise StorageError(
-                f"The folder {self._folder} is gone.",
-                hint="It was deleted or moved, or its disk is not mounted any more: put it back.",
+                f"The folder {self._folder} no longer exists.",
+                hint=(
+                    "It was deleted or moved, or its disk is no longer mounted. Restore the folder."
+                ),
             )
 
     def _write(self, job: _Job) -> None:
@@ -207,7 +211,7 @@ class Saver:
             )
             return
         if self._patience.succeeded():
-            self._notes.append(f"The disk takes checkpoints again: step {job.step} is saved.")
+            self._notes.append(f"Checkpoints can be written again: step {job.step} is saved.")
         self.saved_step = job.step
         # Report it before older ones are removed, so that nobody names a removed checkpoint as the
         # newest.
@@ -216,4 +220,4 @@ class Saver:
         try:
             prune(self._folder, self._keep, verified=path)
         except StorageError as error:
-            self._notes.append(f"{error} It is tried again with the next checkpoint.")
+            self._notes.append(f"{error} ttf tries again with the next checkpoint.")

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import OpenBank
+from ttf.data.finite import require_finite_documents
 from ttf.data.sources import OpenRef, VectorRef, open_ref
 from ttf.data.vectors import UnitRows, to_float32
-from ttf.errors import BadData, DataMissing, NumericFailure
+from ttf.errors import DataMissing, NumericFailure
 from ttf.host.plugins import written_store
 from ttf.training.towers import TwoTower
 
@@ -111,9 +112,10 @@ class Documents:
         wrong = (~torch.isfinite(block).all(dim=1)).nonzero()
         if len(wrong):
             raise NumericFailure(
-                "The document tower gave a vector that is not finite for "
-                f"{self._data.document_name(start + int(wrong[0]))}, although its input is finite.",
-                hint="The weights have probably diverged: try a smaller --lr.",
+                "The document tower computed a vector with NaN or infinity for "
+                f"{self._data.document_name(start + int(wrong[0]))}, but the input of the tower "
+                "is finite.",
+                hint="The weights have probably diverged. Try a lower --lr.",
             )
 
     def raise_if_inputs_not_finite(
@@ -121,12 +123,7 @@ class Documents:
     ) -> None:
         """Raises BadData that names the first document with NaN or infinity; `inputs` as from
         `read`."""
-        wrong = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
-        if wrong.size:
-            raise BadData(
-                f"{self._data.document_name(int(ids[wrong[0]]))} is not finite (NaN or infinite).",
-                hint=f"See all of them: ttf data inspect --full {self._data.bank.uri}",
-            )
+        require_finite_documents(self._data, ids, inputs)
 
     def reference(self, folder: Path) -> VectorRef:
         """The vectors for a miner in another process; a trainable tower's are written first."""
@@ -142,9 +139,9 @@ class Documents:
         path = folder / DOCUMENTS
         if must_exist and not path.exists():
             raise DataMissing(
-                f"{path} is gone: the vectors of the frozen document tower, written when the run "
-                "began.",
-                hint="Put it back, or start a new run.",
+                f"{path} no longer exists. It contained the vectors of the frozen document tower, "
+                "and ttf wrote it at the start of the run.",
+                hint="Restore the file, or start a new run.",
             )
         ref = _reference_to(path) if path.exists() else self._written(path)
         self._frozen = ref, open_ref(ref)

@@ -63,9 +63,10 @@ class ProbeReport:
     @property
     def text(self) -> str:
         return (
-            f"{self.device} and the CPU agree at step {self.step}: loss to "
-            f"{self.loss_error:.1e}, gradients to {self.worst.error:.1e} ({self.worst.name}); "
-            f"{self.tolerance:g} is allowed."
+            f"The device {self.device} and the CPU computed the same numbers at step {self.step}, "
+            f"within the tolerance of {self.tolerance:g}: the loss differs by "
+            f"{self.loss_error:.1e}, the gradients by at most {self.worst.error:.1e} "
+            f"({self.worst.name})."
         )
 
 
@@ -130,25 +131,30 @@ def explain(report: ProbeReport) -> tuple[str, str]:
     """Returns what is wrong and what to do, for an error."""
     worst = report.worst
     what = (
-        f"the gradient of {worst.name} has norm {worst.norm:.6g} there and {worst.norm_cpu:.6g} on "
-        "the CPU"
+        f"the gradient of {worst.name} has the norm {worst.norm:.6g} on the device and "
+        f"{worst.norm_cpu:.6g} on the CPU"
     )
     if math.isfinite(worst.error):
-        what += f", and differs by {worst.error:.2%} (cosine {worst.cosine:.6f})"
+        what += f", a difference of {worst.error:.2%} (cosine {worst.cosine:.6f})"
     if report.loss_error > report.tolerance:
-        what = f"the loss is {report.loss:.6g} there and {report.loss_cpu:.6g} on the CPU; {what}"
-    allowed = f"{report.tolerance:.2%} is allowed in {report.precision}"
+        what = (
+            f"the loss is {report.loss:.6g} on the device and {report.loss_cpu:.6g} on the "
+            f"CPU; {what}"
+        )
+    allowed = f"the tolerance in {report.precision} is {report.tolerance:.2%}"
     count = f"{report.wrong} of {report.parameters} gradients are wrong"
     if report.device == REFERENCE:
-        who = "The CPU computed the same micro-batch twice and got two results"
+        who = "The CPU computed the same micro-batch twice, and the results differ"
         hint = (
-            "In fp32 one CPU gives one result: test the memory of this machine, and look for "
-            "libraries that change how it computes. With --precision bf16, compare with fp32."
+            "In fp32, a CPU computes the same result each time. Test the memory of this machine, "
+            "and look for libraries that change how the CPU computes. With --precision bf16, try "
+            "fp32."
         )
     else:
-        who = f"The device {report.device} computes other numbers than the CPU"
+        who = f"The device {report.device} and the CPU compute different numbers"
         hint = (
-            "Train on the CPU: --device cpu, or let ttf go on there: --set probe.on_mismatch=cpu. "
-            "If you know the difference to be harmless: --set probe.tolerance=X."
+            "Train on the CPU: --device cpu. To continue on the CPU automatically: --set "
+            "probe.on_mismatch=cpu. If you know that the difference is harmless: --set "
+            "probe.tolerance=X."
         )
     return f"{who} (probe at step {report.step}): {what}; {allowed}, {count}.", hint

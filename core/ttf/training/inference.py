@@ -27,13 +27,12 @@ from ttf.host.plugins import written_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
-from ttf.rundir.durable import read_json
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
 from ttf.rundir.typed_json import read_typed
-from ttf.text.progress import Reporter
 from ttf.training.documents import Documents
 from ttf.training.evaluation import encode_split, evaluate
 from ttf.training.towers import TwoTower, load_model
@@ -48,6 +47,10 @@ class Found:
     ids_are: str
     """What the ids mean: the bank's own `ids`, rows of its `vectors`, or rows of Y."""
 
+    def __repr__(self) -> str:
+        queries, k = self.ids.shape
+        return f"Found({queries:,} queries x {k:,} documents; ids are {self.ids_are})"
+
 
 def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | None = None) -> Model:
     """Opens a run with its own data, or with other pairs or another bank; of a run that has not
@@ -59,10 +62,10 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
 
     folder = RunFolder.existing(run_dir)
     resolved = read_config(folder)
-    policy = prepared_policy(resolved, Reporter())
+    policy = prepared_policy(resolved)
     policy.start()
     towers = load_model(folder.model).to(policy.torch_device())
-    shape = TowerShape(**read_json(folder.model / MODEL_CONFIG)["query"]["shape"])
+    shape = TowerShape(**read_json(folder.model / MODEL_CONFIG, folder.path)["query"]["shape"])
     data = resolved.config.data
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
@@ -79,7 +82,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
 
 def _unfinished(folder: RunFolder) -> list[str]:
     """A note, if the model is not that of a finished run."""
-    facts = read_typed(folder.model / MODEL_CONFIG, ModelFacts)
+    facts = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
     if "step" not in facts or RunRecord(folder.path).summary().get("status") == "finished":
         return []
     judged = "the best one so far" if facts.get("metrics") else "which was not evaluated yet"
@@ -111,10 +114,15 @@ class Model:
         wanted, given = towers.doc.in_dim, bank.bank.shape[1]
         if wanted != given:
             raise BadData(
-                f"The towers were trained on documents of width {wanted}, "
-                f"but the bank {bank.bank.uri} has width {given}."
+                f"The towers were trained with documents of width {wanted}, but the bank "
+                f"{bank.bank.uri} has documents of width {given}."
             )
         self.documents = Documents(bank, towers, policy, given, memory_budget(config.memory.budget))
+
+    def __repr__(self) -> str:
+        towers = self.config.tower
+        rows, dim = self._opening.bank.bank.shape
+        return f"Model({towers.query.name} -> {towers.doc.name}, bank of {rows:,} x {dim})"
 
     def encode_queries(
         self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None
@@ -171,15 +179,18 @@ class Model:
         wanted, file = self._shape, queries.source.uri
         if queries.dim != wanted.in_dim:
             raise BadData(
-                f"The query tower was trained on vectors of width {wanted.in_dim}, "
-                f"but the queries of {file} have width {queries.dim}."
+                f"The query tower was trained with vectors of width {wanted.in_dim}, but the "
+                f"queries of {file} have the width {queries.dim}."
             )
         if queries.length > wanted.length:
             trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
             raise BadData(
-                f"The query tower was trained on {trained}, but the queries of {file} are "
+                f"The query tower was trained with {trained}, but the queries of {file} are "
                 f"sequences of {queries.length} steps.",
-                hint="Cut them to the last steps, or train a tower on sequences of that length.",
+                hint=(
+                    "Keep only the last steps of each query, or train a tower with sequences "
+                    "of that length."
+                ),
             )
 
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
@@ -259,13 +270,13 @@ def _checked_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[n
     longest = shape[1] if len(shape) == 3 else 1
     if lengths.shape != shape[:1] or lengths.dtype.kind not in "iu":
         raise BadData(
-            f"The lengths are {lengths.dtype} {lengths.shape}; they must be whole numbers, one "
-            f"for each of the {shape[0]:,} queries."
+            f"The lengths have the type {lengths.dtype} and the shape {lengths.shape}. They must "
+            f"be integers, one for each of the {shape[0]:,} queries."
         )
     wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
     if wrong.size:
         raise BadData(
-            f"lengths[{wrong[0]}] = {lengths[wrong[0]]}, but a query has 1 to {longest} steps."
+            f"lengths[{wrong[0]}] is {lengths[wrong[0]]}, but it must be between 1 and {longest}."
         )
     return lengths.astype(np.int64)
 

@@ -34,10 +34,15 @@ from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_repor
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
+from ttf.rundir.documents import Incident
+from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
+from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.removing import remove_at_once
+from ttf.rundir.typed_json import read_typed
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
+from ttf.text.secrets import Secrets
 from ttf.training.checkpoint import Totals
 from ttf.training.evaluation import encode_split, positive_scores
 from ttf.training.schedule import Window, window_of
@@ -116,7 +121,7 @@ class MinedNegatives:
     def close(self) -> None:
         """Ends the worker, and removes tables that could not be removed before."""
         self._workers.close()
-        remove_leftovers(self._folder)
+        remove_leftovers(self._folder, self._session.folder.path)
 
     def _window_of(self, step: int) -> Window:
         decided = self._session.decided
@@ -181,7 +186,7 @@ class MinedNegatives:
             session.config.checkpoint.retry_s if step else 0.0,
             say=self._say,
             check_stop=session.link.check_stop,
-            title=f"THE CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
+            title=f"THE MINED CANDIDATES OF STEP {step} CANNOT BE WRITTEN",
         )
         while True:
             try:
@@ -197,7 +202,7 @@ class MinedNegatives:
             try:
                 return self._load_or_mine(rows)
             except _Unreadable as error:  # a disk that lied once need not do so again
-                self._say(f"{error} It is mined again.")
+                self._say(f"{error} ttf repeats the mining.")
                 return self._load_or_mine(rows)
         except OSError as error:
             raise storage_error(error, str(self._folder)) from error
@@ -214,8 +219,8 @@ class MinedNegatives:
         try:
             table = CandidateTable.load(folder)
         except ArtifactDamaged as error:  # of a process that died before it was relied on
-            self._say(f"{error} It is mined again.")
-            remove_folder(folder, TABLE_AREA)
+            self._say(f"{error} ttf repeats the mining.")
+            remove_at_once(folder, self._session.folder.path, TABLE_AREA)
             return None
         self._round.reused = True
         self._note_miner(table.miner)
@@ -241,8 +246,10 @@ class MinedNegatives:
         try:
             return CandidateTable.load(folder)
         except ArtifactDamaged as error:
-            remove_folder(folder, TABLE_AREA)
-            raise _Unreadable(f"A table does not read back as it was written: {error}") from error
+            remove_at_once(folder, session.folder.path, TABLE_AREA)
+            raise _Unreadable(
+                f"ttf wrote a candidate table and could not read it again: {error}"
+            ) from error
 
     def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
         began = time.perf_counter()
@@ -324,13 +331,14 @@ class MinedNegatives:
                 applied=remedy,
                 lost_steps=0,
                 checkpoint_step=next(map(step_of, newest_first(folder.checkpoints)), -1),
+                secrets=Secrets(command=session.link.command),
             )
         except StorageError as error:
             self._say(f"The incident could not be written: {error}")
             return
         self._say(f"Incident {incident}, {finding.name}: {finding.explanation}")
         session.observers.ttf_incident(
-            incident=read_json(folder.incidents / incident / "incident.json")
+            incident=read_typed(folder.incidents / incident / INCIDENT, folder.path, Incident)
         )
 
 

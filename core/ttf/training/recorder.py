@@ -106,7 +106,8 @@ class Recorder:
 
     def close(self) -> None:
         self._saver.close()
-        remove_leftovers(self._session.folder.checkpoints)  # those that could not be removed before
+        folder = self._session.folder
+        remove_leftovers(folder.checkpoints, folder.path)  # those that could not be removed before
         if self._sampler is not None:
             self._sampler.stop()
         self._note_peak()
@@ -172,7 +173,9 @@ class Recorder:
         gc.collect()
         self._session.policy.empty_cache()
         give_back()
-        self._session.reporter.note("Memory is short: caches and the idle miner were given back.")
+        self._session.reporter.note(
+            "Memory is almost used up: ttf freed caches and ended the idle miner process."
+        )
 
     def _note(self, kind: str, record: Mapping[str, Any]) -> None:
         """A line of a rare event, with its time of day."""

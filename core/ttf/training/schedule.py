@@ -60,8 +60,11 @@ def check_gates(gates: Sequence[Gate], record: EvalRecord, order: Order) -> None
         found = record.metrics[metric]
         if not _OPERATORS[comparison](found, float(bound)):
             raise GateNotMet(
-                f"The gate at {gate.at} needed {gate.need}, but {metric} is {found:.4f}.",
-                hint="The run was stopped early; its last checkpoint is kept (ttf resume).",
+                f"The gate at {gate.at} requires {gate.need}, but {metric} is {found:.4f}.",
+                hint=(
+                    "ttf stopped the run early and kept its last checkpoint. To continue "
+                    "anyway: ttf resume"
+                ),
             )
 
 

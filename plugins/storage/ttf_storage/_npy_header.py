@@ -51,7 +51,8 @@ def parse_header(head: bytes, where: str) -> NpyHeader:
     stream = io.BytesIO(head)
     if len(head) < npy_format.MAGIC_LEN:
         raise BadData(
-            f"{where} is truncated: {len(head)} bytes are fewer than a header has.",
+            f"{where} is truncated: it has only {len(head)} bytes, which is less than a .npy "
+            "header.",
             hint="Write or copy the file again.",
         )
     if not head.startswith(npy_format.MAGIC_PREFIX):
@@ -69,17 +70,17 @@ def parse_header(head: bytes, where: str) -> NpyHeader:
             hint="Write the array again with numpy.save or numpy.savez.",
         ) from error
     if any(isinstance(n, bool) or n < 0 for n in shape):
-        raise BadData(f"{where} declares the impossible shape {shape}.")
+        raise BadData(f"{where} has a header with the impossible shape {shape}.")
     return NpyHeader(tuple(shape), dtype, bool(fortran), stream.tell())
 
 
 def check_extent(header: NpyHeader, held_bytes: int, where: str) -> None:
     """Raises BadData unless the declared array fills exactly the existing bytes."""
     if header.size_bytes != held_bytes:
-        verb = "is truncated" if header.size_bytes > held_bytes else "has bytes left over"
+        verb = "is truncated" if header.size_bytes > held_bytes else "has too many bytes"
         raise BadData(
-            f"{where} {verb}: its header declares {header.size_bytes} bytes of "
-            f"{header.dtype} {header.shape}, {held_bytes} are there.",
+            f"{where} {verb}: according to its header ({header.dtype} {header.shape}), it should "
+            f"have {header.size_bytes} bytes, but it has {held_bytes}.",
             hint="Write or copy the file again.",
         )
 
@@ -88,12 +89,12 @@ def check_numbers(header: NpyHeader, where: str) -> None:
     """Raises BadData if the array does not hold plain numbers, above all for pickles."""
     if header.dtype.hasobject:
         raise BadData(
-            f"{where} holds pickled Python objects; they are never loaded, because loading "
-            "executes them.",
-            hint="Save numbers: numpy.asarray(rows, dtype='float32').",
+            f"{where} contains pickled Python objects. ttf does not load them, because loading "
+            "could execute code.",
+            hint="Save the array as numbers: numpy.asarray(rows, dtype='float32').",
         )
     if header.dtype.kind not in "fiub":
-        raise BadData(f"{where} holds {header.dtype}, not numbers.")
+        raise BadData(f"{where} has the type {header.dtype}, but it must contain numbers.")
 
 
 def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str) -> DType:
@@ -101,16 +102,17 @@ def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str
     check_numbers(header, where)
     if header.fortran and len(header.shape) > 1:
         raise BadData(
-            f"{where} is stored in Fortran order: its rows do not lie together.",
-            hint=f"Rewrite it: {convert}",
+            f"{where} is stored in Fortran order, so the values of a row are not next to each "
+            "other.",
+            hint=f"Convert it: {convert}",
         )
     if header.dtype.byteorder == ">" and header.dtype.itemsize > 1:
-        raise BadData(f"{where} is big-endian ({header.dtype.str}).", hint=f"Rewrite it: {convert}")
+        raise BadData(f"{where} is big-endian ({header.dtype.str}).", hint=f"Convert it: {convert}")
     if header.dtype == np.dtype("<u2") and marker == "bfloat16":
         return "bfloat16"
     dtype = _STORED.get(header.dtype)
     if marker not in (None, dtype):
-        raise BadData(f"{where} is marked as {marker}, but it holds {header.dtype}.")
+        raise BadData(f"{where} is marked as {marker}, but it has the type {header.dtype}.")
     if dtype is None:
         meant = (
             " For bfloat16, add a string member '<name>.dtype' = 'bfloat16'."
@@ -118,8 +120,8 @@ def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str
             else ""
         )
         raise BadData(
-            f"{where} holds {header.dtype}; known are float32, float16, bfloat16, int32, int64 "
-            f"and uint8.{meant}",
-            hint=f"Rewrite it: {convert}",
+            f"{where} has the type {header.dtype}, but it must be float32, float16, bfloat16, "
+            f"int32, int64 or uint8.{meant}",
+            hint=f"Convert it: {convert}",
         )
     return dtype

@@ -14,7 +14,7 @@ from zipfile import ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, suggestion
+from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, open_named, suggestion
 from ttf_storage._content_sample import sampled
 from ttf_storage._mapped import MappedFile, MappedRows, check_identity
 from ttf_storage._npy_header import (
@@ -58,7 +58,8 @@ class NpzStore:
         where = self._where(name)
         if member.compress_type:
             raise DataCompressed(
-                f"{where} is compressed ({stored_as(member)}): it cannot be read by rows.",
+                f"{where} is compressed ({stored_as(member)}), so ttf cannot read single rows of "
+                "it.",
                 hint=f"Convert it once: {self._convert_line()}",
             )
         offset = self._offset(member)
@@ -66,7 +67,7 @@ class NpzStore:
         dtype = stored_dtype(header, self._marker(name), where, self._convert_line())
         check_extent(header, member.file_size - header.length, where)
         if not header.shape:
-            raise BadData(f"{where} is a single number, not rows.")
+            raise BadData(f"{where} is a single number, but it must have rows.")
         return MappedRows(
             self._file,
             name,
@@ -147,7 +148,9 @@ class NpzStore:
                 f"{self.uri}: there is no array {name!r}.{suggestion(name, self.names())}"
             )
         if encrypted(member):
-            raise BadData(f"{self._where(name)} is encrypted.", hint="Write it without a password.")
+            raise BadData(
+                f"{self._where(name)} is encrypted.", hint="Write the file without a password."
+            )
         return member
 
     def _where(self, name: str) -> str:
@@ -165,7 +168,7 @@ class NpzStore:
         header = parse_header(head, where)
         text = head[header.length : member.file_size]
         if header.dtype.kind not in "US" or len(text) != header.size_bytes or header.size_bytes < 1:
-            raise BadData(f"{where} is not a string such as 'bfloat16'.")
+            raise BadData(f"{where} must be a string such as 'bfloat16'.")
         encoding = "ascii" if header.dtype.kind == "S" else "utf-32-le"
         return text.decode(encoding, "replace").rstrip("\0")
 
@@ -204,7 +207,8 @@ class NpzStore:
         data_offset(self._file, member)
         try:
             with (
-                zipfile.ZipFile(self._file.path) as archive,
+                open_named(self._file.path) as raw,
+                zipfile.ZipFile(raw) as archive,
                 archive.open(member.filename) as stream,
             ):
                 while block := stream.read(_BLOCK_BYTES if limit is None else limit):
@@ -222,7 +226,7 @@ class NpzStore:
                 pass
             return
         start, crc = data_offset(self._file, member), 0
-        with self._file.path.open("rb") as file:
+        with open_named(self._file.path) as file:
             file.seek(start)
             left = member.file_size
             while left and (block := file.read(min(left, _BLOCK_BYTES))):
@@ -230,8 +234,8 @@ class NpzStore:
                 left -= len(block)
         if left or crc != member.CRC:
             raise BadData(
-                f"{self._where(name)} is damaged: its checksum is {crc:08x}, "
-                f"{member.CRC:08x} was written."
+                f"{self._where(name)} is damaged: its checksum is {crc:08x}, but it should be "
+                f"{member.CRC:08x}."
             )
 
     def _row_blocks(
@@ -268,9 +272,9 @@ class NpzStore:
     ) -> Iterator[NDArray[Any]]:
         if member.compress_type:
             raise BadData(
-                f"{self._where(name)} is compressed and in Fortran order: its rows cannot be "
-                "streamed.",
-                hint="Rewrite it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
+                f"{self._where(name)} is compressed and in Fortran order, so ttf cannot convert "
+                "it row by row.",
+                hint="Convert it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
             )
         offset = self._offset(member)
         turned = self._file.view(offset + header.length, header.shape[::-1], header.dtype).T

@@ -51,7 +51,7 @@ class NpzWriter:
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> NpyArrayWriter:
         self._finish_array()
         if f"{name}.npy".encode() in (e.filename for e in self._entries):
-            raise ValueError(f"the array {name!r} was written already")
+            raise ValueError(f"the array {name!r} was already written")
         held = numpy_dtype(dtype)
         size = math.prod(shape) * held.itemsize
         return self._start(name, shape, dtype, npy_header(shape, held), size)
@@ -110,7 +110,9 @@ class NpyWriter:
             what = "bfloat16" if dtype == "bfloat16" else "more than one array"
             raise ConfigError(
                 f"{self._uri}: a .npy file cannot hold {what}.",
-                hint=f"Name the output .npz; its arrays are called as you like ({NPY_ARRAY}).",
+                hint=(
+                    f"Use an output that ends in .npz: its arrays can have any names ({NPY_ARRAY})."
+                ),
             )
         self._file.append(npy_header(shape, numpy_dtype(dtype)))
         self._array = NpyArrayWriter(self._file, name, shape, dtype)

@@ -23,8 +23,12 @@ class NpzStorage:
     def open(self, uri: str) -> Store:
         if "://" in uri:
             raise ConfigError(
-                f"{uri}: .npz and .npy files are mapped, which only local files can be.",
-                hint="Download it, or keep it as a .zarr, which is read from URLs too.",
+                f"{uri}: .npz and .npy files must be local files, because ttf maps them into "
+                "memory.",
+                hint=(
+                    "Download the file, or store the vectors as .zarr, which ttf can also "
+                    "read from URLs."
+                ),
             )
         from ttf_storage._npz_reader import NpzStore
 
@@ -33,7 +37,7 @@ class NpzStorage:
     def create(self, uri: str) -> StoreWriter:
         if "://" in uri:
             raise ConfigError(
-                f"{uri}: .npz and .npy files are written to local paths only, not to URLs.",
+                f"{uri}: .npz and .npy files can be written only to local paths, not to URLs.",
                 hint="Write a local file, then upload it.",
             )
         from ttf_storage._npz_writer import NpyWriter, NpzWriter

@@ -134,7 +134,7 @@ def test_secrets_of_the_environment_do_not_get_in(
     folder = tmp_path / "incidents" / write(tmp_path / "incidents", leaking)
     for path in folder.iterdir():
         assert b"canary" not in path.read_bytes(), path.name
-    assert b"login with [HF_TOKEN] failed" in (folder / "stderr.txt").read_bytes()
+    assert b"login with <secret-HF_TOKEN> failed" in (folder / "stderr.txt").read_bytes()
     assert "Fatal Python error" in (folder / "faulthandler.txt").read_text()
 
 

@@ -18,7 +18,7 @@ from ttf.data.synth import SynthShape, write_synth
 from ttf.data.vectors import unit_rows
 from ttf.errors import MinerDied
 from ttf.mining.job import MiningJob
-from ttf.rundir.durable import read_json
+from ttf.rundir.bounded_json import read_json
 
 BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
 QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)
@@ -128,7 +128,7 @@ def test_a_second_command_on_the_same_table_is_refused(files: Path, invoke: Invo
     with filelock.FileLock(files / ".found.npz.lock"):
         done = invoke(words(files))
     assert done.code == 9
-    assert "Another process is mining into" in done.err
+    assert "Another process is writing a candidate table" in done.err
 
 
 @pytest.mark.parametrize(
@@ -156,10 +156,10 @@ def test_what_is_wrong_is_said_and_nothing_is_left(
 @pytest.mark.parametrize(
     ("arrays", "text"),
     [
-        ({"Y": QUERIES}, "neither `vectors` nor any X_*"),
-        ({"X_val": QUERIES[:, None, :]}, "Sequences need a trained tower"),
-        ({"X_val": QUERIES[:, :8]}, "has width 8, vectors in"),
-        ({"vectors": np.where(np.arange(16) == 3, np.nan, QUERIES)}, "holds NaN or infinity"),
+        ({"Y": QUERIES}, "has no array `vectors` or X_*"),
+        ({"X_val": QUERIES[:, None, :]}, "Sequences must be encoded by a trained tower"),
+        ({"X_val": QUERIES[:, :8]}, "has the width 8, but vectors in"),
+        ({"vectors": np.where(np.arange(16) == 3, np.nan, QUERIES)}, "contains NaN or infinity"),
     ],
 )
 def test_query_files_that_cannot_be_mined_are_named(
@@ -192,10 +192,10 @@ def test_it_must_be_clear_what_to_mine(argv: list[str], invoke: Invoke) -> None:
         ("x.bin", 2, "no storage plugin reads files with this ending"),
         ("x.npy", 2, "cannot hold more than one array"),
         ("x.zarr.zip", 2, "written"),
-        ("s3://bucket/x.zarr", 2, "a local file, not to a URL"),
-        ("queries.npz", 2, "is one of the inputs"),
-        ("./bank.npz", 2, "is one of the inputs"),
-        ("there.npz", 2, "already there"),
+        ("s3://bucket/x.zarr", 2, "a local file, not a URL"),
+        ("queries.npz", 2, "is the same file as an input"),
+        ("./bank.npz", 2, "is the same file as an input"),
+        ("there.npz", 2, "already exists"),
         ("locked/x.npz", 8, "Could not write"),
     ],
 )
@@ -243,8 +243,9 @@ def test_answers_survive_an_error_met_after_them(
 
     in_chunks_of_200(monkeypatch)
     done = invoke(words(files, "--isolation", "none", "--similarity", "dot", "--miner", "faiss"))
-    assert (done.code, "holds NaN" in done.err) == (3, True), done.err
-    kept = read_json(offline.partial_folder(files / "found.npz") / "found" / "progress.json")
+    assert (done.code, "contains NaN" in done.err) == (3, True), done.err
+    partial = offline.partial_folder(files / "found.npz")
+    kept = read_json(partial / "found" / "progress.json", partial)
     assert [chunk["queries"] for chunk in kept["chunks"]] == [200]
 
 
@@ -287,7 +288,7 @@ def test_a_terminated_command_says_so_and_continues_when_given_again(
         process.terminate()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
-    assert "Stopped by SIGTERM; the same command continues." in err
+    assert "Stopped by SIGTERM. To continue, run the same command again." in err
     assert run_ttf(*argv).code == 0
     assert not partial.exists()
 
@@ -306,7 +307,7 @@ def test_a_run_is_mined_for_its_training_queries(tmp_path: Path, invoke: Invoke)
     assert trained.code == 0, trained.err
     out = tmp_path / "candidates.npz"
     refused = invoke(["mine", run, "--out", made["pairs"], "--overwrite"])
-    assert (refused.code, "is one of the inputs" in refused.err) == (2, True), refused.err
+    assert (refused.code, "is the same file as an input" in refused.err) == (2, True), refused.err
     mined = invoke(["mine", run, "--out", out, "-k", "7", *here, "--json"])
     assert mined.code == 0, mined.err
     assert (mined.json()["queries"], mined.json()["bank"], mined.json()["k"]) == (90, 120, 7)
@@ -336,7 +337,7 @@ def test_a_budget_that_is_too_small_is_answered_with_what_is_used(
 ) -> None:
     done = invoke(words(files, "--memory-budget", budget, "--isolation", "none"))
     assert done.code == 0, done.err
-    text = "The memory budget of 1.0 kB is less than the miner 'exact' can work with"
+    text = "The memory budget is 1.0 kB, but the miner 'exact' needs at least"
     assert (text in done.err) == said
     assert " 0 B" not in done.err
     assert (np.load(files / "found.npz")["ids"] == truth()).all()
@@ -346,4 +347,4 @@ def test_a_budget_that_is_too_small_is_answered_with_what_is_used(
 def test_urls_are_kept_as_they_were_given(files: Path, invoke: Invoke, option: str) -> None:
     done = invoke(words(files, option, "s3://bucket/file.npz"))
     assert done.code == 2
-    assert "s3://bucket/file.npz: .npz and .npy files are mapped" in done.err
+    assert "s3://bucket/file.npz: .npz and .npy files must be local files" in done.err

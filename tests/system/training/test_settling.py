@@ -22,7 +22,7 @@ def test_a_real_run_records_the_path_it_took(tmp_path: Path, run_ttf: RunTtf) ->
     argv += ["--batch-size", "8", "--accum", "1", "--threads", "1", "--tower", "linear"]
     done = run_ttf("train", *argv, "--precision", "bf16", "--isolation", "none", "--out", "run")
     assert done.code == 0, done.err
-    assert "gemm.json cannot be read" in done.err.replace("\n", " ")
+    assert "gemm.json, a file of ttf bench --tune" in done.err.replace("\n", " ")
     here = devices.choose("cpu", {}, 1).settled()["float32_matmul"]
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
     assert manifest["chosen"][KEY] == {"value": here.value, "origin": f"auto: {here.reason}"}

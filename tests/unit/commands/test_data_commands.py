@@ -72,19 +72,39 @@ def test_inspect_prints_a_table_and_the_next_command(tmp_path: Path) -> None:
     assert f"ttf train --pairs {path}" in result.stderr
 
 
+def test_rows_of_zeros_are_said_and_nothing_but_zeros_is_a_problem(tmp_path: Path) -> None:
+    some, path = ROWS.copy(), tmp_path / "bank.npz"
+    some[[4, 9]] = 0
+    np.savez(path, vectors=some)
+    for form in ("inspect", "verify"):
+        result = ttf_data(form, path)
+        assert "vectors: 2 of the 40 checked rows are zero: 4, 9." in result.stderr
+        assert "problem:" not in result.stdout
+    np.savez(path, vectors=np.zeros_like(ROWS))
+    result = ttf_data("verify", path)
+    assert "40 of the 40 checked rows are zero: 0, 1, 2, ..." in result.stdout
+    assert result.return_value == 3
+
+
 def test_a_file_without_validation_is_no_problem(tmp_path: Path) -> None:
     np.savez(tmp_path / "pairs.npz", X_train=ROWS, Y_train=ROWS)
     result = ttf_data("inspect", tmp_path / "pairs.npz")
-    assert "problem" not in result.stdout
+    assert "problem:" not in result.stdout
     assert f"ttf train --pairs {tmp_path}/pairs.npz --plan" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arrays", "problem"),
     [
-        ({"pos_train": np.arange(29)}, "The arrays of train differ in rows: X_train 30"),
-        ({"X_val": ROWS[30:]}, "X_train has rows of (3, 4), X_val of (4,)"),
-        ({"X_val": np.full((10, 3, 4), np.nan, np.float32)}, "10 of the 10 rows looked at are not"),
+        (
+            {"pos_train": np.arange(29)},
+            "The arrays of train have different numbers of rows: X_train 30",
+        ),
+        (
+            {"X_val": ROWS[30:]},
+            "A row of X_train has the shape (3, 4), but a row of X_val has the shape (4,)",
+        ),
+        ({"X_val": np.full((10, 3, 4), np.nan, np.float32)}, "10 of the 10 checked rows are not"),
         ({"X_val": np.array([None])}, "pickled Python objects"),
     ],
     ids=["rows", "widths", "not finite", "pickle"],
@@ -102,16 +122,25 @@ def test_problems_are_named_and_verify_ends_with_3(
 @pytest.mark.parametrize(
     ("arrays", "problem"),
     [
-        ({"X_train": np.ones((30, 3, 4), np.int64)}, "X_train in {} is int64; vectors must be"),
-        ({"X_train": np.ones(30, np.float32)}, "X_train in {} has shape (30,), expected"),
-        ({"X_train": np.ones((0, 3, 4), np.float32)}, "has shape (0, 3, 4), expected"),
-        ({"pos_train": np.arange(30.0, dtype=np.float32)}, "pos_train in {} must be int64"),
+        (
+            {"X_train": np.ones((30, 3, 4), np.int64)},
+            "X_train in {} has the type int64. Vectors must be",
+        ),
+        ({"X_train": np.ones(30, np.float32)}, "X_train in {} has the shape (30,). It must have"),
+        ({"X_train": np.ones((0, 3, 4), np.float32)}, "has the shape (0, 3, 4). It must have"),
+        ({"pos_train": np.arange(30.0, dtype=np.float32)}, "pos_train in {} has the type float32"),
         ({"pos_train": np.full(30, -1)}, "None of the 30 train pairs of {} has a positive"),
         ({"pos_val": None}, "{} has neither pos_val nor Y_val"),
         ({"seq_train": np.ones((30, 3), np.int64)}, "{} has both X_train and seq_train"),
         ({"X_val": None}, "{} has neither X_val nor seq_val"),
-        ({"Y_train": np.ones((30, 4), np.int32)}, "Y_train in {} is int32; vectors must be"),
-        ({"vectors": np.ones((3, 4), np.int64)}, "vectors in {} is int64; vectors must be"),
+        (
+            {"Y_train": np.ones((30, 4), np.int32)},
+            "Y_train in {} has the type int32. Vectors must be",
+        ),
+        (
+            {"vectors": np.ones((3, 4), np.int64)},
+            "vectors in {} has the type int64. Vectors must be",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else None,
 )
@@ -140,14 +169,67 @@ def test_the_next_command_names_files_that_are_there(tmp_path: Path) -> None:
     np.savez(bank, vectors=ROWS)
     assert f"--bank {bank} --plan" in ttf_data("inspect", path).stderr
     args = ("synth", "--out", tmp_path / "d", "--pairs", "9", "--val", "0", "--bank", "9")
-    result = ttf_data(*args)
-    assert f"Next: ttf data inspect {tmp_path / 'd' / 'pairs.npz'}" in result.stderr
+    made = tmp_path / "d"
+    proposed = f"Next: ttf train --pairs {made}/pairs.npz --bank {made}/bank.npz"
+    assert proposed in ttf_data(*args).stderr
+    assert proposed in ttf_data("inspect", made / "pairs.npz").stderr
+
+
+WINDOWS: dict[str, Any] = {"seq_train": np.arange(20).reshape(10, 2), "pos_train": np.arange(10)}
+CONTEXT: dict[str, Any] = {"vectors": ROWS[:30]}
+
+
+@pytest.mark.parametrize(
+    ("files", "proposed"),
+    [
+        ({"bank": {"vectors": ROWS}}, "--pairs {w} --bank {d}/bank.npz --context FILE --plan"),
+        (
+            {"bank": {"vectors": ROWS}, "context": CONTEXT},
+            "--pairs {w} --bank {d}/bank.npz --context {d}/context.npz --plan",
+        ),
+        (
+            {"docs": {"vectors": ROWS}, "context": CONTEXT},
+            "--pairs {w} --bank {d}/docs.npz --context {d}/context.npz --plan",
+        ),
+        ({"one": {"vectors": ROWS}, "two": CONTEXT}, "--pairs {w} --bank FILE --context FILE"),
+        ({"bank": {"vectors": ROWS[:9]}}, "--pairs {w} --bank FILE --context FILE --plan"),
+        (
+            {"bank": {"vectors": ROWS}, "context": {"vectors": ROWS[:19]}},
+            "--pairs {w} --bank {d}/bank.npz --context FILE --plan",
+        ),
+    ],
+    ids=["no context", "all there", "by name", "open", "a bank too small", "a context too small"],
+)
+def test_a_command_for_sequences_names_their_context_or_leaves_it_open(
+    files: dict[str, Any], proposed: str, tmp_path: Path
+) -> None:
+    windows = tmp_path / "windows.npz"
+    np.savez(windows, **WINDOWS)
+    for name, arrays in files.items():
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    wanted = f"Next: ttf train {proposed.format(w=windows, d=tmp_path)}"
+    said = ttf_data("inspect", windows).stderr
+    assert wanted in said
+    assert "Without --context, ttf reads these rows from the bank" in said
+    if "FILE" not in proposed:
+        for name in files:
+            assert wanted in ttf_data("inspect", tmp_path / f"{name}.npz").stderr
+
+
+def test_vectors_without_pairs_beside_them_are_a_bank_or_by_name_a_context(tmp_path: Path) -> None:
+    for name in ("bank", "context"):
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / f"{name}.npz", **CONTEXT)
+    bank, context = (tmp_path / name / f"{name}.npz" for name in ("bank", "context"))
+    assert f"--pairs FILE --bank {bank} --plan" in ttf_data("inspect", bank).stderr
+    proposed = f"--pairs FILE --bank FILE --context {context} --plan"
+    assert proposed in ttf_data("inspect", context).stderr
 
 
 def test_verify_counts_the_rows_of_each_array(tmp_path: Path) -> None:
     np.savez(tmp_path / "bank.npz", vectors=ROWS)
     assert (
-        "1 array (rows: vectors 40), nothing wrong"
+        "1 array (rows: vectors 40), no problems"
         in ttf_data("verify", tmp_path / "bank.npz").stdout
     )
     result = ttf_data("verify", pairs_file(tmp_path / "pairs.npz"))
@@ -157,7 +239,7 @@ def test_verify_counts_the_rows_of_each_array(tmp_path: Path) -> None:
 def test_ids_that_occur_twice_are_a_problem(tmp_path: Path) -> None:
     np.savez(tmp_path / "bank.npz", vectors=ROWS, ids=np.arange(40) // 2)
     problems = document("inspect", tmp_path / "bank.npz")["problems"]
-    assert problems == ["ids: 20 ids occur more than once, e.g. 0."]
+    assert problems == ["20 ids occur more than once, for example 0."]
 
 
 def test_a_sample_finds_first_and_last_and_full_finds_every_row(tmp_path: Path) -> None:
@@ -271,7 +353,7 @@ def test_an_ending_that_nothing_writes_names_the_flag_that_helps(tmp_path: Path)
 
 def test_convert_refuses_pickles_and_leaves_no_output(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "in.npz", vectors=ROWS, extra=np.array([{}]))
-    with pytest.raises(BadData, match="'extra' holds pickled Python objects"):
+    with pytest.raises(BadData, match="'extra' contains pickled Python objects"):
         document("convert", tmp_path / "in.npz", tmp_path / "out.npz")
     assert [p.name for p in tmp_path.iterdir()] == ["in.npz"]
     document("convert", tmp_path / "in.npz", tmp_path / "out.npz", "--array", "vectors")
@@ -281,7 +363,7 @@ def test_convert_names_the_row_that_does_not_fit(tmp_path: Path) -> None:
     rows = ROWS.copy()
     rows[17, 1] = 1e6
     np.savez(tmp_path / "in.npz", vectors=rows)
-    with pytest.raises(BadData, match="row 17 holds values beyond the range of float16"):
+    with pytest.raises(BadData, match="row 17 contains values that are too large for float16"):
         document("convert", tmp_path / "in.npz", tmp_path / "out.npz", "--dtype", "f16")
     assert not (tmp_path / "out.npz").exists()
 
@@ -290,10 +372,10 @@ def test_convert_says_what_it_left_out_and_overwrites_only_when_told(tmp_path: P
     np.savez(tmp_path / "in.npz", vectors=ROWS, note=np.array("hello"))
     args = ("convert", tmp_path / "in.npz", tmp_path / "out.npz")
     assert document(*args)["left_out"] == ["note"]
-    with pytest.raises(ConfigError, match=r"out\.npz: already there"):
+    with pytest.raises(ConfigError, match=r"out\.npz already exists"):
         document(*args)
     document(*args, "--overwrite")
-    with pytest.raises(ConfigError, match="is the input itself"):
+    with pytest.raises(ConfigError, match="is the same file as the input"):
         document("convert", tmp_path / "in.npz", tmp_path / "in.npz", "--overwrite")
 
 
@@ -381,12 +463,12 @@ def test_single_vectors_are_turned_so_that_only_a_learned_map_finds_them(tmp_pat
 
 
 def test_synth_asks_for_room_first_and_for_sensible_sizes(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"GB free, 768\.0 TB are needed"):
+    with pytest.raises(StorageError, match=r"GB of free space, but 768\.0 TB are needed"):
         _made(tmp_path / "huge", pairs=10**12)
-    with pytest.raises(ConfigError, match="bank is 1, the least is 2"):
+    with pytest.raises(ConfigError, match="bank is 1, but it must be at least 2"):
         _made(tmp_path, bank=1)
     _made(tmp_path / "d")
-    with pytest.raises(ConfigError, match="already there"):
+    with pytest.raises(ConfigError, match="already exists"):
         document("synth", "--out", tmp_path / "d")
 
 
@@ -458,14 +540,18 @@ def test_what_seq_refers_to_is_never_guessed(tmp_path: Path) -> None:
     np.savez(tmp_path / "context.npz", vectors=ROWS[:30])
     args = ("subset", tmp_path / "pairs.npz", tmp_path / "a.npz")
     cut = ("--bank", tmp_path / "bank.npz", "--bank-out", tmp_path / "b.npz")
-    with pytest.raises(ConfigError, match="say which file those numbers refer to") as unclear:
+    with pytest.raises(
+        ConfigError, match="must know to which file these row numbers belong"
+    ) as unclear:
         document(*args, *cut)
     assert "--context FILE" in unclear.value.hint and "--context-is-bank" in unclear.value.hint
-    with pytest.raises(ConfigError, match="not of both"):
+    with pytest.raises(ConfigError, match="not to both"):
         document(*args, *cut, "--context", tmp_path / "context.npz", "--context-is-bank")
-    with pytest.raises(BadData, match="names row 30 of the context, but .* has 30 rows"):
+    with pytest.raises(
+        BadData, match="contains the row number 30, but the context .* has only 30 rows"
+    ):
         document(*args, *cut, "--context", tmp_path / "context.npz")
-    with pytest.raises(ConfigError, match="a path of its own"):
+    with pytest.raises(ConfigError, match="must not be the same file"):
         document(*args, "--context", tmp_path / "a.npz")
     assert not (tmp_path / "a.npz").exists() and not (tmp_path / "b.npz").exists()
     document(*args)
@@ -479,9 +565,11 @@ def test_a_bank_that_does_not_fit_the_pairs_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "bank.npz", vectors=ROWS[:10])
     args = ("subset", tmp_path / "pairs.npz", tmp_path / "a.npz")
     cut = ("--bank", tmp_path / "bank.npz", "--bank-out", tmp_path / "b.npz")
-    with pytest.raises(BadData, match=r"names row 39 of the bank, but .*bank\.npz has 10 rows"):
+    with pytest.raises(
+        BadData, match=r"contains the row number 39, but the bank .*bank\.npz has only 10 rows"
+    ):
         document(*args, *cut)
-    with pytest.raises(ConfigError, match="takes both"):
+    with pytest.raises(ConfigError, match="give both options"):
         document(*args, *cut[:2])
     np.savez(tmp_path / "without.npz", X_train=ROWS)
     with pytest.raises(BadData, match="has no pos_train"):

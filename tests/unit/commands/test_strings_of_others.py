@@ -93,7 +93,7 @@ def test_names_in_a_packages_metadata_are_shown_and_not_obeyed(
     invoke: Invoke, fake_plugins: FakeDistribution
 ) -> None:
     fake_plugins.add("ttf-ok", {f"miner.x{TITLE}": "ttf_hostile"}, version=f"1{TITLE}")
-    for words in (["plugins", "list"], ["train", "--miner", "nothing"]):
+    for words in (["plugins", "list"], ["config", "show", "--miner", "nothing"]):
         done = invoke(words)
         assert "owned" in done.out + done.err
         assert visible(done.out + done.err) == done.out + done.err

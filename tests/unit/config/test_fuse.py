@@ -60,7 +60,7 @@ def test_a_number_that_does_not_divide_is_cut_to_one_that_does(data: Dataset) ->
     found = decided(data, batch_size=4, accum=16, also={"train.fuse": 5})
     assert (found.plan.micro_batch, found.plan.accumulate) == (16, 4)
     assert found.config.train.fuse == 4
-    assert "5 asked for" in found.resolved.origins["train.fuse"]
+    assert "up to 5" in found.resolved.origins["train.fuse"]
 
 
 def test_a_device_with_little_memory_computes_them_as_they_are(data: Dataset) -> None:

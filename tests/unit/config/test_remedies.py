@@ -168,9 +168,9 @@ def test_but_never_change_how_many_samples_a_step_takes(
 ) -> None:
     path = started(tmp_path, data, batch_size=32, accum=2)
     resolved = load_run_toml(path, overlay=cut(batch, accumulate))
-    with pytest.raises(ConfigError, match="takes 64 samples") as caught:
+    with pytest.raises(ConfigError, match="of this run has 64 samples") as caught:
         decided(resolved, data)
-    assert f"would take {batch * accumulate} now" in str(caught.value)
+    assert f"would have {batch * accumulate} (" in str(caught.value)
     assert LATER in str(caught.value)
 
 
@@ -187,7 +187,7 @@ def test_what_a_device_cuts_is_written_down_so_that_another_takes_the_same_steps
     path = started(tmp_path, data, policy, batch_size=4, accum=16)
     resolved = load_run_toml(path, overlay={"device.name": Change(value="cpu", origin=LATER)})
     assert resolved.config.train.accumulate == 4
-    assert resolved.origins["train.accumulate"] == "16 (accum=), cut by the device mps"
+    assert resolved.origins["train.accumulate"] == "16 (accum=), limited by mps"
     assert decided(resolved, data).plan.samples == 16
 
 

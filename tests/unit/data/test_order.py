@@ -40,7 +40,7 @@ def test_one_element_of_a_billion_costs_no_more_than_itself() -> None:
 
 @pytest.mark.parametrize("position", [-1, 7, 1 << 40])
 def test_a_position_outside_is_refused_instead_of_walked_for_ever(position: int) -> None:
-    with pytest.raises(IndexError, match=r"0\.\.6"):
+    with pytest.raises(IndexError, match=r"between 0 and 6"):
         Permutation(7, 1)(np.array([position], dtype=np.int64))
 
 

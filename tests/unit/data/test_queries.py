@@ -152,7 +152,7 @@ def test_a_step_outside_the_context_is_named(tmp_path: Path, value: int) -> None
 def test_a_row_of_padding_is_named(tmp_path: Path) -> None:
     seq = np.zeros((16, LENGTH), np.int64)
     seq[4] = -1
-    with pytest.raises(BadData, match=r"seq_train\[4\] in .*pairs.npz has no valid step"):
+    with pytest.raises(BadData, match=r"seq_train\[4\] in .*pairs.npz is an empty sequence"):
         sequences(tmp_path, seq)
 
 

@@ -28,7 +28,7 @@ def test_auto_takes_the_best_device_and_says_why_not_the_others(
     monkeypatch.setattr(cuda, "has_driver", lambda: False)
     policy = devices.choose("auto", {}, 2)
     assert policy.name == "cpu" and policy.threads == 2
-    assert policy.reason.startswith("the best device here, with 2 threads; ")
+    assert policy.reason.startswith("the best device of this machine, with 2 threads; ")
     assert "not cuda: no NVIDIA driver" in policy.reason and "mps" in policy.reason
 
 
@@ -105,7 +105,7 @@ def test_prepare_says_what_came_too_late(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert torch is sys.modules["torch"]
     late = devices.prepare(devices.choose("cpu", {}, 1)).notes
-    assert any("already loaded" in note and "OMP_NUM_THREADS=1" in note for note in late)
+    assert any("was loaded before" in note and "OMP_NUM_THREADS=1" in note for note in late)
     assert devices.prepare(devices.choose("cpu", {}, 1)).notes == ()
 
 

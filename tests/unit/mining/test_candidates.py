@@ -56,12 +56,12 @@ def test_a_flipped_bit_is_named(name: str, table: CandidateTable, tmp_path: Path
 def test_a_missing_file_or_manifest_is_named(table: CandidateTable, tmp_path: Path) -> None:
     folder = table.save(tmp_path)
     (folder / "ids.npy").unlink()
-    with pytest.raises(ArtifactDamaged, match="not whole"):
+    with pytest.raises(ArtifactDamaged, match="incomplete or damaged"):
         CandidateTable.load(folder)
     os.truncate(folder / "manifest.json", 10)
-    with pytest.raises(ArtifactDamaged, match="not whole"):
+    with pytest.raises(ArtifactDamaged, match="incomplete or damaged"):
         CandidateTable.load(folder)
-    with pytest.raises(ArtifactDamaged, match="not whole"):
+    with pytest.raises(ArtifactDamaged, match="incomplete or damaged"):
         CandidateTable.load(tmp_path / "never")
 
 

@@ -72,8 +72,8 @@ def test_a_damaged_index_is_built_anew_and_said(kind: Kind, run: Run) -> None:
     assert (built == rebuilt).all()
     assert len(run.said) == 1
     assert file.name in run.said[0]
-    assert "does not match its hash. The index is built anew." in run.said[0]
-    assert sha256_file(file) == again.sha256[file.name]
+    assert "does not match its hash. ttf builds a new index." in run.said[0]
+    assert sha256_file(file, file.parent) == again.sha256[file.name]
 
 
 def test_a_manifest_that_is_cut_means_building_anew(run: Run) -> None:
@@ -81,7 +81,7 @@ def test_a_manifest_that_is_cut_means_building_anew(run: Run) -> None:
     assert first.path is not None
     os.truncate(Path(first.path) / "manifest.json", 5)
     assert run(INDEXED[0])[0].origin == "built"
-    assert "not whole" in run.said[0]
+    assert "incomplete or damaged" in run.said[0]
 
 
 def test_other_makings_are_other_indexes(run: Run) -> None:
@@ -110,7 +110,7 @@ def test_an_index_that_cannot_be_kept_is_used_all_the_same(
     record, ids = run(INDEXED[0])
     assert record.path is None
     assert ids.shape == (300, 10)
-    assert "used from memory and not kept" in run.said[0]
+    assert "uses the index in memory and does not save it" in run.said[0]
     assert not list((run.cache / "index").glob("*/"))
 
 

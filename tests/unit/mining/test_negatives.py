@@ -199,8 +199,8 @@ def test_without_a_floor_too_few_negatives_are_said_and_refuse_nothing() -> None
     strict = NegativesConfig(relative_margin=0.995)
     report = yield_report(table, known, strict)
     said = remark_on_yield(table, report, strict)
-    assert "Only 0.0% of 100 queries have a mined negative left" in said
-    assert "The run goes on" in said
+    assert "Only 0.0% of 100 queries have a mined negative after the filter" in said
+    assert "The run continues" in said
     assert f"--set negatives.relative_margin={report.suggested_margin:.4g}" in said
 
 
@@ -208,7 +208,7 @@ def test_a_tower_that_cannot_rank_yet_is_not_held_to_the_floor() -> None:
     table = flat_table(scores=np.full((100, 1), 2, np.float32))
     settings = NegativesConfig(min_yield=0.5)
     report = yield_report(table, np.full((100, 1), -1), settings)
-    assert "finds the positive of only 0.0%" in remark_on_yield(table, report, settings)
+    assert "best documents for only 0.0% of the queries" in remark_on_yield(table, report, settings)
 
 
 def test_no_margin_is_suggested_where_none_would_do() -> None:
@@ -217,7 +217,7 @@ def test_no_margin_is_suggested_where_none_would_do() -> None:
     report = yield_report(table, np.full((100, 1), -1), NegativesConfig(rank_from=1))
     with pytest.raises(ConfigError) as refused:
         remark_on_yield(table, report, settings)
-    assert "No relative margin would be enough" in refused.value.hint
+    assert "No value of negatives.relative_margin is sufficient" in refused.value.hint
 
 
 def test_an_empty_table_yields_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
 import re
 import tomllib
@@ -191,3 +192,12 @@ def test_direct_dependencies_are_pinned_in_the_constraints() -> None:
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_page_of_keys_is_up_to_date() -> None:
+    docs = ROOT / "docs"
+    spec = importlib.util.spec_from_file_location("make_config", docs / "make_configuration.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (docs / "configuration.md").read_text() == module.page(), "run: make docs"

@@ -80,7 +80,7 @@ def test_a_table_that_is_whole_but_another_one_is_not_taken(run: Path) -> None:
     other.scores[0, 0] += 1
     shutil.rmtree(run / "candidates" / "table1")
     other.save(run / "candidates")
-    assert "not the one it was saved with" in problem_with(run / NEWEST)
+    assert "has changed since the checkpoint was saved" in problem_with(run / NEWEST)
     assert newest_step(run / "checkpoints") == 2
 
 
@@ -88,7 +88,7 @@ def test_a_table_that_is_gone_is_said(run: Path) -> None:
     shutil.rmtree(run / "candidates" / "table1")
     assert problem_with(run / NEWEST) == "its candidate table table1 is missing"
     assert problem_with(run / "checkpoints" / "step-000000002") == ""
-    with pytest.raises(StorageError, match="its candidate table .*table1 cannot be read"):
+    with pytest.raises(StorageError, match="its candidate table .*table1 could not be read"):
         checkpoint.save(run / "checkpoints", recovered_with(run, "table1"))
 
 

@@ -92,7 +92,7 @@ def test_a_first_death_is_answered_at_once_and_unchanged() -> None:
     action = spawn(run.dies("killed", checkpoint_step=4))
     assert action.delay_s == 0 and action.overlay == {}
     assert "Incident 001, killed in forward at step 7" in action.because
-    assert "going on from step 4 unchanged" in action.because
+    assert "ttf restarts the run from step 4 unchanged" in action.because
 
 
 def test_restarts_without_progress_wait_longer_and_longer_and_end() -> None:
@@ -120,7 +120,7 @@ def test_the_story_of_a_run_that_was_given_up_tells_all() -> None:
         "train.batch_size = 64 (remedy of incident 001 (oom-kill))",
         "incidents/005/",
         "ttf doctor",
-        "go on from step 5",
+        "continue from step 5",
     ):
         assert part in end.text, end.text
 
@@ -228,7 +228,9 @@ def test_with_remedies_off_the_remedy_is_named_and_the_run_goes_on_unchanged() -
     run = Run(remedies=False).starts()
     told, action = run.dies("oom-kill", certain=True, remedies=(HALVE,))
     assert isinstance(told, Say) and told.loud
-    assert "By hand: halve the micro-batch" in told.text and "train.batch_size = 64" in told.text
+    assert (
+        "To apply it: halve the micro-batch" in told.text and "train.batch_size = 64" in told.text
+    )
     assert isinstance(action, Spawn) and action.overlay == {}
 
 
@@ -401,7 +403,7 @@ def test_a_checkpoint_that_is_never_done_does_not_hide_behind_steps_that_go_on()
     assert run.now > 309
     assert run.sees(Tick(now=run.now)) == (DumpStacks(),)
     (kill,) = run.waits()
-    assert isinstance(kill, Kill) and "checkpoint begun 300 s ago" in kill.text
+    assert isinstance(kill, Kill) and "checkpoint that was started 300 s ago" in kill.text
 
 
 def test_slow_checkpoints_are_given_ten_times_the_slowest() -> None:
@@ -438,7 +440,7 @@ def test_a_process_that_survives_its_kill_is_spoken_of_once_and_never_doubled() 
     run.waits()
     run.waits()
     (told,) = run.waits()
-    assert isinstance(told, Say) and "still there" in told.text
+    assert isinstance(told, Say) and "still exists" in told.text
     assert wake_at(run.state) is None and run.state.stage == "running"
     assert isinstance(spawn(run.dies("hang")), Spawn)
 

@@ -79,7 +79,7 @@ def test_a_stop_that_is_not_obeyed_is_a_hang_and_ends_as_a_stop(
         run.beats("mining", after=5.0)
     assert run.sees(Tick(now=1 + limit)) == (DumpStacks(),)
     (kill,) = run.waits()
-    assert isinstance(kill, Kill) and "asked to stop" in kill.text
+    assert isinstance(kill, Kill) and "after a stop request" in kill.text
     assert run.dies("hang") == (Stop(signum=2),)
 
 
@@ -155,10 +155,10 @@ def test_a_trainer_whose_worker_is_the_first_victim_is_not_killed() -> None:
 @pytest.mark.parametrize(
     ("settings", "remedies", "why"),
     [
-        ({}, (), "nothing is known"),
-        ({}, (ADVICE, ISOLATE), "nothing is known"),
-        ({"remedies": False}, (HALVE,), "remedies are off"),
-        ({"max_restarts": 0}, (HALVE,), "no restart is allowed"),
+        ({}, (), "there is no setting"),
+        ({}, (ADVICE, ISOLATE), "there is no setting"),
+        ({"remedies": False}, (HALVE,), "remedies are disabled"),
+        ({"max_restarts": 0}, (HALVE,), "restarts are disabled"),
     ],
 )
 def test_where_nothing_can_be_changed_nobody_is_asked_to_leave(

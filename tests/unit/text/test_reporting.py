@@ -235,14 +235,14 @@ def test_weights_of_before_training_are_not_passed_off_as_trained(
     kind(screen, clock=Clock(), summary=False).finished(summary)
     said = " ".join(CODES.sub("", screen.getvalue()).split())
     assert "training did not improve recall@10" in said
-    assert "the weights are those of before training" in said
+    assert "ttf keeps the weights from before the training" in said
 
 
 def test_the_last_words_name_the_folder_the_report_and_the_weights() -> None:
     for said in (plain(), CODES.sub("", live(80))):
         assert re.search(r"run folder:? +runs/one\n", said)
         assert re.search(r"report:? +runs/one/report\.html\n", said)
-        assert re.search(r"kept:? +step 40, the last\n", said)
+        assert re.search(r"kept:? +step 40, the last one\n", said)
     rows = dict(ending.last_lines({"steps": 9, "kept_step": 6, "chosen_by": "mrr@10"}))
     assert rows["kept"] == "step 6 of 9, the best by mrr@10"
 

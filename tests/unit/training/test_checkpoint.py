@@ -154,7 +154,7 @@ def test_with_none_intact_the_reasons_are_listed(tmp_path: Path) -> None:
 
 
 def test_with_none_at_all_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(NoCheckpoint, match="holds none"):
+    with pytest.raises(NoCheckpoint, match="has no checkpoint"):
         checkpoint.load_newest(tmp_path, silent)
 
 
@@ -198,7 +198,7 @@ def test_the_same_step_can_be_saved_again(tmp_path: Path) -> None:
 def test_what_was_moved_aside_for_one_that_never_came_is_put_back(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, snapshot(5))
     path.rename(tmp_path / f".tmp-old-{path.name}-123")
-    remove_leftovers(tmp_path)
+    remove_leftovers(tmp_path, tmp_path)
     assert_equal(checkpoint.load_newest(tmp_path, silent), snapshot(5))
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
@@ -242,7 +242,7 @@ def test_towers_without_their_weights_are_refused(data: Dataset, tmp_path: Path)
     (tmp_path / "model" / "model.safetensors").unlink()
     with pytest.raises(ArtifactDamaged, match=r"model\.safetensors"):
         load_model(tmp_path / "model")
-    with pytest.raises(DataMissing, match="holds no model"):
+    with pytest.raises(DataMissing, match="contains no model"):
         load_model(tmp_path)
 
 
@@ -254,7 +254,7 @@ def test_weights_to_start_from_must_fit(data: Dataset, tmp_path: Path) -> None:
     same = World(data, query=MLP, seed=3)
     start_from(same.model, weights)
     assert all(torch.equal(v, made.weights()[k]) for k, v in same.weights().items())
-    with pytest.raises(ConfigError, match=r"\(16, 6\) in the file, \(8, 6\) here"):
+    with pytest.raises(ConfigError, match=r"\(16, 6\) in the file and \(8, 6\) in the model"):
         start_from(other.model, weights)
     weights.write_bytes(b"not weights")
     with pytest.raises(BadData, match="not a readable safetensors"):
@@ -268,6 +268,6 @@ def test_without_a_checkpoint_the_run_can_be_started_anew_from_its_own_file(
 ) -> None:
     folder = tmp_path / "my run" / "checkpoints"
     folder.mkdir(parents=True)
-    with pytest.raises(NoCheckpoint, match="the folder holds none") as caught:
+    with pytest.raises(NoCheckpoint, match="the folder has no checkpoint") as caught:
         checkpoint.load_newest(folder, silent)
     assert f"ttf train '{tmp_path / 'my run' / 'run.toml'}' --out" in caught.value.hint

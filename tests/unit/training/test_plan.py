@@ -94,7 +94,7 @@ def test_mapped_files_are_not_memory() -> None:
 def test_components_follow_their_formulas() -> None:
     found = plan()
     assert item(found, "weights, gradients, AdamW") == 16 * GRU.parameters
-    assert item(found, "micro-batches on their way") == 4 * 32 * 100 * 768 * 4
+    assert item(found, "micro-batches in memory") == 4 * 32 * 100 * 768 * 4
     assert item(found, "activations") == 2 * 32 * GRU.activation_bytes
     documents = 512 * 5 + 35_904
     assert item(found, "memory bank and candidates") == documents * 768 * 4
@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_told_what_to_lower_the_largest_first() -> None:
         "--memory-bank (now 35,904)",
     ]
     text = tight.text()
-    assert "too much. Lower, the largest first:" in text
+    assert "too much. Options to lower, the one with the most memory first:" in text
     assert text.index("--batch-size (now 32): ") < text.index("--threads (now 8): 256 MB for")
     assert "activations" in text[text.index("--batch-size (now 32)") :]
 
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_told_what_to_lower_the_largest_first() -> None:
 def test_what_cannot_be_lowered_is_not_advised() -> None:
     least = plan(threads=1, batch=BatchPlan(micro_batch=1, accumulate=1), memory_bank=0)
     assert not {o.split()[0] for o, _, _ in least.lowerable} & {"--threads", "--batch-size"}
-    assert "more memory or a smaller tower" in plan(limit=Limit(100_000_000, "cgroup")).text()
+    assert "cannot be lowered by an option" in plan(limit=Limit(100_000_000, "cgroup")).text()
 
 
 def test_every_round_pays_for_starting_the_miners_process() -> None:
@@ -174,7 +174,7 @@ def test_a_tiny_run_takes_under_a_second_not_none() -> None:
     choices = replace(CHOICES, total_steps=1, miner="", miner_cost=None, refreshes=0)
     choices = replace(choices, query=IDENTITY, batch=BatchPlan(micro_batch=1, accumulate=1))
     text = make_plan(RunConfig(), tiny, choices, ROOMY).text()
-    assert "under a second" in text[text.index("= in all") :]
+    assert "less than a second" in text[text.index("= in total") :]
 
 
 @pytest.mark.parametrize("limit", [ROOMY, Limit(700_000_000, "cgroup /a/job (memory.max)")])
@@ -189,10 +189,10 @@ def test_without_a_given_limit_the_one_in_force_counts() -> None:
 
 
 def test_the_text_names_every_array_and_the_caps() -> None:
-    text = plan(notes=("mps caps accumulation at 4",)).text()
+    text = plan(notes=("mps allows at most 4 micro-batches",)).text()
     assert "pairs.npz: X_train" in text and "35,904 x 100 x 768" in text
     assert "mapped, unaligned" in text and "decoded in parts" in text
-    assert "note: mps caps accumulation at 4" in text
+    assert "note: mps allows at most 4 micro-batches" in text
     assert "rough" in text
 
 

@@ -236,7 +236,7 @@ def test_towers_that_blow_up_are_a_numeric_failure_that_names_rows(
     try:
         spoil(made)
     except NumericFailure as error:
-        assert "Training rows of that batch" in str(error)
+        assert "Training rows of this batch" in str(error)
         return
     row = int(data.train.keep[made.head(0).rows[0]])
     refused(made, NumericFailure, "step 1", "Training rows", str(row))

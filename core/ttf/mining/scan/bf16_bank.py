@@ -19,11 +19,18 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Progress, VectorSource
 from ttf.data.vectors import FLOATS, npy_header, seen_as_writable, to_float32
-from ttf.errors import ArtifactDamaged, BadData, StorageError
+from ttf.errors import ArtifactDamaged, BadData, EntryRefused, StorageError
 from ttf.mining.scan.error_bounds import Rounded, rounded
 from ttf.mining.scan.float32_rows import gather_float32, read_float32
 from ttf.rundir.durable import OpenFile, folder_written_whole, write_new
-from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
+from ttf.rundir.verified_folders import (
+    PRIVATE,
+    folder_key,
+    lock_folder,
+    refuse_others,
+    verified_manifest,
+    write_manifest,
+)
 from ttf.text.numbers import size
 
 Say = Callable[[str], None]
@@ -70,8 +77,11 @@ def ready(source: VectorSource, cache: Path, say: Say, progress: Progress | None
     folder = cache / "half" / key_of(source)
     try:
         lock = lock_folder(folder)
-    except OSError as error:
-        say(f"The cache {folder.parent} cannot be used ({error}); the bank is rounded on the fly.")
+    except (OSError, EntryRefused) as error:
+        say(
+            f"The cache {folder.parent} cannot be used ({error}). ttf converts the bank to "
+            "bfloat16 in each pass."
+        )
         return None
     with lock:
         return _kept(folder, source, say) or _made(folder, source, say, progress)
@@ -81,10 +91,11 @@ def _kept(folder: Path, source: VectorSource, say: Say) -> Files | None:
     if not folder.exists():
         return None
     try:
+        refuse_others(folder)
         verified_manifest(folder, "The copy", names=(_BITS, _NORMS, _RESIDUALS))
         return Files(folder, (source.shape[0], source.shape[1]))
     except (ArtifactDamaged, OSError, ValueError) as error:
-        say(f"{error} The bank's bfloat16 copy is made anew.")
+        say(f"{error} ttf makes a new bfloat16 copy of the bank.")
         return None
 
 
@@ -93,18 +104,20 @@ def _made(folder: Path, source: VectorSource, say: Say, progress: Progress | Non
     free = shutil.disk_usage(folder.parent).free
     if free < ROOM * needed:
         say(
-            f"The bank's bfloat16 copy ({size(needed)}) is not kept: {folder.parent} has "
-            f"{size(free)} free, and {ROOM} times its size should be. It is made on the fly."
+            f"ttf does not save the bfloat16 copy of the bank ({size(needed)}), because "
+            f"{folder.parent} has only {size(free)} of free space. {ROOM} times the size of the "
+            "copy must be free. ttf converts the bank in each pass."
         )
         return None
     try:
         with folder_written_whole(folder, _AREA) as temp:
             hashes = _write(temp, source, progress)
             write_manifest(temp, {"format": FORMAT}, hashes, _AREA)
+            temp.chmod(PRIVATE)
     except StorageError as error:
-        say(f"{error} The bank's bfloat16 copy is not kept. {error.hint}".rstrip())
+        say(f"{error} The bfloat16 copy of the bank was not saved. {error.hint}".rstrip())
         return None
-    say(f"The bank's bfloat16 copy ({size(needed)}) is kept in {folder}.")
+    say(f"ttf saved a bfloat16 copy of the bank ({size(needed)}) in {folder}.")
     return Files(folder, (source.shape[0], source.shape[1]))
 
 
@@ -197,8 +210,8 @@ def open_half(
     """
     if source.dtype not in FLOATS or len(source.shape) != 2:
         raise BadData(
-            f"{source.name} in {source.uri} is {source.dtype} {source.shape}; it must be vectors, "
-            "(rows, dim), float32, float16 or bfloat16."
+            f"{source.name} in {source.uri} has the type {source.dtype} and the shape "
+            f"{source.shape}. It must be float32, float16 or bfloat16 with the shape (rows, dim)."
         )
     if cache is None:
         return FlyingHalf(source)

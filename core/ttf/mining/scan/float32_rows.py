@@ -64,7 +64,7 @@ def require_finite(rows: NDArray[np.float32], ids: NDArray[np.int64], source: Ve
     if wrong.size:
         raise BadData(
             f"{source.name}[{ids[wrong[0]]}] in {source.uri} is not finite (NaN or infinite).",
-            hint=f"See all of them: ttf data inspect --full {source.uri}",
+            hint=f"To list all such rows: ttf data inspect --full {source.uri}",
         )
 
 
@@ -170,8 +170,10 @@ def require_memory(needed: int, budget: int, what: str) -> None:
     if needed > budget:
         raise ConfigError(
             f"{what} needs about {size(needed)} of memory, but the budget is {size(budget)}.",
-            hint=f"Raise it (memory.budget = '{-(-needed // 2**20)}MiB'), or use the miner "
-            "'exact', which reads the bank where it lies.",
+            hint=(
+                f"Set memory.budget = '{-(-needed // 2**20)}MiB', or use the miner 'exact', "
+                "which does not load the bank into memory."
+            ),
         )
 
 
@@ -179,7 +181,8 @@ def require_bank(source: _Bank | None) -> _Bank:
     """The bank of a miner; ConfigError before `build` or `load`, and after `close`."""
     if source is None:
         raise ConfigError(
-            "This miner has no bank to search: it was not built, or it is closed.",
+            "This miner has no bank to search. Either build or load was not called, or the miner "
+            "is closed.",
             hint="Call build or load before search, and search before close.",
         )
     return source

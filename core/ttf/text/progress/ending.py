@@ -11,6 +11,47 @@ from ttf.text import numbers as _text
 MOST_INCIDENTS: Final = 10
 
 
+# Keys of a summary with label and unit.
+_FIGURES: Final = {
+    "status": ("status", ""),
+    "steps": ("optimizer steps", ""),
+    "epochs": ("epochs", ""),
+    "samples": ("samples", ""),
+    "wall_s": ("time", "s"),
+    "samples_per_s": ("speed", "samples/s"),
+    "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
+}
+
+
+def in_a_line(summary: Mapping[str, Any]) -> str:
+    """Status, steps and the metric that the weights were chosen by, with its value before."""
+    parts = [str(summary.get("status", "unknown"))]
+    if summary.get("steps") is not None:
+        parts.append(f"{summary['steps']:,} steps")
+    metrics, before = summary.get("metrics") or {}, summary.get("metrics_initial") or {}
+    name = summary.get("chosen_by") or next(iter(metrics), "")
+    if name in metrics:
+        start = f" (before training {before[name]:.4f})" if name in before else ""
+        parts.append(f"{name} {metrics[name]:.4f}{start}")
+    return ", ".join(parts)
+
+
+def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) pairs: the whole result of a run."""
+    before = summary.get("metrics_initial") or {}
+    rows = [
+        (label, f"{_text.number(summary[name])} {unit}".rstrip())
+        for name, (label, unit) in _FIGURES.items()
+        if summary.get(name) is not None
+    ]
+    for name, value in (summary.get("metrics") or {}).items():
+        start = f"  (before training {before[name]:.4f})" if name in before else ""
+        rows.append((name, f"{value:.4f}{start}"))
+    rows += what_happened(summary) + remarks(summary)
+    last = {"miner": "miner", "weights_sha256": "weights", "run_dir": "folder"}
+    return rows + [(label, str(summary[name])) for name, label in last.items() if summary.get(name)]
+
+
 def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(label, text) pairs: where everything is, and which weights the run ends with."""
     rows: list[tuple[str, str]] = []
@@ -29,7 +70,9 @@ def last_notes(summary: Mapping[str, Any]) -> list[str]:
         found.append(remark)
     if summary.get("exact") is False:
         reasons = "; ".join(map(str, summary.get("deviations") or ["unknown"]))
-        found.append(f"the numbers are not bitwise those of an undisturbed run: {reasons}")
+        found.append(
+            f"the results are not bitwise equal to those of an uninterrupted run: {reasons}"
+        )
     return found
 
 
@@ -42,14 +85,14 @@ def what_happened(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     if len(incidents) > MOST_INCIDENTS:
         rows.append(("incidents", f"{len(incidents)}; the last {MOST_INCIDENTS}:"))
     for found in incidents[-MOST_INCIDENTS:]:
-        done = found.get("remedy") or "went on unchanged"
+        done = found.get("remedy") or "restarted unchanged"
         text = f"{found.get('class')} ({found.get('process')}): {done}"
         rows.append((f"incident {found.get('id')}", text))
     if summary.get("exact") is False:
-        reasons = map(str, summary.get("deviations") or ["for a reason that is not known"])
-        rows += [("numbers differ", reason) for reason in reasons]
+        reasons = map(str, summary.get("deviations") or ["the reason is unknown"])
+        rows += [("not exact", reason) for reason in reasons]
     elif incidents:
-        rows.append(("numbers", "bitwise those of an undisturbed run"))
+        rows.append(("numbers", "bitwise equal to those of an uninterrupted run"))
     return rows
 
 
@@ -64,7 +107,7 @@ def kept_weights(summary: Mapping[str, Any]) -> str:
     if not isinstance(kept, int) or not isinstance(steps, int):
         return ""
     if kept == steps:
-        return f"step {kept:,}, the last"
+        return f"step {kept:,}, the last one"
     return f"step {kept:,} of {steps:,}, the best by {summary.get('chosen_by', 'its metric')}"
 
 
@@ -74,11 +117,12 @@ def not_improved(summary: Mapping[str, Any]) -> str:
     if not isinstance(kept, int) or not summary.get("steps"):
         return ""
     if kept == 0:
-        return f"training did not improve {metric}; the weights are those of before training"
+        return f"training did not improve {metric}; ttf keeps the weights from before the training"
     before = (summary.get("metrics_initial") or {}).get(metric)
     now = (summary.get("metrics") or {}).get(metric)
     if before is None or now is None or now > before:
         return ""
-    return f"training did not improve {metric}: {_text.metric(metric, before)} before it, " + (
-        f"{_text.metric(metric, now)} with the weights of step {kept:,}"
-    )
+    return (
+        f"training did not improve {metric}: it was {_text.metric(metric, before)} before the "
+        "training, "
+    ) + (f"and it is {_text.metric(metric, now)} with the weights of step {kept:,}")

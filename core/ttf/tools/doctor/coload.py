@@ -26,7 +26,7 @@ _BEFORE_TORCH: Final = ("", "loading the plugin", "building and searching")
 def look_at_coloading(exam: Examination) -> Verdict:
     miners = plugins.choices("miner")
     if not exam.torch.well:
-        return skip("torch does not run by itself (see torch): there is nothing to put beside it")
+        return skip("torch does not work even without a miner (see the check torch)")
     exam.say(f"coload: torch with each of {len(miners)} miners in one process, in both orders")
     ends: dict[tuple[str, str], Ended] = {}
     for first in _ORDERS:
@@ -64,8 +64,8 @@ def judged(miners: list[str], ends: Mapping[tuple[str, str], Ended]) -> Verdict:
                 if e.answer and "unavailable" in e.answer}  # fmt: skip
     well = [m for m in miners if m not in unusable and not any(k[0] == m for k in (*dead, *raised))]
     summary = [
-        *(f"{m}: well beside torch in both orders" for m in well),
-        *(f"{m}: not usable here ({why})" for m, why in unusable.items()),
+        *(f"{m}: works together with torch, in both orders" for m in well),
+        *(f"{m}: cannot be used on this machine ({why})" for m, why in unusable.items()),
     ]
     if dead:
         return _failed(dead, ends, summary)
@@ -78,8 +78,8 @@ def judged(miners: list[str], ends: Mapping[tuple[str, str], Ended]) -> Verdict:
             remedy=f"Report it to the authors of {_owner(miner)}, or use another miner.",
         )
     if not well:
-        return skip("no miner can be used here", *summary)
-    return ok(f"torch lives with {', '.join(well)}, whichever comes first", *summary)
+        return skip("no miner can be used on this machine", *summary)
+    return ok(f"torch works in one process with {', '.join(well)}, in both orders", *summary)
 
 
 def _failed(
@@ -87,7 +87,7 @@ def _failed(
 ) -> Verdict:
     (miner, first), ended = next(iter(dead.items()))
     others = len({m for m, _ in dead}) - 1
-    more = f"; {others} more miner(s) die as well" if others else ""
+    more = f"; {others} more miner(s) fail too" if others else ""
     return fail(
         f"The miner {miner} of {_owner(miner)}, {_where(miner, first, ended, dead, ends)}: "
         f"{task_failures.in_a_word(ended)}{more}.",
@@ -109,7 +109,7 @@ def _where(
     ends: Mapping[tuple[str, str], Ended],
 ) -> str:
     if first == "miner" and ended.stage in _BEFORE_TORCH:
-        return "alone in a process, before torch came in"
+        return "alone in a process, before torch was loaded"
     if all((miner, order) in dead for order in _ORDERS):
         return "in one process with torch, in both orders"
     other = next(order for order in _ORDERS if order != first)
@@ -121,7 +121,7 @@ def _death_evidence(ended: Ended) -> Iterator[str]:
     yield from task_failures.evidence(ended)
     maps = [note["openmp"] for note in ended.notes if note.get("openmp")]
     if maps:
-        yield f"OpenMP runtimes mapped when it was last asked: {', '.join(maps[-1])}"
+        yield f"OpenMP runtimes in the process at the last measurement: {', '.join(maps[-1])}"
 
 
 def _owner(miner: str) -> str:
@@ -131,17 +131,18 @@ def _owner(miner: str) -> str:
 def _remedy(miner: str, ended: Ended) -> str:
     if ended.stage in _BEFORE_TORCH and ended.task.request["first"] == "miner":
         return (
-            f"Use another miner (--miner exact), or reinstall {_owner(miner)} and the library it "
-            "uses. In a run it would die in a process of its own, and another would take over."
+            f"Use another miner (--miner exact), or reinstall {_owner(miner)} and the library "
+            "that it uses. In a run with the default settings, only the miner process would "
+            "crash, and ttf would use another miner."
         )
     if ended.finding is not None and ended.finding.name == "omp-duplicate":
         return (
-            'A run with miner.isolation = "process" (the default) survives this: it keeps the two '
-            "in separate processes. Never set it to none here, do not import both in scripts of "
-            "your own, and never set KMP_DUPLICATE_LIB_OK; to mend it, install both libraries "
-            "from one source, or use another miner."
+            'A run with miner.isolation = "process" (the default) works, because it keeps the two '
+            'libraries in separate processes. On this machine, do not set it to "none", do not '
+            "import both libraries in one script, and never set KMP_DUPLICATE_LIB_OK. To solve "
+            "the problem, install both libraries from one source, or use another miner."
         )
     return (
-        'Keep miner.isolation = "process" (the default): there the two are in separate processes, '
-        "and a miner that dies is replaced. Or use another miner (--miner exact)."
+        'Keep miner.isolation = "process" (the default): the two libraries are then in separate '
+        "processes, and ttf replaces a miner that crashes. Or use another miner (--miner exact)."
     )

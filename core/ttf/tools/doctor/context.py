@@ -61,6 +61,6 @@ class Examination:
         """How many may be used, and which limit says so."""
         count, quota = usable_processors(), cgroup_quota(self.root)
         if quota is not None and quota < count:
-            return max(1, int(quota)), f"of processor time its control group may use ({quota:g})"
+            return max(1, int(quota)), f"CPUs that the control group allows ({quota:g})"
         on_linux = sys.platform == "linux"
-        return count, "processors this process may run on" if on_linux else "processors"
+        return count, "CPUs that this process may use" if on_linux else "processors"

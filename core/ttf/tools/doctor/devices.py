@@ -21,13 +21,13 @@ def look_at_device(exam: Examination) -> Verdict:
     ended = run(Task(work="ttf.tools.doctor.tasks:device", request=request, deadline_s=120))
     listed = [_listed(note) for note in ended.notes if "device" in note]
     if ended.answer is None or not ended.well:
-        remedy = "Use --device cpu; if that fails as well, see the check torch."
+        remedy = "Use --device cpu. If it fails too, see the check torch."
         return failed(f"The device {name!r} does not work", ended, *listed, remedy=remedy)
     told = ended.answer
     count = told["threads"]
     reason = f": {told['reason']}" if told["reason"] else ""
     return ok(
-        f"{told['name']} with {count} thread{'s' * (count != 1)} computes rightly{reason}",
+        f"{told['name']} with {count} thread{'s' * (count != 1)} computes correct numbers{reason}",
         *listed,
         *told["notes"],
     )
@@ -38,4 +38,4 @@ def _listed(note: Any) -> str:
         return f"{note['device']}: broken: {one_line(str(note['broken']))}"
     if note["ok"]:
         return f"{note['device']}: usable{', but ' if note['reason'] else ''}{note['reason']}"
-    return f"{note['device']}: not usable here, {note['reason']}"
+    return f"{note['device']}: cannot be used on this machine, {note['reason']}"

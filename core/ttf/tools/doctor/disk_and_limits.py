@@ -43,7 +43,7 @@ def look_at_disk(_: Examination) -> Verdict:
         problem = _problem(there)
         if problem:
             return fail(
-                f"The folder for {name}, {wanted[name]}: {problem}.",
+                f"The folder for {name}, {wanted[name]}, cannot be used: {problem}.",
                 *evidence,
                 remedy=_other_folder(name),
             )
@@ -52,11 +52,12 @@ def look_at_disk(_: Examination) -> Verdict:
     )
     if least < COMFORTABLE_FREE:
         return warn(
-            f"{size(least)} free for {name} ({wanted[name]}): checkpoints and indexes may not fit.",
+            f"Only {size(least)} are free for {name} ({wanted[name]}). Checkpoints and indexes "
+            "may need more.",
             *evidence,
             remedy=f"Free some space. {_other_folder(name)}",
         )
-    return ok(f"{size(least)} free, at least, where runs, cache and temporary files go", *evidence)
+    return ok(f"at least {size(least)} are free for runs, cache and temporary files", *evidence)
 
 
 def existing(path: Path) -> Path:
@@ -71,11 +72,11 @@ def _problem(folder: Path) -> str:
     if stat.f_flag & os.ST_RDONLY:
         return "its file system is read-only"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return f"you may not write to {folder}"
+        return f"you have no write permission for {folder}"
     if stat.f_files and not stat.f_favail:
-        return "its file system has no room for another file (no inodes left)"
+        return "its file system cannot hold more files (no free inodes)"
     if room(folder) < LEAST_FREE:
-        return f"{size(room(folder))} are free"
+        return f"only {size(room(folder))} are free"
     return ""
 
 
@@ -98,20 +99,22 @@ def look_at_shm(exam: Examination) -> Verdict:
     # ttf does not need /dev/shm; the data loaders of other scripts do.
     folder = exam.root / SHM
     if sys.platform != "linux":
-        return skip("/dev/shm is Linux's")
+        return skip("/dev/shm exists only on Linux")
     if not folder.is_dir():
         return warn(
-            "There is no /dev/shm: data loaders with worker processes will fail.",
-            remedy="Mount a tmpfs there; ttf itself does without.",
+            "/dev/shm does not exist. Data loaders with worker processes need it and will fail.",
+            remedy="Mount a tmpfs at /dev/shm. ttf itself does not need it.",
         )
     stat = os.statvfs(folder)
     total, free = stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
-    about = f"/dev/shm has {size(total)}, {size(free)} free"
+    about = f"/dev/shm has {size(total)}, {size(free)} are free"
     if free <= SHM_LEAST or not os.access(folder, os.W_OK):
         return warn(
-            f"{about}: a data loader with workers dies there of a bus error. ttf itself does not "
-            "use it.",
-            remedy="Give the container more: docker run --shm-size=2g, or --ipc=host.",
+            f"{about}. A data loader with worker processes needs more and would end with a bus "
+            "error. ttf itself does not use /dev/shm.",
+            remedy=(
+                "Make /dev/shm of the container larger: docker run --shm-size=2g, or --ipc=host."
+            ),
         )
     return ok(about)
 
@@ -125,7 +128,7 @@ def look_at_ulimits(_: Examination) -> Verdict:
     files = _number(soft["open files (-n)"])
     if files < FILES_LEAST:
         return fail(
-            f"A process may open {files} files: too few for torch and its libraries.",
+            f"A process may open only {files} files. torch and its libraries need more.",
             *evidence,
             remedy="ulimit -n 4096",
         )
@@ -153,19 +156,25 @@ def _limits() -> Iterator[tuple[str, int]]:
 def _problems(soft: dict[str, int]) -> Iterator[tuple[str, str]]:
     files, stack = _number(soft["open files (-n)"]), _number(soft["stack (-s)"])
     if files < FILES_COMFORTABLE:
-        yield f"a process may open {files} files, and a Zarr bank has many", "ulimit -n 4096"
+        yield (
+            f"a process may open only {files} files, but a Zarr bank can consist of many files",
+            "ulimit -n 4096",
+        )
     if soft["file size (-f)"] != resource.RLIM_INFINITY:
         yield (
-            f"a file of more than {size(soft['file size (-f)'])} ends its writer (SIGXFSZ)",
+            (
+                f"a process that writes a file of more than {size(soft['file size (-f)'])} is killed "
+                "(SIGXFSZ)"
+            ),
             "ulimit -f unlimited",
         )
     if soft["processor time (-t)"] != resource.RLIM_INFINITY:
         yield (
-            f"a process is killed after {soft['processor time (-t)']} s of processor time (SIGXCPU)",
+            f"a process is killed after {soft['processor time (-t)']} s of CPU time (SIGXCPU)",
             "ulimit -t unlimited",
         )
     if stack < STACK_LEAST:
-        yield f"stacks of {size(stack)} overflow in native code", "ulimit -s 8192"
+        yield f"a stack of {size(stack)} is too small for native code", "ulimit -s 8192"
 
 
 def _number(value: int) -> int:

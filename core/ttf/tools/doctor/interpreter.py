@@ -35,28 +35,29 @@ def look_at_python(_: Examination) -> Verdict:
     evidence = (f"interpreter: {sys.executable}", f"system: {platform.platform()}")
     if not sys.executable:
         return fail(
-            f"{about}: it does not know where it lies, so that no process can be started.",
+            f"{about}: Python does not know the path of its own interpreter, so ttf cannot start "
+            "processes.",
             *evidence,
-            remedy="Start ttf with the interpreter of a virtual environment.",
+            remedy="Start ttf with the Python of a virtual environment.",
         )
     if sys.version_info < LEAST or bits < 64:
         return fail(
             f"{about}: ttf needs Python {LEAST[0]}.{LEAST[1]} or later, 64 bit.",
             *evidence,
-            remedy="Make a virtual environment with a newer Python and install twotower there.",
+            remedy="Create a virtual environment with a newer Python, and install twotower in it.",
         )
     if platform.python_implementation() != "CPython" or free_threaded:
         return warn(
-            f"{about}{', without the interpreter lock' if free_threaded else ''}: ttf was never "
-            "tried with it.",
+            f"{about}{', without the interpreter lock' if free_threaded else ''}: ttf was not "
+            "tested with it.",
             *evidence,
-            remedy="Use the ordinary CPython where something is wrong.",
+            remedy="If you have problems, use the standard CPython.",
         )
     if sys.version_info[:2] >= TRIED_BELOW:
         return warn(
-            f"{about}: ttf was tried with Python 3.11 to 3.13.",
+            f"{about}: ttf was tested with Python 3.11 to 3.13.",
             *evidence,
-            remedy="Use Python 3.13 where something is wrong.",
+            remedy="If you have problems, use Python 3.13.",
         )
     return ok(about, *evidence)
 
@@ -65,14 +66,14 @@ def look_at_torch(exam: Examination) -> Verdict:
     # If torch fails alone in a process, no other check needs to be blamed.
     ended = exam.torch
     if ended.answer is None or not ended.well:
-        what = "torch does not run, even alone in a process"
+        what = "torch does not work, even alone in a process"
         return task_failures.failed(what, ended, remedy=_torch_remedy(exam))
     told = ended.answer
     libraries = [f"OpenMP runtime: {path}" for path in told["openmp"]]
     return ok(
-        f"torch {told['version']} loads in {duration(told['import_s'])} and computes, "
-        f"on {told['threads']} thread{'s' * (told['threads'] != 1)}",
-        f"its process took {size(told['peak_bytes'])} of memory at most",
+        f"torch {told['version']} was loaded in {duration(told['import_s'])} and computes with "
+        f"{told['threads']} thread{'s' * (told['threads'] != 1)}",
+        f"its process used at most {size(told['peak_bytes'])} of memory",
         *libraries,
     )
 
@@ -83,10 +84,10 @@ def _torch_remedy(exam: Examination) -> str:
     said = "" if ended.error is None else f"{ended.error['class']}: {ended.error['message']}"
     starved = name in ("oom-kill", "alloc-failure", "memory-limit")
     if starved or re.search(error_texts.ALLOCATION, said, re.MULTILINE):
-        return "Give it more memory: see the checks memory and cgroup."
+        return "torch needs more memory: see the checks memory and cgroup."
     if name == "illegal-instruction":
-        return "This build of torch is for another processor: install one for this machine."
-    return "Install torch anew in a fresh virtual environment, and run this again."
+        return "This build of torch is for another processor. Install a build for this machine."
+    return "Install torch in a new virtual environment, and run ttf doctor again."
 
 
 # --- variables -------------------------------------------------------------------------------------
@@ -98,18 +99,21 @@ def look_at_environment(exam: Examination, variables: Mapping[str, str] | None =
     hides = env.get("KMP_DUPLICATE_LIB_OK")
     if hides is not None and hides.strip().lower() not in _FALSE_VALUES:
         return fail(
-            f"KMP_DUPLICATE_LIB_OK={hides} hides that two OpenMP runtimes meet; results may be "
-            "silently wrong, and crashes come later and elsewhere.",
+            f"KMP_DUPLICATE_LIB_OK={hides} hides that two OpenMP runtimes are loaded. Results may "
+            "be wrong without a warning, and crashes may occur later, at another place.",
             *evidence,
-            remedy="unset KMP_DUPLICATE_LIB_OK, also in your shell's start-up files, and look at "
-            "the check coload. ttf keeps it from the processes it starts.",
+            remedy=(
+                "unset KMP_DUPLICATE_LIB_OK, also in the start-up files of your shell, and "
+                "read the result of the check coload. ttf removes the variable from the "
+                "processes that it starts."
+            ),
         )
     problems = [*_thread_problems(exam, env), *_mps_problems(env), *_injection_problems(env)]
     if problems:
         texts = "; ".join(text for text, _ in problems)
         remedy = " ".join(dict.fromkeys(mend for _, mend in problems))
         return warn(f"{texts[:1].upper()}{texts[1:]}.", *evidence, remedy=remedy)
-    return ok("no variable hides faults or asks for too many threads", *evidence)
+    return ok("no variable hides faults or sets too many threads", *evidence)
 
 
 def _thread_problems(exam: Examination, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -119,11 +123,11 @@ def _thread_problems(exam: Examination, env: Mapping[str, str]) -> Iterator[tupl
         if not text:
             continue
         if not text.isdigit() or int(text) < 1:
-            yield f"{name}={env[name]} is no number of threads", f"Set {name} to 1 or more."
+            yield f"{name}={env[name]} is not a number of threads", f"Set {name} to 1 or more."
         elif int(text) > count:
             what = (
-                f"{name}={text} asks for more threads than the {count} {source}: each parallel "
-                "step waits for those that get no processor"
+                f"{name}={text} sets more threads than the {count} {source}: in each parallel "
+                "step, threads wait for a free CPU"
             )
             yield what, f"unset {name}, or set it to {count}."
 
@@ -138,20 +142,29 @@ def _mps_problems(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield (
             f"PYTORCH_MPS_HIGH_WATERMARK_RATIO={ratio} "
             + ("moves" if with_limit else "removes")
-            + " the limit at which torch raises an error instead of letting macOS swap or kill",
+            + (
+                " the memory limit at which torch raises an error. Without it, macOS swaps or "
+                "kills the process"
+            ),
             "unset PYTORCH_MPS_HIGH_WATERMARK_RATIO.",
         )
     if env.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") not in ("", "0"):
         yield (
-            "PYTORCH_ENABLE_MPS_FALLBACK=1 quietly runs operators on the CPU, copying each time",
-            "unset PYTORCH_ENABLE_MPS_FALLBACK, and see which operator is missing.",
+            (
+                "with PYTORCH_ENABLE_MPS_FALLBACK=1, torch runs some operators on the CPU without a "
+                "warning, and copies the data each time"
+            ),
+            "unset PYTORCH_ENABLE_MPS_FALLBACK; torch then names the missing operator.",
         )
 
 
 def _injection_problems(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if env.get("TTF_FAILPOINT"):
         yield (
-            f"TTF_FAILPOINT={env['TTF_FAILPOINT']} makes ttf fail on purpose, for its tests",
+            (
+                f"TTF_FAILPOINT={env['TTF_FAILPOINT']} makes ttf fail on purpose; it is meant for the "
+                "tests of ttf"
+            ),
             "unset TTF_FAILPOINT.",
         )
     preloaded = env.get("LD_PRELOAD", "") + env.get("DYLD_INSERT_LIBRARIES", "")

@@ -35,7 +35,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"torch": "<2.6"},
         severity="fail",
-        what="torch.load runs code from a checkpoint even with weights_only=True",
+        what="torch.load can execute code of a checkpoint, even with weights_only=True",
         issue="CVE-2025-32434",
         date="2026-11-18",
         remedy='pip install --upgrade "torch>=2.10"',
@@ -43,7 +43,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"torch": ">=2.6,<2.10"},
         severity="fail",
-        what="torch.load with weights_only=True corrupts memory on a crafted checkpoint",
+        what=(
+            "torch.load with weights_only=True can corrupt memory when it reads a malicious "
+            "checkpoint"
+        ),
         issue="CVE-2026-24747",
         date="2026-11-18",
         remedy='pip install --upgrade "torch>=2.10"',
@@ -51,7 +54,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"faiss-cpu": "<1.14.2"},
         severity="warn",
-        what="reading a damaged HNSW index file ends the process (SIGSEGV in 4 of 14 trials)",
+        what=(
+            "when faiss reads a damaged HNSW index file, the process can crash (SIGSEGV in 4 "
+            "of 14 trials)"
+        ),
         issue="faiss PR#4811",
         date="2026-11-18",
         remedy='pip install --upgrade "faiss-cpu>=1.14.2"',
@@ -59,7 +65,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"faiss-cpu": ">=1.8,<1.11"},
         severity="warn",
-        what="faiss crashes beside torch on Apple silicon (M1 to M4)",
+        what="faiss crashes in one process with torch on Apple silicon (M1 to M4)",
         issue="faiss-wheels#100",
         date="2026-11-18",
         remedy='pip install --upgrade "faiss-cpu>=1.14.2"; keep miner.isolation = "process"',
@@ -69,9 +75,11 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"torch": "", "faiss-cpu": ""},
         severity="guarded",
-        what="each brings a libomp; importing faiss and then making a torch parameter ends the "
-        'process (SIGSEGV in __kmp_suspend_64). miner.isolation = "process", the default, keeps '
-        "them apart",
+        what=(
+            "each package contains a libomp; if a process imports faiss and then creates a "
+            "torch parameter, it crashes (SIGSEGV in __kmp_suspend_64). miner.isolation = "
+            '"process", the default, keeps them in separate processes'
+        ),
         issue="pytorch#149201, faiss-wheels#73",
         date="2026-11-18",
         remedy="",
@@ -81,17 +89,19 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"torch": ">=2.13,<2.14", "lightgbm": ">=4.7,<4.8"},
         severity="warn",
-        what="torch and lightgbm in one process crash on macOS: two copies of libomp",
+        what="torch and lightgbm in one process crash on macOS: each contains a copy of libomp",
         issue="pytorch#191933",
         date="2026-08-03",
-        remedy="Do not import both in one process; or import with OMP_NUM_THREADS=1.",
+        remedy="Do not import both in one process, or set OMP_NUM_THREADS=1 before the import.",
         system="Darwin",
     ),
     Row(
         versions={"torch": ""},
         severity="warn",
-        what="torch crashes with two copies of libomp under Python 3.14 on Apple silicon, also "
-        "with one thread",
+        what=(
+            "torch with two copies of libomp crashes under Python 3.14 on Apple silicon, even "
+            "with one thread"
+        ),
         issue="pytorch#183251",
         date="2026-11-18",
         remedy="Use Python 3.13.",
@@ -102,9 +112,11 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"hnswlib": "<=0.8.0"},
         severity="guarded",
-        what="save_index reports success on a full disk, a read-only one and in a folder that is "
-        "not there, and load_index of a damaged file ends the process. ttf reads back and hashes "
-        "what was written, and loads only what matches, in the miner's own process",
+        what=(
+            "save_index reports no error on a full or read-only disk or if the folder does "
+            "not exist, and load_index of a damaged file crashes the process. ttf checks each "
+            "saved index with a hash, and loads it in the miner process"
+        ),
         issue="hnswlib#673, CVE-2023-37365",
         date="2026-11-18",
         remedy="",
@@ -112,8 +124,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"zarr": ">=3.0,<=3.1.6"},
         severity="guarded",
-        what="a chunk that is missing is read as zeros, with no error. ttf knows which chunks "
-        "there were and refuses",
+        what=(
+            "zarr reads a missing chunk as zeros, without an error. ttf records which chunks "
+            "exist, and refuses a missing one"
+        ),
         issue="zarr-python PR#3748",
         date="2026-11-18",
         remedy="",
@@ -121,7 +135,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         versions={"voyager": "==2.2.2"},
         severity="warn",
-        what="its wheel claims to fit and cannot be imported: it holds a library for Python 3.12",
+        what=(
+            "its wheel installs for this Python but cannot be imported: it contains a library "
+            "for Python 3.12"
+        ),
         issue="spotify/voyager#106",
         date="2026-11-18",
         remedy="pip uninstall voyager, or use Python 3.12.",

@@ -49,32 +49,37 @@ def judged(found: list[Runtime], platform: str) -> Verdict:
     owners = ", ".join(f"{r.name} of {r.distribution}" for r in checked)
     if len(names) > 1:
         return fail(
-            f"{' and '.join(names)} are both installed ({owners}): in one process they abort "
-            "(OMP: Error #15), crash or lock up.",
+            f"{' and '.join(names)} are both installed ({owners}). In one process, they abort "
+            "(OMP: Error #15), crash or hang.",
             *evidence,
-            remedy="Uninstall one of the packages, or install both from one source, such as "
-            'conda-forge. miner.isolation = "process", the default, keeps a miner\'s runtime out '
-            "of the trainer. See the check coload.",
+            remedy=(
+                "Uninstall one of the packages, or install both from one source, such as "
+                'conda-forge. miner.isolation = "process" (the default) keeps the runtime of '
+                "a miner out of the trainer. See the check coload."
+            ),
         )
-    usual = " Ordinary wheels for macOS do this." if platform == "darwin" else ""
+    usual = " This is usual with wheels for macOS." if platform == "darwin" else ""
     return warn(
-        f"{len(checked)} copies of {names[0]} are installed ({owners}); two at work in one process "
-        f"abort (OMP: Error #15) or crash.{usual}",
+        f"{len(checked)} copies of {names[0]} are installed ({owners}). If one process runs two "
+        f"copies, it aborts (OMP: Error #15) or crashes.{usual}",
         *evidence,
-        remedy='miner.isolation = "process", the default, keeps a miner\'s copy out of the '
-        "trainer; coload shows whether they meet. Never set KMP_DUPLICATE_LIB_OK.",
+        remedy=(
+            'miner.isolation = "process" (the default) keeps the copy of a miner out of the '
+            "trainer. The check coload shows whether one process loads both. Never set "
+            "KMP_DUPLICATE_LIB_OK."
+        ),
     )
 
 
 def _harmless(found: list[Runtime], checked: list[Runtime]) -> str:
     gnu = len(found) - len(checked)
     if not found:
-        return "no package brings an OpenMP runtime of its own"
+        return "no package contains an OpenMP runtime"
     parts = [f"one {runtime.name} ({runtime.distribution})" for runtime in checked]
     if gnu == 1:
         parts.append("one libgomp")
     elif gnu:
-        parts.append(f"{gnu} copies of libgomp, which live side by side")
+        parts.append(f"{gnu} copies of libgomp, which work together in one process")
     return "; ".join(parts)
 
 

@@ -57,8 +57,8 @@ def judged(rows: list[known_bad.Row], here: Mapping[str, str], old: list[str]) -
     shown = ", ".join(f"{n} {here[n]}" for n in ("torch", "numpy", "faiss-cpu", "hnswlib", "zarr")
                       if n in here)  # fmt: skip
     if not bad and not old:
-        known = f"; {len(guarded)} known fault(s) that ttf guards against" if guarded else ""
-        return ok(f"{shown}: no known trouble{known}", *evidence)
+        known = f"; ttf avoids {len(guarded)} known fault(s)" if guarded else ""
+        return ok(f"{shown}: no known problem{known}", *evidence)
     remedy = " ".join(dict.fromkeys([*(row.remedy for row in bad), *(_UPGRADE for _ in old[:1])]))
     first = (
         old[0] if old else f"{_names_and_versions(bad[0], here)}: {bad[0].what} ({bad[0].issue})"
@@ -92,9 +92,9 @@ def too_old(here: Mapping[str, str]) -> Iterator[str]:
             continue
         name, spec, optional = normal(found[1]), found[2].strip(), "extra" in (found[3] or "")
         if name not in here and not optional:
-            yield f"{name} is not installed, and twotower needs it ({spec or 'any version'})"
+            yield f"{name} is not installed, but twotower needs it ({spec or 'any version'})"
         elif name in here and not known_bad.fits(here[name], spec):
-            yield f"{name} {here[name]} is installed, and twotower needs {spec}"
+            yield f"{name} {here[name]} is installed, but twotower needs {spec}"
 
 
 # --- impostor --------------------------------------------------------------------------------------
@@ -107,25 +107,33 @@ def look_for_impostor(_: Examination) -> Verdict:
     if found:
         versions = ", ".join(dist.version for dist in found)
         return fail(
-            f"The distribution named ttf ({versions}) is installed: it is an unrelated program "
-            "that puts a module and a command of the same name where this one's are.",
+            f"The distribution ttf ({versions}) is installed. It is a different program, and its "
+            "module and its command have the same name as those of twotower.",
             *evidence,
             remedy="pip uninstall ttf, then: pip install --force-reinstall --no-deps twotower",
         )
     here = installed_versions().get(host.OURS)
     if here is None:
         return warn(
-            "ttf runs, but no distribution twotower is installed: none of its plugins is found.",
+            "ttf can be imported, but the distribution twotower is not installed, so ttf finds "
+            "none of its plugins.",
             *evidence,
-            remedy="pip install -e . in the project's folder, or: pip install twotower",
+            remedy=(
+                "In the folder of the project: pip install -e . Without the project: pip "
+                "install twotower"
+            ),
         )
     if here != __version__:
         return warn(
-            f"The installed metadata is of twotower {here}, the code is {__version__}.",
+            f"The installed metadata belongs to twotower {here}, but the code has the version "
+            f"{__version__}.",
             *evidence,
-            remedy="pip install -e . again, or install one version over the other.",
+            remedy=(
+                "In the folder of the project: pip install -e . Without the project: pip "
+                "install --force-reinstall twotower"
+            ),
         )
-    return ok(f"ttf is twotower {here}, and nobody else's", *evidence)
+    return ok(f"ttf belongs to twotower {here}", *evidence)
 
 
 # --- plugins ---------------------------------------------------------------------------------------
@@ -133,7 +141,7 @@ def look_for_impostor(_: Examination) -> Verdict:
 
 def look_at_plugins(exam: Examination) -> Verdict:
     # One process per distribution.
-    exam.say("plugins: loads each one in a throw-away process")
+    exam.say("plugins: loads each plugin in its own process")
     states, dead = _loaded()
     broken = {name: state for name, state in states.items() if "broken" in state}
     refused = [f"{e.kind}.{e.name} of {e.distribution}: {e.reason}" for e in _refused()]
@@ -141,9 +149,9 @@ def look_at_plugins(exam: Examination) -> Verdict:
     evidence = [*refused, *lines]
     if dead:
         info, ended = dead[0]
-        more = f" ({len(dead)} such plugins in all)" if len(dead) > 1 else ""
+        more = f" ({len(dead)} such plugins in total)" if len(dead) > 1 else ""
         return fail(
-            f"{info.reference} of the distribution {info.distribution} {info.version} ends the "
+            f"{info.reference} of the distribution {info.distribution} {info.version} crashes the "
             f"process that loads it: {task_failures.in_a_word(ended)}{more}.",
             *task_failures.evidence(ended),
             *(
@@ -157,11 +165,14 @@ def look_at_plugins(exam: Examination) -> Verdict:
         first = next((str(s["broken"]) for s in broken.values()), refused[0] if refused else "")
         fix = next((str(s["fix"]) for s in broken.values() if s["fix"]), "")
         return warn(
-            first, *evidence, remedy=fix or "Upgrade or uninstall what is named; ttf leaves it out."
+            first,
+            *evidence,
+            remedy=fix
+            or "Upgrade or uninstall these distributions. ttf does not use their plugins.",
         )
     waiting = [name for name, state in states.items() if not state["ok"]]
-    rest = f"; not usable here: {', '.join(waiting)}" if waiting else ""
-    return ok(f"{len(states)} plugins load{rest}", *evidence)
+    rest = f"; these cannot be used on this machine: {', '.join(waiting)}" if waiting else ""
+    return ok(f"{len(states)} plugins can be loaded{rest}", *evidence)
 
 
 def _loaded() -> tuple[dict[str, Mapping[str, Any]], list[tuple[host.PluginInfo, Ended]]]:
@@ -221,11 +232,9 @@ def _refused() -> list[plugin_list.Entry]:
 def _state(state: Mapping[str, Any]) -> str:
     if "broken" in state:
         return f"broken: {task_failures.one_line(str(state['broken']))}"
-    return "loads" if state["ok"] else f"not usable here: {state['reason']}"
+    return "loads" if state["ok"] else f"cannot be used on this machine: {state['reason']}"
 
 
 def _disable_remedy(*distributions: str) -> str:
     names = ",".join(sorted(set(distributions)))
-    return (
-        f"Uninstall or upgrade {names}; until then, TTF_DISABLE_PLUGINS={names} keeps ttf from it."
-    )
+    return f"Uninstall or upgrade {names}. Until then, disable it: TTF_DISABLE_PLUGINS={names}."

@@ -23,43 +23,47 @@ from ttf.tools.doctor.plugin_checks import foreign_checks
 OURS_ALL: Final = (
     Check(
         "config",
-        "is the configuration valid, with its plugins?",
+        "is the configuration valid, and can its plugins be loaded?",
         run_checks.look_at_config,
         of_run=True,
     ),
-    Check("python", "does the interpreter do?", interpreter.look_at_python),
+    Check("python", "is this Python suitable?", interpreter.look_at_python),
     Check(
         "impostor",
-        "is the unrelated distribution named ttf in the way?",
+        "is the unrelated distribution ttf installed?",
         packages.look_for_impostor,
     ),
-    Check(
-        "versions", "are versions installed that are known to go wrong?", packages.look_at_versions
-    ),
+    Check("versions", "do the installed versions have known faults?", packages.look_at_versions),
     Check(
         "environment",
-        "do variables hide faults or slow things down?",
+        "do environment variables hide faults or slow down the training?",
         interpreter.look_at_environment,
     ),
     Check("memory", "how much memory may be used, and is it enough?", memory.look_at_memory),
-    Check("cgroup", "what does the control group allow, and has it killed?", memory.look_at_cgroup),
-    Check("shm", "is there shared memory?", disk_and_limits.look_at_shm),
     Check(
-        "disk", "is there room for runs, cache and temporary files?", disk_and_limits.look_at_disk
+        "cgroup",
+        "which memory limit has the control group, and were there OOM kills?",
+        memory.look_at_cgroup,
     ),
-    Check("ulimits", "what may a process do?", disk_and_limits.look_at_ulimits),
+    Check("shm", "is there enough shared memory?", disk_and_limits.look_at_shm),
+    Check(
+        "disk",
+        "is there enough space for runs, cache and temporary files?",
+        disk_and_limits.look_at_disk,
+    ),
+    Check("ulimits", "which limits has a process (ulimit)?", disk_and_limits.look_at_ulimits),
     Check(
         "openmp-duplicates",
-        "do several packages bring an OpenMP runtime?",
+        "do several packages contain an OpenMP runtime?",
         openmp.look_for_duplicates,
     ),
-    Check("plugins", "does every installed plugin load?", packages.look_at_plugins),
-    Check("torch", "does torch work, all alone?", interpreter.look_at_torch),
-    Check("device", "what would a run compute on?", devices.look_at_device),
-    Check("coload", "does torch live with each miner in one process?", coload.look_at_coloading),
-    Check("data", "is the data sound?", run_checks.look_at_data, of_run=True),
-    Check("plan", "does the run fit into memory?", run_checks.look_at_plan, of_run=True),
-    Check("steps", "do three real steps work?", trial.look_at_steps, of_run=True),
+    Check("plugins", "can every installed plugin be loaded?", packages.look_at_plugins),
+    Check("torch", "does torch work alone in a process?", interpreter.look_at_torch),
+    Check("device", "which device would a run use?", devices.look_at_device),
+    Check("coload", "does torch work in one process with each miner?", coload.look_at_coloading),
+    Check("data", "is the data valid?", run_checks.look_at_data, of_run=True),
+    Check("plan", "is there enough memory for the run?", run_checks.look_at_plan, of_run=True),
+    Check("steps", "do three real training steps work?", trial.look_at_steps, of_run=True),
 )
 
 

@@ -60,8 +60,8 @@ def examined(check: Check, exam: Examination) -> Result:
             verdict = check.run(exam)
         except (TtfError, OSError, ValueError, LookupError, RuntimeError) as error:
             verdict = warn(
-                f"It could not be looked at: {type(error).__name__}: {one_line(str(error))}",
-                remedy="Please report it, with what ttf doctor --json says.",
+                f"The check itself failed: {type(error).__name__}: {one_line(str(error))}",
+                remedy="Please report this, with the output of ttf doctor --json.",
             )
     return Result(check=check, verdict=verdict, seconds=time.monotonic() - began)
 
@@ -142,9 +142,9 @@ def last_line(results: Sequence[Result], *, all_made: bool) -> Part:
         return Part(text, "bold red")
     if of["warn"]:
         count = len(of["warn"])
-        text = f"{checks}, nothing failed; {count} warning{'s' * (count != 1)}: "
+        text = f"{checks}, none failed; {count} warning{'s' * (count != 1)}: "
         return Part(f"{text}{', '.join(of['warn'])}.", "bold yellow")
     if not made:
-        return Part("Nothing could be looked at.")
+        return Part("No check could run.")
     ready = " Ready to train." if all_made else ""
-    return Part(f"{checks}, all well.{ready}", "bold green")
+    return Part(f"{checks}, all ok.{ready}", "bold green")

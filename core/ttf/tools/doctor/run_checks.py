@@ -49,8 +49,8 @@ def look_at_data(exam: Examination) -> Verdict:
     if not exam.settings:
         return _config_unreadable()
     if exam.demo:
-        return skip("it names no data: the built-in demo set would be made and used")
-    exam.say("data: reads the files that the configuration names")
+        return skip("it names no data files: the run would use the built-in demo data set")
+    exam.say("data: reads the files of the configuration")
     ended = run(exam.of_run("data", DATA_DEADLINE_S))
     if ended.answer is None or not ended.well:
         of_data = ended.finding is not None and ended.finding.name in _OF_DATA
@@ -59,8 +59,8 @@ def look_at_data(exam: Examination) -> Verdict:
     problems = told["problems"]
     if not problems:
         *files, summary = told["read"]
-        return ok(f"{summary}: nothing wrong", *files, *told["notes"])
-    exam.no_trial = "the data is bad (see data)"
+        return ok(f"{summary}: no problems", *files, *told["notes"])
+    exam.no_trial = "the data has problems (see the check data)"
     texts = [task_failures.one_line(problem["text"]) for problem in problems]
     more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
     hints = dict.fromkeys(problem["hint"] for problem in problems if problem["hint"])
@@ -76,7 +76,7 @@ def look_at_data(exam: Examination) -> Verdict:
 def _verify_commands(settings: Mapping[str, Any]) -> str:
     files = [settings.get(f"data.{name}") for name in ("pairs", "bank", "context")]
     commands = [f"ttf data verify {quoted(file)}" for file in files if file]
-    return f"Look at the files: {'; '.join(commands)}. Then write them anew from their source."
+    return f"To find the wrong rows: {'; '.join(commands)}. Then write correct files."
 
 
 def look_at_plan(exam: Examination) -> Verdict:
@@ -85,32 +85,32 @@ def look_at_plan(exam: Examination) -> Verdict:
     exam.say("plan: predicts memory, disk and time")
     ended = run(exam.of_run("plan", PLAN_DEADLINE_S))
     if ended.error is not None and ended.error["exit_code"] == ExitCode.BAD_DATA:
-        return skip("the data cannot be opened (see data): nothing can be predicted")
+        return skip("the data cannot be opened (see the check data), so there is no prediction")
     if ended.answer is None or not ended.well:
-        return _task_failed("The run could not be predicted", ended)
+        return _task_failed("The prediction failed", ended)
     told = ended.answer
     if "refused" in told:
         return fail(told["refused"], remedy=told["hint"] or "Correct it.", cause="configuration")
     verdict = judged_plan(told, _free_disk())
     if verdict.status == "fail":
-        exam.no_trial = "the run does not fit (see plan)"
+        exam.no_trial = "the memory is not enough for the run (see the check plan)"
     return verdict
 
 
 def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
     limit, peak = told["limit"], told["peak_anon_bytes"]
     phase = told["peak_phase"]
-    what = f"{size(peak)} predicted during {phase}, {size(limit['bytes'])} allowed"
+    what = f"{size(peak)} predicted during {phase}, the limit is {size(limit['bytes'])}"
     evidence = [
         *(f"{size(held)} in {name}" for name, held in told["anon_bytes"].items()),
         f"memory.budget: {size(told['budget'])}",
-        f"disk: {size(told['disk_bytes'])}, {size(free_disk)} free",
+        f"disk: {size(told['disk_bytes'])} needed, {size(free_disk)} free",
         f"time: about {duration(told['seconds'])}",
         *told["notes"],
     ]
     if not told["fits"]:
         return fail(
-            f"The run does not fit: {what} ({limit['source']}).",
+            f"The memory is not enough for the run: {what} ({limit['source']}).",
             *evidence,
             remedy=_what_to_lower(told),
         )
@@ -122,7 +122,7 @@ def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
         )
     if told["disk_bytes"] > free_disk:
         return warn(
-            f"The run may write {size(told['disk_bytes'])}, {size(free_disk)} are free.",
+            f"The run may write {size(told['disk_bytes'])}, but only {size(free_disk)} are free.",
             *evidence,
             remedy="Free some space, or choose another folder with --out.",
         )
@@ -132,11 +132,14 @@ def judged_plan(told: Mapping[str, Any], free_disk: int) -> Verdict:
 def _what_to_lower(told: Mapping[str, Any]) -> str:
     if told["fixed_bytes"] > told["limit"]["bytes"]:
         return (
-            f"{size(told['fixed_bytes'])} of it depend on no option: it needs more memory, or a "
-            "smaller tower."
+            f"{size(told['fixed_bytes'])} of this cannot be lowered by an option: use a machine "
+            "with more memory, or a smaller tower."
         )
     options = "; ".join(f"{option}: {size(held)}" for option, held, _ in told["lowerable"])
-    return f"Lower, the largest first: {options}. Or give it more memory."
+    return (
+        f"Lower these options, the one with the most memory first: {options}. Or use a "
+        "machine with more memory."
+    )
 
 
 def _free_disk() -> int:
@@ -145,12 +148,12 @@ def _free_disk() -> int:
 
 
 def _config_unreadable() -> Verdict:
-    return skip("the configuration could not be read (see config)")
+    return skip("the configuration could not be read (see the check config)")
 
 
 def _task_failed(what: str, ended: Ended, cause: Cause | None = None) -> Verdict:
     if cause is None:
         bad = ended.error is not None and ended.error["exit_code"] == ExitCode.BAD_DATA
         cause = "data" if bad else "environment"
-    remedy = "See the evidence, and the checks above this one."
+    remedy = "Read the evidence, and the checks above this one."
     return task_failures.failed(what, ended, remedy=remedy, cause=cause)

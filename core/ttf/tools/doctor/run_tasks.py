@@ -45,6 +45,7 @@ def config(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """What `ttf train` would refuse, and what `ttf data verify` finds in each file."""
+    from ttf.data.first_look import look
     from ttf.data.open_dataset import open_dataset
 
     whole = _resolved(request).config
@@ -61,7 +62,7 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     notes: list[str] = []
     try:
         with open_dataset(config, seed=whole.train.seed) as opened:
-            notes += opened.notes
+            notes += [*opened.notes, *look(opened)]
             train, val = len(opened.train), len(opened.val)
             read.append(f"{train:,} training and {val:,} validation pairs, {opened.bank.shape[0]:,} "
                         f"documents of width {opened.bank.shape[1]:,}")  # fmt: skip
@@ -81,7 +82,11 @@ def _verified(uri: str, config: DataConfig, found: list[dict[str, str]]) -> str:
     hint = " ".join(seen.hints)
     found += [{"text": p, "hint": hint} for p in seen.problems if p not in elsewhere]
     arrays = ", ".join(array.name for array in seen.arrays)
-    much = "read in full" if whole else f"a sample was read; all of it: ttf data verify {uri}"
+    much = (
+        "read in full"
+        if whole
+        else f"only a sample was read; to read the whole file: ttf data verify {uri}"
+    )
     return f"{uri}: {arrays} ({much})"
 
 
@@ -121,7 +126,7 @@ def plan(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.training.launch import plan_resolved
 
     resolved = _resolved(request)
-    tell({"at": "predicting what the run takes"})
+    tell({"at": "predicting memory, disk and time"})
     try:
         predicted = plan_resolved(resolved)
     except ConfigError as error:
@@ -147,4 +152,4 @@ def _above_budget(predicted: Mapping[str, Any], budget: int) -> str:
     needed = max((int(item["anon_bytes"]) for item in wanted), default=0)
     if needed <= budget:
         return ""
-    return f"The miner {name!r} needs about {size(needed)}, memory.budget allows {size(budget)}."
+    return f"The miner {name!r} needs about {size(needed)}, but memory.budget is {size(budget)}."

@@ -28,7 +28,7 @@ def in_a_word(ended: Ended) -> str:
         return f"{ended.finding.name}{_ending(ended)}"
     if ended.error is not None:
         return one_line(f"{ended.error['class']}: {ended.error['message']}")
-    return "it did well"
+    return "it succeeded"
 
 
 def _ending(ended: Ended) -> str:
@@ -46,7 +46,7 @@ def evidence(ended: Ended) -> Iterator[str]:
     if ended.finding is not None:
         yield f"class {ended.finding.name}: {ended.finding.explanation}"
     if ended.stage:
-        yield f"it was at: {ended.stage}"
+        yield f"last stage: {ended.stage}"
     if ended.finding is not None:
         yield from (f"{line.source}: {line.text}" for line in ended.finding.evidence)
     if ended.error is not None:

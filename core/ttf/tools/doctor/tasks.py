@@ -78,7 +78,7 @@ def torch_works() -> None:
     loss = (wide @ wide).square().mean() + out.square().mean()
     loss.backward()
     if not bool(torch.isfinite(loss)):
-        raise RuntimeError(f"torch computed {loss.item()} where a finite number was due")
+        raise RuntimeError(f"torch computed {loss.item()}, but the result must be finite")
 
 
 def runtimes() -> list[str]:
@@ -107,7 +107,9 @@ def device(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     total = float((on_device @ on_device).sum())
     policy.synchronize()
     if total != 64.0**3:
-        raise RuntimeError(f"the device {policy.name} computed {total} where {64.0**3} was due")
+        raise RuntimeError(
+            f"the device {policy.name} computed {total}, but the correct result is {64.0**3}"
+        )
     return {
         "name": policy.name,
         "reason": policy.reason,
@@ -131,10 +133,10 @@ def coload(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         return {"unavailable": state.reason}
     _report_stage(tell, "building and searching")
     mine(factory, name, request)
-    _report_stage(tell, "torch beside it")
+    _report_stage(tell, "computing with torch")
     torch_works()
     if not torch_first:
-        _report_stage(tell, "searching beside torch")
+        _report_stage(tell, "searching after torch has computed")
         mine(factory, name, request)
     _report_stage(tell, "leaving")
     return {"openmp": runtimes()}
@@ -181,9 +183,9 @@ def check(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.hookspecs import CheckContext, Verdict
 
     name, run_toml = request["name"], request["run_toml"]
-    tell({"at": "loading it"})
+    tell({"at": "loading the check"})
     found = plugins.check(name)
-    tell({"at": "running it", "title": str(getattr(found, "title", ""))})
+    tell({"at": "running the check", "title": str(getattr(found, "title", ""))})
     verdict: object = found.run(
         CheckContext(
             run_toml=None if run_toml is None else Path(run_toml), settings=request["settings"]
@@ -191,6 +193,7 @@ def check(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     )
     if not isinstance(verdict, Verdict):
         raise PluginBroken(
-            f"The check {name!r} returned a {type(verdict).__name__}, not a ttf.Verdict."
+            f"The check {name!r} returned a {type(verdict).__name__}, but it must return a "
+            "ttf.Verdict."
         )
     return verdict.to_json()

@@ -34,6 +34,7 @@ _SAY_EVERY_S: Final = 10.0
 _ALWAYS: Final[Mapping[str, str]] = {
     "train.steps": str(STEPS),
     "evaluate.every": "end",
+    "evaluate.above_chance": "false",
     "checkpoint.every_s": "none",
     "supervise.max_restarts": "0",
     "supervise.remedies": "false",
@@ -54,12 +55,12 @@ class Trial:
 
 def look_at_steps(exam: Examination) -> Verdict:
     if not exam.settings:
-        return skip("the configuration could not be read (see config)")
+        return skip("the configuration could not be read (see the check config)")
     if not exam.torch.well:
-        return skip("torch does not run by itself (see torch)")
+        return skip("torch does not work (see the check torch)")
     if exam.no_trial:
-        return skip(f"{exam.no_trial}: the steps are not tried")
-    exam.say(f"steps: {STEPS} optimizer steps, with mining and evaluation before and after")
+        return skip(f"{exam.no_trial}, so ttf does not try the steps")
+    exam.say(f"steps: {STEPS} optimizer steps with mining, and an evaluation before and after")
     with tempfile.TemporaryDirectory(prefix="ttf-doctor-") as folder:
         return judged(_run_trial(exam, Path(folder)))
 
@@ -69,25 +70,31 @@ def judged(trial: Trial) -> Verdict:
     evidence = [*_evidence(trial)]
     if trial.code is None:
         return warn(
-            f"{STEPS} steps were not done within {duration(DEADLINE_S)}; it was going on.",
+            f"{STEPS} steps did not finish within {duration(DEADLINE_S)}. The run was still "
+            "working.",
             *evidence,
-            remedy="Mining or evaluation may simply take long here: ttf train RUN.toml --plan "
-            "says how long.",
+            remedy=(
+                "Mining or evaluation may need this time. To see the predicted time: ttf "
+                "train RUN.toml --plan"
+            ),
         )
     if trial.code == ExitCode.DONE and not summary.get("incidents"):
         peak = summary.get("peak_anon_mb")
-        held = f", {size(float(peak) * 1e6)} of memory at most" if peak else ""
+        held = f", with at most {size(float(peak) * 1e6)} of memory" if peak else ""
         return ok(
-            f"{summary.get('steps')} steps done in {duration(trial.seconds)}, with start and "
+            f"{summary.get('steps')} steps in {duration(trial.seconds)}, with start and "
             f"evaluations{held}",
             f"miner: {summary.get('miner')}; losses were finite",
         )
     if trial.code == ExitCode.DONE:
         names = ", ".join(f"{i['class']} ({i['process']})" for i in summary["incidents"])
         return warn(
-            f"{STEPS} steps were done, but something died on the way: {names}.",
+            f"{STEPS} steps were done, but there were incidents: {names}.",
             *evidence,
-            remedy="The run would go on as here. See the evidence; another miner may avoid it.",
+            remedy=(
+                "A run would continue in the same way. Read the evidence. Another miner may "
+                "avoid the incident."
+            ),
         )
     error = trial.document.get("error", {})
     names = ", ".join(f"{i['class']} of the {i['process']}" for i in trial.incidents)
@@ -104,7 +111,7 @@ def _remedy(trial: Trial, error: Mapping[str, Any]) -> str:
         for remedy in incident.get("remedies", []):
             return str(remedy.get("text"))
     hint = "" if trial.incidents else str(error.get("hint", ""))
-    return hint or "Find the ingredient that brings it: ttf bisect RUN.toml."
+    return hint or "To find the part of the configuration that causes it: ttf bisect RUN.toml."
 
 
 def _evidence(trial: Trial) -> Iterator[str]:
@@ -158,7 +165,7 @@ def _exit_code(exam: Examination, process: subprocess.Popen[bytes], began: float
     while (left := began + DEADLINE_S - time.monotonic()) > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(min(left, _SAY_EVERY_S))
-        exam.say(f"steps: still at work after {time.monotonic() - began:.0f} s")
+        exam.say(f"steps: still running after {time.monotonic() - began:.0f} s")
     return None
 
 

@@ -10,30 +10,34 @@ from ttf.incidents.rule import EXIT, OURS, Rule, When
 from ttf.incidents.rules import RULES
 
 _AREAS: Final = {
-    "words": "its last words",
+    "words": "its last messages",
     "stderr": "stderr",
     "faulthandler": "its stacks",
-    "kernel": "the kernel's log",
+    "kernel": "the kernel log",
 }
 _FACTS: Final = {
     "failed": "",  # said with the exit code
     "exit-zero": "exit code 0",
-    "finished": "its final record",
+    "finished": "its message that it has finished",
     "traceback": "a traceback at the end",
-    "oom-rose": "a kernel counter of memory kills that rose",
-    "oom-counted": "counters of memory kills that could be read",
-    "oom-machine-wide": "a counter that covers the whole machine only",
-    "changed-files": "an input that is not what it was",
-    "cut-file": "an input that became shorter",
-    "disk-low": "a disk, or /dev/shm, that is full",
+    "oom-rose": "an increased kernel counter of OOM kills",
+    "oom-counted": "a kernel counter of OOM kills that could be read",
+    "oom-machine-wide": "a counter of the whole machine only",
+    "changed-files": "a changed input file",
+    "cut-file": "a truncated input file",
+    "disk-low": "a full disk or a full /dev/shm",
     "no-stacks": "no stacks",
-    "child-crashed": "stacks of a child that crashed",
+    "several-openmp": "two OpenMP runtimes in its memory map",
+    "uncaught": "a report of Python about an uncaught exception",
+    "refused-memory": "an exception class that only a refused allocation raises",
+    "cpu-near": "a limit of processor time that was almost used up",
+    "child-crashed": "stacks of a child process that crashed",
 }
 _KILLED_BY_US: Final = {
     "hang": "`ttf` ended it: no sign of life",
-    "memory": "`ttf` ended it: its memory ran short",
-    "garbage": "`ttf` ended it: its answers were garbage",
-    "stop": "`ttf` ended it: somebody asked for that",
+    "memory": "`ttf` ended it: its memory limit was almost reached",
+    "garbage": "`ttf` ended it: its answers were invalid",
+    "stop": "`ttf` ended it on request",
 }
 
 
@@ -63,8 +67,8 @@ def _fits_code(when: When, code: int) -> bool:
 
 def _row(rule: Rule) -> str:
     text = "; ".join(filter(None, _conditions(rule.when))) or "any other signal"
-    sure = "certain" if rule.certain else "what happened, not why"
-    code = "" if rule.ends_with is None else f", ends a run with exit code {int(rule.ends_with)}"
+    sure = "certain" if rule.certain else "shows what happened, not the cause"
+    code = "" if rule.ends_with is None else f", the run ends with exit code {int(rule.ends_with)}"
     return f"{text}: {sure}{code}."
 
 
@@ -72,7 +76,7 @@ def _conditions(when: When) -> Iterator[str]:
     for reason in when.killed_by_us:
         yield _KILLED_BY_US[reason]
     if when.errors:
-        yield "its own report: " + _either([f"`{error}`" for error in when.errors])
+        yield "its error report: " + _either([f"`{error}`" for error in when.errors])
     yield _endings(when)
     if when.text:
         yield f"{_pattern_text(when.text)} in {_either([_AREAS[area] for area in when.areas])}"

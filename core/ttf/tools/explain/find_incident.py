@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ttf.errors import DataMissing
+from ttf.errors import ArtifactDamaged, DataMissing
 from ttf.incidents.facts import signal_name
 from ttf.rundir import documents
-from ttf.rundir.durable import read_json
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.incident_files import INCIDENT, incident_folders
 from ttf.rundir.typed_json import typed
 from ttf.text.shell import quoted
 from ttf.text.terminal import one_line
+from ttf.text.times import moment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,33 +47,35 @@ def find(path: Path) -> Incident:
 def _not_found(path: Path) -> DataMissing:
     if not path.exists():
         return DataMissing(
-            f"There is no {path}.",
-            hint="Name a class (ttf explain lists them), or an incident's folder, e.g. "
-            "runs/run-001/incidents/001.",
+            f"{path} does not exist.",
+            hint=(
+                "Give the name of a class (ttf explain lists them), or the folder of an "
+                "incident, for example runs/run-001/incidents/001."
+            ),
         )
     if (path / "run.toml").is_file():
         target = quoted(path)
         return DataMissing(
-            f"{path} is a run without incidents: nothing has died in it.",
-            hint=f"What it is doing, or how it ended: ttf monitor {target}",
+            f"The run {path} has no incidents: none of its processes crashed.",
+            hint=f"To see the state of the run: ttf monitor {target}",
         )
     return DataMissing(
-        f"{path} holds no incident: there is no {INCIDENT} in it.",
-        hint="Name an incident's folder, e.g. runs/run-001/incidents/001.",
+        f"{path} is not the folder of an incident: it has no {INCIDENT}.",
+        hint="Give the folder of an incident, for example runs/run-001/incidents/001.",
     )
 
 
 def _read(folder: Path, others: int = 0) -> Incident:
     try:
-        document = typed(read_json(folder / INCIDENT), documents.Incident)
-    except (OSError, ValueError) as error:
+        document = typed(read_json(folder / INCIDENT, folder), documents.Incident)
+    except (OSError, ArtifactDamaged) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataMissing(
             f"{folder / INCIDENT} cannot be read ({reason}).",
-            hint=f"{folder / 'incident.md'} may say the same in words.",
+            hint=f"Try {folder / 'incident.md'}, which has the same content as text.",
         ) from error
     if "class" not in document:
-        raise DataMissing(f"{folder / INCIDENT} is no incident: it has no class.")
+        raise DataMissing(f"{folder / INCIDENT} is not a valid incident: it has no class.")
     return Incident(folder=folder, document=document, others=others)
 
 
@@ -99,11 +101,11 @@ def _facts(document: documents.Incident) -> Iterator[str]:
     elif document.get("exit_code") is not None:
         yield f"ended with exit code {document['exit_code']}"
     if "time" in document:
-        yield time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(document["time"]))
+        yield moment(document["time"])
     if phase := document.get("phase"):
         yield f"in {one_line(phase)}, after step {document.get('step')}"
     if document.get("lost_steps") is not None:
-        yield f"{document['lost_steps']} steps to do again"
+        yield f"{document['lost_steps']} steps to redo"
 
 
 def _evidence(document: documents.Incident) -> Iterator[str]:

@@ -25,7 +25,9 @@ _KNOWS, _DO = "How ttf knows", "What to do"
 _WIDTH: Final = 100
 _SHELL: Final = 128
 _LAST_CODE: Final = 255
-_ROWS: Final = "The rows of the table that lead here, in the order they are tried:"
+_ROWS: Final = (
+    "The rows of the table that lead to this class, in the order in which `ttf` tries them:"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,15 +50,15 @@ class Activity:
     def meanwhile(self, pids: Sequence[int]) -> str:
         """What it did since the last sign of life, for a sentence."""
         if not pids:
-            return "it was gone"
+            return "its process had ended"
         if all(is_stopped(pid) for pid in pids):
-            return "it was stopped meanwhile, by a SIGSTOP that somebody sent"
+            return "it was paused during this time by a SIGSTOP signal"
         if not platform.LINUX:
-            return "whether it computed is not known"
+            return "its CPU use is unknown"
         share = (_ticks(pids) - self._ticks) / _TICKS / max(0.1, self.quiet_s)
         if share < _IDLE:
-            return "it was idle meanwhile: it waited for something"
-        text = f"it used {share:.0%} of one processor meanwhile"
+            return "it used almost no CPU during this time: it was waiting"
+        text = f"it used {share:.0%} of one CPU during this time"
         return f"{text}: it was computing" if share > _COMPUTING else text
 
 

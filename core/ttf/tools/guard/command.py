@@ -67,6 +67,11 @@ class Command:
         """The number of its process and of its group."""
         return self._process.pid
 
+    def has_ended(self) -> bool:
+        """Whether it is a zombie that `changes` will take."""
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.pid, how) is not None
+
     def changes(self) -> Change | None:
         """The next unreported change of state; never waits."""
         self.comm = _comm(self.pid) or self.comm  # a zombie has one still
@@ -125,14 +130,17 @@ def _not_started(error: OSError, name: str) -> NotStarted:
     if isinstance(error, FileNotFoundError):
         why = "there is no such command on PATH"
         if "/" in name:
-            why = "there is no such file, or the interpreter in its first line is missing"
+            why = "there is no such file, or the interpreter of its first line does not exist"
         return NotStarted(NOT_FOUND, f"{name}: {why}.")
     if isinstance(error, PermissionError):
-        return NotStarted(NOT_EXECUTABLE, f"{name}: it is not an executable file (chmod +x?).")
+        return NotStarted(
+            NOT_EXECUTABLE,
+            f"{name}: this file is not executable. To make it executable: chmod +x {name}",
+        )
     return NotStarted(
         NOT_EXECUTABLE,
-        f"{name}: the system cannot run it ({error.strerror}); a script needs a first line like "
-        "#!/bin/sh.",
+        f"{name}: the system cannot run it ({error.strerror}). The first line of a script must "
+        "name its interpreter, for example #!/bin/sh.",
     )
 
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import ConfigError, StorageError, storage_error
 from ttf.incidents.death import Death, Finding
-from ttf.incidents.scrub import Scrubber
 from ttf.incidents.writing import write_incident
 from ttf.rundir import durable
+from ttf.rundir.confined import append_inside, refuse_foreign
+from ttf.rundir.removing import remove_if_possible
+from ttf.text.secrets import Secrets
+from ttf.text.times import moment
 from ttf.tools.guard.stacks import Stacks
 
 _AREA: Final = "guard"
 _TEMP: Final = "ttf-guard-"
 _RUNS: Final = Path("runs")
+_FILES: Final = ("environment.json", "memory.jsonl", "stderr.txt", "summary.json")
 
 
 class GuardFolder:
@@ -29,10 +34,12 @@ class GuardFolder:
     A full disk does not disturb the command; the guard reports it once.
     """
 
-    def __init__(self, out: Path | None, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, out: Path | None, say: Callable[[str], None], command: Sequence[str] = ()
+    ) -> None:
         """Raises ConfigError, StorageError."""
         self._say = say
-        self._scrub = Scrubber()
+        self._secrets = Secrets(command=command)
         self._said = False
         self.path: Path | None = None
         _sweep()
@@ -63,7 +70,9 @@ class GuardFolder:
                 self.path = make_next(_RUNS, "guard")
             except OSError as error:
                 self.path = self.temp
-                self._not_kept(f"{_RUNS} could not be made ({error.strerror}): see {self.temp}")
+                self._not_kept(
+                    f"could not create {_RUNS} ({error.strerror}); the files are in {self.temp}"
+                )
             else:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.move(self.temp / "memory.jsonl", self.path / "memory.jsonl")
@@ -74,49 +83,58 @@ class GuardFolder:
         folder = self.keep() / "incidents"
         try:
             number = write_incident(
-                folder, death, finding, applied=None, lost_steps=None, checkpoint_step=None
+                folder,
+                death,
+                finding,
+                applied=None,
+                lost_steps=None,
+                checkpoint_step=None,
+                secrets=self._secrets,
             )
         except StorageError as error:
             self._not_kept(str(error))
             return str(error.details.get("incident", ""))
         for pid, text in stacks.items():
             if text != death.faulthandler:
-                self._write(folder / number / f"stacks-{pid}.txt", text.encode())
+                data = self._secrets.text(text).encode()
+                self._write(folder / number / f"stacks-{pid}.txt", data)
         return number
 
     def stderr(self, data: bytes, pid: int) -> None:
         """Adds the standard error of one start of the command."""
-        head = f"--- process {pid}, until {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode()
+        head = f"--- process {pid}, until {moment(time.time())}\n".encode()
         tail = b"" if data.endswith(b"\n") else b"\n"
         try:
-            with (self.keep() / "stderr.txt").open("ab") as file:
-                file.write(head + self._scrub.bytes(data) + tail)
+            folder = self.keep()
+            with append_inside(folder / "stderr.txt", folder) as file:
+                file.write(head + self._secrets.bytes(data) + tail)
         except OSError as error:
-            self._not_kept(f"stderr.txt could not be written ({error.strerror})")
+            self._not_kept(f"could not write stderr.txt ({error.strerror})")
 
     def document(self, name: str, content: Mapping[str, Any]) -> None:
-        data = durable.json_bytes(self._scrub.value(dict(content)))
+        data = durable.json_bytes(self._secrets.value(dict(content)))
         self._write(self.keep() / name, data)
 
     def _write(self, path: Path, data: bytes) -> None:
         try:
-            durable.write_atomically(path, self._scrub.bytes(data), _AREA)
+            durable.write_atomically(path, data, _AREA)
         except StorageError as error:
             self._not_kept(str(error))
 
     def _not_kept(self, why: str) -> None:
         if not self._said:
             self._said = True
-            self._say(f"not everything could be kept: {why}")
+            self._say(f"some files could not be saved: {why}")
 
     def _made(self, out: Path) -> Path:
         if (out / "run.toml").exists():
             raise ConfigError(
-                f"{out} is the folder of a ttf run.", hint="Choose another --out for the guard."
+                f"{out} is the folder of a ttf run.", hint="Choose another --out for ttf guard."
             )
         try:
             out.mkdir(parents=True, exist_ok=True)
-            (out / "memory.jsonl").open("ab").close()
+            refuse_foreign(out, _FILES, ["incidents"])
+            append_inside(out / "memory.jsonl", out).close()
         except OSError as error:
             raise storage_error(error, str(out)) from error
         return out
@@ -125,18 +143,27 @@ class GuardFolder:
         """Removes the temporary files."""
         if self.path == self.temp:
             for made in ("stacks", "site"):
-                shutil.rmtree(self.temp / made, ignore_errors=True)
+                remove_if_possible(self.temp / made, self.temp)
         else:
-            shutil.rmtree(self.temp, ignore_errors=True)
+            remove_if_possible(self.temp, self.temp.parent)
 
 
 def _sweep() -> None:
     # Temporary folders of guards that were killed.
-    for path in Path(tempfile.gettempdir()).glob(f"{_TEMP}*-*"):
+    temp = Path(tempfile.gettempdir())
+    for path in temp.glob(f"{_TEMP}*-*"):
         digits = path.name.removeprefix(_TEMP).partition("-")[0]
         kept = (path / "incidents").exists()
-        if digits.isdigit() and not kept and not _alive(int(digits)):
-            shutil.rmtree(path, ignore_errors=True)
+        if digits.isdigit() and not kept and not _alive(int(digits)) and _is_ours(path):
+            remove_if_possible(path, temp)
+
+
+def _is_ours(path: Path) -> bool:
+    # Anybody may make a folder of that name there.
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return False
 
 
 def _alive(pid: int) -> bool:

@@ -96,4 +96,4 @@ def own_frame(stacks: str) -> str:
 
 def again(pause_s: float, number: int, most: float) -> str:
     bound = "" if most == float("inf") else f" of {most:.0f}"
-    return f"starting it again in {pause_s:g} s (restart {number}{bound})"
+    return f"restarting the command in {pause_s:g} s (restart {number}{bound})"

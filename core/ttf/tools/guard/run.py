@@ -7,10 +7,13 @@ import os
 import signal
 import time
 import uuid
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Finding
+from ttf.process import platform
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.documents import ListedIncident, Summary
 from ttf.tools.guard.command import NotStarted
@@ -35,18 +38,20 @@ _HEALTHY_S: Final = 300.0  # after a start of this length the pause is short aga
 Status = Literal["finished", "failed", "stopped"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
-    def __init__(self, code: int, *, by_keyboard: bool = False) -> None:
-        self.code = code
-        # The command died of Ctrl-C, which only it received: the guard's parent must see it too.
-        self.by_keyboard = by_keyboard
+    code: int
+    summary: Summary
+    path: Path | None  # the folder; None: nothing had to be kept
+    # The command died of Ctrl-C, which only it received: the guard's parent must see it too.
+    by_keyboard: bool
 
 
 def guard(options: GuardOptions) -> Outcome:
     """Runs the command. Call it in the main thread. Raises ConfigError and StorageError only before
     the command is started."""
     voice = Voice()
-    folder = GuardFolder(options.out, voice)
+    folder = GuardFolder(options.out, voice, options.words)
     # We write to a terminal, and lend it, from the background.
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     wanted = [s for s in (*_PASSED_ON, *_OWN) if signal.getsignal(s) != signal.SIG_IGN]
@@ -74,6 +79,8 @@ class _Guard:
         self._pause_s = _FIRST_PAUSE_S
 
     def run(self) -> Outcome:
+        if platform.LINUX and not platform.PROC:
+            self._voice(platform.WITHOUT_PROC)
         while True:
             try:
                 running = self._start()
@@ -138,11 +145,14 @@ class _Guard:
         if not _failed(ended) or ended.asked is not None or not options.most_restarts:
             return False
         if self._restarts >= options.most_restarts:
-            self._voice(f"not started again: that was restart {self._restarts}, the last one")
+            self._voice(f"not restarted: that was restart {self._restarts}, the last one")
             return False
         if ended.chosen and finding is not None and finding.name == "unknown":
             if not options.until_success:
-                self._voice("not started again: it chose that exit code itself (--until-success?)")
+                self._voice(
+                    "not restarted: the command itself chose this exit code (to restart "
+                    "anyway: --until-success)"
+                )
             return options.until_success
         return True
 
@@ -164,11 +174,12 @@ class _Guard:
         return None
 
     def _finish(self, code: int, status: Status, by_keyboard: bool = False) -> Outcome:
-        if self._folder.path is not None:
+        summary, path = self._summary(code, status), self._folder.path
+        if path is not None:
             around = surroundings(self._options, self._interpreter)
             self._folder.document("environment.json", around)
-            self._folder.document("summary.json", self._summary(code, status))
-        return Outcome(code, by_keyboard=by_keyboard)
+            self._folder.document("summary.json", summary)
+        return Outcome(code=code, summary=summary, path=path, by_keyboard=by_keyboard)
 
     def _summary(self, code: int, status: Status) -> Summary:
         return {

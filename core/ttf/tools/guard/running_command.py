@@ -41,6 +41,7 @@ _STOPS_WITHIN_S: Final = 10.0
 _NOT_STOPPED_S: Final = 0.1
 _LAST_WORDS_S: Final = 0.5
 _LAST_READ_S: Final = 2.0
+_UNCAUGHT: Final = "uncaught "
 # signals that ask the command to end
 ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 _FROM_KEYBOARD: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
@@ -60,6 +61,7 @@ class Ended:
     vanished: bool = False  # exit code 0, but its Python was never shut down
     # Python was shut down in order, without an uncaught error: the exit code is its own.
     chosen: bool = False
+    uncaught: str = ""  # class of the exception that ended its Python
 
 
 class RunningCommand:
@@ -153,7 +155,7 @@ class RunningCommand:
             self._guard_activity(pids, self._options.hang_timeout_s)
         if self.relay.lost is not None and not self._said_lost:
             self._said_lost = True
-            self._say(f"standard error cannot be passed on any more: {self.relay.lost.strerror}")
+            self._say(f"standard error can no longer be passed on: {self.relay.lost.strerror}")
 
     # --- what it may not do --------------------------------------------------------------------
 
@@ -168,12 +170,15 @@ class RunningCommand:
         text = f"{size(held)} of {size(limit)} (--memory-limit)"
         if held >= limit:
             self._killed = ("memory", text)
-            self._say(f"the command holds {text}: ended with SIGTERM, in {_GRACE_S:g} s SIGKILL")
+            self._say(
+                f"the command uses {text}: ttf guard sends SIGTERM now, and SIGKILL after "
+                f"{_GRACE_S:g} s"
+            )
             self.command.signal(signal.SIGTERM)
             self._kill_at = time.monotonic() + _GRACE_S
         elif held >= _WARN_AT * limit and not self._warned:
             self._warned = True
-            self._say(f"the command holds {text}; it will be ended at the limit")
+            self._say(f"the command uses {text}; ttf guard will end it at the limit")
         elif held < _WARN_AGAIN_BELOW * limit:
             self._warned = False
 
@@ -184,7 +189,10 @@ class RunningCommand:
             activity.alive(pids)
         if activity.blind and not self._said_blind:
             self._said_blind = True
-            self._say("what the command reads and writes cannot be seen: only its stderr counts")
+            self._say(
+                "ttf guard cannot see what the command reads and writes: only output on "
+                "stderr counts as activity"
+            )
         if activity.quiet_s < timeout_s:
             return
         meanwhile = activity.meanwhile(pids)
@@ -217,9 +225,11 @@ class RunningCommand:
         send = self.command.signal_group if from_keyboard else self.command.signal
         if not send(signum):
             name = signal.Signals(signum).name
-            self._say(f"{name} could not be passed on: the command belongs to another user")
+            self._say(f"could not pass on {name}: the command belongs to another user")
 
     def _follow_changes(self) -> None:
+        if self.command.has_ended():
+            self.witness.look_last()
         while self._code is None and (change := self.command.changes()) is not None:
             if change.stopped is not None:
                 self._on_stop(change.stopped)
@@ -242,7 +252,7 @@ class RunningCommand:
             self._continue()
         elif not self._said_stopped:
             self._said_stopped = True
-            self._say(f"somebody stopped the command; kill -CONT {self.pid} lets it go on")
+            self._say(f"the command was paused by a signal; to continue it: kill -CONT {self.pid}")
 
     @property
     def _wants_to_stop(self) -> bool:
@@ -284,7 +294,7 @@ class RunningCommand:
         keyboard = interrupted and not killed and (self._lent or asked == signal.SIGINT)
         if asked is not None and not killed and (code >= 0 or code == -asked):
             name = signal.Signals(asked).name
-            killed, reason = "stop", f"{name} was sent to ttf guard, which passed it on"
+            killed, reason = "stop", f"ttf guard received {name} and passed it on"
         last_note = self._stacks.ended(self.pid)
         return Ended(
             returncode=code,
@@ -295,6 +305,7 @@ class RunningCommand:
             at_keyboard=keyboard and self._terminal.fd is not None,
             vanished=code == 0 and not killed and self._is_python and not last_note,
             chosen=last_note == "in order",
+            uncaught=last_note.removeprefix(_UNCAUGHT) if last_note.startswith(_UNCAUGHT) else "",
         )
 
     @property
@@ -315,6 +326,7 @@ class RunningCommand:
             killed=(ended.killed, ended.reason),
             stderr=self.relay.kept.data(),
             finished=finished,
+            uncaught=ended.uncaught,
             memory=self.curve.points,
             limit_source=self.curve.limit.source,
             folders=(*folders, *self._folders_named(), *full_disks()),

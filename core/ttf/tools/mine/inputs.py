@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from ttf.data.sources import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, storage_error
 from ttf.host.plugins import open_store
-from ttf.rundir.durable import TEMP_PREFIX, sha256_file
+from ttf.rundir.durable import sha256_file
+from ttf.rundir.outputs import temporary_folder
 from ttf.tools.mine.table_file import refuse_inputs, storage_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Inputs:
 
 
 def _open(uri: str, storage: str) -> Store:
-    hint = "Rename the file, or name its storage plugin: --set data.storage=NAME."
+    hint = "Rename the file, or give its storage plugin: --set data.storage=NAME."
     return open_store(uri, storage_of(uri, storage, hint))
 
 
@@ -56,9 +56,11 @@ def file_inputs(
         _need_vectors(documents)
         if source.shape[1] != documents.shape[1]:
             raise BadData(
-                f"{source.name} in {queries} has width {source.shape[1]}, vectors in {bank} "
-                f"{documents.shape[1]}.",
-                hint="Raw queries of another width need a trained tower: ttf mine RUN_DIR.",
+                f"{source.name} in {queries} has the width {source.shape[1]}, but vectors in "
+                f"{bank} has the width {documents.shape[1]}.",
+                hint=(
+                    "Queries of another width must be encoded by a trained tower: ttf mine RUN_DIR."
+                ),
             )
         seen = UnitRows(source) if unit else source
         yield Inputs(
@@ -80,6 +82,7 @@ def run_inputs(
     from ttf.data.open_dataset import open_dataset
     from ttf.rundir.run_folder import RunFolder
     from ttf.training.inference import open_run
+    from ttf.training.towers import WEIGHTS
 
     folder = RunFolder.existing(run_dir)
     whole = load_run_toml(folder.config).config
@@ -102,7 +105,7 @@ def run_inputs(
                 batch = queries.batch(rows)
                 yield model.encode_queries(batch.x, batch.lengths)
 
-        weights = sha256_file(folder.model / "model.safetensors")
+        weights = sha256_file(folder.model / WEIGHTS, folder.path)
         yield Inputs(
             bank=model.documents.reference(temp),
             rows=data.bank.shape[0],
@@ -118,11 +121,13 @@ def _beside(out: Path) -> Iterator[Path]:
     # On the disk of `out`: encoded documents may be large.
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        temp = tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, dir=out.parent)
+        temp = temporary_folder(out)
     except OSError as error:
         raise storage_error(error, str(out)) from error
-    with temp as folder:
-        yield Path(folder)
+    try:
+        yield temp.path
+    finally:
+        temp.remove()
 
 
 def _query_source(
@@ -132,12 +137,13 @@ def _query_source(
     found = [n for n in dict.fromkeys(found) if n == "vectors" or n.startswith("X_")]
     if not found:
         raise ArrayMissing(
-            f"{path} has neither `vectors` nor any X_*; it has: {', '.join(names) or 'nothing'}.",
-            hint="Sequences of rows (seq_*) need a trained tower: ttf mine RUN_DIR.",
+            f"{path} has no array `vectors` or X_*. It has: {', '.join(names) or 'no arrays'}.",
+            hint="Sequences (seq_*) must be encoded by a trained tower: ttf mine RUN_DIR.",
         )
     if len(found) > 1:
         say(
-            f"{path} has several arrays of queries; taking {found[0]} (not {', '.join(found[1:])})."
+            f"{path} has several arrays of queries. ttf uses {found[0]} and ignores "
+            f"{', '.join(found[1:])}."
         )
     chosen = source(found[0])
     _need_vectors(chosen)
@@ -149,9 +155,9 @@ def _need_vectors(source: VectorSource) -> None:
         return
     sequences = len(source.shape) == 3
     raise BadData(
-        f"{source.name} in {source.uri} is {source.dtype} {source.shape}; it must be vectors, "
-        "(rows, dim), float32, float16 or bfloat16.",
-        hint="Sequences need a trained tower: ttf mine RUN_DIR." if sequences else "",
+        f"{source.name} in {source.uri} has the type {source.dtype} and the shape {source.shape}. "
+        "It must be float32, float16 or bfloat16 with the shape (rows, dim).",
+        hint="Sequences must be encoded by a trained tower: ttf mine RUN_DIR." if sequences else "",
     )
 
 

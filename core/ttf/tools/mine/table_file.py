@@ -26,7 +26,7 @@ def check_table(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:
     Starts a table and aborts it, so that these errors come before mining.
     """
     refuse_inputs(out, inputs)
-    storage_of(str(out), "auto", "Name it like candidates.npz or candidates.zarr.")
+    storage_of(str(out), "auto", "Use a file name such as candidates.npz or candidates.zarr.")
     check_output(str(out), overwrite=overwrite)
     make_room(out.absolute().parent, 0)
     writer = create_store(str(out))
@@ -40,7 +40,9 @@ def check_table(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:
 def refuse_inputs(out: Path, inputs: Sequence[str]) -> None:
     """Raises ConfigError if the table would replace one of its inputs."""
     if out.resolve() in {Path(uri).resolve() for uri in inputs if is_local(uri)}:
-        raise ConfigError(f"{out} is one of the inputs.", hint="Name another --out.")
+        raise ConfigError(
+            f"The output {out} is the same file as an input.", hint="Choose another --out."
+        )
 
 
 def storage_of(uri: str, storage: str, hint: str) -> str:

@@ -32,6 +32,6 @@ def ask(work: str, request: Mapping[str, Any], *, to: str) -> Mapping[str, Any]:
     if ended.death.signal is not None:
         how = signal_name(ended.death.signal) or how
     raise Died(
-        f"The process that was to {to} died ({how}).",
-        hint=f"The end of what it said: {ended.stderr[-600:].strip() or 'nothing'}",
+        f"The process that should {to} crashed ({how}).",
+        hint=f"The end of its standard error: {ended.stderr[-600:].strip() or 'empty'}",
     )

@@ -90,7 +90,7 @@ def _process(choices: Choices) -> Iterator[Item]:
         component="library scratch",
         phase="always",
         anon_bytes=SCRATCH_PER_THREAD * choices.threads,
-        why=f"{SCRATCH_PER_THREAD // MB} MB a thread",
+        why=f"{SCRATCH_PER_THREAD // MB} MB per thread",
         lower=_threads(choices),
     )
     frozen = choices.parameters - choices.trained_parameters
@@ -111,7 +111,7 @@ def _training(
     candidates = documents + choices.memory_bank
     steps = facts.length if facts.sequence else 1
     yield Item(
-        component="micro-batches on their way",
+        component="micro-batches in memory",
         phase="training",
         anon_bytes=BUFFERED_BATCHES * batch.micro_batch * steps * facts.in_dim * FLOAT,
         why=f"{BUFFERED_BATCHES} x {batch.micro_batch} x {steps} x {facts.in_dim} x 4 B",
@@ -127,7 +127,7 @@ def _training(
         anon_bytes=BACKWARD * activations,
         why=f"{batch.micro_batch} queries x {choices.query.activation_bytes:,} B"
         + ("" if choices.doc_frozen else " and the step's documents")
-        + f", x {BACKWARD} for backward",
+        + f", x {BACKWARD} for the backward pass",
         lower=smaller,
     )
     yield Item(
@@ -239,7 +239,7 @@ def _worker(choices: Choices) -> Iterator[Item]:
         component=f"miner {choices.miner}, scratch",
         phase="mining",
         anon_bytes=SCRATCH_PER_THREAD * choices.threads,
-        why=f"{SCRATCH_PER_THREAD // MB} MB a thread",
+        why=f"{SCRATCH_PER_THREAD // MB} MB per thread",
         lower=_threads(choices),
     )
 
@@ -288,7 +288,7 @@ def _files(config: RunConfig, facts: DataFacts, choices: Choices) -> Iterator[It
         component="checkpoints",
         phase="training",
         disk_bytes=kept * one,
-        why=f"{config.checkpoint.keep} kept and one being written",
+        why=f"{config.checkpoint.keep} kept, and one that is being written",
     )
     if config.evaluate.keep_best:
         yield Item(

@@ -20,7 +20,7 @@ def render(plan: Plan) -> str:
 
 def _head(plan: Plan) -> str:
     c = plan.choices
-    miner = f", negatives from {c.miner}" if c.miner else ", no mined negatives"
+    miner = f", negatives mined by {c.miner}" if c.miner else ", no mined negatives"
     passes = c.samples / max(plan.facts.train_pairs, 1)
     towers = f"{plan.towers[0]} -> {plan.towers[1]}"
     threads = "1 thread" if c.threads == 1 else f"{c.threads} threads"
@@ -29,7 +29,7 @@ def _head(plan: Plan) -> str:
     pairs = f"{passes:.1f} passes over {plan.facts.train_pairs:,} pairs"
     lines = [f"{towers} {where}", f"{c.total_steps:,} optimizer steps of {step}: {pairs}"]
     if 0 < c.patience < c.evaluations - 1:
-        lines.append(f"ends early after {c.patience} evaluations without gain")
+        lines.append(f"ends early after {c.patience} evaluations without improvement")
     # A note is one line, as everywhere: it is searched for.
     return "\n".join([*map(_wrapped, lines), *(f"note: {note}" for note in c.notes)])
 
@@ -50,7 +50,12 @@ def _data(plan: Plan) -> str:
 
 def _memory(plan: Plan) -> str:
     rows: list[tuple[str, str, str, str]] = [
-        (item.component, "all along" if item.phase == "always" else item.phase, size(b), item.why)
+        (
+            item.component,
+            "the whole run" if item.phase == "always" else item.phase,
+            size(b),
+            item.why,
+        )
         for item in plan.items
         if (b := item.anon_bytes)
     ]
@@ -62,32 +67,32 @@ def _memory(plan: Plan) -> str:
     table = _table("Memory (anonymous)", ("", "held", "size", ""), rows, "llrl")
     if plan.file_bytes:
         table += "\n" + _wrapped(
-            f"  File-backed, up to {size(plan.file_bytes)}: page cache of the mapped arrays, "
-            "given back when needed."
+            f"  File-backed, up to {size(plan.file_bytes)}: page cache of the mapped arrays. The "
+            "kernel frees it when memory is needed."
         )
     return table
 
 
 def _disk(plan: Plan) -> str:
     rows = [(i.component, size(i.disk_bytes), i.why) for i in plan.items if i.disk_bytes]
-    rows.append(("= in the run's folder and cache", size(plan.disk_bytes), ""))
+    rows.append(("= in the run folder and the cache", size(plan.disk_bytes), ""))
     return _table("Disk", ("", "size", ""), rows, "lrl")
 
 
 def _time(plan: Plan) -> str:
     rows = [(i.component, duration(i.seconds), i.why) for i in plan.items if i.seconds]
-    whole = duration(plan.seconds) if plan.seconds >= 1 else "under a second"
-    rows.append(("= in all", whole, ""))
+    whole = duration(plan.seconds) if plan.seconds >= 1 else "less than a second"
+    rows.append(("= in total", whole, ""))
     title = (
-        f"Time (rough: {plan.gflops_per_thread:.0f} GFLOP/s a thread, a static figure; "
-        "expect a factor of two either way)"
+        f"Time (rough: {plan.gflops_per_thread:.0f} GFLOP/s per thread, a fixed assumption; the "
+        "real time can be half or twice as long)"
     )
     return _table(title, ("", "time", ""), rows, "lrl")
 
 
 def _verdict(plan: Plan) -> str:
     peak, limit = plan.peak_anon_bytes, plan.limit
-    what = f"{size(peak)} predicted during {plan.peak_phase}, {size(limit.bytes)} allowed"
+    what = f"{size(peak)} predicted during {plan.peak_phase}, the limit is {size(limit.bytes)}"
     if plan.fits:
         return _wrapped(f"Fits: {what} ({limit.source}).")
     return "\n".join([_wrapped(f"Does NOT fit: {what} ({limit.source})."), *_advice(plan)])
@@ -100,13 +105,14 @@ def _advice(plan: Plan) -> Iterable[str]:
     fixed = plan.peak_anon_bytes - sum(held for _, held, _ in plan.lowerable)
     if fixed > plan.limit.bytes:
         yield _wrapped(
-            f"{size(fixed)} of it depend on no option: it needs more memory or a smaller tower."
+            f"{size(fixed)} of this cannot be lowered by an option: use a machine with more "
+            "memory, or a smaller tower."
         )
         return
-    yield f"{size(over)} too much. Lower, the largest first:"
+    yield f"{size(over)} too much. Options to lower, the one with the most memory first:"
     for option, held, names in options:
         yield _wrapped(f"  {option}: {size(held)} for {', '.join(names)}", indent="    ")
-    yield "Or give it more memory."
+    yield "Or use a machine with more memory."
 
 
 def _wrapped(text: str, indent: str = "  ") -> str:

@@ -12,6 +12,7 @@ import pytest
 from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.crashes import WIDELY, Start, wide
 from tests.kit.live_run import LiveRun, in_phase, saving, summary_of
+from tests.kit.processes import adopting
 from tests.kit.struck_run import EVERY, World, assert_undisturbed, incidents_of, litter
 
 from ttf.errors import ExitCode
@@ -75,7 +76,9 @@ def test_a_run_whose_trainers_all_die_young_ends_with_the_same_weights(
     whole = tmp_path / "whole"
     with LiveRun(world, world.config(whole, steps=steps), whole) as live:
         assert live.wait(3600).code == 0
-    ended = train(env={**sabotage.HURRIES, sabotage.LIFE: life}, steps=steps).wait(7200)
+    with adopting() as reaped:
+        ended = train(env={**sabotage.HURRIES, sabotage.LIFE: life}, steps=steps).wait(7200)
+        assert reaped() == []  # not a zombie was left
     assert ended.code == 0, ended.err
     deaths = len(incidents_of(run))
     assert deaths >= (300 if life == "3 s" else steps // int(life.split()[0]))
@@ -92,7 +95,7 @@ FROM_WITHIN = [
 ]
 OTHERS = [("step", "bus"), ("forward", "ill"), ("backward", "fpe")]
 NATIVE = {"segv": SEGV, "abrt": ABRT, "bus": BUS, "ill": ILL, "fpe": FPE}
-WHY_GARBAGE = {"garbage": "was announced", "nonsense": "makes no sense"}
+WHY_GARBAGE = {"garbage": "announces a length", "nonsense": "is not valid"}
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_trainer_that_the_kernel_holds_cannot_hold_its_supervisor(
     assert ended.code == 130 and summary_of(run)["status"] == "stopped"
     assert alive(trainer)
     refused = resume()
-    assert refused.code == ExitCode.IN_USE and "whose supervisor is gone" in refused.err
+    assert refused.code == ExitCode.IN_USE and "although its supervisor has ended" in refused.err
 
 
 @pytest.fixture

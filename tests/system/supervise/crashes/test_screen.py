@@ -84,7 +84,7 @@ def test_the_suspend_key_holds_the_whole_run_and_the_interrupt_key_ends_it(
     assert {pid for pid in held if alive(pid)} == held
     live.send(signal.SIGCONT)
     live.press(INTERRUPT)
-    live.said("SIGINT: the run saves and ends at its next step")
+    live.said("SIGINT: the run saves a checkpoint and ends after its next step")
     go.touch()
     assert live.process.wait(60) == 130
     assert summary_of(run)["incidents"] == [] and summary_of(run)["restarts"] == 0

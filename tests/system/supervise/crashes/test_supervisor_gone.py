@@ -96,7 +96,7 @@ def test_a_supervisor_that_is_stopped_loses_its_children_and_starts_others_when_
     tree.gone_after()
     beside = command(["resume", run]).wait()
     assert beside.code == ExitCode.IN_USE
-    assert f"(process {live.pid}, which is stopped: kill -CONT {live.pid}" in beside.err
+    assert f"(process {live.pid}, which is paused: kill -CONT {live.pid}" in beside.err
     live.send(CONT)
     ended = live.wait()
     assert ended.code == 0, ended.err

@@ -23,7 +23,7 @@ def test_a_second_command_on_a_live_run_is_refused_and_told_by_whom(
     for other in others:
         ended = other.wait()
         assert ended.code == ExitCode.IN_USE
-        assert f"is in use by another live process (process {live.pid})" in ended.err
+        assert f"Another process is using {run} (process {live.pid})" in ended.err
     os.kill(trainer, signal.SIGCONT)
     assert live.wait().code == 0
     assert_undisturbed(run, undisturbed, restarts=0)

@@ -92,11 +92,11 @@ def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
         "checkpoint.every_steps": 1000,
     }
     command = place.train(settings=settings, before=group.enter)
-    command.said("caches and the idle miner were given back")
+    command.said("ttf freed caches and ended the idle miner process")
     (place.faults / "pause").touch()
     command.until(lambda: group.stat("total_rss") < (0.9 * 700 - 60) * MB, "150 MB are back")
     (place.faults / "pause").unlink()
-    command.said("going on from")
+    command.said("ttf restarts the run from")
     (place.faults / "leak").unlink()
     done = command.wait()
     done.assert_clean()
@@ -107,9 +107,9 @@ def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
     assert incident["lost_steps"] == 0
     assert incident["step"] > 0
     said = [
-        done.err.index("At 90% caches are given back"),
-        done.err.index("caches and the idle miner were given back"),
-        done.err.index("The run saves and starts anew with a remedy"),
+        done.err.index("At 90%, ttf frees its caches"),
+        done.err.index("ttf freed caches and ended the idle miner process"),
+        done.err.index("ttf saves the run and restarts it with a remedy"),
         done.err.index(f"resumed at step {incident['step']}"),
     ]
     assert said == sorted(said)
@@ -167,7 +167,7 @@ def test_the_miner_is_the_first_victim(
     told = [(found["class"], found["process"], found["exit_code"]) for found in done.incidents]
     assert told.count(("oom-kill", "miner", None)) == group.kills()
     if told == [("oom-kill", "miner", None)]:
-        assert "rose by 1" in done.evidence
+        assert "increased by 1" in done.evidence
         assert done.summary["restarts"] == 0
         assert done.digest == reference.digest and done.summary["exact"]
     else:  # it took long enough to be noticed: the trainer left by itself, and nobody killed it

@@ -26,7 +26,7 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
     assert done.listed() == [(name, "miner") for name in classes]
     assert [found["signal"] for found in done.incidents] == [9, 11, 6, 7]
     assert {found["remedy"] for found in done.summary["incidents"]} == {
-        "The same request goes to a fresh process."
+        "ttf repeats the search in a new process."
     }
     assert (place.faults / "heard").read_text().split() == classes
     assert len({path.read_text() for path in place.faults.glob("asked-*")}) == 5

@@ -69,7 +69,7 @@ def test_a_worker_that_aborts_leaves_the_trainer_alone(
     assert done.summary["miner"] == "exact"
     assert not done.summary["exact"]
     assert done.summary["deviations"] == ["the miner 'faulty' failed and 'exact' took over"]
-    assert done.err.count("KMP_DUPLICATE_LIB_OK=TRUE is set here") == 1
+    assert done.err.count("KMP_DUPLICATE_LIB_OK=TRUE is set in this environment") == 1
     manifest = json.loads((done.run / "manifest.json").read_text())
     assert manifest["environment_left_out"] == {"KMP_DUPLICATE_LIB_OK": "TRUE"}
 

@@ -20,7 +20,7 @@ def test_a_device_that_is_wrong_from_the_start_stops_the_run(place: FaultyPlace)
     ended = place.train(settings=WRONG).wait()
     ended.assert_clean()
     assert ended.code == 4
-    assert "standin computes other numbers than the CPU" in ended.err
+    assert "standin and the CPU compute different numbers" in ended.err
     (incident,) = ended.incidents
     assert (incident["class"], incident["phase"]) == ("non-finite", "probe")
     assert lines(ended, "step") == []
@@ -54,7 +54,7 @@ def test_a_run_may_go_on_on_the_cpu(place: FaultyPlace, reference: Ended) -> Non
     assert done.summary["incidents"][0]["remedy"] == "device.name=cpu"
     assert not done.summary["exact"]
     assert done.summary["deviations"] == [
-        "the rest was computed on another device, after a failed parity probe"
+        "the rest was computed on a different device, because the parity probe failed"
     ]
     assert done.digest == reference.digest  # it had not made a step before
 

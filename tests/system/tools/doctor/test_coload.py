@@ -47,7 +47,7 @@ def test_a_variable_that_hides_the_abort_is_kept_from_the_processes(
     odd_miner(at_import="\n".join(f"ctypes.CDLL({str(c)!r}).omp_get_max_threads()" for c in copies))
     found = ask(check="coload")
     assert (found["status"], found["exit_code"]) == ("fail", 6)
-    assert "alone in a process, before torch came in: omp-duplicate" in found["detail"]
+    assert "alone in a process, before torch was loaded: omp-duplicate" in found["detail"]
 
 
 @wide
@@ -71,7 +71,7 @@ def test_a_miner_that_hangs_at_its_import_is_ended_and_told_with_its_stacks(
     odd_miner(at_import=f"[{HANG} for _ in range(9)]")
     found = ask(check="coload")
     assert (found["status"], found["exit_code"]) == ("fail", 6)
-    assert "alone in a process, before torch came in: hang" in found["detail"]
+    assert "alone in a process, before torch was loaded: hang" in found["detail"]
     assert any("ttf_odd_miner" in line for line in found["evidence"]), found["evidence"]
 
 
@@ -81,7 +81,7 @@ def test_a_miner_that_hangs_at_its_import_is_ended_and_told_with_its_stacks(
     [
         ({"search": f"if {TORCH_IS_HERE}: {SEGFAULT}"}, "in both orders: segfault (SIGSEGV)"),
         ({"search": f"if {TORCH_IS_HERE}: os.abort()"}, "in both orders: abort (SIGABRT)"),
-        ({"search": "os._exit(0)"}, "alone in a process, before torch came in: vanished"),
+        ({"search": "os._exit(0)"}, "alone in a process, before torch was loaded: vanished"),
         (
             {"at_import": f"import atexit; atexit.register(lambda: {SEGFAULT})"},
             "in both orders: segfault (SIGSEGV)",

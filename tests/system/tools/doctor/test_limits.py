@@ -98,10 +98,10 @@ def test_a_group_of_version_2_is_read(group_v2: Callable[..., Path]) -> None:
     ("state", "status", "said"),
     [
         ({"held": 1 << 20}, "ok", "2.1 GB allowed by cgroup /job (memory.max)"),
-        ({"held": 2040 << 20}, "warn", "nearly full"),
+        ({"held": 2040 << 20}, "warn", "almost used up"),
         ({"kills": 3}, "warn", "has killed 3 process"),
     ],
-    ids=["room", "nearly full", "has killed"],
+    ids=["room", "almost used up", "has killed"],
 )
 def test_what_a_group_tells_of_itself(
     group_v2: Callable[..., Path], state: dict[str, int], status: str, said: str
@@ -154,8 +154,8 @@ PLAN: Mapping[str, Any] = {
     ("change", "status", "said"),
     [
         ({}, "ok", "1.5 GB predicted during training, 2.0 GB allowed"),
-        ({"fits": False}, "fail", "The run does not fit"),
-        ({"fits": False, "fixed_bytes": 3 * 10**9}, "fail", "The run does not fit"),
+        ({"fits": False}, "fail", "The memory is not enough for the run"),
+        ({"fits": False, "fixed_bytes": 3 * 10**9}, "fail", "The memory is not enough for the run"),
         ({"above_budget": "The miner needs more."}, "fail", "The miner needs more."),
         ({"disk_bytes": 10**12}, "warn", "may write 1.0 TB"),
     ],
@@ -167,7 +167,7 @@ def test_a_prediction_is_held_against_every_limit(
     verdict = run_checks.judged_plan({**PLAN, **change}, free_disk=10**9)
     assert (verdict.status, said in verdict.detail) == (status, True), verdict
     if status == "fail" and "fixed_bytes" in change:
-        assert "depend on no option" in verdict.remedy
+        assert "cannot be lowered by an option" in verdict.remedy
     if change == {"fits": False}:
         assert "--batch-size (now 512): 900 MB" in verdict.remedy
 
@@ -179,7 +179,7 @@ def test_a_miner_that_needs_more_than_the_budget_is_named(ask: Ask, run_toml: Wr
     if "not installed" in found["detail"] or found["status"] == "skip":
         pytest.skip("hnswlib is not installed")
     assert (found["status"], found["exit_code"]) == ("fail", 6), found
-    assert "memory.budget allows 102 kB" in found["detail"]
+    assert "memory.budget is 102 kB" in found["detail"]
 
 
 # --- places and limits of a process -------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_shared_memory_of_a_container_is_a_warning(
 ) -> None:
     root = tmp_path / "root"
     (root / "dev").mkdir(parents=True)
-    assert "no /dev/shm" in look_at_shm(Examination(root=root)).detail
+    assert "/dev/shm does not exist" in look_at_shm(Examination(root=root)).detail
     (root / "dev/shm").symlink_to(small_disk("size=64m"))
     verdict = look_at_shm(Examination(root=root))
     assert verdict.status == "warn" and "--shm-size" in verdict.remedy

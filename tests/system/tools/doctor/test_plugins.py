@@ -75,7 +75,7 @@ def test_a_check_of_a_plugin_knows_the_configuration(
         ({"at_import": "import no_such_library"}, "raised: PluginBroken"),
         ({"run": "sys.exit(0)"}, "raised: SystemExit"),
         ({"run": "os._exit(0)"}, "ended its process: vanished"),
-        ({"run": "return True"}, "returned a bool, not a ttf.Verdict"),
+        ({"run": "return True"}, "returned a bool, but it must return a ttf.Verdict"),
         ({"run": 'return Verdict(status="fine", detail="")'}, "raised: ValueError"),
     ],
     ids=["raises", "segfault", "abort", "import", "exit", "leaves", "no verdict", "odd status"],

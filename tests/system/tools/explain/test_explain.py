@@ -78,9 +78,9 @@ def test_an_incidents_own_page_names_the_command(incident: Path) -> None:
 def test_what_holds_no_incident_says_so(invoke: Invoke, tmp_path: Path, incident: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "holds no incident" in invoke(["explain", str(empty)]).err
+    assert "is not the folder of an incident" in invoke(["explain", str(empty)]).err
     (empty / "run.toml").touch()
-    assert "nothing has died in it" in invoke(["explain", str(empty)]).err
+    assert "none of its processes crashed" in invoke(["explain", str(empty)]).err
     (incident / "incident.json").write_text("{")
     damaged = invoke(["explain", str(incident)])
     assert damaged.code == 3 and "cannot be read" in damaged.err and "incident.md" in damaged.err

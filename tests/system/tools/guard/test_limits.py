@@ -29,11 +29,11 @@ for megabytes in range(400):
     time.sleep(0.02)
 """
     guarded = start([PYTHON, "-c", code], "--memory-limit", "120M", "--out", "watch")
-    warned = guarded.until("it will be ended at the limit")
+    warned = guarded.until("ttf guard will end it at the limit")
     (tmp_path / "warned").touch()
     assert guarded.wait() == 143
     guarded.err = warned + guarded.err
-    assert "of 120 MB (--memory-limit); it will be ended at the limit" in ours(guarded.err)
+    assert "of 120 MB (--memory-limit); ttf guard will end it at the limit" in ours(guarded.err)
     found = incident(tmp_path / "watch")
     assert (found["class"], found["signal"]) == ("memory-limit", signal.SIGTERM)
     assert summary(tmp_path / "watch")["peak_anon_mb"] >= 120
@@ -71,7 +71,7 @@ waits_for_the_worker(worker)
     guarded = start([PYTHON, "-c", code], "--hang-timeout", "3", "--out", "watch")
     assert guarded.wait() == 137
     found = incident(tmp_path / "watch")
-    assert found["class"] == "hang" and "it was idle meanwhile" in found["explanation"]
+    assert found["class"] == "hang" and "it used almost no CPU" in found["explanation"]
     folder = tmp_path / "watch/incidents/001"
     assert "in waits_for_the_worker" in (folder / "faulthandler.txt").read_text()
     assert len(list(folder.glob("stacks-*.txt"))) == 1
@@ -81,7 +81,7 @@ waits_for_the_worker(worker)
 def test_a_silent_computation_is_called_one(start: Start, tmp_path: Path) -> None:
     guarded = start([PYTHON, "-c", "while True: pass"], "--hang-timeout", "2", "--out", "watch")
     assert guarded.wait() == 137
-    assert "of one processor meanwhile" in incident(tmp_path / "watch")["explanation"]
+    assert "of one CPU during this time" in incident(tmp_path / "watch")["explanation"]
 
 
 @wide
@@ -96,14 +96,14 @@ def test_a_crash_is_followed_by_restarts_up_to_the_bound(start: Start, tmp_path:
     document = summary(tmp_path / "watch")
     assert (document["status"], document["exit_code"], document["restarts"]) == ("failed", 134, 1)
     assert [i["class"] for i in document["incidents"]] == ["abort", "abort"]
-    assert "starting it again in 1 s (restart 1 of 1)" in ours(guarded.err)
-    assert "not started again: that was restart 1" in ours(guarded.err)
+    assert "restarting the command in 1 s (restart 1 of 1)" in ours(guarded.err)
+    assert "not restarted: that was restart 1" in ours(guarded.err)
 
 
 def test_an_exit_code_that_python_chose_is_no_crash(start: Start) -> None:
     guarded = start([PYTHON, "-c", "import sys; sys.exit(2)"], "--restarts", "5")
     assert guarded.wait() == 2
-    assert "it chose that exit code itself" in ours(guarded.err)
+    assert "the command itself chose this exit code" in ours(guarded.err)
 
 
 @wide
@@ -126,7 +126,7 @@ def test_the_pause_between_starts_can_be_ended(start: Start) -> None:
     guarded = start(["false"], "--until-success")
     assert guarded.process.stderr is not None
     seen = b""
-    while b"starting it again in 2 s" not in seen:
+    while b"restarting the command in 2 s" not in seen:
         seen += os.read(guarded.process.stderr.fileno(), 4096)
     guarded.process.terminate()
     assert guarded.wait() == 143
@@ -162,7 +162,7 @@ def test_a_disk_that_takes_nothing_does_not_change_the_end(start: Start, small_d
     code = f"import os\ntry: open({str(small_disk / 'all')!r}, 'wb').write(bytes(4 << 20))\nexcept OSError: pass\nos.abort()"
     guarded = start([PYTHON, "-c", code], "--out", str(small_disk / "watch"))
     assert guarded.wait() == 134
-    assert "not everything could be kept" in ours(guarded.err)
+    assert "some files could not be saved" in ours(guarded.err)
     assert "abort" in ours(guarded.err)
 
 
@@ -172,7 +172,7 @@ def test_a_disk_that_takes_nothing_does_not_change_the_end(start: Start, small_d
         ([], "Missing argument"),
         (
             ["--memory-limit", "8Q", "--", "true"],
-            "'8Q' is no size; write bytes, or 500M, 8G, 8GiB.",
+            "'8Q' is not a size; write a number of bytes, for example 500M, 8G or 8GiB.",
         ),
         (["--memory-limit", "0", "--", "true"], "at least one byte"),
         (["--hang-timeout", "0", "--", "true"], "is not in the range"),

@@ -90,9 +90,9 @@ def test_a_command_that_was_asked_to_end_is_not_a_riddle(start: Start, tmp_path:
     guarded.process.terminate()
     assert guarded.wait() == 143
     found = incident(tmp_path / "watch")
-    assert found["class"] == "killed" and "SIGTERM was sent to ttf guard" in found["explanation"]
+    assert found["class"] == "killed" and "ttf guard received SIGTERM" in found["explanation"]
     assert summary(tmp_path / "watch")["status"] == "stopped"
-    assert "starting it again" not in ours(guarded.err)
+    assert "restarting the command" not in ours(guarded.err)
 
 
 def test_signals_that_were_ignored_stay_ignored(start: Start, tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_a_guard_that_is_killed_takes_the_command_along(start: Start) -> None:
     ("words", "code", "said"),
     [
         (["no-such-command-here"], 127, "there is no such command on PATH"),
-        (["./plain"], 126, "not an executable file"),
+        (["./plain"], 126, "this file is not executable"),
         pytest.param(["./missing"], 127, "there is no such file", marks=wide),
-        pytest.param(["./headless"], 126, "needs a first line like", marks=wide),
-        pytest.param(["."], 126, "not an executable file", marks=wide),
+        pytest.param(["./headless"], 126, "must name its interpreter", marks=wide),
+        pytest.param(["."], 126, "this file is not executable", marks=wide),
     ],
 )
 def test_what_cannot_be_started_ends_as_in_a_shell(

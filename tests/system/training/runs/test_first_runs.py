@@ -40,7 +40,9 @@ def test_texts_by_tfidf_train_although_the_filter_trusts_hardly_any_negative(
     done = train(invoke, beginner_sets.tfidf(tmp_path))
     assert done.code == 0, done.err
     [note] = summary()["notes"]
-    assert re.match(r"At step 7: Only \d\.\d% of 448 queries have a mined negative left", note)
+    assert re.match(
+        r"At step 8: Only \d\.\d% of 512 queries have a mined negative after the filter", note
+    )
     assert f"note: {note}" in done.err
     assert note in done.out
     assert note.partition(" (")[0] in (tmp_path / "run" / "report.html").read_text()
@@ -52,7 +54,7 @@ def test_a_floor_of_mined_negatives_that_the_user_set_refuses(
 ) -> None:
     done = train(invoke, beginner_sets.tfidf(tmp_path), "--set", "negatives.min_yield=0.05")
     assert done.code == 2
-    assert "negatives.min_yield asks for 5.0%" in done.err
+    assert "negatives.min_yield requires 5.0%" in done.err
 
 
 def test_pairs_without_validation_train_and_every_later_command_uses_the_same_split(
@@ -73,3 +75,27 @@ def test_pairs_without_validation_train_and_every_later_command_uses_the_same_sp
     assert again.json()["weights_sha256"] == summary()["weights_sha256"]
     other = train(invoke, words, "--out", "other", "--val-split", "0.5", "--json").json()
     assert other["samples"] < summary()["samples"]
+
+
+def test_sequences_without_their_context_are_no_success_and_the_proposed_command_is(
+    tmp_path: Path, invoke: Invoke
+) -> None:
+    words = beginner_sets.sequences(tmp_path)
+    quick = ("--tower", "linear", "--epochs", "2", "--batch-size", "64")
+    failed = invoke(["train", *words, *quick, *HERE])
+    assert failed.code == 7, failed.err
+    assert "contain row numbers, and no --context was given" in failed.err
+    assert "ranks the 660 documents no better than chance: recall@10 is 0.0" in failed.err
+    assert summary()["status"] == "finished" and summary()["exit_code"] == 7
+    assert invoke(["resume", "run", "--in-process"]).code == 7
+    assert invoke(["eval", "run"]).code == 0
+    accepted = (*HERE[:-1], "accepted", "--set", "evaluate.above_chance=false")
+    assert invoke(["train", *words, *quick, *accepted]).code == 0
+
+    said = invoke(["data", "inspect", "windows.npz"]).err
+    proposed = said.rpartition("Next: ttf ")[2].split()
+    assert proposed[-3:] == ["--context", "context.npz", "--plan"]
+    Path("run").rename("failed")
+    done = invoke([*proposed[:-1], "--tower", "linear", "--epochs", "2", *HERE])
+    assert done.code == 0, done.err
+    assert summary()["metrics"]["recall@10"] > 0.5

@@ -200,7 +200,7 @@ def test_an_output_is_looked_at_before_anything_is_searched(place: Path, invoke:
     (place / "found.npz").write_bytes(b"mine")
     there = invoke([*words, "found.npz"])
     assert there.code == 2
-    assert "found.npz: already there" in there.err
+    assert "found.npz already exists" in there.err
     assert "--overwrite" in there.err
     unknown = invoke([*words, "found.xyz"])
     assert unknown.code == 2

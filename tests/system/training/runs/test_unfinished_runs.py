@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ttf.rundir.durable import Act, Operation, intercepted
+from ttf.rundir.disk_operations import Act, Operation, intercepted
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke, Outcome
@@ -71,7 +71,7 @@ def test_a_run_that_missed_a_gate_has_the_model_of_its_best_evaluation(
     gate = '[{at = "step 8", need = "recall@1 >= 1.0"}]'
     done = train(invoke, small_sets, "evaluate.every=2", f"gates={gate}")
     assert done.code == 7
-    assert "The model it has so far: ttf eval run. " in done.err
+    assert "To evaluate the best model so far: ttf eval run. " in done.err
     best = max(evaluations()[1:], key=lambda line: line["metrics"]["recall@10"])
     [note] = assert_it_is_of_use(invoke, small_sets, best["step"])
     assert f"its model is that of step {best['step']}, the best one so far" in note
@@ -131,5 +131,7 @@ def test_a_run_without_gain_ends_early_by_default_and_says_so(
     summary = document("summary.json")
     assert summary["steps"] == 4
     [note] = summary["notes"]
-    assert "Training ended early, at step 4 of 12: no gain in recall@10 for 4 evaluations" in note
+    assert (
+        "Training ended early, at step 4 of 12: recall@10 did not improve in 4 evaluations" in note
+    )
     assert "--set evaluate.patience=0" in note and note in done.err

@@ -135,7 +135,7 @@ def test_views_and_unit_rows_have_fingerprints_of_their_own(tmp_path: Path) -> N
     prints = [v.fingerprint() for v in views]
     assert prints[1] == prints[2]
     assert len({*prints, source.fingerprint(), UnitRows(source).fingerprint()}) == 4
-    with pytest.raises(BadData, match="holds int64, not vectors"):
+    with pytest.raises(BadData, match="contains int64 values, not vectors"):
         UnitRows(store.source("ids"))
     store.close()
 
@@ -147,7 +147,7 @@ def test_the_plugin_follows_from_the_ending_or_from_what_lies_there(tmp_path: Pa
     writer.array("vectors", (1, 1), "float32").append(np.ones((1, 1), np.float32))
     writer.commit()
     assert storage_for(str(tmp_path / "folder")) == "zarr"
-    with pytest.raises(ConfigError, match=r"known endings: \.npy, \.npz, \.zarr"):
+    with pytest.raises(ConfigError, match=r"Known endings: \.npy, \.npz, \.zarr"):
         storage_for("bank.parquet")
     with pytest.raises(UnknownName, match="Did you mean 'zarr'"):
         storage_for("bank.npz", "zar")

@@ -42,7 +42,13 @@ def errors_of(highest: float, medium: float) -> list[Measured]:
         ([1.0] * 5, [2.0] * 5, 7e-7, "highest", "times as fast as medium"),
         ([1.04] * 5, [1.0] * 5, 7e-7, None, "not clearly more than 1.05"),
         ([1.5, 0.9, 1.5, 0.9, 1.5], [1.0] * 5, 7e-7, None, "not clearly more"),
-        ([2.0] * 5, [1.0] * 5, 3e-3, "highest", "the only path as accurate as float32"),
+        (
+            [2.0] * 5,
+            [1.0] * 5,
+            3e-3,
+            "highest",
+            "the only path on this machine that is as accurate as float32",
+        ),
     ],
     ids=["faster", "slower", "hardly faster", "noisy", "faster but inexact"],
 )
@@ -88,7 +94,7 @@ def test_a_row_comes_back_as_it_was_saved() -> None:
 def test_a_damaged_row_is_refused_with_the_way_out(change: dict[str, object]) -> None:
     file = measured.save_row(tune.tune(shapes=TINY[:1], repeats=2))
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    with pytest.raises(ArtifactDamaged, match=r"gemm\.json cannot be read") as caught:
+    with pytest.raises(ArtifactDamaged, match=r"cannot read .*gemm\.json") as caught:
         measured.tuned_row()
     assert "ttf bench --tune" in caught.value.hint
 

@@ -92,7 +92,7 @@ def test_a_known_bad_version_that_is_installed_is_named(
     fake_plugins.add("faiss-cpu", {}, version="1.12.0")  # comes first on the path
     found = ask(check="versions")
     assert (found["status"], found["exit_code"]) == ("fail", 6)  # and below what we require
-    assert "faiss-cpu 1.12.0 is installed, and twotower needs >=1.14.2" in found["detail"]
+    assert "faiss-cpu 1.12.0 is installed, but twotower needs >=1.14.2" in found["detail"]
     assert any("faiss PR#4811" in line for line in found["evidence"])
     monkeypatch.undo()
     assert ask(check="versions")["status"] == "ok"
@@ -101,7 +101,7 @@ def test_a_known_bad_version_that_is_installed_is_named(
 def test_what_twotower_requires_is_held_against_what_is_here() -> None:
     assert list(packages.too_old(packages.installed_versions())) == []
     (told, *_) = packages.too_old({})
-    assert "is not installed, and twotower needs it" in told
+    assert "is not installed, but twotower needs it" in told
 
 
 # --- runtimes among installed files ------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_a_typo_and_a_path_that_is_not_there_say_what_would_do(invoke: Invoke) -
     typo = invoke(["explain", "oomkill"])
     assert typo.code == 2 and typo.out == "" and "Did you mean 'oom-kill'?" in typo.err
     missing = invoke(["explain", "runs/none/incidents/001"])
-    assert missing.code == 3 and "There is no runs/none/incidents/001." in missing.err
+    assert missing.code == 3 and "runs/none/incidents/001 does not exist." in missing.err
     as_json = invoke(["explain", "oomkill", "--json"])
     assert as_json.code == 2 and as_json.json()["error"]["class"] == "UnknownName"
 
@@ -69,5 +69,9 @@ def test_a_typo_and_a_path_that_is_not_there_say_what_would_do(invoke: Invoke) -
 def test_an_exit_code_lists_what_it_may_have_been(invoke: Invoke) -> None:
     done = invoke(["explain", "137"])
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.splitlines()] == ["oom-kill", "killed"]
-    assert "the evidence decides" in done.err
+    assert [line.split()[0] for line in done.out.splitlines()] == [
+        "oom-kill",
+        "killed",
+        "cpu-limit",
+    ]
+    assert "The evidence decides" in done.err

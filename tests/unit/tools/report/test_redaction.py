@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ttf.text.secrets import Secrets
 from ttf.tools.report.bundle._identity import Identity, is_distinctive
 from ttf.tools.report.bundle._redact import Redactor
 
@@ -38,13 +39,16 @@ def redactor(**known: object) -> Redactor:
         ("at 10.1.2.3:80 and host=10.1.2.4", "at <address>:80 and host=<address>"),
         ("fe80::1ff:fe23:4567:890a%eth0", "<address>%eth0"),
         ("aa:bb:cc:dd:ee:0f", "<address>"),
-        ("https://u:p4ss@intra.acme.example/x?sig=1", "https://<url-1>/x<secret>"),
+        ("https://u:p4ss@intra.acme.example/x?sig=1", "https://<url-1>/x<secret-signature>"),
         ("s3://bucket/deep/x.npz", "s3://<url-1>/x.npz"),
         ("git@git.acme.example:team/repo.git", "<git remote>"),
         ("https://github.com/acme/private.git", "<git remote>"),
-        ("my_api_key: abcdef123", "my_api_key: <secret>"),
-        ("Authorization: Bearer abcdef12345", "Authorization: Bearer <secret>"),
-        ("AWS_SECRET_ACCESS_KEY=abc/def+ghi", "AWS_SECRET_ACCESS_KEY=<secret>"),
+        ("my_api_key: abcdef123", "my_api_key: <secret-my_api_key>"),
+        ("Authorization: Bearer abcdef12345", "Authorization: Bearer <secret-authorization>"),
+        (
+            "AWS_SECRET_ACCESS_KEY=abc/def+ghi",
+            "AWS_SECRET_ACCESS_KEY=<secret-AWS_SECRET_ACCESS_KEY>",
+        ),
     ],
 )
 def test_who_and_where_is_struck_out(text: str, expected: str) -> None:
@@ -134,10 +138,10 @@ def test_what_is_struck_out_is_counted_by_kind() -> None:
 
 
 def test_values_of_secret_variables_go_in_every_form() -> None:
-    found = redactor(secrets=(('a"secret value', "MY_TOKEN"),))
+    found = redactor(secrets=Secrets({"MY_TOKEN": 'a"secret value'}, ()))
     assert found.text('x a"secret value y') == "x <secret-MY_TOKEN> y"
     assert found.text('{"k": "a\\"secret value"}') == '{"k": "<secret-MY_TOKEN>"}'
-    assert found.value({"hf_token": "short but named"}) == {"hf_token": "<secret>"}
+    assert found.value({"hf_token": "short but named"}) == {"hf_token": "<secret-hf_token>"}
 
 
 def test_people_whose_homes_are_named_are_struck_out_elsewhere_too() -> None:

@@ -62,12 +62,12 @@ def test_a_study_is_refused_where_it_cannot_be_continued(kind: type[Study[Any, A
     with pytest.raises(DataMissing):
         kind.open(Path("nowhere"))
     assert not Path("nowhere").exists()
-    with pytest.raises(ConfigError, match="another study"):
+    with pytest.raises(ConfigError, match="a different study"):
         kind.find("another identity", folder)
     study = kind.open(folder)
     with pytest.raises(FolderInUse):
         kind.open(folder)
     study.close()
     Path("a.toml").write_text("[train]")
-    with pytest.raises(ConfigError, match="not what it was"):
+    with pytest.raises(ConfigError, match="changed since the start"):
         kind.open(folder)

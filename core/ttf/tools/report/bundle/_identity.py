@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.scrub import Scrubber
+from ttf.text.secrets import Secrets
 from ttf.tools.report.bundle._patterns import HOME_OF, IN_HOME
 
 _USER_VARIABLES: Final = ("USER", "LOGNAME", "SUDO_USER", "USERNAME")
@@ -70,10 +70,13 @@ class Identity:
     homes: set[str] = field(default_factory=set)
     # Folders and their names in the bundle: {"/data/runs/run-001": "<run>"}.
     places: dict[str, str] = field(default_factory=dict)
-    secrets: tuple[tuple[str, str], ...] = ()  # (value, variable) of the environment, longest first
+    secrets: Secrets = field(default_factory=lambda: Secrets({}, ()))
 
     def learn(self, texts: Iterable[str]) -> None:
-        """Adds the owners of home folders in these texts: the run may come from another machine."""
+        """Adds the owners of home folders in these texts (the run may come from another machine),
+        and values that stand after secret names."""
+        texts = list(texts)
+        self.secrets.learn(texts)
         for text in texts:
             for match in IN_HOME.finditer(text):
                 if (name := HOME_OF.search(match[0])) is not None:
@@ -87,7 +90,7 @@ class Identity:
 
 def identity_of(run_dir: Path, environment: Mapping[str, str] = os.environ) -> Identity:
     """The names of the current user, of the run's owner and of this machine."""
-    found = Identity(secrets=Scrubber(environment).secrets)
+    found = Identity(secrets=Secrets(environment, ()))
     found.users.update(environment[name] for name in _USER_VARIABLES if environment.get(name))
     for uid in _uids(run_dir):
         with contextlib.suppress(KeyError):  # a container's user need not have a name

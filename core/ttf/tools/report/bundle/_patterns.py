@@ -1,4 +1,4 @@
-"""Patterns for secrets, addresses and paths.
+"""Patterns for addresses and paths.
 
 Repetitions are bounded: a line of a megabyte without a space must not take minutes.
 """
@@ -8,34 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-SECRETS: Final = (
-    re.compile(
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
-    ),
-    re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA|AGPA)[A-Z0-9]{12,}"),
-    re.compile(r"\b(?:hf|api_org)_[A-Za-z0-9]{16,}"),
-    re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,})"),
-    re.compile(r"\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}"),
-    re.compile(
-        r"\b(?:xox[a-z]-[\w-]{10,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|npm_\w{30,}|pypi-\w{30,})"
-    ),
-    re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
-)
-
-AFTER: Final = (
-    re.compile(r"(?i)\b(bearer\s+|basic\s+)(?!<)([\w.~+/=-]{8,})"),
-    re.compile(
-        r"(?i)([\w-]{0,40}(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|"
-        r"private[_-]?key|credential|authorization)s?(?:[_-](?:id|key|value))?[\"']?\s*[=:]\s*[\"']?)"
-        r"(?!<|bearer|basic)([^\s\"',;)\]}<>]{6,})"
-    ),
-    re.compile(
-        r"(?i)([?&](?:x-amz-[\w-]+|x-goog-[\w-]+|awsaccesskeyid|signature|sig|se|key|auth|code)=)"
-        r"(?!<)([^&\s\"'<>]+)"
-    ),
-)
-
-USERINFO: Final = re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)([^/\s@\"'<>]{1,300})@", re.IGNORECASE)
 GIT_REMOTE: Final = re.compile(
     r"\b(?:git|ssh)@[\w.-]+:[\w./~-]+|\bssh://[^\s\"'<>]+|"
     r"\b(?:https?|git)://[^\s\"'<>]+?\.git\b(?:/[^\s\"'<>]*)?"

@@ -6,23 +6,22 @@ by kind.
 
 from __future__ import annotations
 
-import html
 import ipaddress
-import json
 import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ttf.incidents.scrub import is_secret_name
+from ttf.text.secret_patterns import USERINFO
+from ttf.text.secrets import variants
 from ttf.tools.report.bundle import _patterns as patterns
 from ttf.tools.report.bundle._identity import Identity, is_distinctive, is_struck_inside
 
 KINDS: Final = {
     "secret": "values of secret variables, tokens, keys, passwords, signatures",
     "home": "home folders",
-    "path": "folders of files (the file's own name stays)",
+    "path": "folders of files (the file name stays)",
     "user": "user names",
     "host": "host names and domains",
     "email": "e-mail addresses",
@@ -40,13 +39,14 @@ class Redactor:
     def __init__(self, identity: Identity, paths: Iterable[str] = ()) -> None:
         self._identity = identity
         self.counts: Counter[str] = Counter()
+        self.url_passwords = 0
         self._folders: dict[str, str] = {}
         self._urls: dict[str, str] = {}
         self._seen: dict[str, tuple[str, Counter[str]]] = {}
         self._known = [
             (_standing_alone(variant), path)
             for path in sorted({p for p in paths if _is_hard(p)}, key=lambda p: -len(p))
-            for variant in _variants(path)
+            for variant in variants(path)
         ]
         hosts, users = ((identity.hosts, "host"), (identity.users, "user"))
         self._names = [*self._name_rules(*hosts), *self._name_rules(*users)]
@@ -62,7 +62,7 @@ class Redactor:
         if isinstance(value, str):
             return self._again(value)
         if isinstance(value, dict):
-            return {self._again(str(k)): self._entry(str(k), inner) for k, inner in value.items()}
+            return {self._again(str(k)): self.entry(str(k), inner) for k, inner in value.items()}
         return [self.value(inner) for inner in value] if isinstance(value, list | tuple) else value
 
     def _again(self, text: str) -> str:
@@ -75,16 +75,18 @@ class Redactor:
         self.counts += counted
         return found
 
-    def _entry(self, key: str, value: Any) -> Any:
-        if isinstance(value, str) and len(value) >= 6 and is_secret_name(key):
-            return self._counted("secret", "<secret>")
+    def entry(self, key: str, value: Any) -> Any:
+        """The value of a key of JSON or of a configuration."""
+        secrets = self._identity.secrets
+        before = secrets.struck.total()
+        if isinstance(value, str) or key == "command":
+            value = secrets.entry(key, value)
+        self._count("secret", secrets.struck.total() - before)
         return self.value(value)
 
     def names(self, text: str) -> str:
-        # Only the values of secret variables, users and hosts: for text made of redacted parts.
-        for value, name in self._identity.secrets:
-            for variant in _variants(value):
-                text = self._literal(text, variant, "secret", f"<secret-{name}>")
+        # Only known secrets, users and hosts: for text made of redacted parts.
+        text = self._secretly(self._identity.secrets.known, text)
         for pattern, kind, replacement in self._names:
             text, count = pattern.subn(replacement, text)
             self._count(kind, count)
@@ -93,15 +95,21 @@ class Redactor:
     # --- secrets and addresses ------------------------------------------------------------------
 
     def _secrets(self, text: str) -> str:
-        for value, name in self._identity.secrets:
-            for variant in _variants(value):
-                text = self._literal(text, variant, "secret", f"<secret-{name}>")
-        for pattern in patterns.SECRETS:
-            text = self._all(pattern, text, "secret", lambda _: "<secret>")
-        text = self._all(patterns.USERINFO, text, "secret", lambda m: m[1])
-        for pattern in patterns.AFTER:
-            text = self._all(pattern, text, "secret", lambda m: f"{m[1]}<secret>")
+        text = self._secretly(self._identity.secrets.known, text)
+        text = USERINFO.sub(self._userinfo, text)  # the rest of the URL is an address
+        return self._secretly(self._identity.secrets.text, text)
+
+    def _secretly(self, strike: Callable[[str], str], text: str) -> str:
+        struck = self._identity.secrets.struck
+        before = struck.total()
+        text = strike(text)
+        self._count("secret", struck.total() - before)
         return text
+
+    def _userinfo(self, match: re.Match[str]) -> str:
+        self._count("secret", 1)
+        self.url_passwords += bool(match["password"])
+        return match["scheme"]
 
     def _addresses(self, text: str) -> str:
         text = self._all(patterns.GIT_REMOTE, text, "url", lambda _: "<git remote>")
@@ -226,10 +234,6 @@ class Redactor:
 
     # --- counting -------------------------------------------------------------------------------
 
-    def _literal(self, text: str, old: str, kind: str, new: str) -> str:
-        self._count(kind, text.count(old))
-        return text.replace(old, new)
-
     def _all(
         self, pattern: re.Pattern[str], text: str, kind: str, new: Callable[[re.Match[str]], str]
     ) -> str:
@@ -264,15 +268,3 @@ def _is_hard(path: str) -> bool:
 def _standing_alone(text: str) -> re.Pattern[str]:
     end = r"(?![\w-])" if text[-1].isalnum() else ""
     return re.compile(rf"(?<![\w./-]){re.escape(text)}{end}")
-
-
-def _variants(text: str) -> list[str]:
-    """The text as in plain text, JSON (with and without \\u), HTML and repr; the longest first."""
-    found = {
-        text,
-        json.dumps(text)[1:-1],
-        json.dumps(text, ensure_ascii=False)[1:-1],
-        html.escape(text),
-        repr(text)[1:-1],
-    }
-    return sorted(found, key=lambda v: (-len(v), v))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import zipfile
@@ -11,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.rundir import durable
-from ttf.rundir.run_record import Setting
+from ttf.rundir.bounded_json import parsed_json
+from ttf.rundir.outputs import write_output
+from ttf.text.secrets import struck_out
 from ttf.tools.report.bundle._collect import Bounds, Taken, collect
 from ttf.tools.report.bundle._identity import identity_of
-from ttf.tools.report.bundle._readme import readme
+from ttf.tools.report.bundle._readme import Removed, readme
 from ttf.tools.report.bundle._redact import Redactor
 from ttf.tools.report.bundle._reproduce import Reproducer, reproducers
-from ttf.tools.report.page import FILE, RunFiles, page_of, read_run
+from ttf.tools.report.page import FILE, RunFiles, page_of, read_run, struck
 
 MOST_BYTES: Final = 1_000_000
 _BOUNDS: Final = (
@@ -36,6 +36,7 @@ class Bundle:
     bytes: int
     files: tuple[str, ...]
     redacted: Mapping[str, int]  # by kind
+    secrets: Mapping[str, int]  # by name, those struck out when the files were written included
     reproducers: tuple[Reproducer, ...]
 
 
@@ -47,7 +48,7 @@ def write_bundle(run_dir: Path, out: Path) -> Bundle:
         if made[1].bytes <= MOST_BYTES:
             break
     assert made is not None
-    durable.write_atomically(out, made[0], "bundle")
+    write_output(out, made[0], "bundle")
     return made[1]
 
 
@@ -58,15 +59,22 @@ def _build(run_dir: Path, out: Path, bounds: Bounds) -> tuple[bytes, Bundle]:
     identity.learn(file.text for file in taken)
     redactor = Redactor(identity, known_paths(run, run_dir))
     files = {file.name: _redacted(file, redactor) for file in taken}
-    scripts = tuple(reproducers(redacted_run(run, redactor)))
+    shown = struck(run, redactor)
+    scripts = tuple(reproducers(shown))
+    secrets = struck_out(files.values())
+    if redactor.url_passwords:
+        secrets["url-password"] += redactor.url_passwords
     counts = dict(redactor.counts)  # the page repeats what the files say
-    page = redactor.names(page_of(redacted_run(run, redactor)).decode())
+    if secrets:
+        counts["secret"] = secrets.total()
+    page = redactor.names(page_of(shown).decode())
     for script in scripts:
         if script.text:
             files[f"reproduce/{script.name}"] = redactor.names(script.text)
     shortened = {file.name: file.left_out for file in taken if file.left_out}
     name = redactor.text(run.name)
-    explained = readme(name, files, scripts, counts, shortened, identity)
+    removed = Removed(kinds=counts, secrets=secrets, common=len(identity.common))
+    explained = readme(name, files, scripts, shortened, removed)
     whole = {"README.txt": explained, FILE: page, **files}
     data = _zipped(whole)
     found = Bundle(
@@ -74,6 +82,7 @@ def _build(run_dir: Path, out: Path, bounds: Bounds) -> tuple[bytes, Bundle]:
         bytes=len(data),
         files=tuple(whole),
         redacted=counts,
+        secrets=secrets,
         reproducers=scripts,
     )
     return data, found
@@ -115,28 +124,9 @@ def _lines(text: str, redactor: Redactor) -> Iterator[str]:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parsed_json(text.encode(), numbers=False)
+    except ValueError:
         return None
-
-
-def redacted_run(run: RunFiles, redactor: Redactor) -> RunFiles:
-    """The run as the page shows it. Steps and memory are only numbers and stay."""
-    config = [
-        Setting(redactor.text(key), redactor.text(text), redactor.text(origin))
-        for key, text, origin in run.config
-    ]
-    return dataclasses.replace(
-        run,
-        name=redactor.text(run.name),
-        summary=redactor.value(dict(run.summary)),
-        manifest=redactor.value(dict(run.manifest)),
-        evals=redactor.value(run.evals),
-        mining=redactor.value(run.mining),
-        incidents=redactor.value(run.incidents),
-        config=config,
-        problems=redactor.value(run.problems),
-    )
 
 
 def known_paths(run: RunFiles, run_dir: Path) -> list[str]:
@@ -162,6 +152,6 @@ def _words(command: Any) -> Iterable[str]:
 
 def _unquoted(value: str) -> str:
     try:
-        return str(json.loads(value))
+        return str(parsed_json(value.encode(), numbers=False))
     except ValueError:
         return value

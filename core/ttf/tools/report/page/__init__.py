@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttf.rundir.durable import write_atomically
-from ttf.tools.report.page._read import RunFiles, is_reportable, read_run
+from ttf.rundir.outputs import write_output
+from ttf.text.secrets import Secrets
+from ttf.tools.report.page._read import RunFiles, is_reportable, read_run, struck
 from ttf.tools.report.page._render import page_of
 
-__all__ = ["FILE", "RunFiles", "is_reportable", "page_of", "read_run", "write_page"]
+__all__ = ["FILE", "RunFiles", "is_reportable", "page_of", "read_run", "struck", "write_page"]
 
 FILE = "report.html"
 
@@ -20,5 +21,5 @@ def write_page(run_dir: Path, out: Path | None = None) -> Path:
     too. Raises StorageError.
     """
     path = run_dir / FILE if out is None else out
-    write_atomically(path, page_of(read_run(run_dir)))
+    write_output(path, page_of(struck(read_run(run_dir), Secrets())))
     return path

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from ttf.errors import EntryRefused
+from ttf.rundir.confined import end_of
 from ttf.rundir.documents import (
     CheckpointLine,
     EvalLine,
@@ -62,6 +63,35 @@ class RunFiles:
         return found.text.strip('"'), found.origin
 
 
+class Strikes(Protocol):
+    """What makes a run fit to be shown to others."""
+
+    def text(self, text: str) -> str: ...
+
+    def value(self, value: Any) -> Any: ...
+
+    def entry(self, key: str, value: Any) -> Any: ...
+
+
+def struck(run: RunFiles, strikes: Strikes) -> RunFiles:
+    """The run as a page may show it. Steps and memory are only numbers and stay."""
+    config = [
+        Setting(strikes.text(key), strikes.entry(key, text), strikes.text(origin))
+        for key, text, origin in run.config
+    ]
+    return replace(
+        run,
+        name=strikes.text(run.name),
+        summary=strikes.value(dict(run.summary)),
+        manifest=strikes.value(dict(run.manifest)),
+        evals=strikes.value(run.evals),
+        mining=strikes.value(run.mining),
+        incidents=strikes.value(run.incidents),
+        config=config,
+        problems=strikes.value(run.problems),
+    )
+
+
 def is_reportable(folder: Path) -> bool:
     return any((folder / name).is_file() for name in MARKS) or (folder / "incidents").is_dir()
 
@@ -113,13 +143,11 @@ def _last_words(incidents: Path, number: str) -> str:
     if not number.isdigit():  # from the summary: it may be any text, also "../.."
         return ""
     try:
-        with (incidents / number / "stderr.txt").open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _STDERR_BYTES))
-            text = file.read(_STDERR_BYTES).decode(errors="replace")
-    except OSError:
+        words, before = end_of(incidents / number / "stderr.txt", incidents.parent, _STDERR_BYTES)
+    except (OSError, EntryRefused):
         return ""
-    return text if size <= _STDERR_BYTES else text.partition("\n")[2]
+    text = words.decode(errors="replace")
+    return text.partition("\n")[2] if before else text
 
 
 T = TypeVar("T")

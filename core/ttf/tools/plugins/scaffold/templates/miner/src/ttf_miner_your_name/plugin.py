@@ -26,7 +26,11 @@ class Options:
     block_rows: int = option(4096, "rows of the bank compared at a time", ge=1)
     query_rows: int = option(128, "queries compared at a time", ge=1)
     sums: Literal["float64", "float32"] = option(
-        "float64", "float64: equal rows get equal scores; float32: twice as fast, ties by chance"
+        "float64",
+        (
+            "float64: equal rows get equal scores; float32: twice as fast, but equal rows may "
+            "get different scores"
+        ),
     )
 
 

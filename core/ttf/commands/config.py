@@ -1,0 +1,162 @@
+"""`ttf config`: what a run would use, what a key means, a schema for editors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ttf.commands import _configuration as configuration, _options as options
+from ttf.commands._output import emit_json, next_command, say, show
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ttf.config.reference import Section
+    from ttf.config.resolve import Resolved
+
+_HEAD: Final = (
+    "Every value of a run with this configuration. A comment shows where it comes from.",
+)
+_EPILOG = """\b
+Examples:
+  ttf config show                          every key with its default
+  ttf config show run.toml --lr 3e-4       what that run would use, and where each value is from
+  ttf config explain train.lr              one key: what it does, takes, and its default
+  ttf config explain miner                 a section
+  ttf config schema > ttf.schema.json      for editors that check TOML"""
+
+
+@click.group(epilog=_EPILOG)
+def command() -> None:
+    """The configuration: what a run would use, what a key means."""
+
+
+@command.command(
+    "show",
+    epilog="""\b
+Examples:
+  ttf config show                                   every key with its default
+  ttf config show run.toml --lr 3e-4                a file with one change
+  ttf config show runs/run-001                      the configuration of a run
+  ttf config show --tower mlp > run.toml            a file to start with
+\b
+"auto" gets its value after the run has read the data: see ttf train --plan, or OUT/run.toml.""",
+)
+@click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml|RUN_DIR]")
+@configuration.flags
+@options.as_json
+def show_(
+    run_toml: Path | None, sets: tuple[str, ...], safe: bool, as_json: bool, **flags: Any
+) -> None:
+    """Every value of a configuration, and where it comes from; as TOML.
+
+    Takes the options of ttf train, checks everything, and starts nothing.
+    """
+    from ttf.config.resolve import load_run_toml, resolve
+    from ttf.config.toml import dump
+    from ttf.config.written_options import with_options
+
+    given = configuration.given(flags)
+    written = run_toml / "run.toml" if run_toml is not None and run_toml.is_dir() else None
+    if written is not None and not (sets or given or safe):
+        resolved = load_run_toml(written)
+    else:
+        resolved = with_options(resolve(written or run_toml, sets, given, safe=safe))
+    for note in resolved.notes:
+        say(f"note: {note}")
+    if as_json:
+        emit_json({"values": _values(resolved)})
+    else:
+        show(dump(resolved, head=_HEAD).rstrip())
+    next_command("ttf config explain KEY")
+
+
+def _values(resolved: Resolved) -> dict[str, Any]:
+    from ttf.config.resolve import flat
+
+    return {
+        key: {"value": value, "origin": resolved.origins.get(key, "default")}
+        for key, value in flat(resolved.config).items()
+    }
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from ttf.config.reference import sections
+
+    found = [section.path for section in sections() if section.path]
+    found += [key.path for section in sections() for key in section.keys]
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+@command.command(
+    "explain",
+    epilog="""\b
+Examples:
+  ttf config explain                    all sections
+  ttf config explain negatives          the keys of one
+  ttf config explain negatives.min_yield
+  ttf config explain min_yield          the section is found
+  ttf config explain --batch-size       also by the option of ttf train
+  ttf config explain tower.gru          the options of a plugin""",
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("what", shell_complete=_complete, required=False, metavar="[KEY|SECTION]")
+@options.as_json
+def explain(what: str | None, as_json: bool) -> None:
+    """What a key does, what it takes, its unit and its default."""
+    from ttf.config import reference
+
+    if what is None:
+        _list(reference.sections(), as_json)
+    else:
+        print_sections(reference.find(what), as_json)
+
+
+def _list(sections: tuple[Section, ...], as_json: bool) -> None:
+    from ttf.text.tables import table
+
+    if as_json:
+        emit_json({"sections": sections})
+        return
+    rows = [
+        (section.path or "(no section)", section.description.partition("\n")[0])
+        for section in sections
+    ]
+    show(table(rows))
+    next_command("ttf config explain train")
+
+
+def print_sections(sections: list[Section], as_json: bool) -> None:
+    """Keys with all that is known about them."""
+    from ttf.config.explain_text import explained
+
+    if as_json:
+        emit_json({"sections": sections})
+        return
+    import shutil
+
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns - 1 if on_terminal else 99
+    show("\n".join(explained(sections, width)))
+
+
+@command.command(
+    "schema",
+    epilog="""\b
+Examples:
+  ttf config schema > ttf.schema.json
+\b
+An editor with a TOML language server then completes keys and underlines mistakes, if the first line
+of run.toml is:
+  #:schema ./ttf.schema.json""",
+)
+def schema() -> None:
+    """The JSON Schema of a configuration file, with the plugins that are installed here."""
+    from ttf.config.json_schema import json_schema
+
+    emit_json(json_schema())

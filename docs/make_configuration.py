@@ -1,0 +1,68 @@
+"""Writes docs/configuration.md from where the keys are declared: `make docs`. A test holds it up to
+date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ttf.config import reference
+
+HEAD = """# The configuration
+
+Made from the declarations of the keys by `make docs`; do not edit by hand.
+
+A run is configured by a TOML file and by options of `ttf train`. Each value: default < `RUN.toml` < `--set` < option.
+`--set KEY=VALUE` sets any key. `ttf config show [RUN.toml]` prints every value with its origin, `ttf config explain KEY`
+explains one key, and `ttf config schema` prints a JSON Schema for editors. The word `none` in a file or in `--set`
+stands for no value. A run writes what it used to `run.toml` in its folder.
+
+```toml
+[data]
+pairs = "pairs.npz"
+bank = "bank.npz"
+
+[tower.query]
+name = "mlp"
+hidden = 512
+
+[train]
+lr = 3e-4
+```
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *_lines()])
+
+
+def _lines() -> Iterator[str]:
+    for section in reference.sections():
+        name = f"`[{section.path}]`" if section.path else "Outside any section"
+        if section.keys[0].listed:
+            name = f"`[[{section.path}]]`"
+        yield from _section(section, name)
+    for section in reference.plugin_sections(only_ours=True):
+        if section.path == "tower.doc":
+            continue
+        also = " or `[tower.doc]`" if section.path == "tower.query" else ""
+        yield from _section(section, f"`[{section.path}]`{also}: options of `{section.plugin}`")
+
+
+def _section(section: reference.Section, name: str) -> Iterator[str]:
+    yield f"## {name}\n"
+    if not section.plugin:
+        yield f"{section.description}\n"
+    yield "| key | what | takes | default | unit |"
+    yield "| --- | --- | --- | --- | --- |"
+    for key in section.keys:
+        flag = f" (`{key.flag}`)" if key.flag else ""
+        default = f"`{key.default}`" if key.default else "must be given"
+        cells = [f"`{key.name}`{flag}", key.description, key.takes, default, key.unit]
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("configuration.md").write_text(page(), encoding="utf-8")
