@@ -72,7 +72,7 @@ configuration or the data is wrong.""",
 )
 @click.option(
     "--budget",
-    type=options.DURATION,
+    type=options.duration(),
     help="Start no block that would end after this time, e.g. 30m; a started block is finished.",
 )
 @click.option(

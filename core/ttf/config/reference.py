@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ttf.config.declare import DURATION_MARK
 from ttf.config.resolve import FLAGS, NEGATIONS, Keys
 from ttf.config.schema import RunConfig
 from ttf.config.toml import render
@@ -186,7 +187,8 @@ def _takes(about: JsonSchema, document: JsonSchema) -> str:
         case "integer":
             return f"a whole number{_bounds(about)}"
         case "number":
-            return f"a number{_bounds(about)}"
+            as_text = ", or text like '90s', '10m' or '2h'" if DURATION_MARK in about else ""
+            return f"a number{_bounds(about)}{as_text}"
         case "boolean":
             return "true or false"
         case "null":
