@@ -21,11 +21,11 @@ _PRODUCTS = ("mm", "addmm", "bmm", "addmv", "mv")
 Shapes = tuple[tuple[int, ...], ...]
 
 
-class Products(TorchDispatchMode):
+class Products(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
     """Collects the shapes of the products in its block."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.shapes: set[Shapes] = set()
 
     def __torch_dispatch__(  # type: ignore[no-untyped-def]
