@@ -177,9 +177,9 @@ def _measure(
             f"{where}: {len(zero)} of the {facts.rows_seen} checked rows are zero: {_some(zero)}."
         )
         if len(zero) == facts.rows_seen:
-            seen.problems.append(f"{text} No two such vectors can be compared.")
+            seen.problems.append(f"{text} Such vectors cannot be compared.")
         else:
-            seen.notes.append(f"{text} Such a vector is near to no other.")
+            seen.notes.append(f"{text} No query can find such a vector.")
 
 
 def _some(rows: list[int]) -> str:
