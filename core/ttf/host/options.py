@@ -9,6 +9,7 @@ class Options:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -92,6 +93,7 @@ def deprecations(options_type: type[Any], values: Mapping[str, Any], where: str)
     return told
 
 
+@functools.cache
 def model(options_type: type[Any]) -> type[pydantic.BaseModel]:
     """The pydantic model that checks these options; its JSON Schema describes them."""
     import pydantic
