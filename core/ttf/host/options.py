@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from ttf.errors import ConfigError, suggestion
 
@@ -130,7 +130,7 @@ def validate(
     hints = get_type_hints(options_type)
     given = {k: _or_none(v, hints[k]) for k, v in values.items() if k in fields}
     try:
-        checked = model(options_type)(**given)
+        checked = model(cast("Hashable", options_type))(**given)
     except pydantic.ValidationError as error:
         return None, problems + [_problem_text(e, where) for e in error.errors()]
     if problems:
