@@ -93,9 +93,14 @@ def deprecations(options_type: type[Any], values: Mapping[str, Any], where: str)
     return told
 
 
-@functools.cache
 def model(options_type: type[Any]) -> type[pydantic.BaseModel]:
     """The pydantic model that checks these options; its JSON Schema describes them."""
+    return _model(cast("Hashable", options_type))
+
+
+@functools.cache
+def _model(options_type: Any) -> type[pydantic.BaseModel]:
+    # Once per plugin: making a model takes longer than all other checks of a configuration.
     import pydantic
 
     hints = get_type_hints(options_type)
