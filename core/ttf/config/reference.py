@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from ttf.config.declare import DURATION_MARK
 from ttf.config.resolve import FLAGS, NEGATIONS, Keys
@@ -98,7 +98,7 @@ def options_schema(kind: Kind, name: str) -> JsonSchema | None:
         factory = plugins.load(kind, name)
     except TtfError:
         return None  # `ttf plugins show` says why
-    schema: JsonSchema = options.model(cast("Hashable", factory.options_type)).model_json_schema()
+    schema: JsonSchema = options.model(factory.options_type).model_json_schema()
     return schema
 
 

@@ -135,7 +135,7 @@ def validate(
     hints = get_type_hints(options_type)
     given = {k: _or_none(v, hints[k]) for k, v in values.items() if k in fields}
     try:
-        checked = model(cast("Hashable", options_type))(**given)
+        checked = model(options_type)(**given)
     except pydantic.ValidationError as error:
         return None, problems + [_problem_text(e, where) for e in error.errors()]
     if problems:
