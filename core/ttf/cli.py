@@ -121,7 +121,18 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The console script and `python -m ttf`: runs the command and exits with its code."""
+    _fill_closed_streams()
     sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def _fill_closed_streams() -> None:
+    # A file that is opened next would get the number of a closed stream, and what libraries print
+    # would go into it. Python has seen that the stream is closed: `sys.stdout` stays None.
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -129,7 +140,8 @@ def run(argv: Sequence[str]) -> int:
     as_json = "--json" in argv
     try:
         code = _invoke(list(argv))
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except SystemExit as stop:
@@ -257,7 +269,7 @@ def _reader_is_gone() -> bool:
     import select
 
     poller = select.poll()
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             poller.register(stream.fileno(), 0)
         except (OSError, ValueError):  # replaced by a stream without a descriptor
@@ -268,7 +280,7 @@ def _reader_is_gone() -> bool:
 def _leave_quietly() -> int:
     # Else the interpreter's own flush at exit complains about the missing reader.
     null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         os.dup2(null, stream.fileno())
     os.close(null)
     return _READER_GONE

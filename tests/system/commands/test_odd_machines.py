@@ -138,3 +138,28 @@ def test_too_few_processes_are_one_line(ttf: Run, words: list[str], said: str) -
     done = ttf(words, prefix=prefix)
     assert done.returncode == (126 if words[0] == "guard" else ExitCode.UNSAFE), done.stderr
     assert said in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "closed", "code"),
+    [
+        (["guard", "--out", "guarded", "--", "true"], ">&-", 0),
+        (["monitor", "run", "--once"], ">&-", ExitCode.STORAGE),
+        (["monitor", "run", "--once"], "<&- 2>&-", 0),
+        ([*TRAINS, "new"], "<&- >&- 2>&-", ExitCode.STORAGE),
+    ],
+    ids=["guard without output", "monitor without output", "monitor", "train without any"],
+)
+def test_closed_streams_are_no_fault(ttf: Run, words: list[str], closed: str, code: int) -> None:
+    done = ttf(words, f"exec {closed}")
+    assert done.returncode == code, done.stderr
+    if code and "2>" not in closed:
+        assert "Standard output is closed" in done.stderr
+
+
+def test_a_file_never_gets_the_number_of_a_closed_stream(ttf: Run, place: Path) -> None:
+    ttf(
+        ["guard", "--out", "guarded", "--", "sh", "-c", "readlink /proc/$PPID/fd/0 >seen"],
+        "exec <&-",
+    )
+    assert (place / "seen").read_text() == "/dev/null\n"
