@@ -196,5 +196,7 @@ def test_advice_about_threads_is_for_those_who_have_them() -> None:
 
     assert "OMP_NUM_THREADS" in advice(threads=True, frame="faiss/swigfaiss.py:12 in search")
     assert "OMP_NUM_THREADS" not in advice(threads=False)
-    by_ctypes = advice(threads=True, frame="/usr/lib/python3.12/ctypes/__init__.py:517 in string_at")
+    by_ctypes = advice(
+        threads=True, frame="/usr/lib/python3.12/ctypes/__init__.py:517 in string_at"
+    )
     assert "OMP_NUM_THREADS" not in by_ctypes and "check the arguments" in by_ctypes
