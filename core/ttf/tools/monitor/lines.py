@@ -29,7 +29,7 @@ def _number(digits: int, value: float | None) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-# Name, width and content; '-' if unknown. No cell contains a space. A line has at most 100 columns.
+# Name, width and content; '-' if unknown. No cell contains a space. A line has about 100 columns.
 Column = tuple[str, int, Cell]
 _TIME: Final[Column] = ("time", 8, lambda v: moment(v.time, TIME))
 _STATUS: Final[Column] = ("status", 8, lambda v: v.status)
@@ -58,7 +58,7 @@ def columns_of(first: View) -> tuple[Column, ...]:
         )
     return (
         *(_TIME, _STATUS),
-        ("phase", 9, lambda v: (None if v.run is None else v.run.phase) or "-"),
+        ("phase", 10, lambda v: (None if v.run is None else v.run.phase) or "-"),
         ("step", 7, _of_run(0, lambda run: run.step)),
         ("of", 7, _of_run(0, lambda run: run.total_steps)),
         ("samples/s", 9, _of_run(1, lambda run: run.samples_per_s)),
