@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file
 from torch import Tensor, nn
 
 from ttf.config.schema import LossConfig, TowerConfig
@@ -196,7 +196,7 @@ def load_model(folder: Path) -> TwoTower:
         doc = TowerSpec.from_json("doc", config["doc"])
         _refuse_larger(query, doc, (folder / WEIGHTS).stat().st_size)
         model = build(query, doc, LossConfig(**config["loss"]))
-        model.load_state_dict(load_file(folder / WEIGHTS))
+        model.load_state_dict(_tensors(folder / WEIGHTS))
     except (PluginUnavailable, UnknownName):
         raise
     except _NO_MODEL as error:
@@ -207,6 +207,14 @@ def load_model(folder: Path) -> TwoTower:
             f"ttf resume {quoted(folder.parent)}",
         ) from error
     return model.eval()
+
+
+def _tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # safetensors opens only names that are UTF-8
+        return load(path.read_bytes())
+    return load_file(path)
 
 
 def _refuse_larger(query: TowerSpec, doc: TowerSpec, weights_bytes: int) -> None:
@@ -225,7 +233,7 @@ def start_from(model: TwoTower, path: Path) -> None:
     if not path.is_file():
         raise DataMissing(f"--init {path}: there is no such file.")
     try:
-        tensors = load_file(path)
+        tensors = _tensors(path)
     except SafetensorError as error:
         raise BadData(
             f"--init {path} is not a readable safetensors file: {error}.",
