@@ -26,6 +26,7 @@ from ttf.errors import (
 from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import open_named
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.durable import folder_written_whole, sha256_file, write_json
 from ttf.text.shell import quoted
@@ -213,7 +214,8 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         str(path).encode()
     except UnicodeEncodeError:  # safetensors opens only names that are UTF-8
-        return load(path.read_bytes())
+        with open_named(path) as file:
+            return load(file.read())
     return load_file(path)
 
 
