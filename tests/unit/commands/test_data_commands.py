@@ -86,6 +86,16 @@ def test_rows_of_zeros_are_said_and_nothing_but_zeros_is_a_problem(tmp_path: Pat
     assert result.return_value == 3
 
 
+def test_verify_ends_with_one_error_line_however_many_problems_there_are(tmp_path: Path) -> None:
+    bad = np.full((30, 4), np.nan, np.float32)
+    path = pairs_file(tmp_path / "pairs.npz", X_train=bad, X_val=bad[:10])
+    result = ttf_data("verify", path)
+    assert result.return_value == 3 and result.stdout.count("problem:") > 1
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if line.startswith("error:")] == lines[-1:]
+    assert "problems. The first: " in lines[-1]
+
+
 def test_a_file_without_validation_is_no_problem(tmp_path: Path) -> None:
     np.savez(tmp_path / "pairs.npz", X_train=ROWS, Y_train=ROWS)
     result = ttf_data("inspect", tmp_path / "pairs.npz")
