@@ -36,6 +36,8 @@ COMMANDS: dict[str, str] = {
     "monitor": "Show memory, limit, step and speed of a run or of any process, live.",
     "explain": "Explain an incident, its class, and what to do.",
     "report": "Write an HTML page about a run or a study, or a zip without names and tokens.",
+    "runs": "List runs, show one, and compare some of them.",
+    "cache": "Show what lies in the cache, and remove it.",
     "data": "Inspect, convert, create, cut and check vector files.",
     "plugins": "List the installed plugins and their options.",
     "completion": "Print the completion script for your shell.",

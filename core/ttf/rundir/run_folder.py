@@ -17,12 +17,14 @@ from ttf.errors import (
     ConfigError,
     DataMissing,
     FolderInUse,
+    MadeByNewerVersion,
     StorageError,
     TtfError,
     storage_error,
 )
+from ttf.host.version import __version__
 from ttf.rundir.confined import names_in, read_inside, refuse_foreign, write_inside
-from ttf.rundir.documents import Summary
+from ttf.rundir.documents import RUN_FORMAT, Manifest, Summary
 from ttf.rundir.durable import remove_leftovers, write_json
 from ttf.rundir.removing import remove_if_possible, remove_if_there
 from ttf.rundir.typed_json import read_typed
@@ -160,7 +162,19 @@ class RunFolder:
                 f"{path} is not a run folder: it has no run.toml.",
                 hint="Use the folder that ttf train printed, for example runs/run-001.",
             )
+        folder.refuse_newer()
         return folder
+
+    def refuse_newer(self) -> None:
+        """Raises MadeByNewerVersion if this version could read the files wrongly."""
+        manifest = read_typed(self.manifest, self.path, Manifest)
+        if manifest.get("format", RUN_FORMAT) > RUN_FORMAT:
+            raise MadeByNewerVersion(
+                f"{self.path} was written by ttf {manifest.get('ttf', 'of a later version')}: its "
+                f"files have format {manifest['format']}. This is ttf {__version__}, which reads "
+                f"format {RUN_FORMAT}.",
+                hint="Use that version: pip install --upgrade twotower",
+            )
 
     def __enter__(self) -> Self:
         self._acquire()
