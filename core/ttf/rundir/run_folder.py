@@ -23,9 +23,10 @@ from ttf.errors import (
     storage_error,
 )
 from ttf.host.version import __version__
-from ttf.rundir.confined import names_in, read_inside, refuse_foreign, write_inside
+from ttf.rundir.confined import read_inside, refuse_foreign, write_inside
 from ttf.rundir.documents import RUN_FORMAT, Manifest, Summary
 from ttf.rundir.durable import remove_leftovers, write_json
+from ttf.rundir.incident_files import incident_folders
 from ttf.rundir.removing import remove_if_possible, remove_if_there
 from ttf.rundir.typed_json import read_typed
 from ttf.text.shell import quoted
@@ -220,9 +221,9 @@ class RunFolder:
     def tidy(self) -> None:
         """Removes what a dead process left unfinished; call it with the folder claimed."""
         with self.writing():
-            incidents = [self.incidents / name for name in names_in(self.incidents, self.path)]
-            own = (self.path, self.checkpoints, self.candidates, self.index, *incidents)
-            for folder in own:
+            # Files lie beside the numbered folders of `incidents`.
+            incidents = (self.incidents, *incident_folders(self.incidents))
+            for folder in (self.path, self.checkpoints, self.candidates, self.index, *incidents):
                 remove_leftovers(folder, self.path)
 
     @contextlib.contextmanager
