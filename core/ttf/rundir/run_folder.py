@@ -118,13 +118,21 @@ class RunFolder:
             raise storage_error(error, str(path or "runs")) from error
         return folder
 
-    def abandon(self) -> None:
+    def abandon(self, *, refused: bool = False) -> None:
         """Removes what `new` made, if no run began in it: bad input leaves no folder behind.
 
-        Only while the lock is held: otherwise another run may have taken the folder.
+        `refused`: configuration or data were refused; then a run that took no step goes too. Only
+        while the lock is held: otherwise another run may have taken the folder.
         """
-        if not self._lock.is_locked or self.config.exists():
+        if not self._lock.is_locked:
             return
+        if self.config.exists():
+            if not refused or not self._took_no_step():
+                return
+            for path in (self.config, self.manifest, self.metrics, self.summary, self.model):
+                remove_if_there(path, self.path)
+            for path in (self.candidates, self.index, self.path / "report.html"):
+                remove_if_there(path, self.path)
         own = (".owner", ".lock", ".writer", self.flight.name, self.stderr.name, self.stacks.name)
         for name in (*own, self.memory.name, self.supervision.name):
             remove_if_there(self.path / name, self.path)
@@ -134,6 +142,13 @@ class RunFolder:
         for made in folders:
             with contextlib.suppress(OSError):  # it holds another file: it stays
                 made.rmdir()
+
+    def _took_no_step(self) -> bool:
+        """False as well if anything is there that could explain or continue the run."""
+        kept = (self.checkpoints, self.incidents)
+        if any(folder.is_dir() and any(folder.iterdir()) for folder in kept):
+            return False
+        return self.read_summary().get("steps", 0) == 0
 
     def close(self) -> None:
         """Releases the lock; does nothing if it is not held."""
