@@ -44,7 +44,8 @@ def test_its_page_tells_what_ran_and_what_happened(crashed_run: Path) -> None:
     found = Checked(page_of(run).decode())
     assert "The run finished after 60 steps" in found.text
     assert (
-        "On the way it met 2 incidents (segfault, killed) and was restarted 2 times" in found.text
+        "During the run, it had 2 incidents (segfault, killed) and was restarted 2 times"
+        in found.text
     )
     assert "commandttf train --pairs" in found.text
     assert "query towergru (hidden 16" in found.text
