@@ -172,6 +172,11 @@ in_process = click.option(
 isolation = one_of(
     "--isolation", "process", "none", help="Where the miner runs. [default: process]"
 )
+allow_remote = click.option(
+    "--allow-remote",
+    is_flag=True,
+    help="Also open data at network addresses that only the files of this folder name.",
+)
 resume_study = path("--resume", metavar="DIR", help="Continue this study.")
 hang_timeout = click.option(
     "--hang-timeout",

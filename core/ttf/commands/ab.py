@@ -98,6 +98,7 @@ the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
 @click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
 @options.path("--out", help="The study's folder. [default: runs/ab-001, ...]")
 @options.resume_study
+@options.allow_remote
 @options.path("--csv", metavar="FILE", help="The samples also there; samples.csv is in the folder.")
 @options.path(
     "--markdown", metavar="FILE", help="The report also there; report.md is in the folder."
@@ -112,6 +113,7 @@ def command(
     keep_runs: bool,
     out: Path | None,
     resume: Path | None,
+    allow_remote: bool,
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -138,7 +140,7 @@ def command(
                 f"--resume continues a study as it is; it goes with no {', '.join(others)}.",
                 hint="To change something, begin a new study. --repeats may grow.",
             )
-        study = ABStudy.reopened(resume, repeats)
+        study = ABStudy.reopened(resume, repeats, allow_remote=allow_remote)
     _carry_out(study, limits, places, as_json)
 
 

@@ -76,6 +76,7 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
 @options.sets
 @options.path("--out", help="The study's folder. [default: runs/bisect-001, ...]")
 @options.resume_study
+@options.allow_remote
 @options.as_json
 def command(
     run_toml: Path | None,
@@ -83,6 +84,7 @@ def command(
     max_runs: int | None,
     out: Path | None,
     resume: Path | None,
+    allow_remote: bool,
     as_json: bool,
     **request: Any,
 ) -> None:
@@ -104,7 +106,8 @@ def command(
                 "--resume continues a study as it is; it goes with no RUN.toml, --out or --set.",
                 hint="To change something, begin a new study.",
             )
-        _carry_out(BisectStudy.open(resume), limits, as_json)
+        study = BisectStudy.open(resume, allow_remote=allow_remote)
+        _carry_out(study, limits, as_json)
         return
     if run_toml is None:
         raise ConfigError(

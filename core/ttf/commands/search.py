@@ -32,9 +32,16 @@ The file of queries has an array `vectors`, or any X_* (or seq_* of the run's co
     help="Write `ids` (Q, K) int64 and `scores` (Q, K) float32. [default: a table]",
 )
 @options.overwrite
+@options.allow_remote
 @options.as_json
 def command(
-    run_dir: Path, queries: Path, k: int, out: Path | None, overwrite: bool, as_json: bool
+    run_dir: Path,
+    queries: Path,
+    k: int,
+    out: Path | None,
+    overwrite: bool,
+    allow_remote: bool,
+    as_json: bool,
 ) -> None:
     """Ids and scores of the best documents, exact, best first.
 
@@ -47,7 +54,7 @@ def command(
 
     if out is not None:
         check_output(str(out), overwrite=overwrite)
-    with api.load(run_dir) as model:
+    with api.load(run_dir, allow_remote=allow_remote) as model:
         found = model.search_file(queries, k, out, overwrite=overwrite)
         for note in model.notes:
             say(note)

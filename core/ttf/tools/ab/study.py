@@ -71,9 +71,11 @@ class ABStudy(Study[ABSetup, Sample]):
         return {run_folder_name(self.setup, s.arm, s.block) for s in self.runs if s.counted}
 
     @classmethod
-    def reopened(cls, folder: Path, repeats: int | None = None) -> Self:
+    def reopened(
+        cls, folder: Path, repeats: int | None = None, *, allow_remote: bool = True
+    ) -> Self:
         """Locks a study to continue it, with more repeats if given."""
-        study = cls.open(folder)
+        study = cls.open(folder, allow_remote=allow_remote)
         try:
             if repeats is not None:
                 study.extend(repeats)
@@ -183,7 +185,8 @@ class _BlockPlanner(Planner[Cell, Sample]):
         return wave
 
     def start(self, task: Cell) -> StartedRun | FinishedRun[Sample]:
-        return start_repeat(self.study.setup, task, self.study.folder)
+        study = self.study
+        return start_repeat(study.setup, task, study.folder, allow_remote=study.allow_remote)
 
     def finish(self, task: Cell, run: StartedRun) -> FinishedRun[Sample]:
         return finish_repeat(task, run, keep=self.limits.keep_runs)
