@@ -62,8 +62,9 @@ class ABStudy(Study[ABSetup, Sample]):
         runs = [dataclass_from(Sample, line) for line in lines]
         if setup.problem:
             raise ValueError(setup.problem)
-        if unknown := {run.arm for run in runs} - set(setup.names):
-            raise ValueError(f"there is no arm {min(unknown)!r}")
+        for run in runs:
+            if problem := setup.problem_with(run):
+                raise ValueError(problem)
         record = dataclass_from(StudyRecord, settings.get("record", {}))
         return cls(folder=folder, setup=setup, runs=runs, record=record)
 
