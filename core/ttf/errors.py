@@ -10,7 +10,7 @@ import difflib
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 
 class ExitCode(IntEnum):
@@ -171,12 +171,21 @@ class NoCheckpoint(TtfError):
     exit_code = ExitCode.NO_CHECKPOINT
 
 
-class Stopped(TtfError):
-    """The user asked the run to stop; a checkpoint was saved first."""
+class Stopped(KeyboardInterrupt):
+    """The run was asked to stop, by Ctrl-C or a signal; a checkpoint was saved first.
+
+    No Exception, like KeyboardInterrupt: a loop over runs with `except Exception` ends as well.
+    """
 
     def __init__(self, signum: int, message: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message)
+        self.hint = hint
+        self.details: dict[str, Any] = {}
         self.exit_code = ExitCode.INTERRUPTED if signum == signal.SIGINT else ExitCode.TERMINATED
+
+
+Told: TypeAlias = TtfError | Stopped
+"""What ends with a message for the user, a hint and an exit code."""
 
 
 _MOST_LISTED = 60

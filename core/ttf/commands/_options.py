@@ -92,7 +92,7 @@ def _int_list(text: str) -> tuple[int, ...]:
 def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
     if match is None or not float(match[1]):
-        raise ValueError(f"{text!r} is no time; write it like 90s, 10m or 2h.")
+        raise ValueError(f"{text!r} is not a time; write for example 90s, 10m or 2h.")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
@@ -100,7 +100,7 @@ def parsed_size(text: str, example: str) -> int:
     try:
         return parse_bytes(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no size; write {example}.") from None
+        raise ValueError(f"{text!r} is not a size; write {example}.") from None
 
 
 INT_LIST = Parsed("N,N,...", _int_list)
@@ -150,27 +150,38 @@ def plugin(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F], F]:
 
 
 storage = plugin(
-    "--storage", "storage", "auto", default="auto", help="Reads the file; auto: by its ending."
+    "--storage",
+    "storage",
+    "auto",
+    default="auto",
+    help="Storage plugin that reads the file; auto: by the file ending.",
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an output that already exists.")
 as_json = click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON document on standard output, errors included, and nothing else there.",
+    help="Write one JSON document to standard output and nothing else; errors are JSON too.",
 )
 sets = click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="KEY.PATH=VALUE",
-    help="Set any key of the configuration, e.g. miner.k=100. The value is read as TOML.",
+    help="Set any key of the configuration, e.g. miner.k=100. The value is TOML.",
 )
 in_process = click.option(
-    "--in-process", is_flag=True, help="Train in this process, for debuggers: a crash ends the run."
+    "--in-process",
+    is_flag=True,
+    help="Train in this process, for a debugger; then a crash ends the run.",
 )
 isolation = one_of(
-    "--isolation", "process", "none", help="Where the miner runs. [default: process]"
+    "--isolation",
+    "process",
+    "none",
+    help=(
+        "Where the miner runs; process: in its own process; none: in this one. [default: process]"
+    ),
 )
 allow_remote = click.option(
     "--allow-remote",
@@ -182,5 +193,5 @@ hang_timeout = click.option(
     "--hang-timeout",
     "hang_timeout_s",
     type=DURATION,
-    help="So long without a sign of life is a hang, e.g. 60s.",
+    help="A run hangs if it shows no sign of life for this time, e.g. 60s.",
 )

@@ -24,7 +24,7 @@ def json_schema() -> Json:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **cast("Json", _for_editors(document)),
-        "title": "A run of ttf",
+        "title": "The configuration of a ttf run",
     }
 
 

@@ -114,7 +114,7 @@ def _sections(
 ) -> Iterator[Section]:
     keys: list[Key] = []
     inner: list[Section] = []
-    described = section.get("description", "") if path else "Keys that are in no section."
+    described = section.get("description", "") if path else "Keys without a section."
     for name, about in section.get("properties", {}).items():
         below = f"{path}.{name}" if path else name
         about = {**about, "default": defaults[name]} if name in defaults else about

@@ -138,6 +138,7 @@ def _measure(
     facts.finite = True
     low, high, total, count = np.inf, -np.inf, 0.0, 0
     wrong: list[int] = []
+    zero: list[int] = []
     for ids, rows in blocks:
         facts.rows_seen += len(rows)
         if dtype not in FLOATS or not rows.size:
@@ -147,6 +148,7 @@ def _measure(
         wrong += [int(i) for i in ids[~good]]
         if wide.ndim > 1:
             norms = row_norms(wide[good]).astype(np.float64)
+            zero += [int(i) for i in ids[good][(norms == 0).all(axis=tuple(range(1, norms.ndim)))]]
             if norms.size:
                 low, high = min(low, float(norms.min())), max(high, float(norms.max()))
                 total, count = total + float(norms.sum()), count + norms.size
@@ -154,11 +156,22 @@ def _measure(
         facts.norms = {"min": low, "mean": total / count, "max": high}
     if wrong:
         facts.finite = False
-        named = ", ".join(map(str, wrong[:_NAMED])) + (", ..." if len(wrong) > _NAMED else "")
         seen.problems.append(
             f"{where}: {len(wrong)} of the {facts.rows_seen} checked rows are not finite (NaN or "
-            f"infinite): {named}."
+            f"infinite): {_some(wrong)}."
         )
+    if zero:
+        text = (
+            f"{where}: {len(zero)} of the {facts.rows_seen} checked rows are zero: {_some(zero)}."
+        )
+        if len(zero) == facts.rows_seen:
+            seen.problems.append(f"{text} No two such vectors can be compared.")
+        else:
+            seen.notes.append(f"{text} Such a vector is near to no other.")
+
+
+def _some(rows: list[int]) -> str:
+    return ", ".join(map(str, rows[:_NAMED])) + (", ..." if len(rows) > _NAMED else "")
 
 
 def _numbered(
@@ -247,12 +260,12 @@ def _notes(arrays: NamedArrays) -> Iterator[str]:
     sequences = [f"seq_{split}" for split in _SPLITS if f"seq_{split}" in arrays]
     if sequences:
         yield (
-            f"{' and '.join(sequences)}: row numbers of a file of vectors, which --context names; "
-            "without --context they are taken as rows of the bank."
+            f"{' and '.join(sequences)}: row numbers of the file that is given with --context. "
+            "Without --context, ttf reads these rows from the bank."
         )
     if arrays.has_split("train") and not arrays.has_split("val"):
         yield (
-            "There are no validation pairs: ttf train draws some of the training pairs "
+            "There are no validation pairs. ttf train uses some training pairs for validation "
             "(--val-split)."
         )
 

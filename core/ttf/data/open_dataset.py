@@ -33,6 +33,7 @@ from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import open_store, storage_for
+from ttf.text.shell import quoted
 
 _CHECK_AT_OPEN_BYTES = 64 << 20
 
@@ -40,6 +41,7 @@ _CHECK_AT_OPEN_BYTES = 64 << 20
 def open_dataset(config: DataConfig, *, seed: int = 0) -> Dataset:
     """`seed`: that of the run; it draws the validation pairs of a file that has none."""
     with Opening(config, seed=seed) as opening:
+        opening.refuse_swapped()
         bank = opening.bank
         train, val = opening.split("train"), opening.split("val")
         _same_inputs(opening.pairs, train.queries, val.queries)
@@ -105,6 +107,18 @@ class Opening:
             bank=source, bank_at=at, bank_rows=rows, bank_ids=ids, notes=self.notes, stores=[]
         )
 
+    def refuse_swapped(self) -> None:
+        """Raises BadData if pairs and bank are each the other file."""
+        if self._config.bank is None:
+            return
+        pairs, bank = self.pairs, self._arrays(self._config.bank)
+        if bank.has_split("train") > pairs.has_split("train") and "vectors" not in bank:
+            raise BadData(
+                f"pairs and bank look swapped: {bank.uri} has pairs and no `vectors`, and "
+                f"{pairs.uri} has no pairs.",
+                hint=f"--pairs {quoted(bank.uri)} --bank {quoted(pairs.uri)}",
+            )
+
     @cached_property
     def context(self) -> VectorSource:
         """The array that seq_* refers to."""
@@ -112,8 +126,9 @@ class Opening:
         if config.context:
             return vectors_of(self.store(config.context), config.names)
         self.notes.append(
-            f"seq_* of {config.pairs} are taken as rows of the bank, because no --context is given. "
-            "If they are rows of another file, the run learns nothing: add --context FILE."
+            f"seq_* of {config.pairs} contain row numbers, and no --context was given, so ttf "
+            "reads these rows from the bank. If they belong to another file, the run cannot "
+            "learn: add --context FILE."
         )
         return self.bank.bank
 
@@ -141,9 +156,9 @@ class Opening:
             return None  # the error of a missing array says what to do
         drawn = draw_val(self._split_of_file("train"), share, self._seed)
         self.notes.append(
-            f"{pairs.uri} has no validation pairs (X_val or seq_val). Drawn from its training pairs "
-            f"with seed {self._seed}, and not trained on: {drawn[2].text}. Another share: "
-            "--val-split F."
+            f"{pairs.uri} has no validation pairs (X_val or seq_val). ttf uses some training "
+            f"pairs for validation, and does not train on them: {drawn[2].text}; seed "
+            f"{self._seed}. To change the share: --val-split F."
         )
         return drawn
 

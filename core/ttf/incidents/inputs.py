@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from ttf.errors import DataChanged
 from ttf.incidents.death import FileChange
 from ttf.rundir.confined import open_named
 from ttf.rundir.documents import InputState
+from ttf.text.times import moment
 
 _SAMPLES: Final = 16
 _SAMPLE_BYTES: Final = 4096
@@ -47,7 +47,7 @@ class Identity:
         )
 
     def __str__(self) -> str:
-        written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.mtime_ns / 1e9))
+        written = moment(self.mtime_ns / 1e9)
         mark = f", fingerprint {self.fingerprint}" if self.fingerprint else ""
         return f"{self.size:,} bytes{mark}, written {written}"
 
@@ -213,5 +213,5 @@ def _changed(store: Store, was: InputState, now: InputState, problem: str) -> Da
 
 
 def _describe(seen: InputState) -> str:
-    written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seen["mtime_ns"] / 1e9))
+    written = moment(seen["mtime_ns"] / 1e9)
     return f"{seen['bytes']:,} bytes, fingerprint {seen['fingerprint']}, written {written}"

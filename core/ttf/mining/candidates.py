@@ -94,7 +94,7 @@ class CandidateTable:
         except (LookupError, ValueError, OSError) as error:
             # The hashes are right: it was written like this, and not by ttf.
             raise ArtifactDamaged(
-                f"The candidate table {folder} is no table ({error}).",
-                hint="Delete the folder: it is mined again.",
+                f"The candidate table {folder} is damaged ({error}).",
+                hint="Delete the folder: ttf then mines the candidates again.",
             ) from error
         return table

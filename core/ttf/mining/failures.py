@@ -52,8 +52,9 @@ class MinerRaised(MinerFailed):
 def error_in(job: MiningJob, document: Mapping[str, Any]) -> TtfError:
     # What the worker raised; an error that is not a TtfError is the miner's fault.
     try:
-        if document["known"]:
-            return from_document(document)
+        error = from_document(document) if document["known"] else None
+        if isinstance(error, TtfError):
+            return error
         return MinerRaised(job.miner, document)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         return BadAnswer(

@@ -11,7 +11,6 @@ MACOS: Final = sys.platform == "darwin"
 # False in some sandboxes.
 PROC: Final = LINUX and Path("/proc/self/stat").exists()
 WITHOUT_PROC: Final = (
-    "There is no /proc here. ttf goes on without it: memory is neither measured nor kept below a "
-    "limit, a kill for lack of memory looks like any other kill, and processes that leave their "
-    "session are not found."
+    "This system has no /proc. Without it, ttf cannot measure or limit memory, cannot recognise "
+    "OOM kills, and cannot find processes that have left their session."
 )

@@ -33,8 +33,8 @@ _LONGEST_NAME: Final = 240  # bytes; the usual limit of file systems is 255
 MOST_CONFIG_BYTES: Final = 4 << 20  # of a run.toml
 _DEEPEST: Final = 32  # Folders below one of ours; our own need three.
 _NO_LINKS: Final = (
-    "ttf follows no link inside the folder of a run, a study, a store or a cache. If the link is "
-    "yours, put the file or folder itself there: cp -rL follows links."
+    "ttf does not follow symbolic links inside the folder of a run, study, store or cache. If the "
+    "link is your own, replace it by the file or folder itself, for example with cp -rL."
 )
 _KINDS: Final = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -116,8 +116,8 @@ def _whole(file: BufferedReader, path: Path, most: int) -> bytes:
     data = file.read(most + 1)
     if len(data) > most:
         raise ArtifactDamaged(
-            f"{path} has more than {most:,} bytes, which no such file of ttf has.",
-            hint="It is damaged, or was not written by ttf.",
+            f"{path} has more than {most:,} bytes, which is too large for this file of ttf.",
+            hint="The file is damaged, or ttf did not write it.",
         )
     return data
 
@@ -202,7 +202,7 @@ def refuse_foreign(inside: Path, files: Iterable[str], folders: Iterable[str] = 
 
 def _refuse_foreign_below(folder: Path, deepest: int) -> None:
     if not deepest:
-        raise EntryRefused(f"{folder} lies deeper than any folder of ttf.")
+        raise EntryRefused(f"{folder} has more levels than any folder of ttf.")
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -219,7 +219,10 @@ def _parts(path: Path, inside: Path) -> tuple[str, ...]:
     if not parts or ".." in parts or any("\0" in part for part in parts):
         raise EntryRefused(
             f"{str(path)!r} is not inside {inside}.",
-            hint="A file of that folder names it: the folder is damaged, or not from ttf.",
+            hint=(
+                "A file in that folder contains this path. The folder is damaged, or ttf did "
+                "not write it."
+            ),
         )
     return parts
 

@@ -24,8 +24,9 @@ from ttf.rundir.removing import remove_if_there
 
 _SIZE: Final = 4096
 _MAGIC: Final = b"ttfflt1\n"
-# sequence, step, micro-batch, phase, monotonic ns, unix ns, ns when a checkpoint thread began
-_RECORD: Final = struct.Struct("<QqqBxxxxxxxQQQ")
+# sequence, step, micro-batch, phase, monotonic ns, unix ns, ns when a checkpoint thread began; times
+# are signed, because a clock may stand before 1970
+_RECORD: Final = struct.Struct("<QqqBxxxxxxxqqq")
 _AT: Final = 64
 # The supervisor's part: bytes held by the tree now, and at most.
 _HELD: Final = struct.Struct("<QQ")
@@ -34,7 +35,7 @@ _HELD_AT: Final = 256
 _TOTAL: Final = struct.Struct("<Q")
 _TOTAL_AT: Final = 320
 # Where and when this process began to train: step, monotonic ns; 0 ns until then.
-_BEGAN: Final = struct.Struct("<qQ")
+_BEGAN: Final = struct.Struct("<qq")
 _BEGAN_AT: Final = 336
 # The plugin at work: length of the text, then JSON.
 _PLUGIN: Final = struct.Struct("<H")

@@ -60,7 +60,9 @@ def _remove(parent: int, name: str, path: Path, area: str, deepest: int) -> None
         change(lambda: os.unlink(name, dir_fd=parent), "unlink", area, path)
         return
     if not deepest:
-        raise EntryRefused(f"{path} lies deeper than any folder of ttf; it is not removed.")
+        raise EntryRefused(
+            f"{path} has more levels than any folder of ttf, so ttf does not remove it."
+        )
     fd = open_folder(name, path, parent)
     try:
         for inner in sorted(os.listdir(fd)):  # noqa: PTH208 - of a descriptor

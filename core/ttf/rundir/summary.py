@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from ttf.errors import ExitCode, StorageError, TtfError
+from ttf.errors import ExitCode, StorageError, Told
 from ttf.rundir.documents import MODEL_CONFIG, CheckpointManifest, ModelFacts, Summary
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.request import Change, History
@@ -47,7 +47,7 @@ class Ending:
     hint: str = ""  # What the user can do about it.
 
     @classmethod
-    def of(cls, error: TtfError, status: str = "failed") -> Self:
+    def of(cls, error: Told, status: str = "failed") -> Self:
         return cls(status=status, exit_code=error.exit_code, problem=str(error), hint=error.hint)
 
 

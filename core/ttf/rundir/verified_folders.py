@@ -64,7 +64,7 @@ def refuse_others(folder: Path) -> None:
         if found.st_uid not in (os.geteuid(), 0):
             raise EntryRefused(f"{path} belongs to another user (number {found.st_uid}).")
         if found.st_mode & 0o022 and not (private and path != folder):
-            raise EntryRefused(f"{path} may be written by other users.")
+            raise EntryRefused(f"{path} can be changed by other users.")
 
 
 def write_manifest(
@@ -99,7 +99,8 @@ def verified_manifest(
         ) from error
     if names is None and there != {*expected, MANIFEST}:
         raise ArtifactDamaged(
-            f"{what} {folder} is incomplete or damaged: its files are not those of its {MANIFEST}.",
+            f"{what} {folder} is incomplete or damaged: its files differ from the list in "
+            f"{MANIFEST}.",
             hint=hint,
         )
     for name, digest in expected.items():

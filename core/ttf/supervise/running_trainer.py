@@ -37,6 +37,7 @@ from ttf.supervise.events import (
     Suspended,
     now,
 )
+from ttf.text.times import moment
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -203,6 +204,7 @@ class RunningTrainer:
     def finish(self) -> int:
         """Reaps the process, reads its last messages, ends its descendants. Returns the return
         code."""
+        self.witness.look_last()
         code, messages = self._conversation.finish()
         for _ in self._parsed(messages):
             pass  # only the final record still matters
@@ -231,7 +233,7 @@ class RunningTrainer:
             return
         from ttf.text.secrets import Secrets
 
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        stamp = moment(time.time())
         head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
         kept, folder = self._folder.stderr, self._folder.path
         with contextlib.suppress(OSError), append_inside(kept, folder) as file:

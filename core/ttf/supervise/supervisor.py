@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
-from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, TtfError
+from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
 from ttf.process.child import adopt_orphans, reap_orphans
@@ -227,7 +227,7 @@ class Supervisor:
             now=now(),
             incident=self._write_incident(death, finding, checkpoint, step),
             name=finding.name,
-            certain=finding.certain,
+            certain=finding.at_once,
             step=step,
             phase=death.phase or "start",
             checkpoint_step=checkpoint,
@@ -380,7 +380,7 @@ class Supervisor:
         name = signal.Signals(signum).name
         self._fail(Stopped(signum, f"{name} ended the run at once. {kept}"), status="stopped")
 
-    def _fail(self, error: TtfError, *, status: str = "failed") -> NoReturn:
+    def _fail(self, error: Told, *, status: str = "failed") -> NoReturn:
         """Ends the run and writes the summary, because no trainer is left to write it."""
         from ttf.rundir.summary import Ending, write_last_summary
 

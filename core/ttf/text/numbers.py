@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 
 def duration(seconds: float) -> str:
@@ -68,6 +68,17 @@ def change(before: float, now: float) -> str:
         return "="
     factor = f" (x{now / before:.1f})" if before > 0 and now / before >= 1.5 else ""
     return f"{difference:+.3f}{factor}"
+
+
+def number(value: Any) -> str:
+    """A float with four significant digits, other values unchanged.
+
+    >>> number(0.123456), number(1234.5), number(3), number("x")
+    ('0.1235', '1234', '3', 'x')
+    """
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def bound(value: float) -> str:

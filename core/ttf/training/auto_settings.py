@@ -337,7 +337,7 @@ def _miner(draft: _Draft) -> tuple[str, str] | None:
 def _patience(draft: _Draft) -> tuple[int, str]:
     config = draft.config
     if config.gates:
-        return 0, "every gate must be judged"
+        return 0, "the run must reach all gates"
     if not config.evaluate.keep_best:
         return 0, "the weights of the last step are kept"
     planned = num_evaluations(draft.total_steps, config.evaluate.every, draft.order)

@@ -202,7 +202,7 @@ def _tensors(name: str, data: bytes) -> dict[str, Tensor]:
     try:
         return load(data)
     except SafetensorError as error:  # its hash is right: it was written like this
-        raise _Changed(f"{name} holds no tensors ({error})") from error
+        raise _Changed(f"{name} contains no tensors ({error})") from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -47,6 +47,10 @@ class Found:
     ids_are: str
     """What the ids mean: the bank's own `ids`, rows of its `vectors`, or rows of Y."""
 
+    def __repr__(self) -> str:
+        queries, k = self.ids.shape
+        return f"Found({queries:,} queries x {k:,} documents; ids are {self.ids_are})"
+
 
 def open_run(
     run_dir: Path,
@@ -125,6 +129,11 @@ class Model:
                 f"{bank.bank.uri} has documents of width {given}."
             )
         self.documents = Documents(bank, towers, policy, given, memory_budget(config.memory.budget))
+
+    def __repr__(self) -> str:
+        towers = self.config.tower
+        rows, dim = self._opening.bank.bank.shape
+        return f"Model({towers.query.name} -> {towers.doc.name}, bank of {rows:,} x {dim})"
 
     def encode_queries(
         self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None

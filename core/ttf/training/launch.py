@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ttf.errors import ExitCode, TtfError
+from ttf.errors import ExitCode, Told
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
 from ttf.process import child, lifeline, platform
@@ -65,7 +65,7 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEn
     except LeaveAsked:
         return {"left": "memory"}
     except BaseException as error:  # noqa: BLE001 - sent to the supervisor, which decides
-        if not isinstance(error, TtfError) or os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
+        if not isinstance(error, Told) or os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
             sys.excepthook(type(error), error, error.__traceback__)
         return {"error": to_document(error)}
 

@@ -60,7 +60,7 @@ def _refuse(resource: str, needs: Sequence[Need], limit: Limit) -> None:
             for need in largest
             if need.bytes * 20 > least
         ],
-        hint="ttf train with the same options and --plan predicts every part.",
+        hint="To see the prediction of each part, add --plan to the same command.",
     )
 
 
@@ -114,5 +114,5 @@ def _disk(decided: Decided, data: Dataset) -> Iterator[Need]:
         what="the table of mined candidates",
         bytes=queries * k * ENTRY_BYTES,
         why=f"{queries:,} queries x {k:,} candidates x {ENTRY_BYTES} B",
-        lower="miner.k, or mine more often (miner.refresh)",
+        lower="miner.k, or mine more often (a lower miner.refresh)",
     )

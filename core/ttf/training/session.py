@@ -35,6 +35,7 @@ from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.must_fit import refuse_what_cannot_fit
 from ttf.training.optimizer import make_optimizer
+from ttf.training.remarks import remarks
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
 from ttf.training.towers import TwoTower, build
@@ -125,6 +126,7 @@ def open_session(
         decided = decide(resolved, data, policy)
         refuse_what_cannot_fit(decided, data, folder.path)
         link.flight.takes(decided.total_steps)
+        notes = tuple(remarks(decided, data))
         yield Session(
             folder=folder,
             decided=decided,
@@ -134,7 +136,7 @@ def open_session(
             reporter=reporter,
             link=link,
             observers=plugins.observers(decided.config.observers, reporter.note),
-            notes=(*data.notes, *decided.notes),
+            notes=notes,
         )
 
 

@@ -215,7 +215,8 @@ def _refuse_larger(query: TowerSpec, doc: TowerSpec, weights_bytes: int) -> None
     needed = 4 * (query.cost().parameters + doc.cost().parameters)
     if needed > _ESTIMATE_WITHIN * weights_bytes + _SMALL_BYTES:
         raise ValueError(
-            f"the towers of {MODEL_CONFIG} have {needed:,} bytes of weights, {WEIGHTS} {weights_bytes:,}"
+            f"the towers of {MODEL_CONFIG} need {needed:,} bytes of weights, but {WEIGHTS} has "
+            f"{weights_bytes:,}"
         )
 
 

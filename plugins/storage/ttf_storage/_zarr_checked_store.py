@@ -67,8 +67,8 @@ class CheckedStore(WrapperStore[Store]):  # type: ignore[misc]  # zarr is not lo
                 start, stop = _from_to(span, size)
                 if stop - start > most:
                     raise BadData(
-                        f"{self._where or key}: {key} has {stop - start:,} bytes, at most "
-                        f"{most:,} are read at a time.",
+                        f"{self._where or key}: {key} has {stop - start:,} bytes, but ttf reads "
+                        f"at most {most:,} at a time.",
                         hint="Write the store again, with smaller chunks or shards.",
                     )
                 file.seek(start)

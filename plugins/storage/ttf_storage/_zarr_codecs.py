@@ -35,22 +35,24 @@ def check_codecs(codecs: Sequence[str], chunk_bytes: int, where: str) -> None:
     known = {*_SIZES, *_SAME_SIZE, *_CHECKSUMS, *_OTHER_TYPE}
     if unknown := [codec for codec in codecs if codec not in known]:
         raise BadData(
-            f"{where} has the codec {unknown[0][:80]!r}, which is not read.",
-            hint=f"Write it with one of {', '.join(sorted(_SIZES))}, or without compression.",
+            f"{where} has the codec {unknown[0][:80]!r}, which ttf cannot read.",
+            hint=(
+                f"Write the array with one of {', '.join(sorted(_SIZES))}, or without compression."
+            ),
         )
     compressor, _, after = _parts(codecs)
     if not compressor:
         return
     if set(after) - {"crc32c"}:
         raise BadData(
-            f"{where} has the codec {after[0]!r} after {compressor!r}, which is not read.",
-            hint="Write it with one compressor, or without.",
+            f"{where} has the codec {after[0]!r} after {compressor!r}, which ttf cannot read.",
+            hint="Write the array with one compressor, or without compression.",
         )
     if chunk_bytes > MOST_CHUNK_BYTES:
         raise BadData(
-            f"{where} has compressed chunks of {chunk_bytes >> 20:,} MB; at most "
-            f"{MOST_CHUNK_BYTES >> 20} MB are decoded at a time.",
-            hint="Write it with smaller chunks, or without compression.",
+            f"{where} has compressed chunks of {chunk_bytes >> 20:,} MB, but ttf decodes at most "
+            f"{MOST_CHUNK_BYTES >> 20} MB at a time.",
+            hint="Write the array with smaller chunks, or without compression.",
         )
 
 
@@ -70,7 +72,7 @@ def check_chunk(raw: Any, codecs: Sequence[str], chunk_bytes: int, where: str) -
         raise _damaged(where, f"its {compressor} data cannot be read ({error})") from error
     if size > most or (size < expected and not other_type):
         becomes = f"more than {most:,}" if size > most else f"{size:,}"
-        raise _damaged(where, f"it becomes {becomes} bytes, the array declares {expected:,}")
+        raise _damaged(where, f"it decodes to {becomes} bytes, but the array needs {expected:,}")
 
 
 def _parts(codecs: Sequence[str]) -> tuple[str, Sequence[str], Sequence[str]]:
@@ -92,7 +94,7 @@ _UNREADABLE: Final = (ValueError, EOFError, OSError, RuntimeError, zlib.error, l
 def _zstd(data: memoryview, most: int) -> int:
     descriptor = data[4] if bytes(data[:4]) == b"\x28\xb5\x2f\xfd" and len(data) > 4 else None
     if descriptor is None:
-        raise ValueError("it is no zstd frame")
+        raise ValueError("it is not zstd data")
     single, kind = bool(descriptor & 0x20), descriptor >> 6
     start = 5 + (not single) + (0, 1, 2, 4)[descriptor & 3]
     length = (int(single), 2, 4, 8)[kind]
@@ -108,13 +110,13 @@ def _zstd(data: memoryview, most: int) -> int:
 
 def _blosc(data: memoryview, most: int) -> int:
     if len(data) < 16 or int.from_bytes(data[12:16], "little") != len(data):
-        raise ValueError("it is cut, or no blosc data")
+        raise ValueError("it is truncated, or it is not blosc data")
     return int.from_bytes(data[4:8], "little")
 
 
 def _lz4(data: memoryview, most: int) -> int:
     if len(data) < 4:
-        raise ValueError("it is cut")
+        raise ValueError("it is truncated")
     return int.from_bytes(data[:4], "little")
 
 
@@ -139,7 +141,7 @@ def _counted(data: memoryview, most: int, new: Callable[[], Any]) -> int:
             block = stream.decompress(left, _BLOCK_BYTES)
             left = getattr(stream, "unconsumed_tail", b"")
             if not block and not left and not stream.eof:
-                raise EOFError("it is cut")
+                raise EOFError("it is truncated")
             size += len(block)
         left = stream.unused_data
     return size

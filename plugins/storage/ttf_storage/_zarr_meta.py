@@ -255,7 +255,7 @@ def _compressors(names: tuple[str, ...]) -> str:
 def _separator(given: Any) -> str:
     # Anything else would make paths of it, to any place.
     if given not in _SEPARATORS:
-        raise ValueError(f"the separator {str(given)[:20]!r} is none of {_SEPARATORS}")
+        raise ValueError(f"the separator {str(given)[:20]!r} is not one of {_SEPARATORS}")
     return str(given)
 
 

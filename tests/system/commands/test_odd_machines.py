@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ def test_a_run_without_proc_survives_a_death_and_says_what_is_missing(
     words = [*TRAINS, "new", "--set", "checkpoint.every_steps=1"]
     done = without_proc(words, "export TTF_FAILPOINT=checkpoint.write:1:kill")
     assert done.returncode == 0, done.stderr
-    assert "There is no /proc here" in done.stderr
+    assert "This system has no /proc" in done.stderr
     assert "Incident 001, killed" in done.stderr
     assert (place / "new" / "summary.json").exists()
 
@@ -66,4 +67,20 @@ def test_commands_work_without_proc(without_proc: Run, words: list[str]) -> None
     done = without_proc(words)
     assert done.returncode == 0, done.stderr
     if words[0] != "monitor":
-        assert "There is no /proc here" in done.stderr + done.stdout
+        assert "This system has no /proc" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("date", ["1969-06-01 00:00:00", "2040-01-01 00:00:00"])
+def test_a_run_survives_a_death_whatever_the_clock_says(ttf: Run, place: Path, date: str) -> None:
+    if shutil.which("faketime") is None:
+        pytest.skip("faketime is not installed")
+    words = [*TRAINS, "new", "--set", "checkpoint.every_steps=1"]
+    strange = ["faketime", date]
+    done = ttf(words, "export TTF_FAILPOINT=checkpoint.write:1:kill", strange)
+    assert done.returncode == 0, done.stderr
+    assert "Incident 001, killed" in done.stderr
+    assert (place / "new" / "report.html").exists()
+    for words in (["explain", "new"], ["monitor", "new", "--once"]):
+        done = ttf(words, prefix=strange)
+        assert done.returncode == 0, done.stderr
+        assert date[:10] in done.stdout or words[0] == "monitor"

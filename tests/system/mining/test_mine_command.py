@@ -192,7 +192,7 @@ def test_it_must_be_clear_what_to_mine(argv: list[str], invoke: Invoke) -> None:
         ("x.bin", 2, "no storage plugin reads files with this ending"),
         ("x.npy", 2, "cannot hold more than one array"),
         ("x.zarr.zip", 2, "written"),
-        ("s3://bucket/x.zarr", 2, "a local file, not to a URL"),
+        ("s3://bucket/x.zarr", 2, "a local file, not a URL"),
         ("queries.npz", 2, "is the same file as an input"),
         ("./bank.npz", 2, "is the same file as an input"),
         ("there.npz", 2, "already exists"),
@@ -288,7 +288,7 @@ def test_a_terminated_command_says_so_and_continues_when_given_again(
         process.terminate()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
-    assert "Stopped by SIGTERM; the same command continues." in err
+    assert "Stopped by SIGTERM. To continue, run the same command again." in err
     assert run_ttf(*argv).code == 0
     assert not partial.exists()
 

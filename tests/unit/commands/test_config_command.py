@@ -77,7 +77,8 @@ def test_an_unknown_key_is_an_error_with_the_closest(invoke: Invoke) -> None:
 
 def test_explain_of_deaths_finds_keys_too(invoke: Invoke) -> None:
     assert (
-        "share of queries that must have a candidate left" in invoke(["explain", "min_yield"]).out
+        "share of queries that must have a candidate after the filter"
+        in invoke(["explain", "min_yield"]).out
     )
     assert "Did you mean 'min_yield'?" in invoke(["explain", "min_yeld"]).err
     assert "Did you mean 'segfault'?" in invoke(["explain", "segfalt"]).err

@@ -73,18 +73,19 @@ class MemoryCurve:
         self.limit = limit_in_force(pid=pid)
         self._read = tree_reader(pid)
         self._step = step
-        self._points: deque[MemoryPoint] = deque(maxlen=_MOST_POINTS)
+        # With the monotonic time of each: the clock of the points may jump.
+        self._points: deque[tuple[float, MemoryPoint]] = deque(maxlen=_MOST_POINTS)
         self._next_line = 0.0
 
     @property
     def points(self) -> tuple[MemoryPoint, ...]:
         """The last ten minutes, oldest first."""
-        return tuple(self._points)
+        return tuple(point for _, point in self._points)
 
     @property
     def held_bytes(self) -> int:
         """Anonymous plus shared memory at the last sample. Does not sample."""
-        return self._points[-1].held if self._points else 0
+        return self._points[-1][1].held if self._points else 0
 
     def look(self, *, line: bool = False) -> TreeMemory:
         """Samples now. `line=True` writes a line in any case.
@@ -107,8 +108,9 @@ class MemoryCurve:
         return memory
 
     def _keep(self, point: MemoryPoint) -> None:
-        self._points.append(point)
-        while self._points[0].time < point.time - KEEP_S:
+        now = time.monotonic()
+        self._points.append((now, point))
+        while self._points[0][0] < now - KEEP_S:
             self._points.popleft()
 
     def _write(self, point: MemoryPoint, processes: int) -> None:

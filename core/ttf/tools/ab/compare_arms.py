@@ -129,9 +129,24 @@ def decide(
         p_adjusted=p_adjusted,
         verdict=verdict,
         margin=measure.margin,
+        decidable=_decidable(c, level / max(1, family)),
         needs=_needs(c, needs_level, family, power) if verdict == "inconclusive" else None,
         note=note,
     )
+
+
+def _decidable(c: PairTest, alone: float) -> bool:
+    if c.crashes is not None:
+        _, of_a, _, of_b = c.crashes
+        return boschloo.p_value(0, of_a, of_b, of_b) < alone
+    return c.n >= paired.fewest_pairs(alone)
+
+
+def fewest_repeats(arms: int, level: float) -> int:
+    """Of every arm, to find any difference that is not one of crashes, before the study knows which
+    measures its arms have."""
+    family = math.comb(arms, 2) * (1 + len(PAIRED))
+    return paired.fewest_pairs(level / family)
 
 
 def _needs(c: PairTest, level: float, family: int, power: float) -> Needs | None:

@@ -31,6 +31,15 @@ class Compared:
         """One or a few sentences."""
         return self.analysis.verdict
 
+    def __repr__(self) -> str:
+        return f"Compared({str(self.path)!r}: {self.verdict})"
+
+    def _repr_html_(self) -> str:
+        from ttf.text.html import preformatted
+        from ttf.tools.ab.output._terminal import table_lines
+
+        return preformatted(table_lines(self.analysis))
+
 
 def compare(
     *configs: Path | str,
@@ -84,8 +93,9 @@ def compare(
 
 def _text(value: Any) -> str:
     from ttf.config.toml import render
+    from ttf.config.values import plain
 
-    return "none" if value is None else render(str(value) if isinstance(value, Path) else value)
+    return "none" if value is None else render(plain(value))
 
 
 def _carried_out(study: ABStudy, limits: ABLimits, progress: bool) -> Compared:

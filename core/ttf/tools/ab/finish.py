@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ttf.rundir import durable
 from ttf.rundir.outputs import write_output
+from ttf.tools.ab import judge as judge_module
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.judge import JudgeSettings, judge
 from ttf.tools.ab.output import csv_text, document, markdown
@@ -40,15 +41,25 @@ def is_settled(study: ABStudy) -> bool:
 
 
 def judge_study(study: ABStudy) -> Analysis:
+    return judge(study.runs, study.setup.names, _settings(study, tuple(study.record.looks)))
+
+
+def fewest_repeats(study: ABStudy) -> int:
+    """Of every arm, before this study can find any difference that is not one of crashes."""
     setup = study.setup
-    settings = JudgeSettings(
+    looks = when_to_look(setup.repeats) if setup.sequential else ()
+    return judge_module.fewest_repeats(len(setup.arms), _settings(study, looks))
+
+
+def _settings(study: ABStudy, looks: tuple[int, ...]) -> JudgeSettings:
+    setup = study.setup
+    return JudgeSettings(
         alpha=setup.alpha,
         power=setup.power,
         margins=setup.margins,
         planned=setup.repeats,
-        looks=tuple(study.record.looks),
+        looks=looks,
     )
-    return judge(study.runs, setup.names, settings)
 
 
 def conclude(study: ABStudy, reason: Reason, places: Places | None = None) -> Analysis:

@@ -97,15 +97,15 @@ class ABSetup:
         """Why this cannot be a setup; empty if it can. It may come from a study.json that this
         program did not write, and slugs become names of folders."""
         if not all(is_plain_name(arm.slug) for arm in self.arms):
-            return "The slug of an arm is no name of a folder."
+            return "The slug of an arm must be a valid name of a folder."
         if len(set(self.names)) < len(self.arms) or not 2 <= len(self.arms) <= _MOST_ARMS:
             return f"A study has 2 to {_MOST_ARMS} arms of different names."
         if not 1 <= self.repeats <= _MOST_REPEATS:
             return f"A study has 1 to {_MOST_REPEATS:,} repeats."
         if not 0 <= self.seed < _MOST_SEED:
-            return f"The seed of a study lies between 0 and {_MOST_SEED:,}."
+            return f"The seed of a study must be between 0 and {_MOST_SEED:,}."
         if not (0 < self.alpha < 1 and 0 < self.power < 1):
-            return "alpha and power lie between 0 and 1."
+            return "alpha and power must be between 0 and 1."
         return ""
 
     @property

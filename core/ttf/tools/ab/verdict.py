@@ -48,17 +48,17 @@ def _two_arms(a: ArmSummary, b: ArmSummary, comparisons: Sequence[Comparison]) -
         if c.winner and verdicts.get(c.measure.follows) != c.verdict
     ]
     if crash is not None and crash.winner:
-        how_often = f"{subject.name} crashed in {subject.crashes} of {subject.runs} repeats"
-        beside = f"{other.name} in {other.crashes} of {other.runs}"
+        how_often = f"{a.name} crashed in {a.crashes} of {a.runs} repeats"
+        beside = f"{b.name} in {b.crashes} of {b.runs}"
         parts = [f"{how_often}, {beside}: {subject.name} is more stable ({_chance(crash)})"]
-        parts += [f"it {listed(differences)}"] if differences else []
+        parts += [f"{subject.name} {listed(differences)}"] if differences else []
     elif differences:
         parts = [
             f"Compared with {other.name}, {subject.name} {listed(differences)}",
             _crashes(a, b, crash),
         ]
     else:
-        parts = ["No difference was found", _crashes(a, b, crash)]
+        parts = [_nothing_found(comparisons, "No difference was found"), _crashes(a, b, crash)]
     return parts + _same([c for c in others if c.verdict == "same" and c.measure.is_headline])
 
 
@@ -142,7 +142,8 @@ def _many_arms(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) ->
         return parts
     crashed, runs = sum(a.crashes for a in arms), sum(a.runs for a in arms)
     how_many = f"{crashed} of {runs} repeats" if crashed else f"none of {runs} repeats"
-    return ["no difference between any two arms was found", f"{how_many} crashed"]
+    none_found = "no difference between any two arms was found"
+    return [_nothing_found(comparisons, none_found), f"{how_many} crashed"]
 
 
 def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], more: Mapping[str, str]) -> str:
@@ -158,6 +159,22 @@ def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], more: Mapping[str
         f"{'beat' if len(winners) > 1 else 'beats'} {listed(x + more.get(x, '') for x in losers)}"
         for losers, group in of_losers
         for winners in [list(group)]
+    )
+
+
+def _nothing_found(comparisons: Sequence[Comparison], text: str) -> str:
+    """`text` only if a difference could have been found."""
+    hopeless = [
+        c
+        for c in comparisons
+        if c.verdict == "inconclusive" and not c.decidable
+        if c.measure.is_headline and c.scale != "rate"
+    ]
+    if not hopeless:
+        return text
+    nouns = listed(dict.fromkeys(c.measure.noun for c in hopeless))
+    return (
+        f"Not decided yet: after so few repeats, no difference in {nouns} can be told from chance"
     )
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ttf.errors import Stopped, TtfError
+from ttf.errors import TtfError
 from ttf.host.plugins import refuse_remote
 from ttf.rundir.confined import is_plain_name, names_in
 from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
@@ -66,7 +66,7 @@ class BisectSetup:
         program did not write, and ingredients become names of folders."""
         names = [factor.name for factor in self.factors]
         if not all(is_plain_name(name) and LABEL_JOINT not in name for name in names):
-            return "The name of an ingredient is no name of a folder."
+            return "The name of an ingredient must be a valid name of a folder."
         if len(set(names)) < len(names) or len(names) > _MOST_FACTORS:
             return f"A study has at most {_MOST_FACTORS} ingredients of different names."
         if not (0 < self.confidence < 1 and 0 < self.rarest <= 1 and 0 <= self.seed < _MOST_SEED):
@@ -170,8 +170,6 @@ def start_trial(
         refuse_remote((str(uri or "") for uri in setup.data.values()), str(study / SETTINGS))
     try:
         edits = edits_for(setup, trial.ablated, study)
-    except Stopped:
-        raise
     except TtfError as error:
         code = int(error.exit_code)
         run = BisectRun(**trial._asdict(), result="invalid", reason=str(error), exit_code=code)

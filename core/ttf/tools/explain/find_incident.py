@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -16,6 +15,7 @@ from ttf.rundir.incident_files import INCIDENT, incident_folders
 from ttf.rundir.typed_json import typed
 from ttf.text.shell import quoted
 from ttf.text.terminal import one_line
+from ttf.text.times import moment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def _facts(document: documents.Incident) -> Iterator[str]:
     elif document.get("exit_code") is not None:
         yield f"ended with exit code {document['exit_code']}"
     if "time" in document:
-        yield time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(document["time"]))
+        yield moment(document["time"])
     if phase := document.get("phase"):
         yield f"in {one_line(phase)}, after step {document.get('step')}"
     if document.get("lost_steps") is not None:

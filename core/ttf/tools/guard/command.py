@@ -67,6 +67,11 @@ class Command:
         """The number of its process and of its group."""
         return self._process.pid
 
+    def has_ended(self) -> bool:
+        """Whether it is a zombie that `changes` will take."""
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.pid, how) is not None
+
     def changes(self) -> Change | None:
         """The next unreported change of state; never waits."""
         self.comm = _comm(self.pid) or self.comm  # a zombie has one still

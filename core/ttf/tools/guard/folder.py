@@ -19,6 +19,7 @@ from ttf.rundir import durable
 from ttf.rundir.confined import append_inside, refuse_foreign
 from ttf.rundir.removing import remove_if_possible
 from ttf.text.secrets import Secrets
+from ttf.text.times import moment
 from ttf.tools.guard.stacks import Stacks
 
 _AREA: Final = "guard"
@@ -101,7 +102,7 @@ class GuardFolder:
 
     def stderr(self, data: bytes, pid: int) -> None:
         """Adds the standard error of one start of the command."""
-        head = f"--- process {pid}, until {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode()
+        head = f"--- process {pid}, until {moment(time.time())}\n".encode()
         tail = b"" if data.endswith(b"\n") else b"\n"
         try:
             folder = self.keep()

@@ -79,6 +79,15 @@ class Mined:
     continued_from: int
     deaths: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        how = "exact" if self.certified else f"recall {self.recall_vs_exact:.3f} of the exact"
+        return f"Mined({self.out!r}: {self.queries:,} queries x {self.k:,}, {self.miner}, {how})"
+
+    def _repr_html_(self) -> str:
+        from ttf.text.html import facts_table
+
+        return facts_table(self.out, [(name, str(value)) for name, value in vars(self).items()])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:

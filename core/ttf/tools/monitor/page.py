@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ttf.text.numbers import clock, duration, metric, rate, size
 from ttf.text.terminal import Line, Part
+from ttf.text.times import TIME, moment
 from ttf.text.wrapping import wrapped
 from ttf.tools.monitor.cells import Paint, cut, fitted, flow
 from ttf.tools.monitor.nearest_limit import NearestLimit
@@ -83,7 +83,7 @@ def _ranked(rank: int, lines: list[Line], rest: int = 4) -> Iterator[Block]:
 
 
 def _title(view: View, width: int) -> Line:
-    clock_text = time.strftime("%H:%M:%S", time.localtime(view.time))
+    clock_text = moment(view.time, TIME)
     style = "green" if view.status in _GOOD else "red"
     tail = f"  {view.status}  {clock_text}"
     return (Part(cut(view.name, max(8, width - len(tail))), "bold"), Part(tail, style))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from ttf.errors import ArtifactDamaged, ExitCode, TtfError
+from ttf.errors import ArtifactDamaged, ExitCode, Told
 from ttf.process.command import TtfCommand
 from ttf.process.error_document import from_document
 from ttf.rundir.bounded_json import read_json
@@ -54,7 +54,7 @@ def tidy(run: Path, *, keep: bool) -> None:
                 remove_if_possible(run / name, study)
 
 
-def error_of(error: Mapping[str, Any] | None, exit_code: int) -> TtfError:
+def error_of(error: Mapping[str, Any] | None, exit_code: int) -> Told:
     """The error of a run, for a study that cannot go on without this run."""
     error = error or {}
     message = str(error.get("message") or f"The run ended with exit code {exit_code}.")

@@ -102,7 +102,7 @@ def test_it_holds_what_a_stranger_needs(bundle: dict[str, str]) -> None:
     assert expected <= set(bundle)
     assert not [name for name in bundle if "checkpoint" in name or name.endswith((".npz", ".npy"))]
     page = Checked(bundle["report.html"])
-    assert "On the way it met 2 incidents" in page.text
+    assert "During the run, it had 2 incidents" in page.text
     assert "<home>/<dir-" in page.text
     assert json.loads(bundle["manifest.json"])["versions"]["torch"]
     assert "Segmentation fault" in bundle["incidents/001/faulthandler.txt"]

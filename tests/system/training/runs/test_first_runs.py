@@ -84,7 +84,7 @@ def test_sequences_without_their_context_are_no_success_and_the_proposed_command
     quick = ("--tower", "linear", "--epochs", "2", "--batch-size", "64")
     failed = invoke(["train", *words, *quick, *HERE])
     assert failed.code == 7, failed.err
-    assert "are taken as rows of the bank, because no --context is given" in failed.err
+    assert "contain row numbers, and no --context was given" in failed.err
     assert "ranks the 660 documents no better than chance: recall@10 is 0.0" in failed.err
     assert summary()["status"] == "finished" and summary()["exit_code"] == 7
     assert invoke(["resume", "run", "--in-process"]).code == 7

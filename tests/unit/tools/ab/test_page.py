@@ -112,7 +112,7 @@ def test_a_study_too_large_for_a_page_keeps_its_figures(tmp_path: Path) -> None:
     path = write_page(tmp_path, made, found, FACTS)
     assert path.stat().st_size < 480_000
     text = path.read_text()
-    assert "beside this page have all" in text and "Loss" in text
+    assert "in this folder contain all" in text and "Loss" in text
 
 
 def test_a_class_of_incidents_is_counted_by_arm(tmp_path: Path) -> None:

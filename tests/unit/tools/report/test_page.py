@@ -174,7 +174,7 @@ def test_the_table_says_which_weights_were_kept_and_what_the_last_ones_reached(
         metrics_last={"recall@10": 0.45, "mrr@10": 0.2},
     )
     text = page(run_dir).text
-    assert "The weights kept are those of step 750 of 1,000, the best by recall@10." in text
+    assert "The saved weights are those of step 750 of 1,000, the best by recall@10." in text
     assert "metricbeforekept: step 750changelast: step 1,000" in text
     assert "recall@100.1000.500+0.400 (x5.0)0.450" in text
 
@@ -199,7 +199,7 @@ def test_a_run_that_failed_before_an_evaluation_shows_no_after(tmp_path: Path) -
     (tmp_path / "summary.json").write_text(json.dumps({**summary, **every, "kept_step": None}))
     text = page(tmp_path).text
     assert "metricbeforerecall@100.100" in text
-    assert "ended before anything was evaluated after training" in text
+    assert "ended before the first evaluation after training" in text
     assert "What to do: try a lower --lr" in text
 
 
@@ -230,7 +230,7 @@ def test_no_two_sections_share_a_title_and_steps_are_whole(tmp_path: Path) -> No
 def test_what_was_set_is_shown_with_its_origin_and_defaults_are_folded(run_dir: Path) -> None:
     found = page(run_dir)
     assert "train.lr0.0005--set" in found.text
-    assert "values at their default" in found.text
+    assert "default values" in found.text
     assert "versions.torch2.13.0" in found.text
 
 

@@ -36,6 +36,7 @@ MEMORY: Final = ("oom-kill", "memory-limit", "alloc-failure")
 FILES: Final = ("bus-error", "data-changed")
 _NO_SCRIPT: Final[Mapping[str, str]] = {
     "killed": "the signal came from outside the program, so there is nothing to reproduce.",
+    "cpu-limit": "to reproduce it, run any long computation with a limit of processor time (ulimit -t).",
     "disk-full": "to reproduce it, the disk must be equally full; see df -h.",
     "non-finite": "the cause is in the rows that the incident names, and a bundle contains no data.",
     "python-error": "the traceback in the incident shows the line; to reproduce it, the data is needed.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from ttf.errors import ExitCode
 from ttf.rundir.documents import Summary
 from ttf.text import numbers
 from ttf.text.progress.ending import kept_weights, not_improved
+from ttf.text.times import moment
 from ttf.tools.report.page._charts import charts
 from ttf.tools.report.page._read import RunFiles, ShownIncident
 from ttf.tools.report.page._share_of_machine import share_of_machine
@@ -121,8 +121,7 @@ def _row(found: ShownIncident) -> tuple[str, ...]:
 
 
 def _moment(seconds: float) -> str:
-    known = 0 < seconds < 1e11
-    return time.strftime(" - %Y-%m-%d %H:%M:%S", time.localtime(seconds)) if known else ""
+    return f" - {moment(seconds)}" if seconds else ""
 
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
