@@ -201,9 +201,14 @@ def _report_told(error: Told, as_json: bool) -> int:
 
 
 def _report_os_error(error: OSError, as_json: bool) -> int:
-    # The user must mend a full or read-only disk, whichever code met it.
+    # The user must mend a full or read-only disk, and a limit, whichever code met it.
     import errno
 
+    from ttf.process.limits import files_used_up
+
+    told = files_used_up(error)
+    if told is not None:
+        return _report_told(told, as_json)
     theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
     if error.errno not in theirs:
         return _report_bug(error, as_json)

@@ -159,6 +159,12 @@ class StorageError(TtfError):
     exit_code = ExitCode.STORAGE
 
 
+class LimitTooLow(TtfError):
+    """The system allows too few open files or processes."""
+
+    exit_code = ExitCode.UNSAFE
+
+
 class FolderInUse(TtfError):
     """Another live process holds the run folder."""
 

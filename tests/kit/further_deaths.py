@@ -38,6 +38,12 @@ if __name__ == "__main__":
         list(pool.map(work, range(4)))
 """
 LIBC: Final = "libc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n"
+HOOK: Final = """\
+import torch
+def fail(*_):
+    raise {error}
+torch.nn.modules.module.register_module_forward_pre_hook(fail)
+"""
 SECCOMP: Final = "ctypes.CDLL(None).prctl(22, 1)\nos.getpid()\nopen('x', 'w')"
 
 FURTHER: Final[tuple[Further, ...]] = (
@@ -189,13 +195,13 @@ FURTHER: Final[tuple[Further, ...]] = (
     Further(name="os._exit(120)", code="os._exit(120)", right=("killed", "unknown"), under="train"),
     Further(
         name="words of a full disk in an error",
-        code='raise RuntimeError("No space left on device")',
+        code=HOOK.format(error='RuntimeError("No space left on device")'),
         right=("disk-full", "python-error"),
         under="train",
     ),
     Further(
         name="a MemoryError of its own",
-        code='raise MemoryError("too many rows")',
+        code=HOOK.format(error='MemoryError("too many rows")'),
         right=("alloc-failure", "python-error"),
         under="train",
     ),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from ttf.text.numbers import parse_bytes
+from ttf.text.numbers import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -89,13 +88,6 @@ def _int_list(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
-    if match is None or not float(match[1]):
-        raise ValueError(f"{text!r} is not a time; write for example 90s, 10m or 2h.")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
 def parsed_size(text: str, example: str) -> int:
     try:
         return parse_bytes(text)
@@ -104,13 +96,24 @@ def parsed_size(text: str, example: str) -> int:
 
 
 INT_LIST = Parsed("N,N,...", _int_list)
-DURATION = Parsed("TIME", _seconds)
 POSITIVE = click.IntRange(min=1)
 NATURAL = click.IntRange(min=0)
 PATH = click.Path(path_type=Path)
 
 
 # --- options that are declared once ----------------------------------------------------------------
+
+
+def duration(least_s: float = 0.001) -> Parsed:
+    """A time in seconds, or with a unit: 6, 6s, 10m, 2h."""
+
+    def parse(text: str) -> float:
+        seconds = parse_duration(text)
+        if seconds < least_s:
+            raise ValueError(f"{text!r} is too short: at least {least_s:g} s.")
+        return seconds
+
+    return Parsed("TIME", parse)
 
 
 def choice(what: str, *values: str) -> Suggesting:
@@ -192,6 +195,6 @@ resume_study = path("--resume", metavar="DIR", help="Continue this study.")
 hang_timeout = click.option(
     "--hang-timeout",
     "hang_timeout_s",
-    type=DURATION,
+    type=duration(),
     help="A run hangs if it shows no sign of life for this time, e.g. 60s.",
 )

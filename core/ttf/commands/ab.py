@@ -72,7 +72,7 @@ configuration or the data is wrong.""",
 )
 @click.option(
     "--budget",
-    type=options.DURATION,
+    type=options.duration(),
     help="Start no block that would end after this time, e.g. 30m; a started block is finished.",
 )
 @click.option(
@@ -89,7 +89,7 @@ configuration or the data is wrong.""",
 @click.option(
     "--power",
     type=click.FloatRange(0.5, 0.999),
-    help="Probability of a verdict after 'about N more repeats'. [default: 0.8]",
+    help="Probability that 'about N more repeats' give a verdict. [default: 0.8]",
 )
 @click.option(
     "--margin",
@@ -223,8 +223,8 @@ def _say_what_can_be_decided(study: ABStudy) -> None:
 
     repeats, fewest = study.setup.repeats, fewest_repeats(study)
     say(
-        f"At least {fewest} repeats of each arm are needed to tell a difference in speed, memory or "
-        "quality from chance."
+        f"At least {fewest} repeats of each arm are needed to tell a difference in speed, memory "
+        "or quality from chance."
     )
     if repeats < fewest:
         say(

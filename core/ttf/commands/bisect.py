@@ -40,7 +40,7 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
 )
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
 @options.count("--steps", help="Optimizer steps of each run. [default: 40]")
-@click.option("--budget", type=options.DURATION, help="Start no run after this time, e.g. 10m.")
+@click.option("--budget", type=options.duration(), help="Start no run after this time, e.g. 10m.")
 @options.count(
     "--max-runs",
     help="Maximum number of runs. [default: 40% of the runs needed to test each ingredient alone]",

@@ -55,7 +55,8 @@ def convert_command(
 
     The memory use is small for any size. float64 becomes float32, short integers become int32, and
     pickled objects are refused.
-    With --json: {"path", "arrays": [{"name", "shape", "dtype"}], "left_out"}.
+    With --json: {"path", "arrays": [{"name", "shape", "dtype"}], "left_out",
+    "notes"}.
     """
     from ttf.data.convert import convert
     from ttf.data.vectors import parse_dtype
@@ -70,8 +71,8 @@ def convert_command(
     )
     lines = [f"{a['name']}  {'x'.join(map(str, a['shape']))}  {a['dtype']}" for a in done.arrays]
     show_result(done, "\n".join(lines), as_json)
-    for name in done.left_out:
-        say(f"{name!r} was not converted: it is a single value and has no rows.")
+    for note in done.notes:
+        say(note)
     named = "" if how["to_storage"] == "auto" else f" --storage {how['to_storage']}"
     next_command(f"ttf data inspect {quoted(target)}{named}")
 

@@ -24,7 +24,7 @@ Examples:
   ttf guard --restarts 3 -- python train.py        also restart, at most three times
   ttf guard --until-success -- ./train.sh          restart until the exit code is 0
   ttf guard --memory-limit 12G -- python train.py  end the command before the machine swaps
-  ttf guard --hang-timeout 600 --out watch -- torchrun train.py
+  ttf guard --hang-timeout 10m --out watch -- torchrun train.py
 
 \b
 The command runs as usual: ttf guard does not touch standard input and output, passes on standard
@@ -74,10 +74,9 @@ Exit code: that of the command; 128 + signal after a signal; 127 not found; 126 
 @click.option(
     "--hang-timeout",
     "hang_timeout_s",
-    type=click.FloatRange(min=1),
-    metavar="S",
+    type=options.duration(1),
     help="Save the stacks and end the command if it and its child processes read and write nothing "
-    "for S seconds. S must be longer than the longest computation. [default: never]",
+    "for this time, e.g. 10m. It must be longer than the longest computation. [default: never]",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(**given: Any) -> int:

@@ -38,9 +38,8 @@ shared memory counts as file-backed.
 @click.argument("target", metavar="RUN_DIR|PID")
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1),
-    default=1.0,
-    metavar="SECONDS",
+    type=options.duration(0.1),
+    default="1s",
     help="Time between two measurements.",
 )
 @click.option("--once", is_flag=True, help="Measure once and end.")

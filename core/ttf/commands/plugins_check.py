@@ -69,11 +69,9 @@ Examples:
 @click.option(
     "--deadline",
     "quiet_s",
-    type=click.FloatRange(min=1),
-    default=120.0,
-    show_default=False,
-    metavar="SECONDS",
-    help="Time limit of a check; a longer check counts as a hang. [default: 120]",
+    type=options.duration(1),
+    default="2m",
+    help="Time limit of a check; a longer check counts as a hang.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each result.")
 @options.as_json

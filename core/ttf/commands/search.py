@@ -61,12 +61,15 @@ def command(
         found = model.search_file(queries, k, out, overwrite=overwrite)
         for note in model.notes:
             say(note)
-    say(f"The ids are {found.ids_are}.")
+    from ttf.training.inference import in_a_table
+
+    meaning = found.ids_are if out is None else in_a_table(found)[1]
+    say(f"The ids are {meaning}.")
     if out is not None:
         say(f"Wrote ids and scores of {len(found.ids)} queries to {out}.")
         if as_json:
             queried, width = found.ids.shape
-            emit_json({"out": out, "queries": queried, "k": width, "ids_are": found.ids_are})
+            emit_json({"out": out, "queries": queried, "k": width, "ids_are": meaning})
         next_command(f"ttf data inspect {quoted(out)}")
     elif as_json:
         emit_json(found)

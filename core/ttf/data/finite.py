@@ -16,7 +16,7 @@ def require_finite_queries(split: Split, rows: NDArray[np.int64], x: NDArray[np.
         source = split.queries.source
         raise BadData(
             f"{source.name}[{split.keep[rows[wrong[0]]]}] in {source.uri} is not finite "
-            f"(NaN or infinite; {wrong.size} of the {len(rows)} rows that were looked at).",
+            f"(NaN or infinite; {wrong.size} of the {len(rows)} checked rows).",
             hint=f"To list all such rows: ttf data inspect --full {source.uri}",
         )
 

@@ -77,18 +77,20 @@ def _lengths(rows_SD: NDArray[np.float32], where: str) -> Iterator[str]:
     first = int(without.argmax())
     if without.all():
         raise BadData(
-            f"{where}: all {len(lengths):,} rows that were looked at {_what_they_are(lengths)}.",
-            hint="A vector like that has no direction, so that no two can be compared. Look at how "
-            "the file was made, or scale the vectors.",
+            f"{where}: all {len(lengths):,} checked rows {_what_they_are(lengths)}.",
+            hint=(
+                "Such a vector has no direction, so it cannot be compared with others. Check "
+                "how the file was made, or scale the vectors."
+            ),
         )
     if without.any():
         yield (
-            f"{where}: {int(without.sum()):,} of {len(lengths):,} rows that were looked at "
+            f"{where}: {int(without.sum()):,} of {len(lengths):,} checked rows "
             f"{_what_they_are(lengths[without])} (the first: length {lengths[first]:.3g}). They "
-            "have no direction and are found by no query."
+            "have no direction, so no query can find them."
         )
     elif len(rows_SD) > 1 and bool((rows_SD == rows_SD[0]).all()):
-        yield f"{where}: all {len(rows_SD):,} rows that were looked at are the same vector."
+        yield f"{where}: all {len(rows_SD):,} checked rows are the same vector."
 
 
 def _what_they_are(lengths: NDArray[np.float32]) -> str:
@@ -116,9 +118,9 @@ def _repeated(data: Dataset) -> Iterator[str]:
         repeated = sum(a == b for a, b in zip(asked, there, strict=False))
     if repeated >= max(1, _REPEATED_SHARE * len(asked)):
         yield (
-            f"{repeated:,} of {len(asked):,} validation queries that were looked at are training "
-            f"queries too ({val.queries.source.name} repeats {train.queries.source.name}): the "
-            "metrics show what was learned by heart, not what the model does with new queries."
+            f"{repeated:,} of {len(asked):,} checked validation queries are also training queries "
+            f"({val.queries.source.name} repeats {train.queries.source.name}), so the metrics do "
+            "not show how good the model is for new queries."
         )
 
 
@@ -142,10 +144,10 @@ def _at_random(data: Dataset) -> Iterator[str]:
     share, pairs = found
     if abs(share - 0.5) < _DEVIATIONS * np.sqrt(1 / 12 / pairs):
         yield (
-            f"Before training, a query is no nearer to its positive than to the positive of another "
-            f"one ({share:.0%} of the comparisons among {pairs} training pairs; chance is 50%). "
-            "That is as it should be if queries and documents come from different encoders. If they "
-            "come from the same one, the pairs are shuffled or belong to another bank."
+            "Before training, a query is no nearer to its positive than to the positive of "
+            f"another query ({share:.0%} of the comparisons among {pairs} training pairs; chance "
+            "is 50%). This is normal if queries and documents come from different encoders. If "
+            "they come from the same encoder, the pairs are shuffled or belong to another bank."
         )
 
 

@@ -17,6 +17,7 @@ from ttf.contracts import DType, Store, VectorSource
 from ttf.data import positives
 from ttf.data.convert import Rows, stream_rows
 from ttf.data.dataset import NamedArrays, need_floats, queries_of
+from ttf.data.text_arrays import stored_kind, text_of
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
 from ttf.errors import ArrayMissing, BadData
@@ -104,6 +105,12 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
         dtype=about.get("dtype"),
         **{key: about[key] for key in ("stored", "mappable", "aligned", "bytes")},
     )
+    if text_of(store, name) is not None:
+        facts.rows_seen = facts.shape[0] if facts.shape else 0
+        return facts
+    if name == "ids" and stored_kind(store, name) == "O":  # training does not need them
+        seen.notes.append(f"{name} holds pickled Python objects, which ttf does not load.")
+        return facts
     try:
         source = store.source(name)
     except BadData as error:
@@ -111,7 +118,12 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
         if full and facts.shape:
             _measure_stream(store, name, facts, seen)
         return facts
-    facts.shape, facts.dtype = list(source.shape), source.dtype
+    facts.shape = list(source.shape)
+    if facts.dtype != source.dtype:
+        seen.notes.append(
+            f"{name} is {facts.dtype}: its rows are converted to {source.dtype} as they are read. "
+            "ttf data convert does it once."
+        )
     blocks = _all_blocks(source) if full else sampled_blocks(source)
     _measure(blocks, source.dtype, facts, f"{store.uri}: {name}", seen)
     return facts
@@ -165,9 +177,9 @@ def _measure(
             f"{where}: {len(zero)} of the {facts.rows_seen} checked rows are zero: {_some(zero)}."
         )
         if len(zero) == facts.rows_seen:
-            seen.problems.append(f"{text} No two such vectors can be compared.")
+            seen.problems.append(f"{text} Such vectors cannot be compared.")
         else:
-            seen.notes.append(f"{text} Such a vector is near to no other.")
+            seen.notes.append(f"{text} No query can find such a vector.")
 
 
 def _some(rows: list[int]) -> str:
@@ -224,12 +236,17 @@ def _shape_problems(arrays: Mapping[str, ArrayFacts]) -> list[str]:
 def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
     # `ids` name the rows of `vectors`, each once.
     ids, vectors = arrays.get("ids"), arrays.get("vectors")
-    if not ids or not ids.mappable or not ids.shape:
+    if not ids or not ids.shape:
+        return []
+    held: NDArray[Any] | None = text_of(store, "ids")
+    if held is None and ids.mappable:
+        held = store.source("ids").read(0, ids.shape[0])
+    if held is None:
         return []
     problems = []
     if vectors and vectors.shape and vectors.shape[0] != ids.shape[0]:
         problems.append(f"ids has {ids.shape[0]} rows, but vectors has {vectors.shape[0]}.")
-    values, counts = np.unique(store.source("ids").read(0, ids.shape[0]), return_counts=True)
+    values, counts = np.unique(held, return_counts=True)
     if (counts > 1).any():
         double = values[counts > 1]
         problems.append(f"{len(double)} ids occur more than once, for example {double[0]}.")

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
+from ttf.data.bank_ids import bank_ids
 from ttf.data.dataset import (
     Dataset,
     DrawnFacts,
@@ -92,7 +90,7 @@ class Opening:
         if config.bank is not None:
             arrays = self._arrays(config.bank)
             source = vectors_of(arrays.store, config.names)
-            ids = _bank_ids(arrays, source)
+            ids = bank_ids(arrays, source.shape[0], self.notes.append)
             storage = storage_for(config.bank, config.storage)
             at = VectorRef(uri=config.bank, array=source.name, storage=storage)
         else:
@@ -298,28 +296,6 @@ def _bank_from_targets(
         "val": pos.Positives(rows=inverse[count:, None], matched_by_value=len(inverse) - count),
     }
     return RowView(stacked, rows), bank_at, known
-
-
-def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | None:
-    if "ids" not in arrays:
-        return None
-    source = arrays["ids"]
-    if source.dtype not in ("int32", "int64") or source.shape != bank.shape[:1]:
-        raise BadData(
-            f"ids in {arrays.uri} has the type {source.dtype} and the shape {source.shape}. It "
-            f"must be int64 with the shape ({bank.shape[0]},): one id per vector."
-        )
-    ids = np.array(source.read(0, source.shape[0]), dtype=np.int64)
-    values, counts = np.unique(ids, return_counts=True)
-    if len(values) != len(ids):
-        twice = values[counts > 1][0]
-        first, second = np.flatnonzero(ids == twice)[:2]
-        raise BadData(
-            f"ids in {arrays.uri} contains duplicates: {twice} is the id of rows {first} and "
-            f"{second} ({len(ids) - len(values):,} duplicates in total).",
-            hint="Give each document its own id.",
-        )
-    return ids
 
 
 def _same_inputs(pairs: NamedArrays, train: Queries, val: Queries) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ttf.process import platform
+from ttf.process import limits, platform
 
 # Every process of a run has this variable. Only processes with it are killed at the run's end.
 TREE: Final = "TTF_TREE"
@@ -43,6 +43,7 @@ class Child:
     garbage collected without `close`, the process is killed.
     """
 
+    @limits.explained()
     def __init__(
         self,
         words: Sequence[str],
@@ -63,9 +64,9 @@ class Child:
         """
         self.mark = uuid.uuid4().hex
         self.variable = variable
-        theirs_life, self.lifeline = os.pipe()
-        self.results, theirs_results = os.pipe()
-        self.stderr, theirs_stderr = os.pipe()
+        life, results, stderr = _three_pipes()
+        (theirs_life, self.lifeline), (self.results, theirs_results) = life, results
+        self.stderr, theirs_stderr = stderr
         ours = [self.lifeline, self.results, self.stderr]
         numbers = (theirs_life, theirs_results, os.getpid())
         try:
@@ -173,6 +174,17 @@ def _end(process: subprocess.Popen[bytes], mark: str, variable: str, ours: Seque
             process.wait(_REAP_S)
         remove_marks(process.pid)
     _close(ours)
+
+
+def _three_pipes() -> list[tuple[int, int]]:
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(3):
+            made.append(os.pipe())
+    except OSError:  # no room for another
+        _close([fd for pair in made for fd in pair])
+        raise
+    return made
 
 
 def _close(fds: Sequence[int]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ttf.process import child, lifeline
+from ttf.process import child, lifeline, limits
 
 # the first signal: save and leave; the second: leave at once
 _STOPS: Final = (signal.SIGTERM, signal.SIGTERM)
@@ -26,6 +26,7 @@ class TtfCommand:
     """Must be started from a thread that lives as long: the kernel ends the child with that
     thread."""
 
+    @limits.explained()
     def __init__(
         self,
         words: Sequence[str],

@@ -56,9 +56,7 @@ class Failpoint:
             fault, _, seconds = fault.partition("=")
             number = int(count.removesuffix("+"))
             if number < 1 or fault not in FAULTS or (seconds and fault != "sleep"):
-                raise ValueError(
-                    f"the faults are {', '.join(FAULTS)}, and the first operation has the number 1"
-                )
+                raise ValueError(f"<fault> must be one of {', '.join(FAULTS)}, and <N> starts at 1")
             return cls(
                 pattern=pattern,
                 first=number,

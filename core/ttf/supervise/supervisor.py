@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
+from ttf.process import limits
 from ttf.process.child import adopt_orphans, reap_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
@@ -69,6 +70,8 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
     `own_process`: this process exists only for the run. It adopts orphans, counts as part of the
     run, and obeys the terminal: the suspend key, and a hangup, which counts as SIGTERM.
     """
+    limits.ensure_files()
+    limits.ensure_tasks(threads=os.cpu_count() or 1)
     wanted = [signal.SIGINT, signal.SIGTERM]
     if own_process:
         adopt_orphans()
@@ -103,9 +106,10 @@ class Supervisor:
     def __init__(
         self, request: TrainRequest, folder: RunFolder, signals: Signals, *, own_process: bool
     ) -> None:
-        self._request, self._folder, self._signals = request, folder, signals
+        self._folder, self._signals = folder, signals
         self._own_process = own_process
         self._screen = Screen(request.progress)
+        self._request = replace(request, live_width=self._screen.live_width)
         self._journal = Journal.read(folder.supervision) if request.resume else Journal()
         self._running: RunningTrainer | None = None
         self._started = False  # a trainer, at least once

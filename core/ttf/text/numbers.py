@@ -91,6 +91,23 @@ def bound(value: float) -> str:
     return f"{int(value):,}" if whole else f"{value:g}"
 
 
+# Of a duration as people write it, in options and in the configuration.
+DURATION: Final = r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*"
+_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def parse_duration(value: str) -> float:
+    """Seconds from '6', '6s', '500ms', '10m', '2h' or '1d'.
+
+    >>> [parse_duration(text) for text in ("6", "6s", "10m", "1.5h")]
+    [6.0, 6.0, 600.0, 5400.0]
+    """
+    match = re.fullmatch(DURATION, value)
+    if match is None:
+        raise ValueError(f"{value!r} is not a time; write for example 90s, 10m or 2h.")
+    return float(match[1]) * _SECONDS[match[2] or "s"]
+
+
 _UNITS: Final = {
     "": 1,
     "b": 1,

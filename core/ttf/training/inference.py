@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
-from ttf.data.dataset import Queries, Split
+from ttf.data.dataset import OpenBank, Queries, Split
 from ttf.data.open_dataset import Opening, open_queries
 from ttf.data.sources import GivenRows, open_ref
 from ttf.data.writing import check_output
@@ -42,10 +42,12 @@ _MICRO_BATCH = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    ids: NDArray[np.int64]
+    ids: NDArray[np.int64] | NDArray[np.str_]
     scores: NDArray[np.float32]
     ids_are: str
     """What the ids mean: the bank's own `ids`, rows of its `vectors`, or rows of Y."""
+    rows: NDArray[np.int64]
+    """The same documents as rows of the bank."""
 
     def __repr__(self) -> str:
         queries, k = self.ids.shape
@@ -205,17 +207,17 @@ class Model:
             )
 
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
-        ids, scores = self._searcher.search(vectors, k)
+        rows, scores = self._searcher.search(vectors, k)
         if isinstance(self._searcher, Certifies):
             self.notes += self._searcher.tally.take_notes()
         bank = self._opening.bank
         if bank.bank_ids is not None:
-            return Found(ids=bank.bank_ids[ids], scores=scores, ids_are="the ids of the bank")
-        if bank.bank_rows is None:
-            return Found(ids=ids, scores=scores, ids_are="rows of the bank")
-        return Found(
-            ids=bank.bank_rows[ids], scores=scores, ids_are="rows of Y_train followed by Y_val"
-        )
+            ids, meaning = bank.bank_ids[rows], "the ids of the bank"
+        elif bank.bank_rows is None:
+            ids, meaning = rows, "rows of the bank"
+        else:
+            ids, meaning = bank.bank_rows[rows], f"rows of {' followed by '.join(_parts(bank))}"
+        return Found(ids=ids, scores=scores, ids_are=meaning, rows=rows)
 
     @cached_property
     def _searcher(self) -> Miner:
@@ -292,7 +294,19 @@ def _checked_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[n
     return lengths.astype(np.int64)
 
 
+def _parts(bank: OpenBank) -> list[str]:
+    """The arrays whose distinct rows are the bank."""
+    return bank.bank.name.split("+")
+
+
+def in_a_table(found: Found) -> tuple[NDArray[np.int64], str]:
+    """The ids as a file of numbers holds them, and what they mean: rows where ids are strings."""
+    if np.issubdtype(found.ids.dtype, np.integer):
+        return found.ids.astype(np.int64, copy=False), found.ids_are
+    return found.rows, "rows of the bank, whose own ids are strings"
+
+
 def _write(out: Path, found: Found) -> None:
     with written_store(str(out)) as writer:
-        writer.array("ids", found.ids.shape, "int64").append(found.ids)
+        writer.array("ids", found.ids.shape, "int64").append(in_a_table(found)[0])
         writer.array("scores", found.scores.shape, "float32").append(found.scores)

@@ -78,7 +78,7 @@ def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary
         # As our own standard error would be, were it not a pipe.
         encoding = sys.stderr.encoding
         stream = os.fdopen(display, "w", encoding=encoding, errors="replace", closefd=False)
-        reporter = make_reporter(json=request.json, stream=stream)
+        reporter = make_reporter(json=request.json, stream=stream, live_width=request.live_width)
         notices.hear(reporter.note)
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
 

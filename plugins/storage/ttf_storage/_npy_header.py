@@ -10,21 +10,16 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.lib import format as npy_format
+from numpy.typing import NDArray
 
-from ttf import BadData, DType
+from ttf import BadData, DType, numpy_dtype
+from ttf_storage._stored_rows import READ_AS
 
 HEAD_BYTES: Final = 16384  # enough for any header that numpy accepts (10,000 characters)
 
 _LARGEST: Final = 1 << 60
 _LONGEST_EMPTY: Final = 1 << 31
-
-_STORED: Final[dict[np.dtype[Any], DType]] = {
-    np.dtype("<f4"): "float32",
-    np.dtype("<f2"): "float16",
-    np.dtype("<i4"): "int32",
-    np.dtype("<i8"): "int64",
-    np.dtype("u1"): "uint8",
-}
+_MOST_TURNED_BYTES: Final = 1 << 30
 _PARSERS: Final = {
     (1, 0): npy_format.read_array_header_1_0,
     (2, 0): npy_format.read_array_header_2_0,
@@ -107,21 +102,14 @@ def check_numbers(header: NpyHeader, where: str) -> None:
         raise BadData(f"{where} has the type {header.dtype}, but it must contain numbers.")
 
 
-def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str) -> DType:
-    """Returns the contract's dtype of a mappable array. `convert` is the command for the hint."""
+def read_as(header: NpyHeader, marker: str | None, where: str, convert: str) -> DType:
+    """Returns the contract's dtype that the rows are read as. `convert` is the command for the
+    hint."""
     check_numbers(header, where)
-    if header.fortran and len(header.shape) > 1:
-        raise BadData(
-            f"{where} is stored in Fortran order, so the values of a row are not next to each "
-            "other.",
-            hint=f"Convert it: {convert}",
-        )
-    if header.dtype.byteorder == ">" and header.dtype.itemsize > 1:
-        raise BadData(f"{where} is big-endian ({header.dtype.str}).", hint=f"Convert it: {convert}")
     if header.dtype == np.dtype("<u2") and marker == "bfloat16":
         return "bfloat16"
-    dtype = _STORED.get(header.dtype)
-    if marker not in (None, dtype):
+    dtype = READ_AS.get(header.dtype.name)
+    if marker not in (None, header.dtype.name):
         raise BadData(f"{where} is marked as {marker}, but it has the type {header.dtype}.")
     if dtype is None:
         meant = (
@@ -130,8 +118,39 @@ def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str
             else ""
         )
         raise BadData(
-            f"{where} has the type {header.dtype}, but it must be float32, float16, bfloat16, "
-            f"int32, int64 or uint8.{meant}",
+            f"{where} has the type {header.dtype}, but it must be float32, float16, float64, "
+            f"bfloat16, int32, int64 or uint8.{meant}",
+            hint=f"Convert it: {convert}",
+        )
+    if turned(header) and header.size_bytes > _MOST_TURNED_BYTES:
+        raise BadData(
+            f"{where} is stored in Fortran order, so the values of a row are not next to each "
+            "other. In a file of this size, reading rows would take too long.",
             hint=f"Convert it: {convert}",
         )
     return dtype
+
+
+def decoded(content: bytes, header: NpyHeader, where: str) -> NDArray[np.str_]:
+    """Returns the strings of an array, given its bytes. Raises BadData if they are no text."""
+    try:
+        held = np.frombuffer(content, header.dtype)
+        if header.dtype.kind == "S":
+            return np.char.decode(held, "utf-8")
+        # Python must not meet a number that is no character.
+        content.decode("utf-32-be" if header.dtype.byteorder == ">" else "utf-32-le")
+    except ValueError as error:
+        raise BadData(
+            f"{where} holds strings that are not valid text: {error}", hint="Write them again."
+        ) from error
+    return held.astype(header.dtype.newbyteorder("="))
+
+
+def turned(header: NpyHeader) -> bool:
+    """True if the values of a row do not lie next to each other."""
+    return header.fortran and len(header.shape) > 1
+
+
+def is_plain(header: NpyHeader, dtype: DType) -> bool:
+    """True if the rows can be used as they lie in the file."""
+    return not turned(header) and header.dtype == numpy_dtype(dtype)

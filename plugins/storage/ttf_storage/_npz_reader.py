@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, open_named, suggestion
+from ttf_storage._cast_rows import CastRows, TurnedRows
 from ttf_storage._content_sample import sampled
 from ttf_storage._mapped import MappedFile, MappedRows, check_identity
 from ttf_storage._npy_header import (
@@ -22,8 +23,11 @@ from ttf_storage._npy_header import (
     NpyHeader,
     check_extent,
     check_numbers,
+    decoded,
+    is_plain,
     parse_header,
-    stored_dtype,
+    read_as,
+    turned,
 )
 from ttf_storage._stored_rows import Stream, described
 from ttf_storage._zip_format import data_offset, encrypted, read_members, stored_as
@@ -53,7 +57,7 @@ class NpzStore:
     def names(self) -> list[str]:
         return [n for n in self._members if not self._is_marker(n)]
 
-    def source(self, name: str) -> MappedRows:
+    def source(self, name: str) -> MappedRows | CastRows | TurnedRows:
         member = self._member(name)
         where = self._where(name)
         if member.compress_type:
@@ -64,18 +68,19 @@ class NpzStore:
             )
         offset = self._offset(member)
         header = parse_header(self._file.bytes_at(offset, min(HEAD_BYTES, member.file_size)), where)
-        dtype = stored_dtype(header, self._marker(name), where, self._convert_line())
+        dtype = read_as(header, self._marker(name), where, self._convert_line())
         check_extent(header, member.file_size - header.length, where)
         if not header.shape:
             raise BadData(f"{where} is a single number, but it must have rows.")
-        return MappedRows(
-            self._file,
-            name,
-            offset + header.length,
-            header.shape,
-            dtype,
-            lambda: self._digest(member, header, dtype),
-        )
+        start = offset + header.length
+
+        def digest() -> str:
+            return self._digest(member, header, dtype)
+
+        if is_plain(header, dtype):
+            return MappedRows(self._file, name, start, header.shape, dtype, digest)
+        converted = TurnedRows if turned(header) else CastRows
+        return converted(self._file, name, start, header, dtype, digest)
 
     def describe(self, name: str) -> Mapping[str, Any]:
         member = self._member(name)
@@ -103,6 +108,16 @@ class NpzStore:
         else:
             blocks = self._row_blocks(name, member, header, block_bytes)
         return Stream(header.shape, header.dtype, self._marker(name), blocks)
+
+    def text(self, name: str) -> NDArray[np.str_]:
+        """Returns the strings of an array of one dimension."""
+        member, where = self._member(name), self._where(name)
+        header = self._header(name, member)
+        if header.dtype.kind not in "US" or len(header.shape) != 1:
+            raise BadData(f"{where} is {header.dtype} {header.shape}, but it must be strings.")
+        check_extent(header, member.file_size - header.length, where)
+        content = b"".join(self._pieces(name, member))[header.length :]
+        return decoded(content, header, where)
 
     def check_unchanged(self) -> None:
         check_identity(self._file.path, self._file.identity)

@@ -68,6 +68,7 @@ class IndirectRows(StoredRows):
         self, name: str, uri: str, array: Any, dtype: DType, files_digest: Callable[[], str] | None
     ) -> None:
         super().__init__(name, uri, tuple(array.shape), dtype)
+        self.held = "" if dtype == "bfloat16" or array.dtype == dtype else str(array.dtype)
         self._files_digest = files_digest
         self._array = array
 
@@ -94,7 +95,8 @@ class IndirectRows(StoredRows):
         return digest.hexdigest()
 
     def _as_stored(self, found: Any) -> NDArray[Any]:
-        return np.asarray(found).astype(numpy_dtype(self.dtype), copy=False)
+        with np.errstate(over="ignore"):
+            return np.asarray(found).astype(numpy_dtype(self.dtype), copy=False)
 
 
 def check_all_written(array: Any, where: str) -> None:

@@ -8,14 +8,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 
 from ttf import BadData, DType, open_inside
 from ttf_storage._npy_header import beyond
+from ttf_storage._stored_rows import READ_AS
 
-_DTYPES: Final[tuple[DType, ...]] = get_args(DType)
 _TOO_LARGE: Final = 1 << 48
 MOST_METADATA_BYTES: Final = 16 << 20
 MISSING: Final = 2**64 - 1  # offset of a chunk that a shard does not have
@@ -122,13 +122,13 @@ def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> D
         return "bfloat16"
     if marker not in (None, name):
         raise BadData(f"{where} is marked as {marker!r}, but it has the type {name}.")
-    if name not in _DTYPES:
+    if name not in READ_AS:
         raise BadData(
-            f"{where} has the type {name}, but it must be float32, float16, bfloat16, int32, "
-            "int64 or uint8.",
+            f"{where} has the type {name}, but it must be float32, float16, float64, bfloat16, "
+            "int32, int64 or uint8.",
             hint=f"Convert it: {convert}",
         )
-    return name
+    return READ_AS[name]
 
 
 def _array_file(folder: Path) -> Path | None:

@@ -141,7 +141,8 @@ class ZarrStore:
         meta = read_meta(folder, self._root, where)
         dtype = self._dtype(meta.dtype, meta.marker, len(meta.shape), where)
         files = chunk_files(folder, meta, where)
-        if meta.by_rows and len(files) <= _MOST_MAPPED_FILES:
+        as_stored = dtype in (meta.dtype, "bfloat16")
+        if as_stored and meta.by_rows and len(files) <= _MOST_MAPPED_FILES:
             return DirectRows(name, self.uri, meta, dtype, files), files
         digest = functools.partial(files_digest, meta, files)
         return IndirectRows(name, self.uri, self._zarr_array(name), dtype, digest), files

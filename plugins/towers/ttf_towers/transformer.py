@@ -36,8 +36,8 @@ class TransformerOptions:
     )
     residual: Literal["auto", "none", "last", "mean", "weighted"] = option(
         "auto",
-        "the input vector that is the initial output; weighted: a learned weight for each "
-        "position; auto: weighted if the widths are equal",
+        "the input vector that the tower returns before training; weighted: a learned weight for "
+        "each position; auto: weighted if the widths are equal",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.kit.fixtures.trained import TRAINS
+
+from ttf.errors import ExitCode
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -84,3 +87,54 @@ def test_a_run_survives_a_death_whatever_the_clock_says(ttf: Run, place: Path, d
         done = ttf(words, prefix=strange)
         assert done.returncode == 0, done.stderr
         assert date[:10] in done.stdout or words[0] == "monitor"
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("ulimit -n 20", "ttf needs 64 open files, and a process may have 20 here (ulimit -n)."),
+        ("ulimit -n 8", "ttf needs 64 open files, and a process may have 8 here (ulimit -n)."),
+    ],
+)
+def test_too_few_open_files_are_one_line_and_leave_no_folder(
+    ttf: Run, place: Path, before: str, said: str
+) -> None:
+    done = ttf([*TRAINS, "new"], before)
+    assert (done.returncode, done.stderr.splitlines()[-2:]) == (
+        ExitCode.UNSAFE,
+        [f"error: {said}", "hint: Raise the limit: ulimit -n 4096"],
+    )
+    assert not (place / "new").exists()
+
+
+def test_a_low_limit_of_open_files_is_raised_where_that_is_allowed(ttf: Run) -> None:
+    done = ttf([*TRAINS, "new"], "ulimit -S -n 20")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_command_that_cannot_be_started_for_want_of_files_is_told_so(ttf: Run) -> None:
+    done = ttf(["guard", "--out", "guarded", "--", "true"], "ulimit -n 8")
+    assert done.returncode == 126
+    assert "a process may have 8 here" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "--out", "new"], "processes and threads, and this user may start"),
+        (["plugins", "check", "miner.exact"], "refused to start another process"),
+        (["guard", "--out", "guarded", "--", "true"], "refused to start another process"),
+    ],
+    ids=["train", "plugins check", "guard"],
+)
+def test_too_few_processes_are_one_line(ttf: Run, words: list[str], said: str) -> None:
+    if any(shutil.which(word) is None for word in ("prlimit", "setpriv")):
+        pytest.skip("this system has no prlimit or setpriv")
+    prefix = ["prlimit", "--nproc=1:1"]
+    if os.geteuid() == 0:  # whom the limit does not bind
+        rights = "-all,+dac_override,+dac_read_search"
+        prefix += ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"]
+        prefix += [f"--inh-caps={rights}", f"--ambient-caps={rights}"]
+    done = ttf(words, prefix=prefix)
+    assert done.returncode == (126 if words[0] == "guard" else ExitCode.UNSAFE), done.stderr
+    assert said in done.stderr and "Traceback" not in done.stderr

@@ -73,21 +73,21 @@ def test_vectors_without_a_direction_are_refused_or_counted(
     value: float, what: str, tmp_path: Path
 ) -> None:
     all_rows = np.full_like(GOOD["X_train"], value)
-    with pytest.raises(BadData, match=rf"X_train in .*: all 150 rows .* {what}"):
+    with pytest.raises(BadData, match=rf"X_train in .*: all 150 checked rows {what}"):
         seen(tmp_path, X_train=all_rows)
     [note] = seen(tmp_path, changed(BANK, [4, 9], value))
-    assert "vectors in" in note and f"2 of 200 rows that were looked at {what}" in note
+    assert "vectors in" in note and f"2 of 200 checked rows {what}" in note
 
 
 def test_one_vector_over_and_over_is_said(tmp_path: Path) -> None:
     notes = seen(tmp_path, X_train=np.ones_like(GOOD["X_train"]))
-    assert "X_train" in notes[0] and "all 150 rows that were looked at are the same" in notes[0]
+    assert "X_train" in notes[0] and "all 150 checked rows are the same" in notes[0]
 
 
 def test_validation_queries_that_are_trained_on_are_said(tmp_path: Path) -> None:
     same = {"X_val": GOOD["X_train"], "pos_val": TRAIN}
     [note] = seen(tmp_path, **same)
-    assert "150 of 150 validation queries that were looked at are training queries too" in note
+    assert "150 of 150 checked validation queries are also training queries" in note
     some = np.concatenate([QUERIES[VAL][:30], QUERIES[TRAIN][[7, 80, 3, 3, 140, 9, 1, 2]]])
     [note] = seen(tmp_path, X_val=some, pos_val=np.concatenate([VAL[:30], np.zeros(8, np.int64)]))
     assert "8 of 38" in note
@@ -111,12 +111,12 @@ def test_sequences_that_are_repeated_are_compared_by_their_rows(tmp_path: Path) 
         "seq_val": seq[:50],
     }
     notes = seen(tmp_path, **numbers)
-    assert any("50 of 50 validation queries" in note for note in notes)
+    assert any("50 of 50 checked validation queries" in note for note in notes)
 
 
 def test_pairs_that_were_shuffled_are_said(tmp_path: Path) -> None:
     [note] = seen(tmp_path, pos_train=RNG.permutation(TRAIN))
-    assert "a query is no nearer to its positive than to the positive of another one" in note
+    assert "a query is no nearer to its positive than to the positive of another query" in note
     assert "chance is 50%" in note
 
 

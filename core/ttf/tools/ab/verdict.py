@@ -174,7 +174,8 @@ def _nothing_found(comparisons: Sequence[Comparison], text: str) -> str:
         return text
     nouns = listed(dict.fromkeys(c.measure.noun for c in hopeless))
     return (
-        f"Not decided yet: after so few repeats, no difference in {nouns} can be told from chance"
+        f"Not decided yet: after so few repeats, a difference in {nouns} cannot be distinguished "
+        "from chance"
     )
 
 

@@ -92,9 +92,8 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "npy inside": (bytes_of(npy(ROWS)), "a .npy file with a different file ending"),
     "cut": (cut_in_half, "truncated or damaged"),
     "pickle": (pickled, "pickled Python objects. ttf does not load them"),
-    "fortran": (one_array(np.asfortranarray(ROWS)), "Fortran order"),
-    "big-endian": (one_array(ROWS.astype(">f4")), "big-endian"),
-    "float64": (one_array(ROWS.astype(np.float64)), "has the type float64, but it must be float32"),
+    "complex": (one_array(ROWS.astype(np.complex64)), "must contain numbers"),
+    "uint64": (one_array(ROWS.astype(np.uint64)), "has the type uint64, but it must be float32"),
     "uint16": (one_array(ROWS.astype(np.uint16)), "For bfloat16, add a string member"),
     "text array": (one_array(np.array(["a", "b"])), "must contain numbers"),
     "single number": (

@@ -57,7 +57,7 @@ def test_no_difference_is_claimed_where_none_could_have_been_found() -> None:
     """Six pairs, all one way: as clear as six pairs can be, and still too few."""
     few = judge(study(6, lambda k: 0.36 + 0.01 * k), AB)
     assert few.verdict.startswith(
-        "Not decided yet: after so few repeats, no difference in throughput can be told from chance; "
+        "Not decided yet: after so few repeats, a difference in throughput cannot be distinguished from chance; "
         "neither crashed in 6 repeats."
     )
     (speed,) = [c for c in few.comparisons if c.metric == "samples_per_s"]

@@ -23,7 +23,13 @@ class Options:
     deterministic: bool = option(
         True, "refuse operations with results that may differ between runs"
     )
-    max_rows: int = option(0, "maximum number of samples computed at a time; 0: no limit", ge=0)
+    max_rows: int = option(
+        0,
+        "maximum number of samples computed at a time; 0: no limit",
+        unit="samples",
+        ge=0,
+        le=2**20,
+    )
     bf16: bool = option(True, "compute in bfloat16 if the user sets --precision bf16")
 
 
