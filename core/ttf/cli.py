@@ -36,6 +36,8 @@ COMMANDS: dict[str, str] = {
     "monitor": "Show memory, limit, step and speed of a run or of any process, live.",
     "explain": "Explain an incident, its class, and what to do.",
     "report": "Write an HTML page about a run or a study, or a zip without names and tokens.",
+    "runs": "List runs, show one, and compare some of them.",
+    "cache": "Show what lies in the cache, and remove it.",
     "data": "Inspect, convert, create, cut and check vector files.",
     "plugins": "List the installed plugins and their options.",
     "completion": "Print the completion script for your shell.",
@@ -121,7 +123,18 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The console script and `python -m ttf`: runs the command and exits with its code."""
+    _fill_closed_streams()
     sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def _fill_closed_streams() -> None:
+    # A file that is opened next would get the number of a closed stream, and what libraries print
+    # would go into it. Python has seen that the stream is closed: `sys.stdout` stays None.
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -129,7 +142,8 @@ def run(argv: Sequence[str]) -> int:
     as_json = "--json" in argv
     try:
         code = _invoke(list(argv))
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except SystemExit as stop:
@@ -209,6 +223,13 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
     told = files_used_up(error)
     if told is not None:
         return _report_told(told, as_json)
+    if error.errno == errno.ENAMETOOLONG:
+        from ttf.errors import ConfigError
+
+        name = str(error.filename)
+        message = f"The name {name[:40]}... is too long: {len(os.fsencode(name)):,} bytes."
+        hint = "Most file systems allow 255 bytes for each part of a path, and 4,095 in all."
+        return _report_told(ConfigError(message, hint=hint), as_json)
     theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
     if error.errno not in theirs:
         return _report_bug(error, as_json)
@@ -257,7 +278,7 @@ def _reader_is_gone() -> bool:
     import select
 
     poller = select.poll()
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             poller.register(stream.fileno(), 0)
         except (OSError, ValueError):  # replaced by a stream without a descriptor
@@ -268,7 +289,7 @@ def _reader_is_gone() -> bool:
 def _leave_quietly() -> int:
     # Else the interpreter's own flush at exit complains about the missing reader.
     null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         os.dup2(null, stream.fileno())
     os.close(null)
     return _READER_GONE

@@ -101,6 +101,10 @@ class EntryRefused(ArtifactDamaged):
     """An entry of a folder is a link, a pipe or a device, or leads out of the folder."""
 
 
+class MadeByNewerVersion(BadData):
+    """A folder of a later version of ttf, whose files this one could read wrongly."""
+
+
 class NumericFailure(TtfError):
     """A loss or gradient is not finite, or a device computed wrong numbers."""
 

@@ -18,6 +18,7 @@ from ttf.rundir.bounded_json import parsed_line
 from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
 from ttf.rundir.documents import (
     METRICS_LINES,
+    RUN_FORMAT,
     FiledIncident,
     Manifest,
     MemoryLine,
@@ -72,7 +73,13 @@ class RunRecord:
     def manifest(self) -> Manifest:
         """manifest.json of a run, environment.json of a guarded command."""
         found = self._document(self.folder.manifest, Manifest)
-        return found or self._document(self.folder.environment, Manifest)
+        found = found or self._document(self.folder.environment, Manifest)
+        if found.get("format", RUN_FORMAT) > RUN_FORMAT:
+            self._note(
+                f"a later version of ttf wrote this folder (format {found['format']}, this version "
+                f"reads {RUN_FORMAT}): some values may be missing or wrong"
+            )
+        return found
 
     def _document(self, path: Path, kind: type[D]) -> D:
         return read_typed(path, self.folder.path, kind, self._note)

@@ -13,10 +13,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import ArtifactDamaged, EntryRefused, storage_error
 from ttf.rundir.bounded_json import MOST_BYTES, read_json
@@ -24,6 +24,10 @@ from ttf.rundir.confined import is_plain_name, names_in, read_inside, refuse_for
 from ttf.rundir.durable import json_bytes, sha256_file, write_new
 from ttf.rundir.removing import remove_at_once, remove_if_possible
 from ttf.rundir.temporary import TEMP_PREFIX
+from ttf.rundir.waiting_lock import wait_for
+
+if TYPE_CHECKING:
+    import filelock
 
 MANIFEST: Final = "manifest.json"
 PRIVATE: Final = 0o700  # of a folder in the cache: see `refuse_others`
@@ -37,20 +41,36 @@ def folder_key(made_from: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def lock_folder(folder: Path) -> AbstractContextManager[Any]:
+def lock_folder(folder: Path, say: Callable[[str], None]) -> AbstractContextManager[Any]:
     """Waits until no other process makes or reads this folder of the cache, and holds its lock;
-    removes what killed makers left. Raises OSError and EntryRefused if the cache cannot be used."""
-    import filelock
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    names_in(folder.parent, folder.parents[1])  # refuses a link
-    refuse_foreign(folder.parent, [folder.with_suffix(".lock").name])
-    held = filelock.FileLock(folder.with_suffix(".lock")).acquire()
+    removes what killed makers left. Raises OSError and EntryRefused if the cache cannot be used;
+    TimeoutError is one of the former: another process holds the lock for too long."""
+    held = wait_for(_lock_of(folder), say)
     # Only of this very folder: others may be in the making, under locks of their own.
     for name in names_in(folder.parent, folder.parent):
         if name.startswith(f"{TEMP_PREFIX}{folder.name}-"):
             remove_if_possible(folder.parent / name, folder.parent)
     return held
+
+
+def lock_if_free(folder: Path) -> AbstractContextManager[Any] | None:
+    """The lock of a folder of the cache; None if another process holds it. Raises OSError and
+    EntryRefused."""
+    import filelock
+
+    try:
+        return _lock_of(folder).acquire(timeout=0)
+    except filelock.Timeout:
+        return None
+
+
+def _lock_of(folder: Path) -> filelock.BaseFileLock:
+    import filelock
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    names_in(folder.parent, folder.parents[1])  # refuses a link
+    refuse_foreign(folder.parent, [folder.with_suffix(".lock").name])
+    return filelock.FileLock(folder.with_suffix(".lock"))
 
 
 def refuse_others(folder: Path) -> None:

@@ -24,6 +24,7 @@ from ttf.contracts import DevicePolicy, Precision, Progress
 from ttf.data.dataset import Split
 from ttf.data.finite import require_finite_queries
 from ttf.errors import NumericFailure
+from ttf.machine.gemm import padded
 from ttf.machine.processor import FirstPass, first_pass
 from ttf.mining.scan.error_bounds import SAFE, Asked, asked, rounded
 from ttf.mining.scan.first_pass import GROUPS, Block
@@ -242,7 +243,7 @@ class _Tile:
     def count_far(
         self, padded_ND: torch.Tensor, count: int, start: int, which: torch.Tensor
     ) -> None:
-        scores_BN = self._q[which] @ padded_ND.T
+        scores_BN = (padded(self._q[which]) @ padded_ND.T)[: len(which)]
         scores_BN[:, count:] = -torch.inf
         for column in range(self._ids.shape[1]):
             limits = self._limits(which, column)
@@ -251,7 +252,7 @@ class _Tile:
     def count_near(self, block: Block, docs_ND: torch.Tensor) -> None:
         # Queries with too many undecided rows move to `far`, from this block on.
         assert self._asked is not None
-        scores_BN = self._asked.vectors @ block.rows.T
+        scores_BN = self._asked.scores(block.rows)
         scores_BN[:, block.count :] = -torch.inf
         error_BG = self._asked.error(block.norms_G, block.residuals_G)
         crowded_B = ~(self._asked.lengths * block.longest <= SAFE)

@@ -22,7 +22,7 @@ from ttf.host.plugins import storage_for
 from ttf.host.version import __version__
 from ttf.incidents.inputs import noted
 from ttf.machine import measured, numeric_variables, processor
-from ttf.rundir.documents import Manifest, Numeric, Work
+from ttf.rundir.documents import RUN_FORMAT, Manifest, Numeric, Work
 from ttf.training.auto_device_options import recorded
 from ttf.training.auto_settings import Specs
 
@@ -164,7 +164,7 @@ def _under(kind: str, entries: Mapping[str, str]) -> dict[str, object]:
 def build(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs) -> Manifest:
     config = resolved.config
     return {
-        "format": 1,
+        "format": RUN_FORMAT,
         "ttf": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -224,7 +224,7 @@ def openmp_runtimes() -> list[str]:
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []
-    lines = maps.read_text().splitlines()
+    lines = maps.read_text(errors="replace").splitlines()  # a mapped file may have any name
     paths = {line.split(maxsplit=5)[5].strip() for line in lines if "/" in line}
     return sorted(p for p in paths if _OPENMP.search(Path(p).name))
 

@@ -13,7 +13,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import BadData, DataChanged, DataMissing, DType, StorageError, numpy_dtype, open_named
+from ttf import (
+    BadData,
+    DataChanged,
+    DataMissing,
+    DType,
+    StorageError,
+    numpy_dtype,
+    open_inside,
+    open_named,
+)
 from ttf_storage._page_hints import PagedRows
 from ttf_storage._stored_rows import MappedStoredRows, as_bytes
 
@@ -57,11 +66,12 @@ def check_identity(path: Path, opened: FileIdentity) -> None:
 
 
 class MappedFile:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, inside: Path | None = None) -> None:
+        """`inside`: the folder that the user named, if it is not the file itself."""
         self.path = path
         self._closed = False
         try:
-            with open_named(path) as file:
+            with open_named(path) if inside is None else open_inside(path, inside) as file:
                 self.identity = FileIdentity.of(file.fileno())
                 self._map = (
                     mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -43,11 +43,14 @@ _MACOS_EXTRAS: Final = "__MACOSX/"
 class NpzStore:
     """One map of the file for all its arrays."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, inside: Path | None = None, marker: str | None = None) -> None:
+        """Of a .npy file in a folder that the user named: `inside`, and the type that another file
+        says its bits have."""
         self.uri = uri
         path = Path(uri)
         self.container = "npy" if path.suffix.lower() == ".npy" else "npz"
-        self._file = MappedFile(path)
+        self._given_marker = marker
+        self._file = MappedFile(path, inside)
         try:
             self._members = self._arrays()
         except BaseException:
@@ -177,9 +180,13 @@ class NpzStore:
     def _marker(self, name: str) -> str | None:
         """Returns the string in the member `<name>.dtype`, or None."""
         if name + _MARKER not in self._members:
-            return None
-        member, where = self._member(name + _MARKER), self._where(name + _MARKER)
-        head = self._head(name + _MARKER, member)
+            return self._given_marker
+        return self.single_text(name + _MARKER)
+
+    def single_text(self, name: str) -> str:
+        """Returns the one short string that a member holds."""
+        member, where = self._member(name), self._where(name)
+        head = self._head(name, member)
         header = parse_header(head, where)
         text = head[header.length : member.file_size]
         if header.dtype.kind not in "US" or len(text) != header.size_bytes or header.size_bytes < 1:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttf.errors import ConfigError, ExitCode
+from ttf.text.terminal import echo
 
 if TYPE_CHECKING:
     from ttf.tools.doctor.check import Check
@@ -87,7 +87,7 @@ def doctor(
 
 
 def _to_standard_error(text: str) -> None:
-    print(f"... {text}", file=sys.stderr, flush=True)
+    echo(f"... {text}", err=True)
 
 
 def check_run_toml(checks: Sequence[Check], wanted: Sequence[str], run_toml: Path | None) -> None:
