@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 
+_FILES: Final = ("pairs", "bank", "context")
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | None
 _MINE_KEYS: Final[Mapping[str, str]] = {
     "k": "miner.k",
@@ -92,14 +94,17 @@ def train(
 
     `config` is a TOML file or a mapping of its sections; overrides are named like the flags of `ttf
     train` (`pairs=`, `lr=`, `miner=`); `sets` sets any key, e.g. `{"tower.query.hidden": 512}`.
-    `progress` shows the command's progress on standard error, or in the cell of a notebook.
+    `pairs` may be a mapping of arrays, `{"X_train": ...}`, and `bank` an array, a tensor or a frame:
+    they are written to the folder of the run. `progress` shows the command's progress on standard error, or in the cell of a notebook.
     The training has a process of its own, so a crash costs only some steps; `supervised=False`
     trains in this process, for debuggers.
     """
     from ttf.rundir.request import TrainRequest
 
-    source, flags = _config(config), _values({**(sets or {}), **overrides})
+    files, arrays = _without_arrays(overrides)
+    source, flags = _config(config), _values({**(sets or {}), **files})
     folder = RunFolder.new(None if out is None else Path(out))
+    flags |= _written(arrays, folder)
     request = TrainRequest(
         run_dir=str(folder.path),
         config=source,
@@ -109,6 +114,31 @@ def train(
         progress=progress,
     )
     return Run(path=folder.path, summary=run(request, folder, supervised=supervised))
+
+
+def _without_arrays(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The overrides, and those of them that are arrays and not paths."""
+    given = {role: overrides[role] for role in _FILES if role in overrides}
+    arrays = {r: v for r, v in given.items() if v is not None and not _is_path(v)}
+    return {name: v for name, v in overrides.items() if name not in arrays}, arrays
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _written(arrays: Mapping[str, Any], folder: RunFolder) -> dict[str, str]:
+    """Writes arrays into the folder of a new run, which goes again if that fails."""
+    if not arrays:
+        return {}
+    from ttf.data.given_arrays import write_given
+
+    try:
+        return write_given(arrays, folder.inputs)
+    except BaseException:
+        folder.abandon()
+        folder.close()
+        raise
 
 
 def _config(config: ConfigSource) -> str | Mapping[str, Any] | None:
@@ -169,7 +199,14 @@ def plan(
 
     source = _config(config)
     file = Path(source) if isinstance(source, str) else source
-    return plan_resolved(resolve(file, flags=_values({**(sets or {}), **overrides}), safe=safe))
+    files, arrays = _without_arrays(overrides)
+    with tempfile.TemporaryDirectory(prefix="ttf-plan-") as scratch:
+        flags = _values({**(sets or {}), **files})
+        if arrays:
+            from ttf.data.given_arrays import write_given
+
+            flags |= write_given(arrays, Path(scratch))
+        return plan_resolved(resolve(file, flags=flags, safe=safe))
 
 
 def mine(
