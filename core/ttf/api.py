@@ -165,10 +165,21 @@ def _values(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def resume(run_dir: Path | str, *, progress: bool = False, supervised: bool = True) -> Run:
-    """Continues a run from its newest intact checkpoint; returns a finished run unchanged."""
+def resume(
+    run_dir: Path | str,
+    *,
+    progress: bool = False,
+    supervised: bool = True,
+    allow_remote: bool = False,
+) -> Run:
+    """Continues a run from its newest intact checkpoint; returns a finished run unchanged.
+
+    `allow_remote`: also with data at a URL, which the folder's own run.toml names.
+    """
     folder = RunFolder.existing(Path(run_dir))
-    summary = resume_run(folder, progress=progress, supervised=supervised)
+    summary = resume_run(
+        folder, progress=progress, supervised=supervised, allow_remote=allow_remote
+    )
     return Run(path=folder.path, summary=summary)
 
 
@@ -207,6 +218,7 @@ def mine(
     similarity: Literal["cosine", "dot"] = "cosine",
     overwrite: bool = False,
     progress: bool = False,
+    allow_remote: bool = False,
     **overrides: Unpack[MineOverrides],
 ) -> Mined:
     """Mines a candidate table for a run's training queries, or for the vectors of a file.
@@ -230,7 +242,9 @@ def mine(
         target, other = Path(out), None if bank is None else Path(bank)
         storage, unit = resolved.config.data.storage, similarity == "cosine"
         if run_dir is not None:
-            opened = vectors.run_inputs(Path(run_dir), other, target, say=reporter.note)
+            opened = vectors.run_inputs(
+                Path(run_dir), other, target, say=reporter.note, allow_remote=allow_remote
+            )
         else:
             assert queries is not None
             assert other is not None
@@ -250,6 +264,7 @@ def resume_run(
     progress: bool = True,
     supervised: bool = True,
     own_process: bool = False,
+    allow_remote: bool = False,
 ) -> Summary:
     """Continues a run from its newest intact checkpoint; only shows a finished one."""
     from ttf.rundir.request import TrainRequest
@@ -261,7 +276,13 @@ def resume_run(
             error.details = {"run_dir": str(folder.path), "summary": summary}
             raise error
         return {**summary, "run_dir": str(folder.path)}
-    request = TrainRequest(run_dir=str(folder.path), resume=True, json=json, progress=progress)
+    request = TrainRequest(
+        run_dir=str(folder.path),
+        resume=True,
+        json=json,
+        progress=progress,
+        remote=allow_remote,
+    )
     return run(request, folder, supervised=supervised, own_process=own_process)
 
 
@@ -346,11 +367,12 @@ def evaluate_run(
     pairs: Path | None = None,
     bank: Path | None = None,
     k: Sequence[int] = (1, 10, 100, 500),
+    allow_remote: bool = False,
 ) -> dict[str, Any]:
     """Metrics of a finished run's towers on validation pairs, against the full bank."""
     from ttf.training.inference import open_run
 
-    with open_run(run_dir, pairs=pairs, bank=bank) as opened:
+    with open_run(run_dir, pairs=pairs, bank=bank, allow_remote=allow_remote) as opened:
         return opened.evaluate(k)
 
 
@@ -360,24 +382,26 @@ def evaluate(
     pairs: Path | str | None = None,
     bank: Path | str | None = None,
     k: Sequence[int] = (1, 10, 100, 500),
+    allow_remote: bool = False,
 ) -> Mapping[str, float]:
-    """Only the metrics: `recall@k`, `mrr@10`, `ndcg@10`."""
+    """Only the metrics: `recall@k`, `mrr@10`, `ndcg@10`. `allow_remote`: see `resume`."""
     found = evaluate_run(
         Path(run_dir),
         pairs=None if pairs is None else Path(pairs),
         bank=None if bank is None else Path(bank),
         k=k,
+        allow_remote=allow_remote,
     )
     metrics: Mapping[str, float] = found["metrics"]
     return metrics
 
 
-def load(run_dir: Path | str) -> Model:
+def load(run_dir: Path | str, *, allow_remote: bool = False) -> Model:
     """The trained towers of a run, of an unfinished one those it has so far; close it (or use
-    `with`) when done."""
+    `with`) when done. `allow_remote`: see `resume`."""
     from ttf.training.inference import open_run
 
-    return open_run(Path(run_dir))
+    return open_run(Path(run_dir), allow_remote=allow_remote)
 
 
 def open_vectors(uri: Path | str, *, storage: str = "auto") -> Store:
