@@ -62,12 +62,15 @@ def _lines() -> Iterator[str]:
 
 _COMMANDS = {
     "compare",
+    "doctor",
     "evaluate",
+    "guard",
     "load",
     "mine",
     "open_vectors",
     "option",
     "plan",
+    "report",
     "resume",
     "train",
 }

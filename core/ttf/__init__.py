@@ -1,4 +1,26 @@
-"""`ttf` trains two-tower retrievers on vectors that lie on disk. This file: the public names.
+"""Trains two-tower retrievers on vectors that lie on disk; a native crash cannot lose a run.
+
+    import ttf
+
+    run = ttf.train(pairs="pairs.npz", bank="bank.npz", tower="mlp", lr=3e-4, progress=True)
+    run.metrics["recall@10"]
+    with run.load() as model:
+        found = model.search(queries, k=10)        # found.ids, found.scores
+
+Functions, each as the command of the same name:
+    train, resume     a run, in a process of its own; returns a Run
+    plan              what a run would need: memory, disk, time
+    load, evaluate    the towers of a run; its metrics
+    mine              a table of hard-negative candidates
+    compare           is one configuration better than another? (ttf ab)
+    doctor            is this machine, this environment and a configuration safe?
+    guard             watches over any command; when it dies, says why
+    report            the HTML page of a run, and a zip to send
+    open_vectors      a container of vectors
+
+Errors are a TtfError with a hint and an exit code; Stopped (Ctrl-C, SIGTERM) is a
+KeyboardInterrupt. All keys of a configuration: `ttf config explain`, docs/configuration.md.
+What plugins use: docs/plugins.
 
 Everything is imported on first use, so that `import ttf` is fast.
 """
@@ -64,8 +86,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         DataCompressed as DataCompressed,
         DataMissing as DataMissing,
         ExitCode as ExitCode,
+        GateNotMet as GateNotMet,
         MinerFailed as MinerFailed,
         PluginUnavailable as PluginUnavailable,
+        Stopped as Stopped,
         StorageError as StorageError,
         TtfError as TtfError,
         storage_error as storage_error,
@@ -109,6 +133,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.mining.scan.scan_counters import (
         ScanTally as ScanTally,
     )
+    from ttf.rundir.confined import (
+        open_inside as open_inside,
+        open_named as open_named,
+        refuse_foreign as refuse_foreign,
+    )
     from ttf.rundir.durable import (
         OpenFile as OpenFile,
         fsync_dir as fsync_dir,
@@ -120,12 +149,39 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.rundir.metrics_log import (
         MetricsLog as MetricsLog,
     )
+    from ttf.rundir.outputs import (
+        Temporary as Temporary,
+        temporary_file as temporary_file,
+        temporary_folder as temporary_folder,
+    )
+    from ttf.rundir.removing import (
+        remove_if_possible as remove_if_possible,
+    )
     from ttf.tools.ab.comparison import (
         Compared as Compared,
         compare as compare,
     )
+    from ttf.tools.doctor.diagnosis import (
+        Diagnosis as Diagnosis,
+        doctor as doctor,
+    )
+    from ttf.tools.guard.from_python import (
+        Guarded as Guarded,
+        guard as guard,
+    )
+    from ttf.tools.mine.offline import (
+        Mined as Mined,
+    )
+    from ttf.tools.report.make import (
+        Reported as Reported,
+        report as report,
+    )
     from ttf.training.inference import (
+        Found as Found,
         Model as Model,
+    )
+    from ttf.training.plan import (
+        Plan as Plan,
     )
 
 _NAMES: Final = {
@@ -133,7 +189,7 @@ _NAMES: Final = {
     "ttf.contracts": "ArrayWriter Availability BatchPlan DType DeviceFactory DevicePolicy EvalRecord Miner MinerContext MinerCost MinerFactory MinerTraits Precision Settled StepRecord StorageFactory Store StoreWriter Tower TowerCost TowerFactory TowerShape VectorSource",
     "ttf.data.order": "derived_seed sampled_rows",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
-    "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode MinerFailed PluginUnavailable StorageError TtfError storage_error suggestion",
+    "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode GateNotMet MinerFailed PluginUnavailable Stopped StorageError TtfError storage_error suggestion",
     "ttf.hookspecs": "CheckContext Verdict hookimpl",
     "ttf.host.deprecation": "PluginDeprecationWarning",
     "ttf.host.options": "NoOptions option",
@@ -144,11 +200,19 @@ _NAMES: Final = {
     "ttf.mining.scan.float32_rows": "exact_search float32_blocks gather_float32 require_bank require_memory",
     "ttf.mining.scan.bank_scan": "BankScan",
     "ttf.mining.scan.scan_counters": "ScanTally",
+    "ttf.rundir.confined": "open_inside open_named refuse_foreign",
     "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
     "ttf.rundir.incident_files": "list_incidents",
     "ttf.rundir.metrics_log": "MetricsLog",
+    "ttf.rundir.outputs": "Temporary temporary_file temporary_folder",
+    "ttf.rundir.removing": "remove_if_possible",
     "ttf.tools.ab.comparison": "Compared compare",
-    "ttf.training.inference": "Model",
+    "ttf.tools.doctor.diagnosis": "Diagnosis doctor",
+    "ttf.tools.guard.from_python": "Guarded guard",
+    "ttf.tools.mine.offline": "Mined",
+    "ttf.tools.report.make": "Reported report",
+    "ttf.training.inference": "Found Model",
+    "ttf.training.plan": "Plan",
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 

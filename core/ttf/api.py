@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
-from ttf.errors import ExitCode, GateNotMet, Stopped, TtfError
+from ttf.errors import ConfigError, ExitCode, GateNotMet, Stopped, Told
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
+    from ttf.config.overrides import MineOverrides, Overrides
     from ttf.contracts import Store
     from ttf.rundir.documents import Summary
     from ttf.rundir.request import TrainRequest
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 
+ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | None
 _MINE_KEYS: Final[Mapping[str, str]] = {
     "k": "miner.k",
     "memory_budget": "memory.budget",
@@ -61,32 +64,46 @@ class Run:
     def load(self) -> Model:
         return load(self.path)
 
+    def __repr__(self) -> str:
+        from ttf.text.progress.ending import in_a_line
+
+        return f"Run({str(self.path)!r}: {in_a_line(self.summary)})"
+
+    def _repr_html_(self) -> str:
+        from ttf.text.html import facts_table
+        from ttf.text.progress.ending import summary_rows
+
+        return facts_table(str(self.path), summary_rows(self.summary))
+
 
 def train(
-    config: Path | str | Mapping[str, Any] | None = None,
+    config: ConfigSource = None,
     *,
     out: Path | str | None = None,
+    sets: Mapping[str, Any] | None = None,
     progress: bool = False,
     safe: bool = False,
     remedies: bool | None = None,
     supervised: bool = True,
-    **overrides: Any,
+    **overrides: Unpack[Overrides],
 ) -> Run:
     """Trains and returns the finished run; raises a `ttf.TtfError` if it does not finish, or if its
     model is no better than chance.
 
     `config` is a TOML file or a mapping of its sections; overrides are named like the flags of `ttf
-    train` (`pairs=`, `lr=`, `miner=`). `progress` shows the command's progress on standard error.
+    train` (`pairs=`, `lr=`, `miner=`); `sets` sets any key, e.g. `{"tower.query.hidden": 512}`.
+    `progress` shows the command's progress on standard error, or in the cell of a notebook.
     The training has a process of its own, so a crash costs only some steps; `supervised=False`
     trains in this process, for debuggers.
     """
     from ttf.rundir.request import TrainRequest
 
+    source, flags = _config(config), _values({**(sets or {}), **overrides})
     folder = RunFolder.new(None if out is None else Path(out))
     request = TrainRequest(
         run_dir=str(folder.path),
-        config=_plain(config),
-        flags=_plain(overrides),
+        config=source,
+        flags=flags,
         safe=safe,
         remedies=remedies,
         progress=progress,
@@ -94,13 +111,28 @@ def train(
     return Run(path=folder.path, summary=run(request, folder, supervised=supervised))
 
 
-def _plain(value: Any) -> Any:
-    """Converts a value for the trainer's process to JSON types."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+def _config(config: ConfigSource) -> str | Mapping[str, Any] | None:
+    # For the trainer's process, which reads the file itself.
+    if config is None or isinstance(config, Mapping):
+        return config if config is None else _values(config)
+    return _path(config, "config")
+
+
+def _path(value: str | os.PathLike[str], name: str) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(f"{name}= takes a path, not a value of type {type(value).__name__}.")
+    return os.fspath(value)
+
+
+def _values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values in JSON types, for the trainer's process. Raises ConfigError."""
+    from ttf.config.values import plain, unwritable
+
+    values = {str(name): plain(value) for name, value in given.items()}
+    problems = [f"{name}: {text}" for name, value in values.items() if (text := unwritable(value))]
+    if problems:
+        raise ConfigError("Some values cannot be part of a configuration:", problems=problems)
+    return values
 
 
 def resume(run_dir: Path | str, *, progress: bool = False, supervised: bool = True) -> Run:
@@ -110,7 +142,13 @@ def resume(run_dir: Path | str, *, progress: bool = False, supervised: bool = Tr
     return Run(path=folder.path, summary=summary)
 
 
-def plan(config: Path | str | Mapping[str, Any] | None = None, **overrides: Any) -> Plan:
+def plan(
+    config: ConfigSource = None,
+    *,
+    sets: Mapping[str, Any] | None = None,
+    safe: bool = False,
+    **overrides: Unpack[Overrides],
+) -> Plan:
     """Predicts memory, disk and time of `ttf.train` with the same arguments.
 
     Makes no run folder; without data, the demo set is made once in the cache.
@@ -118,8 +156,9 @@ def plan(config: Path | str | Mapping[str, Any] | None = None, **overrides: Any)
     from ttf.config.resolve import resolve
     from ttf.training.launch import plan_resolved
 
-    file = Path(config) if isinstance(config, str) else config
-    return plan_resolved(resolve(file, flags=overrides))
+    source = _config(config)
+    file = Path(source) if isinstance(source, str) else source
+    return plan_resolved(resolve(file, flags=_values({**(sets or {}), **overrides}), safe=safe))
 
 
 def mine(
@@ -131,7 +170,7 @@ def mine(
     similarity: Literal["cosine", "dot"] = "cosine",
     overwrite: bool = False,
     progress: bool = False,
-    **overrides: Any,
+    **overrides: Unpack[MineOverrides],
 ) -> Mined:
     """Mines a candidate table for a run's training queries, or for the vectors of a file.
 
@@ -139,17 +178,16 @@ def mine(
     like the flags of `ttf mine` (`k=`, `miner=`, `memory_budget=`, `threads=`).
     """
     from ttf.config.resolve import resolve
-    from ttf.errors import ConfigError
     from ttf.text.progress import Reporter, make_reporter
     from ttf.training.launch import prepared_policy
 
     if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
         raise ConfigError("It is not clear what to mine. Give run_dir, or give queries and bank.")
     keys = {_MINE_KEYS.get(name, name): value for name, value in overrides.items()}
-    resolved = resolve(None, flags=keys)
+    resolved = resolve(None, flags=_values(keys))
     with contextlib.ExitStack() as stack:
         reporter = stack.enter_context(make_reporter(json=False) if progress else Reporter())
-        policy = prepared_policy(resolved, reporter)
+        policy = prepared_policy(resolved, reporter.note)
         from ttf.tools.mine import inputs as vectors, offline
 
         target, other = Path(out), None if bank is None else Path(bank)
@@ -225,7 +263,7 @@ def run(
         _point_to_model(folder, error)
         raise
     except BaseException as error:
-        if isinstance(error, TtfError):
+        if isinstance(error, Told):
             _point_to_model(folder, error)
         if not request.resume:
             folder.abandon()
@@ -235,10 +273,10 @@ def run(
     return {**summary, "run_dir": str(folder.path)}
 
 
-def _point_to_model(folder: RunFolder, error: TtfError) -> None:
+def _point_to_model(folder: RunFolder, error: Told) -> None:
     """Adds to the hint that a run which did not finish has a model."""
     if (folder.model / MODEL_CONFIG).is_file():
-        look = f"The model it has so far: ttf eval {quoted(folder.path)}"
+        look = f"To evaluate the best model so far: ttf eval {quoted(folder.path)}"
         error.hint = f"{look}. {error.hint}" if error.hint else look
 
 
@@ -308,4 +346,4 @@ def open_vectors(uri: Path | str, *, storage: str = "auto") -> Store:
     """A container of vectors by path or URL: `.names()`, `.source(name).gather(ids)`."""
     from ttf.host.plugins import open_store
 
-    return open_store(str(uri), storage)
+    return open_store(_path(uri, "uri"), storage)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ttf.errors import ExitCode, TtfError
+from ttf.errors import ExitCode, Stopped, Told, TtfError
 from ttf.host.version import __version__
 from ttf.text.terminal import Part, echo, line_of
 
@@ -22,47 +22,49 @@ if TYPE_CHECKING:
 
 # Name and one line of help; the code is the object `command` of `ttf.commands.<name>`.
 COMMANDS: dict[str, str] = {
-    "train": "Train towers on your pairs; without data, on a built-in demo set.",
+    "train": "Train towers on your pairs, or without data on a built-in demo set.",
     "resume": "Continue a run where it stopped.",
-    "eval": "Recall, MRR and nDCG of a run against the full bank.",
-    "search": "The best documents for queries, from a trained run.",
-    "mine": "A table of hard-negative candidates.",
+    "eval": "Compute recall, MRR and nDCG of a run with the full bank.",
+    "search": "Find the best documents for queries, with a trained run.",
+    "mine": "Write a table of hard-negative candidates.",
     "config": "What a run would use, what a key means, a schema for editors.",
-    "doctor": "Is this machine, environment and configuration safe?",
-    "bench": "This machine's ceilings, and how near the program comes to them and its peers.",
-    "ab": "Is one configuration really better than another, or was it luck?",
-    "bisect": "Which ingredient of a crashing configuration is the culprit?",
-    "guard": "Watch over any command: when it dies, say why.",
-    "monitor": "Memory, limit, step and speed of a run or of any process, live.",
-    "explain": "Why did it die? What an incident class means and what to do.",
-    "report": "One HTML page about a run or a study; a zip of it to send, without names and tokens.",
-    "data": "Look at, convert, make, cut and check vector files.",
-    "plugins": "What is installed, and one plugin's options.",
-    "completion": "The completion script of your shell.",
+    "doctor": "Check whether machine, environment and configuration are safe.",
+    "bench": "Measure the limits of this machine, and compare ttf with other programs.",
+    "ab": "Compare configurations, and show whether a difference is chance.",
+    "bisect": "Find the part of a configuration that makes it crash.",
+    "guard": "Run any command, and explain why it crashed.",
+    "monitor": "Show memory, limit, step and speed of a run or of any process, live.",
+    "explain": "Explain an incident, its class, and what to do.",
+    "report": "Write an HTML page about a run or a study, or a zip without names and tokens.",
+    "runs": "List runs, show one, and compare some of them.",
+    "cache": "Show what lies in the cache, and remove it.",
+    "data": "Inspect, convert, create, cut and check vector files.",
+    "plugins": "List the installed plugins and their options.",
+    "completion": "Print the completion script for your shell.",
 }
 
 _EPILOG = """\
 \b
 First steps:
-  ttf train                      trains on a demo set in about two minutes
-  ttf data inspect pairs.npz     what is in a file, and what is wrong with it
+  ttf train                      train on a demo data set, about two minutes
+  ttf data inspect pairs.npz     show the content and the problems of a file
   ttf train --pairs pairs.npz --bank bank.npz --out runs/mine
 
 \b
 Streams: results go to standard output, progress and messages to standard error.
-With --json standard output holds one JSON document and nothing else; a command that
-fails writes {"error": {"class", "message", "problems", "hint", "exit_code"}} there; of a run
-that was stopped or did not meet a gate, "run_dir" and "summary" stand beside "error".
+With --json, standard output contains one JSON document and nothing else. A command that
+fails writes {"error": {"class", "message", "problems", "hint", "exit_code"}}; if a run was
+stopped or did not meet a gate, the document also has "run_dir" and "summary".
 
 \b
 Exit codes: 0 done; 2 wrong usage or configuration; 3 bad data; 4 numeric failure;
 5 gave up after crashes; 6 environment unsafe; 7 a gate was not met; 8 storage failed;
-9 folder in use; 10 no intact checkpoint; 70 a fault of ttf; 130, 143 stopped by a signal.
+9 folder in use; 10 no intact checkpoint; 70 a bug in ttf; 130, 143 stopped by a signal.
 
 \b
 Environment: TTF_HOME (cache), TTF_DEBUG=1 (show tracebacks),
-TTF_DISABLE_PLUGINS=dist,... (block plugins of these distributions),
-TTF_TRACE_PLUGINS=1 (say each import and hook call of a plugin), NO_COLOR, FORCE_COLOR=1.
+TTF_DISABLE_PLUGINS=dist,... (disable the plugins of these distributions),
+TTF_TRACE_PLUGINS=1 (print each import and hook call of a plugin), NO_COLOR, FORCE_COLOR=1.
 """
 
 _READER_GONE = 141  # 128 + SIGPIPE: what a shell reports for a command whose reader left
@@ -121,7 +123,18 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The console script and `python -m ttf`: runs the command and exits with its code."""
+    _fill_closed_streams()
     sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def _fill_closed_streams() -> None:
+    # A file that is opened next would get the number of a closed stream, and what libraries print
+    # would go into it. Python has seen that the stream is closed: `sys.stdout` stays None.
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -129,11 +142,15 @@ def run(argv: Sequence[str]) -> int:
     as_json = "--json" in argv
     try:
         code = _invoke(list(argv))
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except (TtfError, Stopped) as error:
+        _debug()
+        return _report_told(error, as_json)
     except (KeyboardInterrupt, click.Abort):
         return _report("Interrupted", "interrupted", "", ExitCode.INTERRUPTED, as_json)
     except click.exceptions.NoArgsIsHelpError as usage:
@@ -144,9 +161,6 @@ def run(argv: Sequence[str]) -> int:
         hint = f"See {context.command_path} --help." if context else ""
         message = usage.format_message()
         return _report(type(usage).__name__, message, hint, ExitCode.USAGE, as_json)
-    except TtfError as error:
-        _debug()
-        return _report_ttf(error, as_json)
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _reader_is_gone():
             return _leave_quietly()
@@ -193,7 +207,7 @@ def _report(
     return int(code)
 
 
-def _report_ttf(error: TtfError, as_json: bool) -> int:
+def _report_told(error: Told, as_json: bool) -> int:
     problems = getattr(error, "problems", ())
     code = error.exit_code
     name, text = type(error).__name__, str(error)
@@ -201,9 +215,14 @@ def _report_ttf(error: TtfError, as_json: bool) -> int:
 
 
 def _report_os_error(error: OSError, as_json: bool) -> int:
-    # The user must mend a full or read-only disk, whichever code met it.
+    # The user must mend a full or read-only disk, and a limit, whichever code met it.
     import errno
 
+    from ttf.process.limits import files_used_up
+
+    told = files_used_up(error)
+    if told is not None:
+        return _report_told(told, as_json)
     theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
     if error.errno not in theirs:
         return _report_bug(error, as_json)
@@ -211,14 +230,14 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
 
     _debug()
     what = str(error.filename) if error.filename else "the output"
-    return _report_ttf(storage_error(error, what), as_json)
+    return _report_told(storage_error(error, what), as_json)
 
 
 def _report_bug(error: Exception, as_json: bool) -> int:
     _debug()
     where = "" if _debugging() else f"The traceback is in {_keep_traceback(error)}; "
-    message = f"a fault of ttf, not of yours: {type(error).__name__}: {error}"
-    hint = f"{where}please report it with that text. TTF_DEBUG=1 shows tracebacks here."
+    message = f"a bug in ttf: {type(error).__name__}: {error}"
+    hint = f"{where}please report it with this text. TTF_DEBUG=1 prints tracebacks."
     return _report(type(error).__name__, message, hint, ExitCode.OUR_FAULT, as_json)
 
 
@@ -252,7 +271,7 @@ def _reader_is_gone() -> bool:
     import select
 
     poller = select.poll()
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             poller.register(stream.fileno(), 0)
         except (OSError, ValueError):  # replaced by a stream without a descriptor
@@ -263,7 +282,7 @@ def _reader_is_gone() -> bool:
 def _leave_quietly() -> int:
     # Else the interpreter's own flush at exit complains about the missing reader.
     null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         os.dup2(null, stream.fileno())
     os.close(null)
     return _READER_GONE

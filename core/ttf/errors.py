@@ -10,7 +10,7 @@ import difflib
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 
 class ExitCode(IntEnum):
@@ -97,6 +97,14 @@ class ArtifactDamaged(BadData):
     """A file that ttf wrote itself is missing or no longer matches its hash."""
 
 
+class EntryRefused(ArtifactDamaged):
+    """An entry of a folder is a link, a pipe or a device, or leads out of the folder."""
+
+
+class MadeByNewerVersion(BadData):
+    """A folder of a later version of ttf, whose files this one could read wrongly."""
+
+
 class NumericFailure(TtfError):
     """A loss or gradient is not finite, or a device computed wrong numbers."""
 
@@ -155,6 +163,12 @@ class StorageError(TtfError):
     exit_code = ExitCode.STORAGE
 
 
+class LimitTooLow(TtfError):
+    """The system allows too few open files or processes."""
+
+    exit_code = ExitCode.UNSAFE
+
+
 class FolderInUse(TtfError):
     """Another live process holds the run folder."""
 
@@ -167,12 +181,21 @@ class NoCheckpoint(TtfError):
     exit_code = ExitCode.NO_CHECKPOINT
 
 
-class Stopped(TtfError):
-    """The user asked the run to stop; a checkpoint was saved first."""
+class Stopped(KeyboardInterrupt):
+    """The run was asked to stop, by Ctrl-C or a signal; a checkpoint was saved first.
+
+    No Exception, like KeyboardInterrupt: a loop over runs with `except Exception` ends as well.
+    """
 
     def __init__(self, signum: int, message: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message)
+        self.hint = hint
+        self.details: dict[str, Any] = {}
         self.exit_code = ExitCode.INTERRUPTED if signum == signal.SIGINT else ExitCode.TERMINATED
+
+
+Told: TypeAlias = TtfError | Stopped
+"""What ends with a message for the user, a hint and an exit code."""
 
 
 _MOST_LISTED = 60

@@ -74,3 +74,24 @@ def sequences(folder: Path) -> list[str]:
     np.savez(folder / "context.npz", vectors=passages.astype(np.float32))
     np.savez(folder / "bank.npz", vectors=passages[np.argsort(place)].astype(np.float32))
     return ["--pairs", "windows.npz", "--bank", "bank.npz"]
+
+
+def frames(folder: Path) -> list[str]:
+    """Data frames of pandas: float64, in Fortran order, the targets as rows; no validation."""
+    documents, queries = _texts_and_queries()
+    np.savez(
+        folder / "pairs.npz",
+        X_train=np.asfortranarray(queries),
+        Y_train=np.asfortranarray(documents),
+    )
+    np.savez(folder / "bank.npz", vectors=np.asfortranarray(documents))
+    return ["--pairs", "pairs.npz", "--bank", "bank.npz"]
+
+
+def string_ids(folder: Path) -> list[str]:
+    """Documents with names."""
+    words = tfidf(folder)
+    with np.load(folder / "bank.npz") as bank:
+        names = np.array([f"text-{row:04}" for row in range(TEXTS)])
+        np.savez(folder / "bank.npz", vectors=bank["vectors"], ids=names)
+    return words

@@ -48,6 +48,11 @@ class Observer:
                 time.sleep(0.005)
         while (HERE / "pause").exists():
             time.sleep(0.005)
+        act = HERE / f"act-{record.step}"
+        if act.exists():
+            source = act.read_text()
+            act.unlink()  # once
+            exec(source, {"os": os, "ctypes": ctypes, "time": time})
         held_at = HERE / f"hold-{record.step}"
         if held_at.exists():
             held_at.rename(HERE / f"held-{record.step}")

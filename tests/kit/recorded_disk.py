@@ -6,19 +6,19 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ttf.rundir import durable
+from ttf.rundir import disk_operations
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[list[durable.Operation]]:
+def recorded() -> Iterator[list[disk_operations.Operation]]:
     """Lists every operation in the order they were done."""
-    done: list[durable.Operation] = []
+    done: list[disk_operations.Operation] = []
 
-    def note(operation: durable.Operation, act: durable.Act) -> int:
+    def note(operation: disk_operations.Operation, act: disk_operations.Act) -> int:
         count = act(memoryview(operation.data))
         data = bytes(operation.data[:count]) if operation.verb == "write" else b""
         done.append(replace(operation, data=data))
         return count
 
-    with durable.intercepted(note):
+    with disk_operations.intercepted(note):
         yield done

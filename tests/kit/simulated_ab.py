@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ttf.rundir.dataclass_json import from_json
+from ttf.rundir.typed_json import dataclass_from
 from ttf.tools.ab.sample import EvalPoint, RepeatIncident, Sample
 
 STEPS = 2_000
@@ -28,7 +28,7 @@ def recorded(path: Path) -> Blocks:
     text = path.read_text("utf-8")
     lines = text.splitlines() if path.suffix == ".jsonl" else []
     for values in map(json.loads, lines) if lines else json.loads(text):
-        sample = from_json(Sample, values)
+        sample = dataclass_from(Sample, values)
         if sample.counted:
             blocks.setdefault(sample.block, []).append(sample)
     return [block for block in blocks.values() if len(block) > 1]

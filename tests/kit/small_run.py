@@ -128,7 +128,7 @@ def mine_if_due(root: Path, step: int, tell: Tell) -> bool:
 def recovered(root: Path, say: Callable[[str], None] = lambda _: None) -> Snapshot:
     """What a process that takes the folder over continues with. Raises NoCheckpoint."""
     for folder in (root, root / "checkpoints", root / "candidates"):
-        remove_leftovers(folder)
+        remove_leftovers(folder, root)
     return checkpoint.load_newest(root / "checkpoints", say)
 
 

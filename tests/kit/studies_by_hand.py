@@ -27,7 +27,7 @@ def sample(
         seed=7 + block,
         outcome=outcome,
         exit_code=0 if ended else 5,
-        reason="" if ended else "it died again and again, <b>really</b>",
+        reason="" if ended else "it crashed repeatedly, <b>really</b>",
         incidents=(RepeatIncident(name="segfault", process="trainer", step=40),) if crashed else (),
         steps=100 if ended else 40,
         wall_s=12.5,

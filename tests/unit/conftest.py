@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy.testing  # of NumPy 2.0: starts lscpu when it is imported
 import pytest
 
 _STARTS: Final = {

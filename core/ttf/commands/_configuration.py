@@ -71,14 +71,16 @@ _count = _Value("N", int)
 _count_or_auto = _Value("N|auto", int, lambda: ["auto"])
 
 _FLAGS: Final = (
-    options.path("--pairs", help="Training and validation pairs. [default: a demo set]"),
-    options.path("--bank", help="The documents. [default: the distinct rows of Y]"),
-    options.path("--context", help="Vectors that seq_* refers to. [default: the bank]"),
+    options.path(
+        "--pairs", help="File with training and validation pairs. [default: a demo data set]"
+    ),
+    options.path("--bank", help="File with the documents. [default: the distinct rows of Y]"),
+    options.path("--context", help="File with the vectors for seq_*. [default: the bank]"),
     click.option(
         "--val-split",
         type=_Value("F|auto", float, lambda: ["auto"]),
-        help="Share of the training pairs drawn for validation where the file has none; auto: 5%, "
-        "at least 200 and at most 5000 pairs; 0: none. [default: auto]",
+        help="Share of the training pairs to use for validation if the file has no validation "
+        "pairs; auto: 5%, at least 200 and at most 5000 pairs; 0: none. [default: auto]",
     ),
     _plugin("--tower", "tower", help="Query tower. [default: gru]"),
     _plugin("--doc-tower", "tower", help="Document tower. [default: identity]"),
@@ -86,19 +88,19 @@ _FLAGS: Final = (
         "--miner",
         "miner",
         "auto",
-        help="Finds hard negatives; auto: by a cost model. [default: auto]",
+        help="Miner of hard negatives; auto: chosen by a cost model. [default: auto]",
     ),
     _plugin(
         "--storage",
         "storage",
         "auto",
-        help="Reads the files; auto: by their ending. [default: auto]",
+        help="Storage plugin that reads the files; auto: by the file ending. [default: auto]",
     ),
     _plugin(
         "--device",
         "device",
         "auto",
-        help="Trains; auto says what it chose and why. [default: auto]",
+        help="Device for the training; auto: the best of this machine. [default: auto]",
     ),
     click.option("--epochs", type=_count, help="Passes over the training pairs. [default: 8]"),
     click.option(
@@ -111,35 +113,43 @@ _FLAGS: Final = (
     click.option(
         "--lr", type=_Value("X", float), help="Learning rate after the warm-up. [default: 0.001]"
     ),
-    click.option("--seed", type=_count, help="Of weights, order and negatives. [default: 0]"),
+    click.option("--seed", type=_count, help="Seed of weights, order and negatives. [default: 0]"),
     click.option(
         "--threads",
         type=_count_or_auto,
-        help="CPU threads; auto: the physical cores. [default: auto]",
+        help="CPU threads; auto: one per physical core. [default: auto]",
     ),
     click.option(
         "--memory-bank",
         type=_count_or_auto,
-        help="Earlier documents kept as negatives; 0: none. [default: auto]",
+        help="Documents of earlier steps used as negatives; 0: none. [default: auto]",
     ),
-    _one_of("--precision", "fp32", "bf16", "auto", help="Of the towers. [default: auto]"),
-    _one_of("--isolation", "process", "none", help="Where the miner runs. [default: process]"),
+    _one_of("--precision", "fp32", "bf16", "auto", help="Precision of the towers. [default: auto]"),
+    _one_of(
+        "--isolation",
+        "process",
+        "none",
+        help=(
+            "Where the miner runs; process: in its own process; none: in the trainer. [default: "
+            "process]"
+        ),
+    ),
     options.path(
         "--init",
         metavar="FILE",
-        help="Safetensors file the towers start from. [default: fresh weights]",
+        help="Safetensors file with the initial weights. [default: random weights]",
     ),
     options.sets,
     click.option(
         "--safe",
         is_flag=True,
-        help="Every precaution from the start: isolated miner with one thread, accumulation of at "
-        "most 4, fp32. Slower, for runs that must not fail.",
+        help="Use the safest settings: isolated miner with one thread, accumulation of at most 4, "
+        "fp32. The run is slower.",
     ),
     click.option(
         NO_REMEDIES,
         is_flag=True,
-        help="After a crash, go on unchanged or not at all; never with another configuration.",
+        help="After a crash, never change the configuration: restart unchanged, or end.",
     ),
 )
 

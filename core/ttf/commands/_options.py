@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from ttf.text.numbers import parse_bytes
+from ttf.text.numbers import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -89,28 +88,32 @@ def _int_list(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
-    if match is None or not float(match[1]):
-        raise ValueError(f"{text!r} is no time; write it like 90s, 10m or 2h.")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
 def parsed_size(text: str, example: str) -> int:
     try:
         return parse_bytes(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no size; write {example}.") from None
+        raise ValueError(f"{text!r} is not a size; write {example}.") from None
 
 
 INT_LIST = Parsed("N,N,...", _int_list)
-DURATION = Parsed("TIME", _seconds)
 POSITIVE = click.IntRange(min=1)
 NATURAL = click.IntRange(min=0)
 PATH = click.Path(path_type=Path)
 
 
 # --- options that are declared once ----------------------------------------------------------------
+
+
+def duration(least_s: float = 0.001) -> Parsed:
+    """A time in seconds, or with a unit: 6, 6s, 10m, 2h."""
+
+    def parse(text: str) -> float:
+        seconds = parse_duration(text)
+        if seconds < least_s:
+            raise ValueError(f"{text!r} is too short: at least {least_s:g} s.")
+        return seconds
+
+    return Parsed("TIME", parse)
 
 
 def choice(what: str, *values: str) -> Suggesting:
@@ -150,32 +153,43 @@ def plugin(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F], F]:
 
 
 storage = plugin(
-    "--storage", "storage", "auto", default="auto", help="Reads the file; auto: by its ending."
+    "--storage",
+    "storage",
+    "auto",
+    default="auto",
+    help="Storage plugin that reads the file; auto: by the file ending.",
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an output that already exists.")
 as_json = click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON document on standard output, errors included, and nothing else there.",
+    help="Write one JSON document to standard output and nothing else; errors are JSON too.",
 )
 sets = click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="KEY.PATH=VALUE",
-    help="Set any key of the configuration, e.g. miner.k=100. The value is read as TOML.",
+    help="Set any key of the configuration, e.g. miner.k=100. The value is TOML.",
 )
 in_process = click.option(
-    "--in-process", is_flag=True, help="Train in this process, for debuggers: a crash ends the run."
+    "--in-process",
+    is_flag=True,
+    help="Train in this process, for a debugger; then a crash ends the run.",
 )
 isolation = one_of(
-    "--isolation", "process", "none", help="Where the miner runs. [default: process]"
+    "--isolation",
+    "process",
+    "none",
+    help=(
+        "Where the miner runs; process: in its own process; none: in this one. [default: process]"
+    ),
 )
 resume_study = path("--resume", metavar="DIR", help="Continue this study.")
 hang_timeout = click.option(
     "--hang-timeout",
     "hang_timeout_s",
-    type=DURATION,
-    help="So long without a sign of life is a hang, e.g. 60s.",
+    type=duration(),
+    help="A run hangs if it shows no sign of life for this time, e.g. 60s.",
 )

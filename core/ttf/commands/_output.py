@@ -20,9 +20,11 @@ def show(text: Text = "") -> None:
     """Prints a line of the result on standard output. Raises StorageError."""
     from ttf.errors import StorageError
 
-    hint = "Send standard output to a place that takes it."
+    hint = "Redirect standard output to a file or a pipe that can be written."
     if sys.stdout is None:
-        raise StorageError("Standard output is closed: the result went nowhere.", hint=hint)
+        raise StorageError(
+            "Standard output is closed, so the result could not be written.", hint=hint
+        )
     try:
         echo(text)
     except BrokenPipeError:
@@ -91,10 +93,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, Iterable):
         return [plain(item) for item in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def number(value: Any) -> str:
-    """Returns a float with four significant digits, other values unchanged."""
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

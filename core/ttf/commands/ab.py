@@ -14,10 +14,14 @@ from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
+    from ttf.tools.ab.analysis import Analysis
     from ttf.tools.ab.finish import Places
     from ttf.tools.ab.study import ABLimits, ABStudy
+
+_MOST_PROPOSED = 200  # repeats; more are no proposal
 
 
 def _margin(text: str) -> tuple[str, float]:
@@ -32,7 +36,7 @@ def _margin(text: str) -> tuple[str, float]:
     with contextlib.suppress(ValueError):
         if 0 <= float(number) < float("inf"):
             return name, float(number)
-    raise ValueError(f"{number!r} is no margin; write it like {name}=0.02.")
+    raise ValueError(f"{number!r} is not a margin; write for example {name}=0.02.")
 
 
 @click.command(
@@ -40,50 +44,52 @@ def _margin(text: str) -> tuple[str, float]:
 Examples:
   ttf ab a.toml b.toml --steps 200
   ttf ab base.toml --vary miner.name=faiss,hnswlib --vary device.threads=1,2
-  ttf ab runs/run-003 new.toml --repeats 30 --sequential    ends as soon as it is sure
+  ttf ab runs/run-003 new.toml --repeats 30 --sequential    ends as soon as it is decided
   ttf ab a.toml b.toml --budget 2h --margin samples_per_s=0.05
-  ttf ab --resume runs/ab-001 --repeats 20                  goes on; nothing is done twice
+  ttf ab --resume runs/ab-001 --repeats 20                  continues the study
 \b
-Arms of one block have the same seed and take turns in a random, balanced order. A repeat that
-crashes is data: it survived if it finished after restarts, else it is lost. The folder holds
-samples.jsonl, samples.csv, report.md and report.html. Exit code 0: the study ended, also where
-the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
+An arm is one configuration. A block has one repeat of each arm, all with the same seed, in a
+random, balanced order. A repeat with a crash counts too: it survived if it finished after
+restarts, otherwise it is lost. The folder contains samples.jsonl, samples.csv, report.md and
+report.html. Exit code 0: the study ended, even if the verdict is "inconclusive"; 2, 3: a
+configuration or the data is wrong.""",
 )
 @click.argument("files", type=options.PATH, nargs=-1, metavar="[A.toml B.toml ...]")
 @click.option(
     "--vary",
     multiple=True,
     metavar="KEY.PATH=V,V,...",
-    help="An arm for every value (read as TOML); with several, for every combination.",
+    help="One arm per value (read as TOML); if given several times, one arm per combination.",
 )
 @options.sets
-@options.count("--repeats", help="Of every arm. [default: 10]")
-@options.count("--steps", help="Optimizer steps. [default: as the arms say]")
-@click.option("--seed", type=options.NATURAL, help="Block k has seed N + k. [default: 0]")
+@options.count("--repeats", help="Repeats of each arm. [default: 10]")
+@options.count("--steps", help="Optimizer steps. [default: those of the arms]")
+@click.option("--seed", type=options.NATURAL, help="Block k has the seed N + k. [default: 0]")
 @options.count(
     "--parallel",
     default=1,
-    help="Repeats at a time, whole blocks where they fit; speed is then measured under load.",
+    help="Repeats that run at the same time; the measured speeds are then lower than alone.",
 )
 @click.option(
     "--budget",
-    type=options.DURATION,
-    help="Begin no block that would end after this time, e.g. 30m; one that began is finished.",
+    type=options.duration(),
+    help="Start no block that would end after this time, e.g. 30m; a started block is finished.",
 )
 @click.option(
     "--sequential",
     is_flag=True,
-    help="Look at 40, 60 and 80% of the repeats; stop once it is sure.",
+    help="Evaluate the study after 40, 60 and 80% of the repeats, and stop early if it is decided.",
 )
 @click.option(
     "--alpha",
     type=click.FloatRange(0.0001, 0.5),
-    help="Chance that the study calls any two equal arms different. [default: 0.05]",
+    help="Probability that the study reports a difference although all arms are equal. "
+    "[default: 0.05]",
 )
 @click.option(
     "--power",
     type=click.FloatRange(0.5, 0.999),
-    help="Chance of a verdict that 'about N more repeats' is meant for. [default: 0.8]",
+    help="Probability that 'about N more repeats' give a verdict. [default: 0.8]",
 )
 @click.option(
     "--margin",
@@ -91,18 +97,28 @@ the verdict is "inconclusive"; 2, 3: a configuration or the data is wrong.""",
     type=options.Parsed("METRIC=VALUE", _margin),
     multiple=True,
     callback=lambda context, option, pairs: dict(pairs),
-    help="Arms closer than this are the same; relative for speed and memory, e.g. "
+    help="A difference below this value does not matter; it is relative for speed and memory, e.g. "
     "samples_per_s=0.02.",
 )
 @options.hang_timeout
 @click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
-@options.path("--out", help="The study's folder. [default: runs/ab-001, ...]")
+@options.path("--out", help="Folder of the study. [default: runs/ab-001, ...]")
 @options.resume_study
-@options.path("--csv", metavar="FILE", help="The samples also there; samples.csv is in the folder.")
 @options.path(
-    "--markdown", metavar="FILE", help="The report also there; report.md is in the folder."
+    "--csv",
+    metavar="FILE",
+    help="Write the samples to this file too (besides samples.csv in the folder).",
 )
-@options.path("--html", metavar="FILE", help="The page also there; report.html is in the folder.")
+@options.path(
+    "--markdown",
+    metavar="FILE",
+    help="Write the report to this file too (besides report.md in the folder).",
+)
+@options.path(
+    "--html",
+    metavar="FILE",
+    help="Write the page to this file too (besides report.html in the folder).",
+)
 @options.as_json
 def command(
     files: tuple[Path, ...],
@@ -115,12 +131,11 @@ def command(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Is B really stabler, faster, leaner or better than A, or was it luck?
+    """Compare configurations, and show whether a difference is chance.
 
-    Runs every configuration several times, each repeat a real `ttf train` in processes of its own,
-    and compares crashes, speed, memory and recall. Says "same" or "inconclusive: about N more
-    repeats" where that is what the numbers say. The same command again goes on where it was
-    interrupted.
+    Runs each configuration several times with `ttf train`, and compares crashes, speed, memory and
+    recall. If there is no clear difference, the result is "same" or "inconclusive: about N more
+    repeats". To continue an interrupted study, run the same command again.
     """
     from ttf.tools.ab.finish import Places
     from ttf.tools.ab.study import ABLimits, ABStudy
@@ -135,8 +150,9 @@ def command(
         others = ["FILES"] * bool(files) + ["--out"] * bool(out) + [flags[name] for name in given]
         if others:
             raise ConfigError(
-                f"--resume continues a study as it is; it goes with no {', '.join(others)}.",
-                hint="To change something, begin a new study. --repeats may grow.",
+                "--resume continues an existing study, so it cannot be combined with "
+                f"{', '.join(others)}.",
+                hint="To change something, start a new study. Only --repeats can be increased.",
             )
         study = ABStudy.reopened(resume, repeats)
     _carry_out(study, limits, places, as_json)
@@ -147,9 +163,7 @@ def _new_or_started(files: tuple[Path, ...], out: Path | None, **given: Any) -> 
     from ttf.tools.ab.study import begin
 
     if not files:
-        raise ConfigError(
-            "There is nothing to compare: name configurations.", hint="ttf ab a.toml b.toml"
-        )
+        raise ConfigError("No configuration was given.", hint="ttf ab a.toml b.toml")
     return begin(files, out=out, say=say, command=shlex.join(["ttf", *sys.argv[1:]]), **given)
 
 
@@ -162,7 +176,7 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
     def partial() -> tuple[str, dict[str, Any]]:
         done = f"{len(study.done)} of {len(study.setup.cells)}"
         result = finish.result(study, finish.judge_study(study), "stopped")
-        return f"Stopped after {done} repeats; those are kept.", result
+        return f"Stopped after {done} repeats. Their results are kept.", result
 
     with contextlib.closing(study):
         _introduce(study, limits)
@@ -182,15 +196,44 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
     say()
     show(table_lines(analysis))
     say()
-    say(f"All of it: {study.folder}/report.html, report.md and samples.csv")
+    say(f"All results: {study.folder}/report.html, report.md and samples.csv")
     if reason == "budget":
-        say("The time is used up.")
+        say("The time of --budget is used up.")
         next_command(study.resume_command(study.folder))
+    else:
+        next_command(_after(study, analysis))
+
+
+def _after(study: ABStudy, analysis: Analysis) -> str:
+    """More repeats if that can decide what is open, else the report."""
+    from ttf.tools.ab.finish import fewest_repeats
+
+    wanted = [c.needs.total for c in analysis.comparisons if c.measure.is_headline and c.needs]
+    wanted = [total for total in wanted if total <= _MOST_PROPOSED]
+    if wanted and not study.setup.sequential:
+        repeats = max(max(wanted), fewest_repeats(study), study.setup.repeats + 1)
+        return f"{study.resume_command(study.folder)} --repeats {repeats}"
+    return f"less {quoted(study.folder / 'report.md')}"
+
+
+def _say_what_can_be_decided(study: ABStudy) -> None:
+    from ttf.tools.ab.finish import fewest_repeats
+
+    repeats, fewest = study.setup.repeats, fewest_repeats(study)
+    say(
+        f"At least {fewest} repeats of each arm are needed to tell a difference in speed, memory "
+        "or quality from chance."
+    )
+    if repeats < fewest:
+        say(
+            f"This study has only {repeats}: it can show that arms are the same, or that one "
+            f"crashes much more often, and nothing else. To decide more: --repeats {fewest}"
+        )
 
 
 def _introduce(study: ABStudy, limits: ABLimits) -> None:
     setup, total = study.setup, len(study.setup.cells)
-    done = f"; {len(study.done)} of {total} are done already" if study.runs else ""
+    done = f"; {len(study.done)} of {total} are already done" if study.runs else ""
     steps = "" if setup.steps is None else f" of {setup.steps} steps"
     say(
         f"Study in {study.folder}: {len(setup.arms)} arms, {setup.repeats} repeats{steps} each, "
@@ -198,8 +241,9 @@ def _introduce(study: ABStudy, limits: ABLimits) -> None:
     )
     for arm in setup.arms:
         say(f"  {arm.name}")
+    _say_what_can_be_decided(study)
     if limits.parallel > 1:
         say(
-            f"{limits.parallel} repeats run at a time: speed is measured under that load, and "
-            "memory is shared by all of them."
+            f"{limits.parallel} repeats run at the same time: each is slower than alone, and they "
+            "share the memory."
         )

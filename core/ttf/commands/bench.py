@@ -28,31 +28,29 @@ def _names() -> list[str]:
 
 
 @click.command(
-    short_help="This machine's ceilings, and how near the program comes to them and its peers.",
+    short_help="Measure the limits of this machine, and compare ttf with other programs.",
     epilog="""\b
 Examples:
-  ttf bench                     everything, about three minutes
-  ttf bench train-last --quick  one bench, smaller shapes, fewer repetitions
-  ttf bench --list              what there is, and which peers are installed
+  ttf bench                     all benchmarks, about three minutes
+  ttf bench train-last --quick  one benchmark, smaller shapes, fewer repetitions
+  ttf bench --list              the benchmarks, and which other programs are installed
   ttf bench --tune              choose the fastest exact float32 product for this machine
   ttf bench --json > bench.json
 \b
-Ours and every peer take turns within one process; ratios are medians of neighbouring turns with
-their 95% bounds. Peers come with: pip install 'twotower[peers]'. Exit codes: 0 every bench gave its
-figures; 6 one of them died; else that of the first error.
+ttf and each peer run alternately in one process; a ratio is the median over pairs of such runs,
+with 95% bounds. To install the peers: pip install 'twotower[peers]'. Exit codes: 0 all benchmarks
+succeeded; 6 a benchmark crashed; otherwise the code of the first error.
 """,
 )
 @click.argument("names", nargs=-1, type=options.Suggesting("bench", _names), metavar="[NAME]...")
-@click.option(
-    "--list", "list_only", is_flag=True, help="What there is to measure; measures nothing."
-)
+@click.option("--list", "list_only", is_flag=True, help="List the benchmarks, and measure nothing.")
 @click.option(
     "--tune",
     is_flag=True,
-    help="Measure which float32 product is fastest here and exact enough, and keep that for runs.",
+    help="Measure which float32 matrix product is fastest and accurate enough; later runs use it.",
 )
-@click.option("--fresh", is_flag=True, help="Measure this machine's ceilings anew.")
-@click.option("--quick", is_flag=True, help="Smaller shapes, fewer repetitions: a first look.")
+@click.option("--fresh", is_flag=True, help="Measure this machine's limits again.")
+@click.option("--quick", is_flag=True, help="Use smaller shapes and fewer repetitions.")
 @click.option("--size", hidden=True, type=click.Choice(["reference", "quick", "tiny"]))
 @options.as_json
 def command(
@@ -64,11 +62,11 @@ def command(
     size: str | None,
     as_json: bool,
 ) -> int:
-    """This machine's ceilings, and how near the program comes to them and to its peers.
+    """Measure the limits of this machine, and compare ttf with them and with other programs.
 
-    The ceilings (products of matrices, memory) are measured once per machine and kept; then
-    training, mining and storage are measured beside what others offer, in this order or as NAMEs
-    say. A bench runs in a process of its own: one that dies is reported, the others go on.
+    ttf measures the limits (matrix products, memory) once per machine and saves them. Then it
+    measures training, mining and storage, and the same work done by other programs (peers). NAMEs
+    choose single benchmarks. Each benchmark has its own process, so a crash ends only this one.
 
     With --json: {"machine": {...}, "results": [{"name", "value", "unit", "peer", "peer_value",
     "ratio", "ratio_low", "ratio_high", "repeats", "ceiling_ratio", ...}], "findings": [...]}.
@@ -86,7 +84,8 @@ def command(
     if tune:
         if names:
             raise ConfigError(
-                "--tune measures products alone; it takes no names.", hint="ttf bench --tune"
+                "--tune measures only matrix products, so it cannot be combined with names.",
+                hint="ttf bench --tune",
             )
         return _tune(progress, as_json)
     ceilings = _ceilings(fresh, progress)
@@ -133,13 +132,13 @@ def _tune(progress: BenchProgress, as_json: bool) -> int:
     if as_json:
         emit_json({"machine": row, "results": [], "findings": []})
     else:
-        taken = row["float32"] or "as the table of the device says"
+        taken = row["float32"] or "from the table of the device"
         show(line_of("float32 products: ", Part(str(taken), "bold")))
         show(row["why"])
         gain = row["bf16_gain"]
         if gain is not None:
-            show(f"bf16 products are {gain:.3g} times as fast as those.")
-        show(f"Kept in {quoted(row_file())}; runs that begin from now on follow it.")
+            show(f"bf16 products are {gain:.3g} times as fast as these.")
+        show(f"Saved in {quoted(row_file())}; new runs use it.")
         next_command("ttf bench")
     return int(ExitCode.DONE)
 
@@ -168,8 +167,8 @@ def _answer(bench: Bench, key: str, progress: BenchProgress) -> Mapping[str, Any
         raise from_document(dict(outcome.error))
     (finding,) = outcome.findings
     raise MeasurerDied(
-        f"The process that measures {bench.title} died: {finding.what}.",
-        hint="See what of this environment is at fault: ttf doctor",
+        f"The process that measures {bench.title} crashed: {finding.what}.",
+        hint="To check this environment: ttf doctor",
     )
 
 

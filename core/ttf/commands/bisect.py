@@ -31,31 +31,31 @@ def _factor_names() -> list[str]:
 Examples:
   ttf bisect run.toml
   ttf bisect runs/run-003                         the configuration of a run that crashed
-  ttf bisect run.toml --steps 200 --budget 30m    a crash that takes longer to come
+  ttf bisect run.toml --steps 200 --budget 30m    a crash that needs more steps
   ttf bisect run.toml --set miner.name=faiss --keep storage
-  ttf bisect --resume runs/bisect-001             goes on; nothing is done twice
+  ttf bisect --resume runs/bisect-001             continues the study
 \b
-Exit code 0: the study ended, also where it is not sure; --json says which ("verdict":
+Exit code 0: the study ended, even if it is not sure; --json contains the result ("verdict":
 culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the data is wrong.""",
 )
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
-@options.count("--steps", help="Optimizer steps of a run. [default: 40]")
-@click.option("--budget", type=options.DURATION, help="Begin no run after this time, e.g. 10m.")
+@options.count("--steps", help="Optimizer steps of each run. [default: 40]")
+@click.option("--budget", type=options.duration(), help="Start no run after this time, e.g. 10m.")
 @options.count(
     "--max-runs",
-    help="At most so many. [default: 40% of what trying everything by itself would take]",
+    help="Maximum number of runs. [default: 40% of the runs needed to test each ingredient alone]",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0.5, 0.9999),
     default=0.95,
-    help="Probability at which the culprit is named.",
+    help="Probability that is needed to name a culprit.",
 )
 @click.option(
     "--rarest",
     type=click.FloatRange(0.01, 0.9),
     default=0.2,
-    help="The lowest crash rate to look for; a lower one takes more runs to call it healthy.",
+    help="The lowest crash rate to look for; a lower value needs more runs.",
 )
 @click.option(
     "--keep",
@@ -63,18 +63,18 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
     type=options.Suggesting("ingredient", _factor_names),
     multiple=True,
     metavar="NAME",
-    help="Never take this ingredient out; repeatable.",
+    help="Never replace this ingredient; may be given several times.",
 )
-@click.option("--seed", type=options.NATURAL, default=0, help="Run k has seed N + k.")
+@click.option("--seed", type=options.NATURAL, default=0, help="Run k has the seed N + k.")
 @options.hang_timeout
 @click.option(
     "--copy-most",
     "most_copied",
     type=options.Parsed("SIZE", lambda text: options.parsed_size(text, "it like 500MB or 12GB")),
-    help="Data that may be copied to change it. [default: 4.3GB]",
+    help="Maximum size of data that is copied for a run. [default: 4.3GB]",
 )
 @options.sets
-@options.path("--out", help="The study's folder. [default: runs/bisect-001, ...]")
+@options.path("--out", help="Folder of the study. [default: runs/bisect-001, ...]")
 @options.resume_study
 @options.as_json
 def command(
@@ -88,10 +88,10 @@ def command(
 ) -> None:
     """Find the ingredient that makes a configuration crash.
 
-    Repeats short runs with some ingredients taken out (mining, accumulation, threads, ...), each a
-    real `ttf train`, and chooses every next run so that it tells most. Flaky crashes are handled:
-    a culprit is named when it is sure, or nobody is. The same command again goes on where it was
-    interrupted.
+    Runs `ttf train` several times for a few steps, each time with some ingredients replaced
+    (mining, accumulation, threads, ...). Each next run is the one that gives most information.
+    This also works for crashes that occur only sometimes: the command names a culprit only if it
+    is sure. To continue an interrupted study, run the same command again.
     """
     from ttf.tools.bisect.study import BisectLimits, BisectRequest, BisectStudy
 
@@ -101,15 +101,14 @@ def command(
     if resume is not None:
         if run_toml is not None or out is not None or request["sets"]:
             raise ConfigError(
-                "--resume continues a study as it is; it goes with no RUN.toml, --out or --set.",
-                hint="To change something, begin a new study.",
+                "--resume continues an existing study, so it cannot be combined with RUN.toml, "
+                "--out or --set.",
+                hint="To change something, start a new study.",
             )
         _carry_out(BisectStudy.open(resume), limits, as_json)
         return
     if run_toml is None:
-        raise ConfigError(
-            "There is nothing to bisect: name a configuration.", hint="ttf bisect run.toml"
-        )
+        raise ConfigError("No configuration was given.", hint="ttf bisect run.toml")
     toml = run_toml / "run.toml" if run_toml.is_dir() else run_toml
     given = {name: value for name, value in request.items() if value is not None}
     _carry_out(_new_or_started(BisectRequest(toml=toml, **given), out), limits, as_json)
@@ -122,7 +121,7 @@ def _new_or_started(request: BisectRequest, out: Path | None) -> BisectStudy:
     folder = BisectStudy.find(request.identity, out)
     if folder is not None:
         return BisectStudy.open(folder)
-    say(f"Looking at {request.toml} and its data ...")
+    say(f"Reading {request.toml} and its data ...")
     setup = prepare(request, say)
     return BisectStudy(folder=BisectStudy.new_folder(out), setup=setup).begin()
 
@@ -153,9 +152,9 @@ def _carry_out(study: BisectStudy, limits: BisectLimits, as_json: bool) -> None:
 
 def _introduce(study: BisectStudy) -> None:
     setup = study.setup
-    done = f"; {len(study.runs)} runs are done already" if study.runs else ""
+    done = f"; {len(study.runs)} runs are already done" if study.runs else ""
     say(f"Study in {study.folder}: runs of {setup.steps} steps, seeds from {setup.seed + 1}{done}.")
-    say(f"Can be taken out: {', '.join(f.name for f in setup.factors) or 'nothing'}.")
+    say(f"Ingredients that can be replaced: {', '.join(f.name for f in setup.factors) or 'none'}.")
     for name, reason in setup.passed.items():
         say(f"  not {name}: {reason}")
 
@@ -170,7 +169,7 @@ def _show(findings: Findings) -> None:
     for title, line in findings.commands():
         show(f"\n{title}:\n  {line}")
     counted, grid = len(findings.study.counted), findings.study.grid
-    say(f"{counted} runs; trying everything by itself would take {grid}.")
+    say(f"{counted} runs; testing each ingredient alone would need {grid}.")
     crashed = [o for o in findings.study.runs if o.result == "crash"]
     if crashed:
         folder = findings.study.folder / "runs" / f"{crashed[0].run:03d}" / "incidents"

@@ -18,12 +18,12 @@ _HOW = {
 @click.command(
     epilog="""\b
 Examples:
-  eval "$(ttf completion bash)"        for this shell only
+  eval "$(ttf completion bash)"        only in this shell
   ttf completion fish > ~/.config/fish/completions/ttf.fish"""
 )
 @click.argument("shell", type=options.choice("shell", *_HOW), metavar="bash|zsh|fish")
 def command(shell: str) -> None:
-    """Print the completion script of your shell (bash 4.4 or later, zsh, fish)."""
+    """Print the completion script for your shell (bash 4.4 or later, zsh, fish)."""
     from click.shell_completion import get_completion_class
 
     from ttf.cli import cli
@@ -32,4 +32,4 @@ def command(shell: str) -> None:
     if completion is None:
         raise TtfError(f"The installed click has no completion for {shell}.")
     show(completion(cli, {}, "ttf", "_TTF_COMPLETE").source())
-    say(f"To switch it on for good: {_HOW[shell]}")
+    say(f"To enable it permanently: {_HOW[shell]}")

@@ -39,11 +39,11 @@ def command() -> None:
     epilog="""\b
 Examples:
   ttf config show                                   every key with its default
-  ttf config show run.toml --lr 3e-4                a file with one thing changed
-  ttf config show runs/run-001                      what a run was started with
-  ttf config show --tower mlp > run.toml            a file to begin with
+  ttf config show run.toml --lr 3e-4                a file with one change
+  ttf config show runs/run-001                      the configuration of a run
+  ttf config show --tower mlp > run.toml            a file to start with
 \b
-"auto" is settled when the run has seen the data: ttf train --plan, or OUT/run.toml.""",
+"auto" gets its value after the run has read the data: see ttf train --plan, or OUT/run.toml.""",
 )
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml|RUN_DIR]")
 @configuration.flags

@@ -10,11 +10,11 @@ from ttf.commands.data_rewrite import convert_command, subset_command
 
 _EPILOG = """\b
 Examples:
-  ttf data inspect pairs.npz                      what is in it, and what is wrong with it
+  ttf data inspect pairs.npz                      shows its content and its problems
   ttf data convert packed.npz plain.npz           uncompressed, so that it can be mapped
-  ttf data synth --out data/demo                  a set to try things on
+  ttf data synth --out data/demo                  a data set for tests
   ttf data subset pairs.npz small.npz --train 1000
-  ttf data verify bank.zarr                       reads everything once"""
+  ttf data verify bank.zarr                       reads the whole file once"""
 
 
 @click.group(
@@ -22,4 +22,4 @@ Examples:
     commands=[inspect_command, verify_command, convert_command, synth_command, subset_command],
 )
 def command() -> None:
-    """Look at, convert, make, cut and check vector files (.npz, .npy, .zarr)."""
+    """Inspect, convert, create, cut and check vector files (.npz, .npy, .zarr)."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "inspect",
-    short_help="What is in a file, and what is wrong with it.",
+    short_help="Show the content and the problems of a file.",
     epilog="""\b
 Examples:
   ttf data inspect pairs.npz
@@ -28,16 +28,16 @@ Examples:
 )
 @click.argument("path")
 @click.option(
-    "--full", is_flag=True, help="Look at every row. [default: some thousand rows, evenly spread]"
+    "--full", is_flag=True, help="Check every row. [default: a sample of some thousand rows]"
 )
 @options.storage
 @options.as_json
 def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
-    """What is in a container: arrays, how they are stored, norms, and what is wrong.
+    """Show the content and the problems of a file: arrays, how they are stored, norms.
 
     With --json: {"path", "container", "arrays": [{"name", "shape", "dtype", "stored", "mappable",
     "aligned", "bytes", "finite", "norms": {"min", "mean", "max"}, "rows_seen"}], "problems",
-    "hints", "notes"}; finite is null and norms is empty where nothing was looked at.
+    "hints", "notes"}; finite is null and norms is empty if no row was checked.
     """
     from ttf.data.inspect import inspect
 
@@ -53,7 +53,7 @@ def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
 
 @click.command(
     "verify",
-    short_help="Read everything once; exit code 3 for problems.",
+    short_help="Read the whole file once; exit code 3 if it has problems.",
     epilog="""\b
 Examples:
   ttf data verify pairs.npz
@@ -63,9 +63,9 @@ Examples:
 @options.storage
 @options.as_json
 def verify_command(path: str, storage: str, as_json: bool) -> int:
-    """Read everything once: checksums, sizes, and whether every number is finite.
+    """Read the whole file once, and check checksums, sizes, and whether all numbers are finite.
 
-    Exit code 3 where there are problems. With --json: {"path", "container", "ok", "problems",
+    Exit code 3 if there are problems. With --json: {"path", "container", "ok", "problems",
     "hints", "notes", "arrays"}.
     """
     from ttf.data.inspect import verify
@@ -82,7 +82,7 @@ def verify_command(path: str, storage: str, as_json: bool) -> int:
             count = len(seen.arrays)
             rows = ", ".join(f"{a.name} {a.rows_seen:,}" for a in seen.arrays)
             plural = "" if count == 1 else "s"
-            show(f"{path}: {count} array{plural} (rows: {rows}), nothing wrong.")
+            show(f"{path}: {count} array{plural} (rows: {rows}), no problems.")
     _say_hints(seen)
     if ok:
         _what_next(path, storage)

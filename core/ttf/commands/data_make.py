@@ -16,23 +16,23 @@ from ttf.text.shell import quoted
 
 @click.command(
     "synth",
-    short_help="Make a set of any size to try things on.",
+    short_help="Create a synthetic data set of any size.",
     epilog="""\b
 Examples:
   ttf data synth --out data/demo
   ttf data synth --out data/large --pairs 35904 --val 2048 --seq-len 100 --dim 768 --bank 771115
   ttf data synth --out data/half --dtype bf16 --format zarr --json""",
 )
-@options.path("--out", required=True, metavar="DIR", help="Folder of both files.")
+@options.path("--out", required=True, metavar="DIR", help="Folder for both files.")
 @click.option("--pairs", type=options.POSITIVE, default=8192, help="Training pairs.")
 @click.option("--val", type=options.NATURAL, default=1024, help="Validation pairs.")
 @click.option("--seq-len", type=options.POSITIVE, default=16, help="Vectors per query.")
 @click.option("--dim", type=click.IntRange(min=2), default=64, help="Width.")
 @click.option("--bank", type=click.IntRange(min=2), default=16384, help="Documents.")
-@click.option("--seed", type=options.NATURAL, default=0, help="Equal seed, equal set.")
-@options.one_of("--format", "npz", "zarr", default="npz", help="Of the files.")
-@options.dtype(default="f32", help="Of the vectors.")
-@click.option("--targets", is_flag=True, help="Write Y_train and Y_val besides pos_train, pos_val.")
+@click.option("--seed", type=options.NATURAL, default=0, help="Seed; equal seeds give equal files.")
+@options.one_of("--format", "npz", "zarr", default="npz", help="Format of the files.")
+@options.dtype(default="f32", help="Type of the vectors.")
+@click.option("--targets", is_flag=True, help="Also write Y_train and Y_val.")
 @options.overwrite
 @options.as_json
 def synth_command(
@@ -44,10 +44,10 @@ def synth_command(
     as_json: bool,
     **shape: Any,
 ) -> None:
-    """Make a set that a sequence tower can learn and no average of the sequence can.
+    """Create a synthetic data set that needs a sequence tower: a mean of the steps is not enough.
 
-    One step of each query carries a marker; the step after it is the target document. Writes
-    pairs and bank into DIR with bounded memory, whatever the size.
+    One step of each query has a marker, and the next step is the target document. Writes pairs and
+    bank to DIR. The memory use is small for any size.
     With --json: {"pairs", "bank", "bytes", "seed"}.
     """
     from ttf.data.synth import SynthShape, write_synth

@@ -15,23 +15,31 @@ from ttf.text.shell import quoted
 
 @click.command(
     "convert",
-    short_help="Rewrite a file: another format, type or layout.",
+    short_help="Convert a file to another format, type or layout.",
     epilog="""\b
 Examples:
-  ttf data convert packed.npz plain.npz            a compressed file, made mappable
+  ttf data convert packed.npz plain.npz            uncompressed, so that it can be mapped
   ttf data convert bank.npz bank.zarr
   ttf data convert bank.npz bank-half.npz --dtype bf16
   ttf data convert all.npz vectors.npz --array vectors""",
 )
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
-@options.dtype(
-    help="Of the vectors (vectors, X_*, Y_*, whatever is floating point). [default: as it is]"
+@options.dtype(help="Type of the vectors (all floating-point arrays). [default: unchanged]")
+@click.option(
+    "--array",
+    "arrays",
+    multiple=True,
+    metavar="NAME",
+    help="Convert only this array; may be given several times.",
 )
-@click.option("--array", "arrays", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 @options.storage
 @options.plugin(
-    "--to-storage", "storage", "auto", default="auto", help="Writes OUT; auto: by its ending."
+    "--to-storage",
+    "storage",
+    "auto",
+    default="auto",
+    help="Storage plugin that writes OUT; auto: by the file ending.",
 )
 @options.overwrite
 @options.as_json
@@ -43,10 +51,12 @@ def convert_command(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Rewrite a container: uncompressed, page-aligned, in another format or type.
+    """Convert a file to another format or type, uncompressed and page-aligned.
 
-    Streams with bounded memory. float64 becomes float32, short integers int32; pickled objects are
-    refused. With --json: {"path", "arrays": [{"name", "shape", "dtype"}], "left_out"}.
+    The memory use is small for any size. float64 becomes float32, short integers become int32, and
+    pickled objects are refused.
+    With --json: {"path", "arrays": [{"name", "shape", "dtype"}], "left_out",
+    "notes"}.
     """
     from ttf.data.convert import convert
     from ttf.data.vectors import parse_dtype
@@ -61,45 +71,54 @@ def convert_command(
     )
     lines = [f"{a['name']}  {'x'.join(map(str, a['shape']))}  {a['dtype']}" for a in done.arrays]
     show_result(done, "\n".join(lines), as_json)
-    for name in done.left_out:
-        say(f"Left out {name!r}: a single value, not rows.")
+    for note in done.notes:
+        say(note)
     named = "" if how["to_storage"] == "auto" else f" --storage {how['to_storage']}"
     next_command(f"ttf data inspect {quoted(target)}{named}")
 
 
 @click.command(
     "subset",
-    short_help="Fewer pairs, and a smaller bank if you like.",
+    short_help="Write fewer pairs, and optionally a smaller bank.",
     epilog="""\b
 Examples:
   ttf data subset pairs.npz small.npz --train 1000              the first 1000 pairs
-  ttf data subset pairs.npz small.npz --train 1000 --seed 0     1000 random ones
+  ttf data subset pairs.npz small.npz --train 1000 --seed 0     1000 random pairs
   ttf data subset pairs.npz small.npz --train 1000 --bank bank.npz --bank-out small-bank.npz
   ttf data subset pairs.npz small.npz --train 1000 --bank bank.npz --bank-out small-bank.npz \\
       --context context.npz
 \b
-Where there is seq_* and the bank is cut, say what seq_* refers to: --context FILE, whose rows keep
-their numbers, or --context-is-bank.""",
+If the pairs have seq_* and the bank is cut, ttf must know to which file the row numbers belong:
+use --context FILE or --context-is-bank.""",
 )
 @click.argument("pairs", metavar="PAIRS")
 @click.argument("out", metavar="OUT")
 @options.count("--train", help="Training pairs. [default: all]")
 @options.count("--val", help="Validation pairs. [default: all]")
 @click.option(
-    "--seed", type=options.NATURAL, metavar="N", help="Random pairs. [default: the first ones]"
+    "--seed",
+    type=options.NATURAL,
+    metavar="N",
+    help="Choose random pairs with this seed. [default: the first pairs]",
 )
-@click.option("--bank", metavar="FILE", help="Cut this bank as well, to the rows that are needed.")
-@click.option("--bank-out", metavar="FILE", help="Where to write the cut bank.")
+@click.option(
+    "--bank", metavar="FILE", help="Cut this bank too: keep only the rows that the pairs need."
+)
+@click.option("--bank-out", metavar="FILE", help="File for the smaller bank.")
 @click.option(
     "--distractors",
     type=options.NATURAL,
     default=0,
     metavar="N",
-    help="Random further rows that the cut bank keeps.",
+    help="Number of further random rows that the smaller bank keeps.",
 )
-@click.option("--context", metavar="FILE", help="seq_* numbers rows of this file; it is not cut.")
 @click.option(
-    "--context-is-bank", is_flag=True, help="seq_* numbers rows of the bank; renumbered with it."
+    "--context", metavar="FILE", help="seq_* contains row numbers of this file; they stay the same."
+)
+@click.option(
+    "--context-is-bank",
+    is_flag=True,
+    help="seq_* contains row numbers of the bank; they get the new numbers.",
 )
 @options.overwrite
 @options.as_json
@@ -112,7 +131,7 @@ def subset_command(
     as_json: bool,
     **keep: Any,
 ) -> None:
-    """Cut a set down to fewer pairs, and the bank with it if you like.
+    """Write fewer pairs, and optionally a smaller bank.
 
     With --json: {"pairs", "rows": {"train", "val"}, "bank", "bank_rows"}.
     """

@@ -11,7 +11,7 @@ import click
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
-from ttf.errors import ConfigError, ExitCode
+from ttf.errors import ExitCode
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 from ttf.text.terminal import Part
@@ -28,7 +28,7 @@ def _ids() -> list[str]:
 
 
 @click.command(
-    short_help="Is this machine, environment and configuration safe?",
+    short_help="Check whether machine, environment and configuration are safe.",
     epilog="""\b
 Examples:
   ttf doctor                              this machine and this environment
@@ -37,8 +37,8 @@ Examples:
   ttf doctor --json > doctor.json || echo unsafe
 \b
 Exit codes: 0 nothing failed (warnings are allowed); 2 the configuration is wrong;
-6 the environment is unsafe; 3 the data is bad. Where several fail, the first of these counts.
-Each check is explained in docs/doctor.md.
+6 the environment is unsafe; 3 the data is bad. If several checks fail, the first code of this
+list counts. docs/doctor.md explains each check.
 """,
 )
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
@@ -48,29 +48,30 @@ Each check is explained in docs/doctor.md.
     multiple=True,
     type=options.Suggesting("check", _ids),
     metavar="ID",
-    help="Only this check; may be given several times. [default: all]",
+    help="Run only this check; may be given several times. [default: all]",
 )
-@click.option("--list-checks", is_flag=True, help="The checks that there are; makes none of them.")
-@click.option("-v", "--verbose", is_flag=True, help="Show what each verdict rests on.")
+@click.option("--list-checks", is_flag=True, help="List the checks, and run none of them.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each result.")
 @options.as_json
 def command(
     run_toml: Path | None, wanted: tuple[str, ...], list_checks: bool, verbose: bool, as_json: bool
 ) -> int:
-    """Is this machine, this environment and this configuration safe?
+    """Check whether this machine, this environment and this configuration are safe.
 
-    Really loads torch and each miner together, in processes that are thrown away; with RUN.toml
-    also reads its data, predicts its memory and trains three steps of it. Changes nothing.
+    Loads torch and each miner together in a test process. With RUN.toml, it also reads the data,
+    predicts the memory, and trains three steps. Changes nothing.
 
     With --json: {"ok", "exit_code", "checks": [{"id", "title", "status": "ok"|"warn"|"fail"|"skip",
     "detail", "evidence", "remedy", "cause", "docs", "distribution", "seconds"}]}.
     """
+    from ttf.tools.doctor.diagnosis import check_run_toml
     from ttf.tools.doctor.registry import chosen
 
     checks = chosen(wanted)
     if list_checks:
         _list(checks, as_json)
         return int(ExitCode.DONE)
-    _check_run_toml(checks, wanted, run_toml)
+    check_run_toml(checks, wanted, run_toml)
     from ttf.tools.doctor import report
 
     results = list(_results(checks, run_toml, verbose=verbose, as_json=as_json))
@@ -89,24 +90,8 @@ def _list(checks: list[Check], as_json: bool) -> None:
         emit_json([{name: getattr(check, name) for name in fields} for check in checks])
         return
     rows = [[c.id, "RUN.toml" if c.of_run else "", c.title] for c in checks]
-    show(table(rows, ["check", "needs", "what it looks at"]))
+    show(table(rows, ["check", "needs", "question"]))
     next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
-
-
-def _check_run_toml(checks: list[Check], wanted: tuple[str, ...], run_toml: Path | None) -> None:
-    # Raises ConfigError before any check runs: the user should not wait for it.
-    if run_toml is not None:
-        from ttf.config import toml
-
-        toml.read(run_toml)
-    elif wanted:
-        missing = [check.id for check in checks if check.of_run]
-        if missing:
-            raise ConfigError(
-                f"The check{'s' * (len(missing) > 1)} {', '.join(missing)} "
-                f"look{'s' * (len(missing) == 1)} at a configuration, and none was named.",
-                hint=f"ttf doctor RUN.toml --check {missing[0]}",
-            )
 
 
 def _results(

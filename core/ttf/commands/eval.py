@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, number, say, show_result
+from ttf.commands._output import next_command, say, show_result
+from ttf.text.numbers import number
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 
@@ -20,20 +21,22 @@ Examples:
   ttf eval runs/run-001 --pairs test.npz --bank other.npz --json"""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@options.path("--pairs", help="Other pairs; their X_val are the queries. [default: the run's]")
-@options.path("--bank", help="Another bank of documents. [default: the run's]")
+@options.path(
+    "--pairs", help="Other pairs; X_val contains the queries. [default: those of the run]"
+)
+@options.path("--bank", help="Another bank of documents. [default: that of the run]")
 @click.option(
     "--k",
     "ks",
     type=options.INT_LIST,
     default="1,10,100,500",
-    help="Cut-offs of recall, in documents.",
+    help="Numbers of documents for which recall is computed.",
 )
 @options.as_json
 def command(
     run_dir: Path, pairs: Path | None, bank: Path | None, ks: tuple[int, ...], as_json: bool
 ) -> None:
-    """Recall@k, MRR@10 and nDCG@10 of the validation pairs against the full bank, exact."""
+    """Compute exact recall@k, MRR@10 and nDCG@10 of the validation pairs with the full bank."""
     from ttf import api
 
     found = api.evaluate_run(run_dir, pairs=pairs, bank=bank, k=ks)

@@ -34,13 +34,13 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 _EPILOG = """\b
 Examples:
-  ttf explain                               the classes, a line each
+  ttf explain                               all classes, one line each
   ttf explain segfault                      one page
-  ttf explain 137                           which classes end with that exit code
-  ttf explain SIGBUS                        or with that signal
-  ttf explain runs/run-001/incidents/002    what that incident says, and its page
+  ttf explain 137                           the classes with this exit code
+  ttf explain SIGBUS                        the classes with this signal
+  ttf explain runs/run-001/incidents/002    this incident, and the page of its class
   ttf explain runs/run-001                  the newest incident of a run
-  ttf explain oom-kill > oom-kill.md        Markdown, where it is no terminal
+  ttf explain oom-kill > oom-kill.md        Markdown, if the output is not a terminal
   ttf explain min_yield                     a key of the configuration, as ttf config explain does
 """
 
@@ -51,10 +51,10 @@ Examples:
 )
 @options.as_json
 def command(what: str | None, as_json: bool) -> None:
-    """Why did it die? The page of an incident class; without CLASS, all of them.
+    """Explain why a process crashed. Without an argument, list all incident classes.
 
-    A page has the symptom, what it means, how ttf tells it from others, what it is often mistaken
-    for, what to do (in a run, in a script of your own, under ttf guard), and where it is known from.
+    The page of a class has the symptom, its meaning, how ttf recognises it, what it is often
+    mistaken for, what to do (in a run, in your own script, under ttf guard), and the sources.
     """
     from ttf.tools.explain import pages
 
@@ -101,7 +101,10 @@ def _list(classes: list[str], as_json: bool, *, ending: str = "") -> None:
         emit_json({**of, "classes": [{"class": n, "summary": s} for n, s in found]})
     else:
         if ending:
-            say(f"Ended with {ending}: may be any of these; the evidence decides which.")
+            say(
+                f"A process that ended with {ending} can have one of these classes. The evidence "
+                "decides which."
+            )
         show(_table(found))
     next_command(f"ttf explain {classes[0]}" if ending else "ttf explain segfault")
 
@@ -130,9 +133,7 @@ def _show_incident(path: Path, as_json: bool) -> None:
     page = pages.page(incident.name) if incident.name in pages.names() else pages.page("unknown")
     _show_page(page, incident, as_json)
     if incident.others:
-        say(
-            f"That was the newest; the run has {incident.others} more, in {incident.folder.parent}."
-        )
+        say(f"This is the newest incident; {incident.others} more are in {incident.folder.parent}.")
     next_command(f"less {quoted(incident.folder / 'stderr.txt')}")
 
 

@@ -12,7 +12,7 @@ from ttf.commands import _options as options
 
 
 def _limit(text: str) -> int:
-    size = options.parsed_size(text, "bytes, or 500M, 8G, 8GiB")
+    size = options.parsed_size(text, "a number of bytes, for example 500M, 8G or 8GiB")
     if size < 1:
         raise ValueError("the limit must be at least one byte.")
     return size
@@ -20,26 +20,26 @@ def _limit(text: str) -> int:
 
 _EPILOG = """\b
 Examples:
-  ttf guard -- python train.py --epochs 10       what killed it? is answered when it dies
-  ttf guard --restarts 3 -- python train.py      and it is started again, at most three times
-  ttf guard --until-success -- ./train.sh        until it ends with exit code 0
-  ttf guard --memory-limit 12G -- python train.py       ended before the machine swaps
-  ttf guard --hang-timeout 600 --out watch -- torchrun train.py
+  ttf guard -- python train.py --epochs 10         explain a crash
+  ttf guard --restarts 3 -- python train.py        also restart, at most three times
+  ttf guard --until-success -- ./train.sh          restart until the exit code is 0
+  ttf guard --memory-limit 12G -- python train.py  end the command before the machine swaps
+  ttf guard --hang-timeout 10m --out watch -- torchrun train.py
 
 \b
-What it does to the command: nothing that it notices. Standard input and output are its own, what it
-writes to standard error is passed on at once, byte for byte, and on a terminal it finds a terminal
-there; signals are passed on. Python processes have faulthandler switched on.
-Lines of the guard itself begin with "ttf guard:", on standard error, when something happened.
+The command runs as usual: ttf guard does not touch standard input and output, passes on standard
+error unchanged and at once (on a terminal, through a terminal), and passes on signals. In Python
+processes, faulthandler is enabled. Messages of ttf guard go to standard error and begin with
+"ttf guard:".
 
 \b
-What is left: DIR/summary.json (status, exit_code, command, restarts, incidents, wall_s,
+Files: DIR/summary.json (status, exit_code, command, restarts, incidents, wall_s,
 peak_anon_mb), DIR/incidents/NNN/ (incident.md, incident.json, stacks, end of stderr, memory),
-memory.jsonl, stderr.txt, environment.json. There is no --json: standard output is the command's;
-scripts read DIR/summary.json.
+memory.jsonl, stderr.txt, environment.json. There is no --json, because standard output belongs to
+the command; scripts read DIR/summary.json.
 
 \b
-Exit code: the command's own; 128 + signal when it died of one; 127 not found; 126 not executable.
+Exit code: that of the command; 128 + signal after a signal; 127 not found; 126 not executable.
 """
 
 
@@ -50,42 +50,41 @@ Exit code: the command's own; 128 + signal when it died of one; 127 not found; 1
 @options.path(
     "--out",
     metavar="DIR",
-    help="Where all is kept. [default: runs/guard-001, ..., made when there is something to keep]",
+    help="Folder for the files. [default: runs/guard-001, ..., created only when needed]",
 )
 @click.option(
     "--restarts",
     type=options.NATURAL,
     metavar="N",
-    help="After a failure, start the command again, at most N times: not after a signal sent to the "
-    "guard or Ctrl-C, nor where Python ended in order with an exit code it chose. [default: 0]",
+    help="After a failure, restart the command, at most N times. Not after Ctrl-C or a signal to "
+    "ttf guard, and not if Python ended normally with its own exit code. [default: 0]",
 )
 @click.option(
     "--until-success",
     is_flag=True,
-    help="Start it again until it ends with 0, whatever exit code it chose; N of --restarts is the "
-    "bound, without it there is none. TTF_GUARD_ATTEMPT tells the command which start it is.",
+    help="Restart the command after any exit code except 0, at most N times with --restarts N. The "
+    "variable TTF_GUARD_ATTEMPT contains the number of the start.",
 )
 @click.option(
     "--memory-limit",
     type=options.Parsed("BYTES", _limit),
-    help="End the command (SIGTERM, SIGKILL 5 s later) when it and all it started hold that much "
-    "anonymous and shared memory: 500M, 8G. Page cache does not count. [default: none]",
+    help="End the command (SIGTERM, SIGKILL 5 s later) if it and its child processes use this much "
+    "anonymous and shared memory, e.g. 8G. Page cache does not count. [default: none]",
 )
 @click.option(
     "--hang-timeout",
     "hang_timeout_s",
-    type=click.FloatRange(min=1),
-    metavar="S",
-    help="End it, stacks first, when nothing it started has read or written a byte for S seconds; "
-    "choose more than its longest silent computation. [default: never]",
+    type=options.duration(1),
+    help="Save the stacks and end the command if it and its child processes read and write nothing "
+    "for this time, e.g. 10m. It must be longer than the longest computation. [default: never]",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(**given: Any) -> int:
-    """Watch over any training command, yours or anybody's: when it dies, say why.
+    """Run any command, and explain why it crashed.
 
-    The signal, the kernel's counters and log, the last words, Python's stacks, memory over time,
-    mapped OpenMP runtimes and data files that changed become one classified incident, with what
-    may help.
+    After a crash, ttf guard writes an incident with the probable cause, the evidence and advice.
+    The evidence: signal, kernel counters and log, the last messages, Python stacks, memory over
+    time, loaded OpenMP runtimes, and data files that changed.
     """
     from ttf.tools.guard.options import GuardOptions
     from ttf.tools.guard.run import guard

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, number, show_result
+from ttf.commands._output import next_command, show_result
 from ttf.errors import ConfigError
+from ttf.text.numbers import number
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 
@@ -33,7 +34,7 @@ class _Local(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if "://" in str(value):
-            self.fail(f"{value}: a table is written to a local file, not to a URL.", param, ctx)
+            self.fail(f"{value}: the table must be a local file, not a URL.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -45,29 +46,29 @@ Examples:
   ttf mine --queries q.npz --bank bank.npz --miner faiss --set miner.faiss.kind=ivf -k 100 \\
       --out candidates.npz
 \b
-FILE of --queries holds `vectors` or an X_* of two dimensions. The table holds `ids` (Q, K) int64,
-rows of the bank, and `scores` (Q, K) float32, best first. An interrupted command continues when
-it is given again."""
+The FILE of --queries needs an array `vectors` or X_* with two dimensions. The table contains `ids`
+(Q, K) int64, the row numbers of the bank, and `scores` (Q, K) float32, best first. To continue an
+interrupted command, run it again."""
 )
 @click.argument("run_dir", type=options.PATH, required=False, metavar="[RUN_DIR]")
-@click.option("--queries", metavar="FILE", help="Query vectors, instead of RUN_DIR.")
-@click.option("--bank", metavar="FILE", help="The documents. [default: the run's]")
+@click.option("--queries", metavar="FILE", help="File with query vectors, instead of RUN_DIR.")
+@click.option("--bank", metavar="FILE", help="The documents. [default: those of the run]")
 @options.plugin(
-    "--miner", "miner", "auto", help="Who searches; auto: by a cost model. [default: auto]"
+    "--miner", "miner", "auto", help="Miner; auto: chosen by a cost model. [default: auto]"
 )
 @options.count("-k", "k", metavar="K", help="Candidates per query. [default: 200]")
 @click.option(
-    "--out", type=_Local(path_type=Path), required=True, metavar="FILE", help="The table to write."
+    "--out", type=_Local(path_type=Path), required=True, metavar="FILE", help="File for the table."
 )
 @click.option(
     "--memory-budget",
     metavar="SIZE",
-    help="Working memory, in bytes or like 512MiB. [default: a quarter of the limit in force]",
+    help="Working memory, e.g. 512MiB. [default: a quarter of the memory limit]",
 )
 @options.count("--threads", help="CPU threads. [default: all cores]")
 @options.isolation
 @options.one_of(
-    "--similarity", "cosine", "dot", help="With --queries; a run has its own. [default: cosine]"
+    "--similarity", "cosine", "dot", help="Similarity, only with --queries. [default: cosine]"
 )
 @options.overwrite
 @options.sets
@@ -83,7 +84,7 @@ def command(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """The K best bank rows of every query, as a table of hard-negative candidates."""
+    """Write the K best bank rows of each query to a table of hard-negative candidates."""
     _check(run_dir, queries, bank, similarity)
     from ttf.config.resolve import Resolved, resolve
 
@@ -97,11 +98,13 @@ def command(
 
     check_table(out, [path for path in (queries, bank) if path], overwrite=overwrite)
     with ExitStack() as stack:
-        stack.enter_context(sigterm_raised("Stopped by SIGTERM; the same command continues."))
+        stack.enter_context(
+            sigterm_raised("Stopped by SIGTERM. To continue, run the same command again.")
+        )
         reporter = stack.enter_context(make_reporter(json=as_json))
         from ttf.training.launch import prepared_policy
 
-        policy = prepared_policy(Resolved(config=config, origins={}), reporter)
+        policy = prepared_policy(Resolved(config=config, origins={}), reporter.note)
         unit = (similarity or config.loss.similarity) == "cosine"
         if run_dir is not None:
             found = run_inputs(run_dir, bank, out, say=reporter.note)
@@ -125,7 +128,9 @@ def _check(
     if queries is not None and bank is None:
         problems.append("--queries needs --bank FILE")
     if run_dir is not None and similarity is not None:
-        problems.append("--similarity goes with --queries: a run has the one it was trained with")
+        problems.append(
+            "--similarity needs --queries: a run always uses the similarity of its training"
+        )
     if problems:
         raise ConfigError(
             "It is not clear what to mine:", problems=problems, hint="See ttf mine --help."
@@ -137,7 +142,10 @@ def _rows(mined: Mined) -> list[tuple[str, str]]:
     recall = (
         "exact"
         if mined.certified
-        else f"{mined.recall_vs_exact:.3f} of the exact answers, 95% interval {low:.3f} to {high:.3f}"
+        else (
+            f"{mined.recall_vs_exact:.3f} of the exact results, 95% interval {low:.3f} to "
+            f"{high:.3f}"
+        )
     )
     index = "reused" if mined.reused_index else f"{number(mined.build_s)} s"
     return [
@@ -147,5 +155,5 @@ def _rows(mined: Mined) -> list[tuple[str, str]]:
         ("miner", f"{mined.miner} ({recall})"),
         ("index", index),
         ("search", f"{number(mined.search_s)} s"),
-        ("in all", f"{number(mined.wall_s)} s"),
+        ("in total", f"{number(mined.wall_s)} s"),
     ]

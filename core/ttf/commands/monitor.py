@@ -22,15 +22,15 @@ _FIRST_LOOK_S = 0.25  # between two looks of --once: processor time is a differe
 
 _EPILOG = """\b
 Examples:
-  ttf monitor runs/run-001                 a live view; Ctrl-C leaves it, the run goes on
-  ttf monitor 12345                        any process of anybody's, with its children
-  ttf monitor runs/run-001 >> memory.log   one line a second, for a log
+  ttf monitor runs/run-001                 a live view; Ctrl-C ends the view, not the run
+  ttf monitor 12345                        any process, with its child processes
+  ttf monitor runs/run-001 >> memory.log   one line per second, for a log
   ttf monitor runs/run-001 --json | jq .limit.seconds_left
 \b
-anon, shared: what counts against a memory limit. file: mapped files, given back on demand.
-The time to the limit is that of the last five minutes' slope; without a slope that is sure
-to rise, none is named. Nothing is written, no lock is taken. On macOS (written for it, not
-tried on a Mac) shared memory counts as file-backed.
+anon, shared: memory that counts toward a limit. file: mapped files; the kernel can free it.
+The time to the limit is computed from the last five minutes, and shown only if the memory
+clearly grows. The command writes no files and takes no locks. On macOS (not tested on a Mac),
+shared memory counts as file-backed.
 """
 
 
@@ -38,18 +38,17 @@ tried on a Mac) shared memory counts as file-backed.
 @click.argument("target", metavar="RUN_DIR|PID")
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1),
-    default=1.0,
-    metavar="SECONDS",
-    help="Between two looks.",
+    type=options.duration(0.1),
+    default="1s",
+    help="Time between two measurements.",
 )
-@click.option("--once", is_flag=True, help="Look once and end.")
+@click.option("--once", is_flag=True, help="Measure once and end.")
 @options.as_json
 def command(target: str, interval: float, once: bool, as_json: bool) -> int:
-    """Watch a run, or any process, from outside: memory, limit, step, speed.
+    """Show memory, limit, step and speed of a run or of any process, live.
 
-    On a terminal a view that stays in place; in a pipe one line an interval. It ends when nobody is
-    at work any more, and shows how a finished run ended. --json looks once.
+    On a terminal, it shows a live view; in a pipe, it prints one line per interval. It ends when
+    the processes have ended, and shows how the run ended. --json measures once.
     """
     from ttf.tools.monitor.watch import Monitor
     from ttf.tools.monitor.what_to_watch import find
@@ -114,11 +113,14 @@ def _say_end(view: View, *, shown: bool) -> None:
     """Prints how the target ended. `shown`: the page is already on the screen."""
     run = view.run
     if run is None:
-        say(f"{view.name} has ended. Only who started it knows how: ttf guard -- COMMAND does.")
+        say(
+            f"{view.name} has ended. Only its parent process knows its exit code. To record it: "
+            "ttf guard -- COMMAND"
+        )
         return
     if not shown:
         ended = run.ended
-        told = "nobody wrote how it ended" if ended is None else ended.status
+        told = "there is no record of its end" if ended is None else ended.status
         say(f"{run.folder}: {told}{'' if ended is None else f', exit code {ended.exit_code}'}")
     if run.incidents:
         last = quoted(run.folder / "incidents" / run.incidents[-1].id)

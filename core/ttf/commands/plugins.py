@@ -17,9 +17,9 @@ from ttf.text.tables import table
 _KINDS = ("tower", "miner", "storage", "device", "observer", "check")
 
 
-@click.group(short_help="What is installed, and one plugin's options.", commands=[new, check])
+@click.group(short_help="List the installed plugins and their options.", commands=[new, check])
 def command() -> None:
-    """What is installed, and one plugin's options."""
+    """List the installed plugins and their options."""
 
 
 @command.command(
@@ -31,14 +31,17 @@ Examples:
   TTF_DISABLE_PLUGINS=some-package ttf plugins list --json""",
 )
 @click.option(
-    "--kind", type=options.choice("kind", *_KINDS), metavar="KIND", help="Only this kind."
+    "--kind",
+    type=options.choice("kind", *_KINDS),
+    metavar="KIND",
+    help="List only plugins of this kind.",
 )
 @options.as_json
 def list_(kind: str | None, as_json: bool) -> None:
-    """Every installed plugin, from metadata alone: nothing is imported.
+    """List all installed plugins from their metadata, without an import.
 
     With --json: [{"kind", "name", "distribution", "version", "api", "available", "reason"}];
-    "available" is null where only loading the plugin can tell (ttf plugins show KIND.NAME does).
+    "available" is null if only an import can show it (ttf plugins show KIND.NAME imports it).
     """
     from ttf.host import plugin_list
 
@@ -46,7 +49,7 @@ def list_(kind: str | None, as_json: bool) -> None:
     if as_json:
         emit_json(found)
     elif not found:
-        say(f"No {kind or 'plugin'} is installed besides what ttf itself does.")
+        say(f"No {kind or 'plugin'} is installed.")
     else:
         rows = [[e.kind, e.name, e.distribution, e.version, e.reason] for e in found]
         show(table(rows, ["kind", "name", "distribution", "version", "remark"]))
@@ -65,7 +68,7 @@ Examples:
 @click.argument("reference", shell_complete=complete, metavar="KIND.NAME")
 @options.as_json
 def show_(reference: str, as_json: bool) -> None:
-    """One plugin's options with type, default and bounds, and whether it can run here."""
+    """Show the options of a plugin with type, default and bounds, and whether it can run here."""
     from ttf.tools.plugins.describe import describe, shown
 
     info = find(reference)
@@ -87,7 +90,7 @@ def show_(reference: str, as_json: bool) -> None:
                 for o in found.options]  # fmt: skip
         show(table(rows, ["option", "type", "default", "bounds", "unit", "what"]))
     else:
-        show("It has no options.")
+        show("This plugin has no options.")
     if found.example:
         next_command(found.example)
 

@@ -50,7 +50,7 @@ def find(reference: str) -> PluginInfo:
 
 @click.command(
     "check",
-    short_help="The conformance suite on an installed plugin.",
+    short_help="Run the conformance tests on an installed plugin.",
     epilog="""\b
 Examples:
   ttf plugins check miner.usearch
@@ -64,27 +64,25 @@ Examples:
 @click.option(
     "--only",
     metavar="WORD",
-    help="Only checks whose name has this word; an expression of pytest -k.",
+    help="Run only checks with this word in their name (an expression of pytest -k).",
 )
 @click.option(
     "--deadline",
     "quiet_s",
-    type=click.FloatRange(min=1),
-    default=120.0,
-    show_default=False,
-    metavar="SECONDS",
-    help="A check that takes longer is a hang. [default: 120]",
+    type=options.duration(1),
+    default="2m",
+    help="Time limit of a check; a longer check counts as a hang.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show what each finding rests on.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each result.")
 @options.as_json
 def command(
     name: str, sets: tuple[str, ...], only: str | None, quiet_s: float, verbose: bool, as_json: bool
 ) -> int:
-    """Loads a plugin, runs the conformance suite of its kind on it, and trains a few steps with it.
+    """Load a plugin, run the conformance tests of its kind, and train a few steps with it.
 
-    NAME is KIND.NAME or a distribution. Everything happens in child processes: a plugin that aborts,
-    segfaults or hangs is named, with the check it did it in, and the checks after it are made all
-    the same. Exit code 7 where one was not passed, or none could be made. Needs pytest: pip install "twotower[testing]".
+    NAME is KIND.NAME or a distribution. Each check has a child process: if the plugin aborts,
+    segfaults or hangs, the output names the check, and the other checks still run. Exit code 7 if
+    a check failed or no check could run. Needs pytest: pip install "twotower[testing]".
 
     With --json: {"ok", "plugins": [{"kind", "name", "distribution", "version", "ok", "checks":
     [{"check", "status": "ok"|"fail"|"died"|"skip", "seconds", "detail", "evidence"}]}]}.
@@ -94,7 +92,7 @@ def command(
     plugins = _plugins_named(name)
     if importlib.util.find_spec("pytest") is None:
         raise ConfigError(
-            "The conformance suite is made of pytest's tests, and pytest is not installed.",
+            "The conformance tests need pytest, but pytest is not installed.",
             hint='pip install "twotower[testing]"',
         )
     settings = _settings(sets)
@@ -137,7 +135,11 @@ def _checked(wanted: Wanted, *, verbose: bool, as_json: bool) -> list[Finding]:
 
     info = wanted.info
     suite = SUITES.get(info.kind)
-    what = f"with ttf.testing.{suite}" if suite else "by loading it: its kind has no suite"
+    what = (
+        f"with ttf.testing.{suite}"
+        if suite
+        else "by loading it, because there are no conformance tests for its kind"
+    )
     say(f"Checking {info.reference} of {info.distribution} {info.version} {what}")
     findings = []
     with exit_on_signals():
@@ -166,11 +168,11 @@ def _passed(findings: Sequence[Finding]) -> bool:
 def _last_line(wanted: Wanted, findings: Sequence[Finding]) -> str:
     bad = [f for f in findings if f.bad]
     if not bad and not _passed(findings):
-        return f"{wanted.info.reference}: nothing was checked, because it cannot run here."
+        return f"{wanted.info.reference}: no check could run, because the plugin cannot run here."
     passed = sum(f.status == "ok" for f in findings)
     left_out = sum(f.status == "skip" for f in findings)
-    skipped = f", {left_out} left out with their reasons" if left_out else ""
-    end = f"{len(bad)} not passed" if bad else "nothing to object to"
+    skipped = f", {left_out} skipped" if left_out else ""
+    end = f"{len(bad)} failed" if bad else "no problems"
     return f"{wanted.info.reference}: {passed} passed{skipped}; {end}."
 
 

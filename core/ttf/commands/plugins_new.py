@@ -24,7 +24,7 @@ def _kinds() -> list[str]:
 
 @click.command(
     "new",
-    short_help="Write a package for a plugin of your own.",
+    short_help="Create a package for your own plugin.",
     epilog="""\b
 Examples:
   ttf plugins new miner my-index
@@ -36,11 +36,12 @@ Examples:
 @options.path("--out", metavar="DIR", help="New folder of the package. [default: ttf-KIND-NAME]")
 @options.as_json
 def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
-    """A package that brings a plugin of KIND called NAME: a small working implementation to put
-    your own in place of, with its tests (the suite of ttf.testing), README, types and CI.
+    """Create a package with a plugin of the kind KIND and the name NAME.
 
-    KIND is tower, miner, storage, device or observer. NAME is lower-case letters and digits, with
-    dashes between words; a storage is called as the files end that it reads.
+    It contains a small working implementation, which you replace by your own, and its tests
+    (ttf.testing), README, types and CI. KIND is tower, miner, storage, device or observer. NAME has
+    lower-case letters and digits, with dashes between words. The name of a storage is the ending
+    of its files.
 
     With --json: {"kind", "name", "distribution", "module", "path", "files"}.
     """
@@ -61,7 +62,7 @@ def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
     lines = [
         f"{folder}: the distribution {naming.distribution}, {len(files)} files",
         *(f"  {file}" for file in files),
-        "README.md says what to change where.",
+        "README.md explains what to change.",
     ]
     show_result(document, "\n".join(lines), as_json)
     if library := naming.library():

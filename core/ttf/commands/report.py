@@ -9,7 +9,6 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
-from ttf.errors import ConfigError, DataMissing, StorageError
 from ttf.text.numbers import size
 from ttf.text.shell import quoted
 
@@ -26,24 +25,27 @@ Examples:
   ttf report runs/run-001 --out /tmp/report.html
   ttf report runs/run-001 --bundle for-support.zip
   ttf report guard-001 --json | jq -r .path
-  ttf report runs/ab-001                        of a study of ttf ab, also while it goes on
+  ttf report runs/ab-001                        a study of ttf ab, also while it runs
 \b
-The page is one file that fetches nothing. It is made of what the folder holds: also of a run that
-goes on, or that ended without a word. The bundle holds the page, the incidents, the configuration
-and scripts that try to make it happen again, but no data; home folders, user and host names,
-addresses and tokens are struck out, and its README.txt says how often."""
+The page is one file and needs no internet. It also works for a run that is still running, or that
+ended without a record. The bundle contains the page, the incidents, the configuration, and
+scripts that try to reproduce the incidents, but no data. Home folders, user and host names,
+addresses and tokens are removed; the README.txt of the bundle counts them."""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@options.path("--out", metavar="FILE", help="The page. [default: RUN_DIR/report.html]")
-@options.path("--bundle", metavar="FILE.zip", help="Also a zip for somebody else.")
+@options.path("--out", metavar="FILE", help="File for the page. [default: RUN_DIR/report.html]")
+@options.path(
+    "--bundle", metavar="FILE.zip", help="Also write a zip file that you can send to other people."
+)
 @options.as_json
 def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
-    """One HTML page about a run, a study of ttf ab, or a command that ttf guard watched over."""
+    """Write one HTML page about a run, a study of ttf ab, or a command under ttf guard."""
     from ttf.tools.ab.study import ABStudy
+    from ttf.tools.report import make
 
-    _check(run_dir, out, bundle)
+    make.check(run_dir, {"--out": out, "--bundle": bundle})
     _say_if_large(run_dir)
-    page = _write_page(run_dir, out)
+    page = make.write(run_dir, out)
     packed = None
     if bundle is not None:
         if not as_json:
@@ -59,7 +61,7 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
         if packed is not None:
             show(f"{packed.path}  ({size(packed.bytes)}, {len(packed.files)} files)")
             told = ", ".join(f"{kind} {count}" for kind, count in sorted(packed.redacted.items()))
-            say(f"Struck out: {told or 'nothing had to be'}.")
+            say(f"Removed: {told or 'nothing'}.")
             if packed.secrets:
                 names = ", ".join(
                     f"{name} {count}" for name, count in sorted(packed.secrets.items())
@@ -74,63 +76,11 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
         next_command(after)
 
 
-def _check(run_dir: Path, out: Path | None, bundle: Path | None) -> None:
-    from ttf.tools.ab.study import ABStudy
-    from ttf.tools.report.page import is_reportable
-
-    hint = "Name the folder that ttf train or ttf guard printed, e.g. runs/run-001."
-    if not run_dir.exists():
-        raise DataMissing(f"There is no folder {run_dir}.", hint=hint)
-    if not run_dir.is_dir():
-        raise DataMissing(f"{run_dir} is a file, not a run's folder.", hint=hint)
-    if ABStudy.holds_one(run_dir):
-        if bundle is not None:
-            raise ConfigError(
-                "--bundle is made of one run, and this is a study.",
-                hint=f"Name one of its repeats: ls {quoted(run_dir / 'runs')}",
-            )
-    elif not is_reportable(run_dir):
-        raise DataMissing(
-            f"{run_dir} is not the folder of a run or of a guarded command: it has no run.toml, no "
-            "summary.json and no incidents.",
-            hint=hint,
-        )
-    for option, path, name in (("--out", out, "report.html"), ("--bundle", bundle, "bundle.zip")):
-        if path is not None and path.is_dir():
-            raise ConfigError(
-                f"{option} {path} is a folder.",
-                hint=f"Name a file, e.g. {option} {quoted(path / name)}.",
-            )
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ConfigError(
-                f"{option} {path}: there is no folder {path.absolute().parent}.",
-                hint=f"Make it first: mkdir -p {quoted(path.absolute().parent)}",
-            )
-    if out is not None and bundle is not None and out.absolute() == bundle.absolute():
-        raise ConfigError("--out and --bundle name the same file.", hint="Give each its own.")
-
-
 def _say_if_large(run_dir: Path) -> None:
     files = [run_dir / name for name in ("metrics.jsonl", "memory.jsonl")]
     count = sum(path.stat().st_size for path in files if path.is_file())
     if count > _LARGE_BYTES:
         say(f"Reading {size(count)} of metrics ...")
-
-
-def _write_page(run_dir: Path, out: Path | None) -> Path:
-    from ttf.tools.ab.study import ABStudy
-    from ttf.tools.report.page import write_page
-
-    try:
-        if ABStudy.holds_one(run_dir):
-            from ttf.tools.ab.finish import rewrite_page
-
-            return rewrite_page(run_dir, out)
-        return write_page(run_dir, out)
-    except StorageError as error:
-        if out is None:
-            error.hint = f"Write it somewhere else: ttf report {quoted(run_dir)} --out report.html. {error.hint}"
-        raise
 
 
 def _document(page: Path, size: int, packed: Bundle | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ Examples:
   ttf resume runs/run-001
   ttf resume runs/run-001 --json | jq .metrics
 \b
-The run keeps its configuration. To change something, start a new one from it:
+The run keeps its configuration. To change something, start a new run with its run.toml:
   ttf train runs/run-001/run.toml --lr 3e-4 --out runs/slower"""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
@@ -25,6 +25,6 @@ The run keeps its configuration. To change something, start a new one from it:
 def command(run_dir: Path, as_json: bool, in_process: bool) -> None:
     """Continue a run where it stopped, from its newest intact checkpoint.
 
-    On the cpu device the weights end bitwise equal to those of a run that was never stopped.
+    On the CPU, the final weights are bitwise equal to those of an uninterrupted run.
     """
     resume_here(run_dir, as_json, in_process)

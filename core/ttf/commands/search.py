@@ -21,26 +21,29 @@ Examples:
   ttf search runs/run-001 --queries queries.npz -k 10 | head
   ttf search runs/run-001 --queries queries.npz -k 100 --out found.npz
 \b
-The file of queries has an array `vectors`, or any X_* (or seq_* of the run's context)."""
+The file with the queries needs an array `vectors`, X_*, or seq_* (rows of the run's context)."""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@options.path("--queries", required=True, help="The file of queries.")
+@options.path("--queries", required=True, help="File with the queries.")
 @options.count("-k", "k", default=10, metavar="K", help="Documents per query.")
 @options.path(
     "--out",
     metavar="FILE.npz",
-    help="Write `ids` (Q, K) int64 and `scores` (Q, K) float32. [default: a table]",
+    help=(
+        "Write `ids` (Q, K) int64 and `scores` (Q, K) float32 to this file. [default: print a "
+        "table]"
+    ),
 )
 @options.overwrite
 @options.as_json
 def command(
     run_dir: Path, queries: Path, k: int, out: Path | None, overwrite: bool, as_json: bool
 ) -> None:
-    """Ids and scores of the best documents, exact, best first.
+    """Find the best documents for queries (exact search), best first.
 
-    The table has tab-separated columns: query (row of the file), rank (from 1), id, score. Ids are
-    the bank's own `ids` where it has them, else rows of the bank; a run without a bank has rows of
-    Y_train followed by Y_val. With --json "ids_are" says which.
+    The table has tab-separated columns: query (row of the file), rank (from 1), id, score. If the
+    bank has an array `ids`, these are the ids; otherwise they are row numbers of the bank. Without
+    a bank, they are row numbers of Y_train followed by Y_val. --json has this as "ids_are".
     """
     from ttf import api
     from ttf.data.writing import check_output
@@ -51,12 +54,15 @@ def command(
         found = model.search_file(queries, k, out, overwrite=overwrite)
         for note in model.notes:
             say(note)
-    say(f"Ids are {found.ids_are}.")
+    from ttf.training.inference import in_a_table
+
+    meaning = found.ids_are if out is None else in_a_table(found)[1]
+    say(f"The ids are {meaning}.")
     if out is not None:
         say(f"Wrote ids and scores of {len(found.ids)} queries to {out}.")
         if as_json:
             queried, width = found.ids.shape
-            emit_json({"out": out, "queries": queried, "k": width, "ids_are": found.ids_are})
+            emit_json({"out": out, "queries": queried, "k": width, "ids_are": meaning})
         next_command(f"ttf data inspect {quoted(out)}")
     elif as_json:
         emit_json(found)

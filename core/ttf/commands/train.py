@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from ttf.commands import _configuration as configuration, _options as options
-from ttf.commands._output import next_command, number, show_result
+from ttf.commands._output import next_command, show_result
 from ttf.errors import ConfigError
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 
-# Keys of a summary with label and unit.
-_FIGURES: Final = {
-    "status": ("status", ""),
-    "steps": ("optimizer steps", ""),
-    "epochs": ("epochs", ""),
-    "samples": ("samples", ""),
-    "wall_s": ("time", "s"),
-    "samples_per_s": ("speed", "samples/s"),
-    "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
-}
-
 _EPILOG = """\b
 Examples:
-  ttf train                                     a demo set, made and trained in two minutes
+  ttf train                                     a demo data set, about two minutes
   ttf train --pairs pairs.npz --bank bank.npz   your vectors
-  ttf train run.toml --tower mlp --lr 3e-4      a configuration with two things changed
-  ttf train run.toml --miner hnswlib --plan     what that would need; trains nothing
+  ttf train run.toml --tower mlp --lr 3e-4      a configuration with two changes
+  ttf train run.toml --miner hnswlib --plan     only print the memory and time it needs
   ttf train --pairs windows.npz --context context.npz --bank bank.npz --set miner.negatives=8
 \b
-Each value: default < RUN.toml < --set < flag. OUT/run.toml records which of them it was.
-Paths in RUN.toml are relative to its folder, paths of flags to the current one.
+A flag overrides --set, --set overrides RUN.toml, and RUN.toml overrides the default.
+OUT/run.toml records where each value comes from. Paths in RUN.toml are relative to its
+folder, paths of flags to the current folder.
 Options of towers and miners: ttf plugins show tower.gru, then --set tower.query.hidden=512.
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
-@options.path("--out", help="The run's folder. [default: runs/run-001, ...]")
+@options.path("--out", help="Folder of the run. [default: runs/run-001, ...]")
 @configuration.flags
-@options.path("--resume", metavar="DIR", help="Continue this run; same as ttf resume.")
+@options.path("--resume", metavar="DIR", help="Continue this run, like ttf resume.")
 @click.option(
     "--plan",
     is_flag=True,
-    help="Print what would happen, with predicted memory and time, and stop; no run folder is "
-    "made. Without data, the demo set is made once in the cache.",
+    help="Print what the run would do, with predicted memory and time, and end. Without data, "
+    "the demo data set is written to the cache.",
 )
 @options.as_json
 @options.in_process
@@ -63,10 +53,11 @@ def command(
     in_process: bool,
     **flags: Any,
 ) -> None:
-    """Train towers on your pairs; without data, on a built-in demo set.
+    """Train towers on your pairs, or without data on a built-in demo set.
 
-    Prints the summary on standard output and writes everything to the run's folder. The training
-    runs in a process of its own: if it dies, it is classified and goes on from its last checkpoint.
+    Prints the summary to standard output and writes all files to the folder of the run. The
+    training has its own process: after a crash, ttf explains the crash and restarts the training
+    from the last checkpoint.
     """
     given = configuration.given(flags)
     if resume is not None:
@@ -147,24 +138,9 @@ def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
 
 def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
     """Prints the summary on standard output, and the next commands."""
-    show_result(summary, table(list(_rows(summary))), as_json)
+    from ttf.text.progress.ending import summary_rows
+
+    show_result(summary, table(summary_rows(summary)), as_json)
     run_dir = quoted(summary["run_dir"])
     next_command(f"ttf eval {run_dir}")
     next_command(f"ttf search {run_dir} --queries FILE -k 10")
-
-
-def _rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    from ttf.text.progress.ending import remarks, what_happened
-
-    before = summary.get("metrics_initial") or {}
-    for name, (label, unit) in _FIGURES.items():
-        if summary.get(name) is not None:
-            yield label, f"{number(summary[name])} {unit}".rstrip()
-    for name, value in (summary.get("metrics") or {}).items():
-        start = f"  (before training {before[name]:.4f})" if name in before else ""
-        yield name, f"{value:.4f}{start}"
-    yield from what_happened(summary)
-    yield from remarks(summary)
-    for name, label in (("miner", "miner"), ("weights_sha256", "weights"), ("run_dir", "folder")):
-        if summary.get(name):
-            yield label, str(summary[name])

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ttf.contracts import Kind
+from ttf.text.numbers import parse_duration
 
 # The largest values. What a run can hold also depends on its data and its machine; `training.
 # must_fit` checks that. These only have to be larger than any real run and small enough for
@@ -22,6 +23,7 @@ MOST_THREADS: Final = 1024
 MOST_FLOAT32: Final = 3e38  # weights and losses are float32
 MOST_BYTES: Final = 2**50
 LONGEST_S: Final = 30 * 86_400.0  # thirty days
+DURATION_MARK: Final = "duration"  # in the JSON Schema of a key
 LONGEST_PATH: Final = 4096
 LONGEST_NAME: Final = 256
 
@@ -67,9 +69,17 @@ Threads = Annotated[int, within(1, MOST_THREADS)]
 PositiveFloat = Annotated[float, Field(gt=0, le=MOST_FLOAT32)]
 Share = Annotated[float, within(0, 1)]
 ShareBelowOne = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _seconds(value: Any) -> Any:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+# Seconds, or text as in options: "90s".
+_AS_TEXT: Final = (BeforeValidator(_seconds), Field(json_schema_extra={DURATION_MARK: True}))
 # A limit below a second ends healthy work: processes show a sign of life once a second.
-Timeout = Annotated[float, within(1, LONGEST_S)]
-Pause = Annotated[float, Field(gt=0, le=LONGEST_S)]
-PauseOrZero = Annotated[float, within(0, LONGEST_S)]
+Timeout = Annotated[float, within(1, LONGEST_S), *_AS_TEXT]
+Pause = Annotated[float, Field(gt=0, le=LONGEST_S), *_AS_TEXT]
+PauseOrZero = Annotated[float, within(0, LONGEST_S), *_AS_TEXT]
 PathText = Annotated[str, Field(max_length=LONGEST_PATH)]
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]

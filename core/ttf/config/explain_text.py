@@ -39,7 +39,7 @@ def _key(key: Key, width: int) -> Iterator[str]:
     facts = {
         "takes": key.takes,
         "unit": key.unit,
-        "default": key.default or "none: it must be given",
+        "default": key.default or "none: this key is required",
         "set by": _set_by(key),
     }
     for label, text in facts.items():

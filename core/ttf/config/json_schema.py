@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from ttf.config.declare import DURATION_MARK
 from ttf.config.reference import options_schema
 from ttf.config.schema import RunConfig
 from ttf.contracts import Kind
 from ttf.host import installed
+from ttf.text.numbers import DURATION
 
 Json = dict[str, Any]
 
@@ -24,7 +26,7 @@ def json_schema() -> Json:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **cast("Json", _for_editors(document)),
-        "title": "A run of ttf",
+        "title": "The configuration of a ttf run",
     }
 
 
@@ -86,6 +88,10 @@ def _for_editors(node: Any) -> Any:
     if node.get("type") == "null":
         return {"const": "none"}
     node = dict(node)
+    if node.pop(DURATION_MARK, False):
+        bounds = ("type", "minimum", "maximum", "exclusiveMinimum")
+        number = {name: node.pop(name) for name in bounds if name in node}
+        node["anyOf"] = [number, {"type": "string", "pattern": f"^{DURATION}$"}]
     if (kind := node.pop("plugin", None)) is not None:
         _name_plugins(node, kind)
     if isinstance(node.get("unit"), str):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ttf.config.declare import DURATION_MARK
 from ttf.config.resolve import FLAGS, NEGATIONS, Keys
 from ttf.config.schema import RunConfig
 from ttf.config.toml import render
@@ -114,7 +115,7 @@ def _sections(
 ) -> Iterator[Section]:
     keys: list[Key] = []
     inner: list[Section] = []
-    described = section.get("description", "") if path else "Keys that are in no section."
+    described = section.get("description", "") if path else "Keys without a section."
     for name, about in section.get("properties", {}).items():
         below = f"{path}.{name}" if path else name
         about = {**about, "default": defaults[name]} if name in defaults else about
@@ -186,7 +187,8 @@ def _takes(about: JsonSchema, document: JsonSchema) -> str:
         case "integer":
             return f"a whole number{_bounds(about)}"
         case "number":
-            return f"a number{_bounds(about)}"
+            as_text = ", or text like '90s', '10m' or '2h'" if DURATION_MARK in about else ""
+            return f"a number{_bounds(about)}{as_text}"
         case "boolean":
             return "true or false"
         case "null":
@@ -234,9 +236,19 @@ def elsewhere(name: str) -> list[str]:
 
 
 @functools.cache
+def _own_sections() -> tuple[Section, ...]:
+    return (*sections(), *plugin_sections(only_ours=True))
+
+
+@functools.cache
+def _known_paths() -> frozenset[str]:
+    return frozenset(name for section in _own_sections() for name in _names_of(section))
+
+
+@functools.cache
 def _paths_by_name() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for section in (*sections(), *plugin_sections(only_ours=True)):
+    for section in _own_sections():
         for key in section.keys:
             if key.path not in found.setdefault(key.name, []):
                 found[key.name].append(key.path)
@@ -245,11 +257,9 @@ def _paths_by_name() -> dict[str, list[str]]:
 
 def nearest(wrong: Iterable[Keys]) -> str:
     """The first of these keys, or the section that it would be in; "" if none exists."""
-    everywhere = (*sections(), *plugin_sections(only_ours=True))
-    known = {name for section in everywhere for name in _names_of(section)}
     for path in wrong:
         for end in range(len(path), 0, -1):
-            if ".".join(path[:end]) in known:
+            if ".".join(path[:end]) in _known_paths():
                 return ".".join(path[:end])
     return ""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ttf.config import toml, toml_text
 from ttf.config.values import DEEPEST, MOST_PROBLEMS, plain, shortened, too_deep
 from ttf.errors import ConfigError, suggestion
+from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
 
 if TYPE_CHECKING:
     from ttf.config.check import Draft
@@ -243,9 +244,10 @@ def load_run_toml(
 
     Plugins are checked only if asked: reading a run must not need the libraries it used.
     """
+    # Read first: it refuses a link, a pipe or a device where a run has its file.
+    text = read_inside(path, path.parent, MOST_CONFIG_BYTES).decode(errors="replace").splitlines()
     written = resolve(path, plugins=plugins and not overlay)
     resolved = resolve(path, overlay=overlay, plugins=plugins) if overlay else written
-    text = toml_text.read_text(path).splitlines()
     comments = {
         keys: text[number - 1].rpartition(toml.COMMENT)[2]
         for keys, number in toml.read(path).lines.items()

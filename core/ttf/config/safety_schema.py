@@ -27,8 +27,7 @@ class CheckpointConfig(Section):
 
     every_s: Pause | None = key(
         60.0,
-        "time between two checkpoints, which are written beside the training; none: only by steps "
-        "and at the end",
+        "time between two checkpoints; none: save only by every_steps and at the end",
         unit="s",
     )
     every_steps: Steps | None = key(
@@ -39,7 +38,8 @@ class CheckpointConfig(Section):
     )
     retry_s: PauseOrZero = key(
         300.0,
-        "how long a run trains on and tries again if the disk is full or fails; 0: it stops",
+        "if the disk is full or fails, the run continues and tries again for this time; 0: the "
+        "run stops",
         unit="s",
     )
 
@@ -52,13 +52,13 @@ class SuperviseConfig(Section):
     )
     hang_timeout_s: Timeout | Auto = key(
         "auto",
-        "time without a sign of life that counts as a hang; auto: 600 s, later 10 times the "
-        "longest pause seen in that phase, at least 60 s; while the trainer starts never less "
-        "than 600 s, except in the import of a third-party plugin",
+        "a process without a sign of life for this time hangs; auto: 600 s, later 10 times the "
+        "longest pause seen in the same phase, but at least 60 s; at least 600 s while the "
+        "trainer starts, except in the import of a third-party plugin",
         unit="s",
     )
     remedies: bool = key(
-        True, "after a crash, change the configuration if the evidence asks for it"
+        True, "after a crash, change the configuration if the evidence requires it"
     )
 
 
@@ -67,7 +67,7 @@ class ProbeConfig(Section):
 
     every: StepsOrZero = key(
         0,
-        "optimizer steps between probes; 0: only at the start, and only if the device asks for it",
+        "optimizer steps between probes; 0: only at the start, and only if the device requires it",
         unit="optimizer steps",
     )
     tolerance: Annotated[float, Field(gt=0, lt=1)] | Auto = key(
@@ -76,7 +76,11 @@ class ProbeConfig(Section):
         unit="relative difference",
     )
     on_mismatch: Literal["stop", "cpu"] = key(
-        "stop", "stop: the run ends with exit code 4; cpu: it goes on there from its checkpoint"
+        "stop",
+        (
+            "stop: the run ends with exit code 4; cpu: the run continues on the CPU from its "
+            "last checkpoint"
+        ),
     )
 
 
@@ -86,7 +90,7 @@ class MemoryConfig(Section):
     budget: Annotated[int, within(0, MOST_BYTES)] | Name = key(
         "auto",
         "memory for mining (blocks, index) and evaluation, e.g. '512MiB'; auto: a quarter of the "
-        "memory limit in force, at least 1 GiB",
+        "memory limit, at least 1 GiB",
         unit="bytes",
     )
 

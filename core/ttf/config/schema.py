@@ -55,7 +55,7 @@ class DataConfig(Section):
     """The files with your vectors."""
 
     pairs: PathText | None = key(
-        None, "file with training and validation pairs; none: the demo set is made"
+        None, "file with training and validation pairs; none: the demo data set"
     )
     bank: PathText | None = key(
         None, "file with the documents; none: the distinct rows of Y_train and Y_val"
@@ -68,8 +68,9 @@ class DataConfig(Section):
     )
     val_split: ShareBelowOne | Auto = key(
         "auto",
-        "share of the training pairs that are drawn for validation, by document, if the file has "
-        "none; auto: 5%, at least 200 and at most 5000 pairs; 0: none",
+        "share of the training pairs to use for validation if the file has no validation pairs; "
+        "pairs of one document stay together; auto: 5%, at least 200 and at most 5000 pairs; 0: "
+        "none",
         unit="share of the training pairs",
     )
     names: dict[str, Name] = key(
@@ -82,7 +83,10 @@ class TowerConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: Name = Field(
-        description="which tower; its options (ttf config explain tower.gru) stand beside the name",
+        description=(
+            "name of the tower; its options (ttf config explain tower.gru) are keys of the "
+            "same table"
+        ),
         json_schema_extra={"plugin": "tower"},
     )
 
@@ -101,7 +105,12 @@ class MinerConfig(WithPluginTables):
     """How hard negatives are found: a search for each query's nearest documents."""
 
     name: Name = key(
-        "auto", "which miner; auto: exact, or an index if its cost model says so", plugin="miner"
+        "auto",
+        (
+            "name of the miner; auto: exact, or an index if the cost model predicts that it "
+            "is much faster"
+        ),
+        plugin="miner",
     )
     k: Candidates = key(200, "candidates kept per query", unit="documents")
     negatives: CandidatesOrZero = key(
@@ -122,7 +131,7 @@ class MinerConfig(WithPluginTables):
     )
     fallback: tuple[Name, ...] = key(
         ("exact",),
-        "miners that are tried in turn when the miner dies",
+        "miners to use, in this order, if the miner fails",
         plugin="miner",
         max_length=16,
     )
@@ -155,18 +164,18 @@ class NegativesConfig(Section):
         None, "keep a candidate if s < s_pos - absolute_margin; none: no such filter", unit="score"
     )
     rank_from: CandidatesOrZero = key(
-        0, "best rank that may be drawn; 0 is the nearest document", unit="rank"
+        0, "lowest rank from which negatives are drawn; 0 is the nearest document", unit="rank"
     )
     rank_to: Candidates | None = key(
-        None, "one past the last rank that may be drawn; none: no limit", unit="rank"
+        None, "negatives are drawn from ranks below this number; none: no limit", unit="rank"
     )
     draw_from: Candidates = key(
         10, "negatives are drawn from the first N candidates that pass", unit="documents"
     )
     min_yield: Share | Auto = key(
         "auto",
-        "share of queries that must have a candidate left, else the run ends with exit code 2; "
-        "auto: below 0.1 the run goes on and says so",
+        "share of queries that must have a candidate after the filter, otherwise the run ends "
+        "with exit code 2; auto: below 0.1, the run continues with a note",
         unit="share of queries",
     )
 
@@ -179,16 +188,18 @@ class LossConfig(Section):
     """The contrastive loss (InfoNCE) and its negatives."""
 
     temperature: Annotated[float, Field(gt=0, le=100)] = key(
-        0.05, "similarities are divided by it: lower is sharper", unit="no unit"
+        0.05,
+        ("the loss divides similarities by this number; a lower number makes differences larger"),
+        unit="no unit",
     )
     learn_temperature: bool = key(False, "train the temperature too; it stays between 0.01 and 1")
     similarity: Literal["cosine", "dot"] = key(
-        "cosine", "how vectors are compared; cosine: at unit length, dot: as they are"
+        "cosine", "how vectors are compared; cosine: after scaling them to length 1, dot: unchanged"
     )
     memory_bank: Annotated[int, within(0, MOST_ROWS)] | Auto = key(
         "auto",
-        "documents of earlier steps kept as negatives; auto: min(50000, distinct documents) if a "
-        "step has fewer than 1024 documents itself, else none",
+        "documents of earlier steps that are used as negatives; auto: min(50000, distinct "
+        "documents) if a step has fewer than 1024 documents of its own, otherwise none",
         unit="documents",
     )
     memory_bank_start: StepsOrZero = key(
@@ -198,7 +209,7 @@ class LossConfig(Section):
     negatives: Literal["sampled", "bank"] = key(
         "sampled",
         "sampled: documents of the step, of the memory bank and of the miner; bank: all documents "
-        "of the bank at every step (only with a document tower that does not train)",
+        "of the bank at every step (only if the document tower is not trained)",
     )
 
 
@@ -213,7 +224,7 @@ class TrainConfig(Section):
     )
     batch_size: Samples | Auto = key(
         "auto",
-        "samples per micro-batch; auto: by the memory that the tower's activations take",
+        "samples per micro-batch; auto: from the memory that the tower's activations need",
         unit="samples",
     )
     accumulate: Samples = key(1, "micro-batches per optimizer step", unit="micro-batches")
@@ -241,14 +252,14 @@ class TrainConfig(Section):
     )
     shuffle: bool = key(
         True,
-        "true: rows in a random order, another one each epoch; false: in the order of the file",
+        "true: rows in a random order, a new one in each epoch; false: in the order of the file",
     )
     grad_cache: bool | Auto = key(
         "auto",
         "compute one large batch in chunks, each encoded twice; auto: if accumulation needs it",
     )
     init: PathText | None = key(
-        None, "safetensors file with the weights to start from; none: fresh weights"
+        None, "safetensors file with the initial weights; none: random weights"
     )
 
 
@@ -256,13 +267,13 @@ class DeviceConfig(WithPluginTables):
     """Where and how the towers are computed."""
 
     name: Name = key(
-        "auto", "which device; auto: the first that works here, the CPU last", plugin="device"
+        "auto", "name of the device; auto: the best device of this machine", plugin="device"
     )
     threads: Threads | Auto = key(
         "auto", "CPU threads; auto: the physical cores that this process may use", unit="threads"
     )
     precision: Literal["fp32", "bf16", "auto"] = key(
-        "auto", "number format of the towers' products; auto: as the device recommends"
+        "auto", "number format of matrix products in the towers; auto: recommended by the device"
     )
 
 
@@ -275,20 +286,25 @@ class EvaluateConfig(Section):
         unit="optimizer steps",
     )
     k: tuple[Annotated[int, within(1, MOST_ROWS)], ...] = key(
-        (1, 10, 100, 500), "recall@k is computed for these k", unit="documents", max_length=32
+        (1, 10, 100, 500),
+        "numbers k for which recall@k is computed",
+        unit="documents",
+        max_length=32,
     )
-    metric: Name = key("recall@10", "the metric that the best weights are chosen by")
+    metric: Name = key("recall@10", "the metric that decides which weights are the best")
     patience: Annotated[int, within(0, 1_000_000)] | Auto = key(
         "auto",
-        "stop after N evaluations without gain; 0: never; auto: a third of the run's evaluations, "
-        "at least 3; never if there are gates or the last weights are kept",
+        "stop after N evaluations without improvement; 0: never; auto: a third of the run's "
+        "evaluations, at least 3; never if there are gates or the last weights are kept",
         unit="evaluations",
     )
-    keep_best: bool = key(True, "end with the weights of the best evaluation, not of the last")
+    keep_best: bool = key(
+        True, "true: end with the weights of the best evaluation; false: with the last weights"
+    )
     above_chance: bool = key(
         True,
-        "a run of at least one epoch whose model ranks no better than chance, before and after "
-        "training, ends with exit code 7; it keeps the model",
+        "true: a run of at least one epoch ends with exit code 7 if its model ranks no better "
+        "than chance, before and after training; the model is kept",
     )
 
 
@@ -329,10 +345,13 @@ class RunConfig(Section):
     supervise: SuperviseConfig = SuperviseConfig()
     probe: ProbeConfig = ProbeConfig()
     observers: tuple[Name, ...] = key(
-        (), "what is told about each event, e.g. ['tensorboard']", plugin="observer", max_length=64
+        (),
+        "observer plugins that receive the events of the run, e.g. ['tensorboard']",
+        plugin="observer",
+        max_length=64,
     )
     gates: tuple[Gate, ...] = key(
-        (), "values that metrics must have at some point", max_length=1000
+        (), "conditions that a metric must meet at an epoch or a step", max_length=1000
     )
 
 

@@ -44,7 +44,7 @@ class Document:
 
 def read(path: Path) -> Document:
     """Raises ConfigError with line and column if the text is not TOML, or is beyond its limits."""
-    text = toml_text.read_text(path)
+    text = toml_text.text_of(path)
     try:
         values = toml_text.parse(text)
     except tomllib.TOMLDecodeError as error:

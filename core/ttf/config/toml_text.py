@@ -6,15 +6,14 @@ else, or was made to harm, from taking minutes or gigabytes.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 import tomllib
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.config.values import DEEPEST
-from ttf.errors import ConfigError, suggestion
+from ttf.errors import ConfigError, EntryRefused, suggestion
+from ttf.rundir.confined import open_named
 
 Keys = tuple[str, ...]
 
@@ -37,7 +36,7 @@ _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
-def read_text(path: Path) -> str:
+def text_of(path: Path) -> str:
     """Raises ConfigError with what to do."""
     try:
         data = _read_bytes(path)
@@ -66,17 +65,13 @@ def read_text(path: Path) -> str:
 
 
 def _read_bytes(path: Path) -> bytes:
-    # Opening a pipe without a writer would wait for ever.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError
-        if not stat.S_ISREG(mode):
-            raise ConfigError(
-                f"{path} is not a regular file (a pipe or a device).",
-                hint="Write the configuration to a file first.",
-            )
-        data = file.read(MOST_BYTES + 1)
+    if path.is_dir():
+        raise IsADirectoryError
+    try:
+        with open_named(path) as file:
+            data = file.read(MOST_BYTES + 1)
+    except EntryRefused as error:  # a pipe or a device
+        raise ConfigError(str(error), hint="Write the configuration to a file first.") from error
     if len(data) > MOST_BYTES:
         raise ConfigError(
             f"{path} is too large for a configuration: more than {MOST_BYTES:,} bytes.",

@@ -44,6 +44,17 @@ def too_deep() -> ConfigError:
     )
 
 
+def unwritable(value: Any) -> str:
+    """Why the value cannot be written as text; "" if it can. Not finite numbers are written."""
+    if isinstance(value, Mapping):
+        return next(filter(None, map(unwritable, value.values())), "")
+    if isinstance(value, list):
+        return next(filter(None, map(unwritable, value)), "")
+    if value is None or isinstance(value, str | bool | int | float):
+        return ""
+    return f"takes numbers, text, true, false and lists, not {type(value).__name__}"
+
+
 def refusal(value: Any) -> str:
     """Why no key takes this value; "" if one may."""
     if isinstance(value, Mapping):
@@ -56,9 +67,9 @@ def refusal(value: Any) -> str:
         return f"is too large for 64 bits (got {shown(value)})"
     if isinstance(value, str):
         return _text_refusal(value)
-    if value is None or isinstance(value, bool | int | float | datetime.date | datetime.time):
-        return ""
-    return f"takes numbers, text, true, false and lists, not {type(value).__name__}"
+    if isinstance(value, datetime.date | datetime.time):
+        return ""  # TOML has dates; no key takes one, and the schema says what it takes
+    return unwritable(value)
 
 
 def _text_refusal(text: str) -> str:

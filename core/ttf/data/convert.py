@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, Progress, Store
+from ttf.data.text_arrays import Text, put_text, text_of
 from ttf.data.vectors import FLOATS, from_float32, numpy_dtype, to_float32
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion
@@ -72,6 +73,8 @@ def stream_rows(store: Store, name: str) -> Rows:
         if not isinstance(store, Streams):
             raise
         return _widened(store, name)
+    if isinstance(store, Streams) and store.describe(name)["dtype"] != source.dtype:
+        return _widened(store, name)  # checks the range of every value
     step = block_rows(source.shape, numpy_dtype(source.dtype).itemsize)
     spans = ((s, min(s + step, source.shape[0])) for s in range(0, source.shape[0], step))
     return Rows(source.shape, source.dtype, (source.read(a, b) for a, b in spans))
@@ -144,6 +147,7 @@ class Converted:
     path: str
     arrays: list[dict[str, Any]]
     left_out: list[str]
+    notes: list[str]  # Why.
 
 
 def convert(
@@ -167,31 +171,41 @@ def convert(
         )
     store = open_store(source, storage)
     try:
-        names, left_out = _chosen(store, arrays)
-        planned = {n: _as_wanted(stream_rows(store, n), dtype, source, n) for n in names}
-        _write(target, to_storage, planned, progress)
+        names, notes = _chosen(store, arrays)
+        texts = {n: text for n in names if (text := text_of(store, n)) is not None}
+        planned = {
+            n: _as_wanted(stream_rows(store, n), dtype, source, n) for n in names if n not in texts
+        }
+        notes |= _write(target, to_storage, planned, texts, progress)
         store.check_unchanged()
     finally:
         store.close()
     about = [
         {"name": n, "shape": list(rows.shape), "dtype": rows.dtype} for n, rows in planned.items()
     ]
-    return Converted(target, about, left_out)
+    about += [
+        {"name": n, "shape": list(text.shape), "dtype": str(text.dtype)}
+        for n, text in texts.items()
+        if n not in notes
+    ]
+    return Converted(target, about, list(notes), list(notes.values()))
 
 
-def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arrays to write, and single values, which are left out unless asked for."""
+def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The arrays to write, and why others are left out: single values, unless asked for."""
     known = list(store.names())
     for name in wanted:
         if name not in known:
             raise ArrayMissing(f"{store.uri}: there is no array {name!r}.{suggestion(name, known)}")
     if wanted:
-        return list(wanted), []
+        return list(wanted), {}
     single = [n for n in known if store.describe(n).get("shape") == []]
     names = [n for n in known if n not in single]
     if not names:
         raise BadData(f"{store.uri} contains no arrays.")
-    return names, single
+    return names, {
+        n: f"{n!r} was not converted: it is a single value and has no rows." for n in single
+    }
 
 
 def _as_wanted(rows: Rows, dtype: DType | None, uri: str, name: str) -> Rows:
@@ -202,7 +216,14 @@ def _as_wanted(rows: Rows, dtype: DType | None, uri: str, name: str) -> Rows:
     return converted(rows, dtype, f"{uri}: the array {name!r}")
 
 
-def _write(target: str, storage: str, planned: dict[str, Rows], progress: Progress | None) -> None:
+def _write(
+    target: str,
+    storage: str,
+    planned: dict[str, Rows],
+    texts: dict[str, Text],
+    progress: Progress | None,
+) -> dict[str, str]:
+    """Why arrays of strings are left out, by name."""
     total = sum(rows.shape[0] for rows in planned.values())
     needed = sum(array_bytes(rows.shape, rows.dtype) for rows in planned.values())
     done = 0
@@ -214,3 +235,9 @@ def _write(target: str, storage: str, planned: dict[str, Rows], progress: Progre
                 done += len(block)
                 if progress is not None:
                     progress(done, total)
+        held = {name: put_text(writer, name, text) for name, text in texts.items()}
+    return {
+        name: f"{name!r} was not converted: {target} cannot hold strings."
+        for name, written in held.items()
+        if not written
+    }

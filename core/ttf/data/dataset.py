@@ -41,6 +41,10 @@ class NamedArrays:
         """True if any array of that split is there."""
         return any(f"{kind}_{split}" in self for kind in ("X", "seq", "pos", "Y", "len"))
 
+    def stored_name(self, name: str) -> str:
+        """The user's name for it."""
+        return self._names.get(name, name)
+
     def said(self, name: str) -> str:
         """The name for messages, with the user's name for it."""
         mapped = self._names.get(name, name)
@@ -275,7 +279,7 @@ class OpenBank:
     bank: VectorSource
     bank_at: VectorRef
     bank_rows: NDArray[np.int64] | None  # Rows of `bank_at` that are the bank; None: all.
-    bank_ids: NDArray[np.int64] | None
+    bank_ids: NDArray[np.int64] | NDArray[np.str_] | None
     notes: list[str]
     stores: list[Store] = field(repr=False)
 

@@ -17,6 +17,7 @@ from ttf.contracts import DType, Store, VectorSource
 from ttf.data import positives
 from ttf.data.convert import Rows, stream_rows
 from ttf.data.dataset import NamedArrays, need_floats, queries_of
+from ttf.data.text_arrays import stored_kind, text_of
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
 from ttf.errors import ArrayMissing, BadData
@@ -104,6 +105,12 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
         dtype=about.get("dtype"),
         **{key: about[key] for key in ("stored", "mappable", "aligned", "bytes")},
     )
+    if text_of(store, name) is not None:
+        facts.rows_seen = facts.shape[0] if facts.shape else 0
+        return facts
+    if name == "ids" and stored_kind(store, name) == "O":  # training does not need them
+        seen.notes.append(f"{name} holds pickled Python objects, which ttf does not load.")
+        return facts
     try:
         source = store.source(name)
     except BadData as error:
@@ -111,7 +118,12 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
         if full and facts.shape:
             _measure_stream(store, name, facts, seen)
         return facts
-    facts.shape, facts.dtype = list(source.shape), source.dtype
+    facts.shape = list(source.shape)
+    if facts.dtype != source.dtype:
+        seen.notes.append(
+            f"{name} is {facts.dtype}: its rows are converted to {source.dtype} as they are read. "
+            "ttf data convert does it once."
+        )
     blocks = _all_blocks(source) if full else sampled_blocks(source)
     _measure(blocks, source.dtype, facts, f"{store.uri}: {name}", seen)
     return facts
@@ -138,6 +150,7 @@ def _measure(
     facts.finite = True
     low, high, total, count = np.inf, -np.inf, 0.0, 0
     wrong: list[int] = []
+    zero: list[int] = []
     for ids, rows in blocks:
         facts.rows_seen += len(rows)
         if dtype not in FLOATS or not rows.size:
@@ -147,6 +160,7 @@ def _measure(
         wrong += [int(i) for i in ids[~good]]
         if wide.ndim > 1:
             norms = row_norms(wide[good]).astype(np.float64)
+            zero += [int(i) for i in ids[good][(norms == 0).all(axis=tuple(range(1, norms.ndim)))]]
             if norms.size:
                 low, high = min(low, float(norms.min())), max(high, float(norms.max()))
                 total, count = total + float(norms.sum()), count + norms.size
@@ -154,11 +168,22 @@ def _measure(
         facts.norms = {"min": low, "mean": total / count, "max": high}
     if wrong:
         facts.finite = False
-        named = ", ".join(map(str, wrong[:_NAMED])) + (", ..." if len(wrong) > _NAMED else "")
         seen.problems.append(
             f"{where}: {len(wrong)} of the {facts.rows_seen} checked rows are not finite (NaN or "
-            f"infinite): {named}."
+            f"infinite): {_some(wrong)}."
         )
+    if zero:
+        text = (
+            f"{where}: {len(zero)} of the {facts.rows_seen} checked rows are zero: {_some(zero)}."
+        )
+        if len(zero) == facts.rows_seen:
+            seen.problems.append(f"{text} Such vectors cannot be compared.")
+        else:
+            seen.notes.append(f"{text} No query can find such a vector.")
+
+
+def _some(rows: list[int]) -> str:
+    return ", ".join(map(str, rows[:_NAMED])) + (", ..." if len(rows) > _NAMED else "")
 
 
 def _numbered(
@@ -211,12 +236,17 @@ def _shape_problems(arrays: Mapping[str, ArrayFacts]) -> list[str]:
 def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
     # `ids` name the rows of `vectors`, each once.
     ids, vectors = arrays.get("ids"), arrays.get("vectors")
-    if not ids or not ids.mappable or not ids.shape:
+    if not ids or not ids.shape:
+        return []
+    held: NDArray[Any] | None = text_of(store, "ids")
+    if held is None and ids.mappable:
+        held = store.source("ids").read(0, ids.shape[0])
+    if held is None:
         return []
     problems = []
     if vectors and vectors.shape and vectors.shape[0] != ids.shape[0]:
         problems.append(f"ids has {ids.shape[0]} rows, but vectors has {vectors.shape[0]}.")
-    values, counts = np.unique(store.source("ids").read(0, ids.shape[0]), return_counts=True)
+    values, counts = np.unique(held, return_counts=True)
     if (counts > 1).any():
         double = values[counts > 1]
         problems.append(f"{len(double)} ids occur more than once, for example {double[0]}.")
@@ -247,12 +277,12 @@ def _notes(arrays: NamedArrays) -> Iterator[str]:
     sequences = [f"seq_{split}" for split in _SPLITS if f"seq_{split}" in arrays]
     if sequences:
         yield (
-            f"{' and '.join(sequences)}: row numbers of a file of vectors, which --context names; "
-            "without --context they are taken as rows of the bank."
+            f"{' and '.join(sequences)}: row numbers of the file that is given with --context. "
+            "Without --context, ttf reads these rows from the bank."
         )
     if arrays.has_split("train") and not arrays.has_split("val"):
         yield (
-            "There are no validation pairs: ttf train draws some of the training pairs "
+            "There are no validation pairs. ttf train uses some training pairs for validation "
             "(--val-split)."
         )
 

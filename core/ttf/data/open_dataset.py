@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
+from ttf.data.bank_ids import bank_ids
 from ttf.data.dataset import (
     Dataset,
     DrawnFacts,
@@ -33,6 +31,7 @@ from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import open_store, storage_for
+from ttf.text.shell import quoted
 
 _CHECK_AT_OPEN_BYTES = 64 << 20
 
@@ -40,6 +39,7 @@ _CHECK_AT_OPEN_BYTES = 64 << 20
 def open_dataset(config: DataConfig, *, seed: int = 0) -> Dataset:
     """`seed`: that of the run; it draws the validation pairs of a file that has none."""
     with Opening(config, seed=seed) as opening:
+        opening.refuse_swapped()
         bank = opening.bank
         train, val = opening.split("train"), opening.split("val")
         _same_inputs(opening.pairs, train.queries, val.queries)
@@ -90,7 +90,7 @@ class Opening:
         if config.bank is not None:
             arrays = self._arrays(config.bank)
             source = vectors_of(arrays.store, config.names)
-            ids = _bank_ids(arrays, source)
+            ids = bank_ids(arrays, source.shape[0], self.notes.append)
             storage = storage_for(config.bank, config.storage)
             at = VectorRef(uri=config.bank, array=source.name, storage=storage)
         else:
@@ -105,6 +105,18 @@ class Opening:
             bank=source, bank_at=at, bank_rows=rows, bank_ids=ids, notes=self.notes, stores=[]
         )
 
+    def refuse_swapped(self) -> None:
+        """Raises BadData if pairs and bank are each the other file."""
+        if self._config.bank is None:
+            return
+        pairs, bank = self.pairs, self._arrays(self._config.bank)
+        if bank.has_split("train") > pairs.has_split("train") and "vectors" not in bank:
+            raise BadData(
+                f"pairs and bank look swapped: {bank.uri} has pairs and no `vectors`, and "
+                f"{pairs.uri} has no pairs.",
+                hint=f"--pairs {quoted(bank.uri)} --bank {quoted(pairs.uri)}",
+            )
+
     @cached_property
     def context(self) -> VectorSource:
         """The array that seq_* refers to."""
@@ -112,8 +124,9 @@ class Opening:
         if config.context:
             return vectors_of(self.store(config.context), config.names)
         self.notes.append(
-            f"seq_* of {config.pairs} are taken as rows of the bank, because no --context is given. "
-            "If they are rows of another file, the run learns nothing: add --context FILE."
+            f"seq_* of {config.pairs} contain row numbers, and no --context was given, so ttf "
+            "reads these rows from the bank. If they belong to another file, the run cannot "
+            "learn: add --context FILE."
         )
         return self.bank.bank
 
@@ -141,9 +154,9 @@ class Opening:
             return None  # the error of a missing array says what to do
         drawn = draw_val(self._split_of_file("train"), share, self._seed)
         self.notes.append(
-            f"{pairs.uri} has no validation pairs (X_val or seq_val). Drawn from its training pairs "
-            f"with seed {self._seed}, and not trained on: {drawn[2].text}. Another share: "
-            "--val-split F."
+            f"{pairs.uri} has no validation pairs (X_val or seq_val). ttf uses some training "
+            f"pairs for validation, and does not train on them: {drawn[2].text}; seed "
+            f"{self._seed}. To change the share: --val-split F."
         )
         return drawn
 
@@ -283,28 +296,6 @@ def _bank_from_targets(
         "val": pos.Positives(rows=inverse[count:, None], matched_by_value=len(inverse) - count),
     }
     return RowView(stacked, rows), bank_at, known
-
-
-def _bank_ids(arrays: NamedArrays, bank: VectorSource) -> NDArray[np.int64] | None:
-    if "ids" not in arrays:
-        return None
-    source = arrays["ids"]
-    if source.dtype not in ("int32", "int64") or source.shape != bank.shape[:1]:
-        raise BadData(
-            f"ids in {arrays.uri} has the type {source.dtype} and the shape {source.shape}. It "
-            f"must be int64 with the shape ({bank.shape[0]},): one id per vector."
-        )
-    ids = np.array(source.read(0, source.shape[0]), dtype=np.int64)
-    values, counts = np.unique(ids, return_counts=True)
-    if len(values) != len(ids):
-        twice = values[counts > 1][0]
-        first, second = np.flatnonzero(ids == twice)[:2]
-        raise BadData(
-            f"ids in {arrays.uri} contains duplicates: {twice} is the id of rows {first} and "
-            f"{second} ({len(ids) - len(values):,} duplicates in total).",
-            hint="Give each document its own id.",
-        )
-    return ids
 
 
 def _same_inputs(pairs: NamedArrays, train: Queries, val: Queries) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Store, StoreWriter, VectorSource
 from ttf.data.order import Permutation, key
+from ttf.data.text_arrays import put_text, text_of
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
 from ttf.host.plugins import open_store
@@ -151,10 +152,17 @@ def _cut_bank(
         others = Permutation(total, key(keep.seed or 0, "distractors"))(np.arange(total))
         others = others[~np.isin(others, used)][: keep.distractors]
         kept = np.sort(np.concatenate([used, others]))
-        sources = [bank_store.source(n) for n in bank_store.names() if n in ("vectors", "ids")]
+        ids = text_of(bank_store, "ids") if "ids" in bank_store.names() else None
+        copied = ("vectors", "ids") if ids is None else ("vectors",)
+        sources = [bank_store.source(n) for n in bank_store.names() if n in copied]
         with writing(bank_out, needed_bytes=_size(sources, len(kept))) as writer:
             for source in sources:
                 _copy(writer, source, kept)
+            if ids is not None and not put_text(writer, "ids", ids[kept]):
+                raise BadData(
+                    f"{bank_out} cannot hold the ids of {bank}, which are strings.",
+                    hint="Write a .npz file: its ids may be strings.",
+                )
     finally:
         bank_store.close()
     return kept

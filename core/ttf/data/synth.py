@@ -12,7 +12,6 @@ Every block is a pure function of (seed, array, block).
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from ttf.data.vectors import from_float32, numpy_dtype, to_float32, unit_rows
 from ttf.data.writing import array_bytes, make_room, sigterm_raised, writing
 from ttf.errors import ConfigError
 from ttf.host.plugins import open_store
+from ttf.rundir.removing import remove_if_there
 
 # Length of the noise added to a document before it is scaled back to length one.
 NOISE: Final = 0.5
@@ -113,10 +113,7 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        remove_if_there(path, path.parent)
         raise
 
 

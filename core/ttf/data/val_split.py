@@ -31,8 +31,8 @@ def draw_val(
     count = len(whole)
     if count < 2:
         raise BadData(
-            f"{whole.queries.source.uri} has {count} usable training pair and no validation "
-            "pairs, which cannot be divided.",
+            f"{whole.queries.source.uri} has only {count} usable training pair, so ttf cannot use "
+            "some of the pairs for validation.",
             hint="Add more pairs, or validation pairs as X_val.",
         )
     wanted = _wanted(count, share)
@@ -48,7 +48,7 @@ def draw_val(
     together = (
         "pairs of one document stay together"
         if by_document
-        else "one by one, because single documents have more pairs than that"
+        else "pairs of one document may be separated, because some documents have too many pairs"
     )
     text = f"{len(val):,} of {count:,} ({len(val) / count:.1%}), {together}"
     return train, val, DrawnFacts(share=wanted / count, text=text)

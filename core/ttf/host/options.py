@@ -9,9 +9,10 @@ class Options:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from ttf.errors import ConfigError, suggestion
 
@@ -94,6 +95,12 @@ def deprecations(options_type: type[Any], values: Mapping[str, Any], where: str)
 
 def model(options_type: type[Any]) -> type[pydantic.BaseModel]:
     """The pydantic model that checks these options; its JSON Schema describes them."""
+    return _model(cast("Hashable", options_type))
+
+
+@functools.cache
+def _model(options_type: Any) -> type[pydantic.BaseModel]:
+    # Once per plugin: making a model takes longer than all other checks of a configuration.
     import pydantic
 
     hints = get_type_hints(options_type)

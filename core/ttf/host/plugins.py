@@ -25,6 +25,7 @@ from ttf.errors import ConfigError, DataMissing, PluginBroken, PluginUnavailable
 from ttf.host import hook_trace, notices
 from ttf.host.at_work import at_work
 from ttf.host.deprecation import PluginDeprecationWarning
+from ttf.host.foreign_files import recognized
 from ttf.host.installed import (
     API as API,
     OURS as OURS,
@@ -190,6 +191,10 @@ def observers(wanted: Iterable[str], say: Callable[[str], None] | None = None) -
 
 # --- from a path or URL to an open container -----------------------------------------------------
 
+_INPUT_HINT: Final = (
+    "Write the arrays with numpy.savez(FILE.npz, ...), or name the storage plugin that reads the "
+    "file with --storage NAME."
+)
 _OUTPUT_HINT: Final = (
     "Use a file name with a known ending, for example .npz. ttf data convert also has the option "
     "--to-storage NAME."
@@ -215,13 +220,19 @@ def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str
     for name in reversed(strangers):  # zarr.gz before gz
         if file.endswith(f".{name}") and _loaded(name).claims(uri):
             return name
+    if is_local(uri) and not output:
+        foreign = recognized(uri)
+        if foreign is not None:
+            raise ConfigError(
+                f"{uri} is {foreign.what}, which no storage plugin here reads.", hint=foreign.do
+            )
     endings = {ending for factory in factories for ending in factory.suffixes}
     known = sorted(endings | {f".{name}" for name in strangers})
     verb = "write" if output else "read"
     raise ConfigError(
         f"{uri}: no storage plugin {verb}s files with this ending. Known endings: "
         f"{', '.join(known) or 'none'}.",
-        hint=_OUTPUT_HINT if output else "Name the plugin with --storage, or rename the file.",
+        hint=_OUTPUT_HINT if output else _INPUT_HINT,
     )
 
 

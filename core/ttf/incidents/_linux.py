@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import stat
@@ -31,6 +32,23 @@ class Mapped(NamedTuple):
     openmp: tuple[str, ...] = ()
     data: frozenset[str] = frozenset()  # files that are no part of a program
     written: frozenset[str] = frozenset()  # those of `data` that the process writes through the map
+
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_CPU_LIMIT: Final = re.compile(r"^Max cpu time +(\S+) +(\S+)", re.MULTILINE)
+
+
+def processor_time(pid: int) -> tuple[float, float, float] | None:
+    """Returns (used, soft limit, hard limit) in seconds, also of a zombie; None without a limit."""
+    try:
+        limits = _CPU_LIMIT.search(Path(f"/proc/{pid}/limits").read_text())
+        if limits is None or limits[1] == limits[2] == "unlimited":
+            return None
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except _GONE:
+        return None
+    soft, hard = (math.inf if text == "unlimited" else float(text) for text in limits.groups())
+    return (int(fields[11]) + int(fields[12])) / _TICKS, soft, hard
 
 
 class KernelLog:

@@ -83,10 +83,16 @@ CLASSES: Final[Mapping[str, About]] = {
     ),
     "killed": About(
         signature="SIGKILL, and no OOM counter increased; or SIGTERM, SIGHUP or a similar signal; or "
-        "SIGXCPU or SIGXFSZ (a limit of CPU time or of file size was reached)",
+        "SIGXFSZ (a limit of file size was reached)",
         does=f"restarts unchanged. Exception: after SIGXFSZ, {_ENDS.format(8)}",
         remedy="if a limit was reached: raise the limit (`ulimit`). If another program or a person sent "
         "the signal: no setting helps",
+    ),
+    "cpu-limit": About(
+        signature="SIGXCPU; or SIGKILL, and the process had used about as much processor time as its "
+        "hard limit allows",
+        does="restarts unchanged; the limit counts the time of each process separately",
+        remedy="raise the limit (`ulimit -t`)",
     ),
     "vanished": About(
         signature="exit code 0, but the process did not report that it had finished. Under `ttf guard`: "

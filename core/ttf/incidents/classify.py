@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ttf.incidents.death import Death, Evidence, FileChange, Finding
+from ttf.incidents.death import Death, Evidence, FileChange, Finding, ProcessorTime
 from ttf.incidents.facts import DISK_LOW, Area, DeathFacts, signal_name
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import remedies_for
@@ -47,7 +47,9 @@ def classify(death: Death) -> Finding:
     )
     return Finding(
         name=rule.name,
-        certain=rule.certain,
+        # Any program may end with the exit code that a shell gives for a signal.
+        certain=rule.certain and (rule.name == "oom-kill" or "through-a-shell" not in facts.names),
+        at_once=rule.certain or rule.at_once,
         explanation=_explanation(rule, match, facts),
         evidence=tuple(_evidence(rule, match, facts)),
         # No setting mends what a restart would meet again; advice to a stranger stays.
@@ -195,6 +197,8 @@ def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]
     if death.native:
         yield Evidence(source="crash record", text=f"the crash was in {death.native}")
     yield from _memory_lines(facts)
+    if (used := death.processor) is not None:
+        yield Evidence(source="processor time", text=_processor_line(used))
     if death.flight is not None:
         yield Evidence(source="flight recorder", text=_flight_line(death))
     for change in death.changed_files:
@@ -250,6 +254,14 @@ def _memory_lines(facts: DeathFacts) -> Iterator[Evidence]:
                 f"{size(most)}{limit}{source}"
             ),
         )
+
+
+def _processor_line(used: ProcessorTime) -> str:
+    limits = [f"{limit:g} s" for limit in dict.fromkeys((used.soft_s, used.hard_s))]
+    return (
+        f"{used.used_s:.1f} s at the last measurement; the limit (ulimit -t) is "
+        f"{' and '.join(limits)}"
+    )
 
 
 def _flight_line(death: Death) -> str:

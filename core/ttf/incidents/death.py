@@ -26,6 +26,21 @@ class FileChange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProcessorTime:
+    """Of a process with a limit of processor time (RLIMIT_CPU)."""
+
+    used_s: float  # when it was last read
+    at_most_s: float  # when the process ended
+    soft_s: float  # here the kernel sends SIGXCPU; inf: no limit
+    hard_s: float  # here the kernel sends SIGKILL
+
+    def is_near(self, limit_s: float) -> bool:
+        # The kernel compares its count of timer ticks with the limit, but reports a time that is
+        # corrected by its scheduler: on a busy virtual machine a third less.
+        return self.at_most_s >= 0.6 * limit_s
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProcessEnd:
     """What the parent knows about the end of a process. `Witness.death` finds the rest of a
     `Death`."""
@@ -43,6 +58,7 @@ class ProcessEnd:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # Stacks, if they are not in the file that was named at the start.
     dump: str | None = None
+    uncaught: str = ""  # class of the exception that ended Python, as the interpreter noted it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +78,8 @@ class Death:
     # The error that the process reported: class, message, hint, exit_code, traceback.
     error: Mapping[str, Any] | None = None
     finished: bool = False  # it sent its final record
+    uncaught: str = ""  # class of the exception that ended Python, as the interpreter noted it
+    processor: ProcessorTime | None = None  # of the process nearest to its limit, if one has one
     oom_kills: int = 0  # how much the kernel's counters increased during its life
     oom_source: str = ""  # the counter, for example 'cgroup /job (memory.oom_control)'
     memory: tuple[MemoryPoint, ...] = ()
@@ -106,9 +124,10 @@ class Finding:
     """The classification of a death."""
 
     name: str  # the incident class
-    certain: bool  # the evidence proves the cause, so its remedy is applied at the first death
+    certain: bool  # the evidence proves the cause
     explanation: str
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...] = ()
+    at_once: bool = False  # the first remedy is worth applying at the first death
     # The exit code of the run, if a restart would fail in the same way. None: a restart may help.
     ends_with: int | None = None

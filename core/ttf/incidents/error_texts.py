@@ -25,6 +25,7 @@ def _child_died(signal: str, number: int, said: str, shown: str) -> Pattern:
         rf"died with <Signals\.{signal}: {number}>",
         rf"Signal {number} \({signal}\)",
         rf"\b{signal}\(-{number}\)",
+        rf"terminated with signal {signal}\b",
         shown=(
             f"a message of the parent process about a child that {shown} (`killed by signal: "
             f"{said}`, ...)"
@@ -112,6 +113,11 @@ DEVICE_LOST: Final = Pattern(
     shown=(
         "a message of the driver (`CUDA error`, `GPU is lost`, Metal's `failed assertion`, ...)"
     ),
+)
+
+WATCHDOG: Final = Pattern(
+    r"^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!$",
+    shown="`Timeout (0:05:00)!`, the heading of faulthandler's watchdog",
 )
 
 NON_FINITE: Final = Pattern(

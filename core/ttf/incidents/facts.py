@@ -33,6 +33,8 @@ _TOP_FRAME: Final = re.compile(
     r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):[ \t\r]*\n"
     r'[ \t]+File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?: in (?P<function>[^\n]+))?'
 )
+# Exceptions that only a refused allocation raises; any code may raise a plain MemoryError.
+_REFUSED_MEMORY: Final = ("OutOfMemoryError",)
 # How faulthandler names the signals.
 FATAL_SIGNALS: Final = {
     "Aborted": "SIGABRT",
@@ -119,6 +121,20 @@ class DeathFacts:
             yield "traceback"
         if self.death.signal is not None and self.death.exit_code is not None:
             yield "through-a-shell"
+        if self._error_class:
+            yield "uncaught"
+        if self._error_class in _REFUSED_MEMORY:
+            yield "refused-memory"
+        used = self.death.processor
+        if used is not None and used.is_near(
+            used.soft_s if self.signal == "SIGXCPU" else used.hard_s
+        ):
+            yield "cpu-near"
+
+    @property
+    def _error_class(self) -> str:
+        # What the interpreter or our own process reported, not what stands in stderr.
+        return self.death.uncaught or str((self.death.error or {}).get("class", ""))
 
     def _memory(self) -> Iterator[str]:
         death = self.death

@@ -15,12 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
+from ttf.errors import EntryRefused
 from ttf.incidents import _darwin, _linux
-from ttf.incidents.death import Death, ProcessEnd, ProcessName
+from ttf.incidents.death import Death, ProcessEnd, ProcessName, ProcessorTime
 from ttf.incidents.inputs import InputFile, changes
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.limits import OomWatch
 from ttf.process import platform
+from ttf.rundir.confined import open_inside
 
 TAIL_BYTES: Final = 64 << 10  # of stderr
 STACKS_BYTES: Final = 256 << 10
@@ -28,6 +30,7 @@ _SHELL: Final = 128
 _LAST_SIGNAL: Final = 31
 # Reading /proc/<pid>/maps took some time: read it again only after this many times as long.
 _MAPS_DUTY: Final = 1000
+_RECENT_S: Final = 5.0
 _MOST_IDS: Final = 20_000
 _MOST_INPUTS: Final = 64
 _MOST_FOLDERS: Final = 32
@@ -68,6 +71,7 @@ class Witness:
         self._ids = {pid}
         self._written_to: set[str] = set()
         self._maps_again_at = 0.0
+        self._processor: dict[int, tuple[float, float, float, float]] = {}
         self._oom = OomWatch(pid, root)
         self._log = _linux.KernelLog() if platform.LINUX else None
         self.look()
@@ -85,6 +89,7 @@ class Witness:
             self._ids = {self.pid}
         for pid in pids:
             self._ids |= _linux.thread_ids(pid)
+            self._look_at_processor_time(pid)
         if self._tree and self._log is not None:
             self._log.look()
         now = time.monotonic()
@@ -92,6 +97,24 @@ class Witness:
             began = time.thread_time()  # what it cost, not how long it waited for a processor
             self._look_at_maps(pids)
             self._maps_again_at = now + _MAPS_DUTY * (time.thread_time() - began)
+
+    def look_last(self) -> None:
+        """Call right before the process is waited for: a zombie tells its processor time."""
+        self._look_at_processor_time(self.pid)
+
+    def _look_at_processor_time(self, pid: int) -> None:
+        if platform.LINUX and (found := _linux.processor_time(pid)) is not None:
+            self._processor[pid] = (time.monotonic(), *found)
+
+    def _nearest_to_its_limit(self) -> ProcessorTime | None:
+        now = time.monotonic()
+        found = []
+        for seen, used, soft, hard in self._processor.values():
+            if now - seen < _RECENT_S:
+                at_most = used + (now - seen) * (os.cpu_count() or 1)
+                time_ = ProcessorTime(used_s=used, at_most_s=at_most, soft_s=soft, hard_s=hard)
+                found.append(time_)
+        return max(found, key=lambda time_: time_.at_most_s / time_.soft_s, default=None)
 
     def _look_at_maps(self, pids: Sequence[int]) -> None:
         if not self._tree:
@@ -138,6 +161,8 @@ class Witness:
             flight=end.flight,
             error=end.error,
             finished=end.finished,
+            uncaught=end.uncaught,
+            processor=self._nearest_to_its_limit(),
             oom_kills=count,
             oom_source=source,
             memory=end.memory,
@@ -154,11 +179,11 @@ class Witness:
         if self._stacks is None:
             return ""
         try:
-            with self._stacks.open("rb") as file:
-                file.seek(0, os.SEEK_END)
-                file.seek(max(self._stacks_from, file.tell() - STACKS_BYTES))
-                return file.read().decode(errors="replace")
-        except FileNotFoundError:
+            with open_inside(self._stacks, self._stacks.parent) as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(self._stacks_from, end - STACKS_BYTES))
+                return file.read(STACKS_BYTES).decode(errors="replace")
+        except (FileNotFoundError, EntryRefused):
             return ""
 
     def _report(self, signum: int | None) -> _darwin.CrashReport:

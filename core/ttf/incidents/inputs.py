@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,9 @@ from typing import Final, Self
 from ttf.contracts import Store
 from ttf.errors import DataChanged
 from ttf.incidents.death import FileChange
+from ttf.rundir.confined import open_named
 from ttf.rundir.documents import InputState
+from ttf.text.times import moment
 
 _SAMPLES: Final = 16
 _SAMPLE_BYTES: Final = 4096
@@ -46,7 +47,7 @@ class Identity:
         )
 
     def __str__(self) -> str:
-        written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.mtime_ns / 1e9))
+        written = moment(self.mtime_ns / 1e9)
         mark = f", fingerprint {self.fingerprint}" if self.fingerprint else ""
         return f"{self.size:,} bytes{mark}, written {written}"
 
@@ -114,7 +115,9 @@ class InputFile:
 
 def look_at(paths: Iterable[Path | str]) -> tuple[InputFile, ...]:
     """Returns the states of the inputs that are local and exist."""
-    return tuple(InputFile.look(path) for path in paths if Path(path).exists())
+    # A pipe or a device is no data: the trainer says so.
+    there = (path for path in map(Path, paths) if path.is_file() or path.is_dir())
+    return tuple(map(InputFile.look, there))
 
 
 def changes(inputs: Iterable[InputFile]) -> tuple[FileChange, ...]:
@@ -153,7 +156,7 @@ def _fingerprint(path: Path, size: int) -> str:
     # from a touched file.
     digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=8)
     last = max(0, size - _SAMPLE_BYTES)
-    with path.open("rb", buffering=0) as file:
+    with open_named(path) as file:
         for place in range(_SAMPLES):
             digest.update(os.pread(file.fileno(), _SAMPLE_BYTES, last * place // (_SAMPLES - 1)))
     return digest.hexdigest()
@@ -210,5 +213,5 @@ def _changed(store: Store, was: InputState, now: InputState, problem: str) -> Da
 
 
 def _describe(seen: InputState) -> str:
-    written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seen["mtime_ns"] / 1e9))
+    written = moment(seen["mtime_ns"] / 1e9)
     return f"{seen['bytes']:,} bytes, fingerprint {seen['fingerprint']}, written {written}"

@@ -16,7 +16,6 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         When(text=error_texts.CHILD_BUS_ERROR, signals=ABORTS, facts=("failed", "cut-file")),
         "A child process of {who_object} read a mapped file {at} after the file was truncated: "
         "{file} (before: {was}; now: {now}).",
-        certain=True,
         ends_with=ExitCode.BAD_DATA,
     ),
     Rule(

@@ -253,6 +253,7 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
         "If the command was only slow, use a longer --hang-timeout.",
     ),
     "illegal-instruction": ("Rebuild the library that crashed on this machine.",),
+    "cpu-limit": ("Raise the limit of processor time: ulimit -t.",),
     "disk-full": ("Free some space, or write to another disk.",),
     "data-changed": (_NEW_FILE,),
     "device-lost": ("Run on the CPU, or look at the log of the driver.",),

@@ -39,7 +39,8 @@ class Rule:
     # text.
     explanation: str
     _: KW_ONLY
-    certain: bool = False
+    certain: bool = False  # the evidence proves the cause; words that a process wrote prove nothing
+    at_once: bool = False  # its remedy is applied at the first death, though it is not certain
     ends_with: ExitCode | None = None  # set if a restart would fail in the same way
     own_exit_code: bool = False  # the run ends with the exit code of the error
 

@@ -15,8 +15,14 @@ from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _PIPES_CLOSED: Final = (
-    "{who} lost its pipes to the process that watches over it {at}: code in it closed file "
+    "{who} lost the connection to its supervising process {at}, because code in it closed file "
     "descriptors that it had not opened."
+)
+
+_TWO_RUNTIMES: Final = (
+    "One process loaded two OpenMP runtimes: {first} was running when {second} started. The "
+    "second runtime aborted {who_object}. Two libraries contain one copy each, usually torch "
+    "and the library of the miner. Run the two libraries in separate processes."
 )
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -54,37 +60,59 @@ RULES: Final[tuple[Rule, ...]] = (
     # --- it said so itself -------------------------------------------------------------------------
     Rule(
         "omp-duplicate",
-        When(text=error_texts.OMP_DUPLICATE, areas=("stderr",), signals=ABORTS, facts=("failed",)),
-        "One process loaded two OpenMP runtimes: {first} was running when {second} started. The "
-        "second runtime aborted {who_object}. Two libraries contain one copy each, usually torch "
-        "and the library of the miner. Run the two libraries in separate processes.",
+        When(
+            text=error_texts.OMP_DUPLICATE,
+            areas=("stderr",),
+            signals=ABORTS,
+            facts=("failed", "several-openmp"),
+        ),
+        _TWO_RUNTIMES,
         certain=True,
+    ),
+    Rule(
+        "omp-duplicate",
+        When(text=error_texts.OMP_DUPLICATE, areas=("stderr",), signals=ABORTS, facts=("failed",)),
+        _TWO_RUNTIMES,
+        at_once=True,
     ),
     Rule(
         "alloc-failure",
         When(text=error_texts.OPENBLAS_ALLOCATION, signals=(*ABORTS, "SIGSEGV"), facts=("failed",)),
         "OpenBLAS could not get memory {at}. It ended {who_object} with an exit code and without "
         "a Python error.",
+        at_once=True,
+    ),
+    Rule(
+        "alloc-failure",
+        When(text=error_texts.ALLOCATION, signals=ABORTS, facts=("failed", "refused-memory")),
+        "{who} could not get the memory that it needed {at}.",
         certain=True,
     ),
     Rule(
         "alloc-failure",
         When(text=error_texts.ALLOCATION, signals=ABORTS, facts=("failed",)),
         "{who} could not get the memory that it needed {at}.",
-        certain=True,
+        at_once=True,
     ),
     Rule(
         "alloc-failure",
         When(text=error_texts.UNCAUGHT_BAD_ALLOC, areas=("stderr",), signals=("SIGABRT",)),
         "C++ code{native} could not get the memory that it needed {at}, and did not catch the "
         "exception.",
+        at_once=True,
+    ),
+    Rule(
+        "disk-full",
+        When(text=error_texts.DISK_FULL, signals=ABORTS, facts=("failed", "disk-low")),
+        "The disk or a quota is full{full}: {who_object} could not write {at}.",
         certain=True,
+        ends_with=ExitCode.STORAGE,
     ),
     Rule(
         "disk-full",
         When(text=error_texts.DISK_FULL, signals=ABORTS, facts=("failed",)),
-        "The disk or a quota is full{full}: {who_object} could not write {at}.",
-        certain=True,
+        "{who} reported that a disk or a quota is full {at}. Now ttf finds free space in every "
+        "folder that it knows.",
         ends_with=ExitCode.STORAGE,
     ),
     Rule(
@@ -135,6 +163,18 @@ RULES: Final[tuple[Rule, ...]] = (
         "The training gave invalid numbers {at}: a value is NaN or infinite.",
         ends_with=ExitCode.NUMERIC,
     ),
+    Rule(
+        "hang",
+        When(
+            text=error_texts.WATCHDOG,
+            areas=("stderr", "faulthandler"),
+            signals=(EXIT,),
+            facts=("failed",),
+            without=("finished",),
+        ),
+        "{who} made no progress {at}, and a watchdog in its own code ended it "
+        "(faulthandler.dump_traceback_later).",
+    ),
     # --- killed for memory: only where a counter says so -------------------------------------------
     Rule(
         "oom-kill",
@@ -180,43 +220,57 @@ RULES: Final[tuple[Rule, ...]] = (
     *NATIVE_RULES,
     # --- ended from outside --------------------------------------------------------------------------
     Rule(
-        "killed",
-        When(signals=("SIGXCPU",)),
-        "{who} reached its limit of CPU time (ulimit -t) {at}.",
+        "cpu-limit",
+        When(signals=("SIGXCPU",), facts=("cpu-near",)),
+        "{who} reached its limit of processor time (ulimit -t) {at}.",
         certain=True,
+    ),
+    Rule(
+        "cpu-limit",
+        When(signals=("SIGXCPU",)),
+        "SIGXCPU ended {who_object} {at}. The kernel sends this signal at the limit of processor "
+        "time (ulimit -t); some job schedulers send it too.",
+    ),
+    Rule(
+        "cpu-limit",
+        When(signals=("SIGKILL",), facts=("cpu-near",)),
+        "SIGKILL ended {who_object} {at}. The process had used about as much processor time as "
+        "its hard limit allows (ulimit -Ht). At this limit, the kernel sends SIGKILL.",
     ),
     Rule(
         "killed",
         When(signals=("SIGXFSZ",)),
-        "{who} reached the limit of the file size (ulimit -f) {at}. The disk can still have free "
-        "space.",
+        "SIGXFSZ ended {who_object} {at}. The kernel sends this signal at the limit of the file "
+        "size (ulimit -f). The disk can still have free space.",
         certain=True,
         ends_with=ExitCode.STORAGE,
     ),
     Rule(
         "killed",
         When(signals=("SIGPIPE",)),
-        "{who} wrote to a pipe {at}, but the reader of the pipe had ended.",
+        "SIGPIPE ended {who_object} {at}. The kernel sends this signal to a process that writes "
+        "to a pipe without a reader.",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGSYS",)),
-        "A sandbox (seccomp) killed {who_object} {at} because of a forbidden system call.",
+        "SIGSYS ended {who_object} {at}. The kernel sends this signal after a system call that a "
+        "sandbox (seccomp) forbids.",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGHUP",)),
-        "{who} received SIGHUP {at}: its terminal was closed, or another program or a person sent "
+        "SIGHUP ended {who_object} {at}: its terminal was closed, or a program or a person sent "
         "the signal.",
         certain=True,
     ),
     Rule(
         "killed",
         When(signals=("SIGKILL",), facts=("oom-counted",)),
-        "SIGKILL ended {who_object} {at}. The sender was a person, a job scheduler, or a memory "
-        "guard such as earlyoom.",
+        "SIGKILL ended {who_object} {at}. The sender was a person, a job scheduler, a memory guard "
+        "such as earlyoom, {who_object} itself, or the system for another reason than memory.",
         certain=True,
     ),
     Rule(
@@ -227,14 +281,13 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(exit_codes=(120,), processes=OURS),
-        "{who} ended itself {at} because its supervising process had ended.",
-        certain=True,
+        "{who} ended itself {at}. Its exit code means that its supervising process had ended.",
     ),
     Rule(
         "killed",
         When(exit_codes=(121,), processes=OURS),
-        "{who} ended itself {at} because its supervising process was stopped (SIGSTOP).",
-        certain=True,
+        "{who} ended itself {at}. Its exit code means that its supervising process was stopped "
+        "(SIGSTOP).",
     ),
     Rule(
         "unknown",
@@ -248,9 +301,16 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "killed",
-        When(signals=("SIGTERM", "SIGINT", "SIGQUIT")),
-        "Another program or a person sent {signal} to {who_object} {at}, and {who_object} ended.",
+        When(signals=("SIGTERM", "SIGQUIT")),
+        "{signal} ended {who_object} {at}: a program or a person sent it, or {who_object} sent it "
+        "to itself.",
         certain=True,
+    ),
+    Rule(
+        "killed",
+        When(signals=("SIGINT",)),
+        "{who} was interrupted {at}: Ctrl-C was pressed, a program or a person sent SIGINT, or "
+        "its own code raised KeyboardInterrupt. Python ends in the same way after each of these.",
     ),
     # --- the rest --------------------------------------------------------------------------------------
     Rule(
@@ -274,9 +334,16 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "python-error",
-        When(signals=(EXIT,), facts=("failed", "traceback")),
+        When(signals=(EXIT,), facts=("failed", "traceback", "uncaught")),
         "Python code raised an exception {at} and did not catch it: {error}",
         certain=True,
+        own_exit_code=True,
+    ),
+    Rule(
+        "python-error",
+        When(signals=(EXIT,), facts=("failed", "traceback")),
+        "{who} ended {at} with exit code {code}. Its last message is an uncaught Python "
+        "exception: {error}",
         own_exit_code=True,
     ),
     Rule(
@@ -295,7 +362,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "killed",
         When(),
-        "{signal} ended {who_object} {at}. Another program or a person sent it: a crash does not "
-        "cause this signal.",
+        "{signal} ended {who_object} {at}. A crash does not cause this signal: a program, a person, "
+        "or a timer of {who_object} sent it.",
     ),
 )

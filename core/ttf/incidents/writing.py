@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from ttf.rundir import durable
 from ttf.rundir.documents import AppliedRemedy, Incident
 from ttf.rundir.incident_files import APPLIED, INCIDENT
 from ttf.text.secrets import Secrets
+from ttf.text.times import moment
 
 AREA: Final = "incident"
 _CURVE_S: Final = 600.0
@@ -90,7 +90,7 @@ def incident_page(
     checkpoint_step: int | None,
 ) -> str:
     """Returns the content of incident.md."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(death.time))
+    when = moment(death.time)
     parts = [
         f"# Incident {number}: {finding.name}",
         finding.explanation,

@@ -22,8 +22,8 @@ MARKER = "TTF_PREPARED"
 
 
 _UNSET: Final = (
-    "Not used here: {}. With it, OpenMP may start fewer threads than torch divides its work among, "
-    "and results would be wrong. Choose the number of threads with --threads."
+    "ttf ignores {}: with it, OpenMP can start fewer threads than torch expects, and the results "
+    "would be wrong. To set the number of threads, use --threads."
 )
 
 
@@ -96,8 +96,8 @@ def _without_fewer_threads(threads: int, loaded: bool) -> list[str]:
     if harmful := gives_fewer(os.environ, threads):
         values = " and ".join(f"{name}={os.environ[name]}" for name in harmful)
         raise ConfigError(
-            f"{values} is set, and torch is already loaded: OpenMP may start fewer than the "
-            f"{threads} threads that torch divides its work among, and its results would be wrong.",
+            f"{values} is set, and torch is already loaded. OpenMP can start fewer than the "
+            f"{threads} threads that torch expects, and the results would be wrong.",
             hint=f"Unset {' and '.join(harmful)} before Python starts, or use one thread "
             "(--threads 1).",
         )

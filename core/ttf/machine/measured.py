@@ -3,7 +3,6 @@ products (`ttf bench --tune`)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any, Final, Literal, get_args
 
 from ttf.errors import ArtifactDamaged
 from ttf.machine import processor
+from ttf.rundir.bounded_json import read_json
+from ttf.rundir.cache import cache_dir
 from ttf.rundir.documents import BestProduct, NotedCeilings
 from ttf.rundir.durable import write_json
 
@@ -83,11 +84,10 @@ def tuned_row() -> TunedRow | None:
     """Returns None if this machine was never tuned. Raises ArtifactDamaged."""
     file = row_file()
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return TunedRow.from_json(found)
+        return TunedRow.from_json(read_json(file, cache_dir()))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ArtifactDamaged, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
             f"ttf cannot read {file}, a file of ttf bench --tune ({type(error).__name__}: "
             f"{error}).",
@@ -179,8 +179,8 @@ def ceilings_file() -> Path:
 def kept_ceilings() -> Ceilings | None:
     """Returns None if there is no readable file: the caller measures again."""
     try:
-        return Ceilings.from_json(json.loads(ceilings_file().read_text(encoding="utf-8")))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Ceilings.from_json(read_json(ceilings_file(), cache_dir()))
+    except (OSError, ArtifactDamaged, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 

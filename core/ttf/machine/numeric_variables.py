@@ -101,7 +101,10 @@ def set_again(before: Numeric) -> list[str]:
             changed.append(f"{name}={value} (was {shown(here.get(name))})")
     if not changed:
         return []
-    return ["Set as at the start of the run, so that its numbers stay exact: " + ", ".join(changed)]
+    return [
+        "ttf sets these variables to their values at the start of the run, so that the "
+        "results stay exact: " + ", ".join(changed)
+    ]
 
 
 def _may_be_set(value: str | None) -> bool:

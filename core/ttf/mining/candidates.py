@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.errors import ArtifactDamaged
 from ttf.rundir.durable import OpenFile, folder_written_whole
 from ttf.rundir.verified_folders import ARRAYS, TABLE_AREA, verified_table, write_manifest
+
+_TYPES: Final = tuple(map(np.dtype, ("int64", "int64", "float32", "float32")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +36,10 @@ class CandidateTable:
 
     def __post_init__(self) -> None:
         queries, k = self.ids.shape
-        assert self.rows.shape == self.positive_scores.shape == (queries,)
-        assert self.scores.shape == (queries, k)
+        shapes = self.rows.shape, self.positive_scores.shape, self.scores.shape
+        types = self.rows.dtype, self.ids.dtype, self.scores.dtype, self.positive_scores.dtype
+        if shapes != ((queries,), (queries,), (queries, k)) or types != _TYPES:
+            raise ValueError(f"arrays of {types} with the shapes {(self.ids.shape, *shapes)}")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -75,10 +80,21 @@ class CandidateTable:
     def load(cls, folder: Path) -> Self:
         """Verifies every file against its hash, then maps them. Raises ArtifactDamaged."""
         manifest = verified_table(folder)
-        arrays: dict[str, Any] = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in ARRAYS
-        }
-        return cls(
-            **arrays, key=manifest["key"], version=manifest["version"], miner=manifest["miner"]
-        )
+        try:
+            arrays: dict[str, Any] = {
+                name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+                for name in ARRAYS
+            }
+            table = cls(
+                **arrays,
+                key=str(manifest["key"]),
+                version=str(manifest["version"]),
+                miner=str(manifest["miner"]),
+            )
+        except (LookupError, ValueError, OSError) as error:
+            # The hashes are right: it was written like this, and not by ttf.
+            raise ArtifactDamaged(
+                f"The candidate table {folder} is damaged ({error}).",
+                hint="Delete the folder: ttf then mines the candidates again.",
+            ) from error
+        return table

@@ -18,6 +18,8 @@ from ttf.incidents.gather import free_disk
 from ttf.mining.choose import EXACT
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
 from ttf.process.error_document import from_document, to_document
+from ttf.rundir.confined import write_inside
+from ttf.rundir.removing import remove
 
 if TYPE_CHECKING:
     from ttf.mining.worker_client import Worker
@@ -50,8 +52,9 @@ class MinerRaised(MinerFailed):
 def error_in(job: MiningJob, document: Mapping[str, Any]) -> TtfError:
     # What the worker raised; an error that is not a TtfError is the miner's fault.
     try:
-        if document["known"]:
-            return from_document(document)
+        error = from_document(document) if document["known"] else None
+        if isinstance(error, TtfError):
+            return error
         return MinerRaised(job.miner, document)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         return BadAnswer(
@@ -145,7 +148,7 @@ def stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
     path = logs / STACKS
     try:
         logs.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
+        write_inside(path, logs, anew=True).close()
     except OSError as error:
         say(f"ttf cannot save the stacks of the miner in {path}: {error.strerror}.")
         return None
@@ -156,7 +159,7 @@ def remove_if_empty(logs: Path | None) -> None:
     """Removes the file of stacks."""
     with contextlib.suppress(OSError):  # an empty file may stay
         if logs is not None and not (logs / STACKS).stat().st_size:
-            (logs / STACKS).unlink()
+            remove(logs / STACKS, logs)
 
 
 def settings_of(job: MiningJob, isolation: Isolation, fallback: Sequence[str]) -> dict[str, Any]:
@@ -200,7 +203,8 @@ def keep_stderr(death: Death, logs: Path) -> str:
         logs.mkdir(parents=True, exist_ok=True)
         paths = (logs / f"miner-{number}.stderr.txt" for number in itertools.count(1))
         path = next(path for path in paths if not path.exists())
-        path.write_bytes(death.raw_stderr)
+        with write_inside(path, logs) as file:
+            file.write(death.raw_stderr)
     except OSError as error:
         return f" ttf could not save its standard error in {logs}: {error.strerror}."
     return f" Its whole standard error: {path}."

@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from ttf.contracts import Miner
 from ttf.data.sources import open_ref
 from ttf.data.vectors import npy_header
-from ttf.errors import BadAnswer, BadData, storage_error
+from ttf.errors import ArtifactDamaged, BadAnswer, BadData, storage_error
 from ttf.mining.job import MiningJob, MiningReport
-from ttf.rundir.durable import fsync_dir, fsync_file, read_json, write_json
+from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import open_inside, write_inside
+from ttf.rundir.durable import fsync_dir, fsync_file, write_json
+from ttf.rundir.removing import remove_if_there
 from ttf.rundir.typed_json import dataclass_from
 
 PROGRESS: Final = "progress.json"
@@ -71,11 +74,11 @@ class Journal:
     def forget(folder: Path) -> None:
         """Discards the journal: the next attempt starts from nothing."""
         with contextlib.suppress(OSError):  # then it cannot be continued either
-            (folder / PROGRESS).unlink(missing_ok=True)
+            remove_if_there(folder / PROGRESS, folder)
 
     def rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
         # Read, not mapped: if a file is cut meanwhile, this raises and is no SIGBUS.
-        with self.path(name).open("rb") as file:
+        with open_inside(self.path(name), self._folder) as file:
             file.seek(self._offset(name, start))
             found = np.fromfile(file, _DTYPES[name], (stop - start) * self._shape[1])
         return found.reshape(-1, self._shape[1])
@@ -92,7 +95,7 @@ class Journal:
             for name, values in answers.items():
                 data = values.astype(_DTYPES[name], copy=False).tobytes()
                 chunk[name] = zlib.crc32(data)
-                with (self._folder / name).open("r+b") as file:
+                with write_inside(self.path(name), self._folder) as file:
                     file.seek(self._offset(name, self.done))
                     file.write(data)
                     file.flush()
@@ -107,9 +110,9 @@ class Journal:
 
     def _start(self) -> None:
         self._chunks = []
-        (self._folder / PROGRESS).unlink(missing_ok=True)
+        remove_if_there(self._folder / PROGRESS, self._folder)
         for name in _DTYPES:
-            with (self._folder / name).open("wb") as file:
+            with write_inside(self.path(name), self._folder, anew=True) as file:
                 file.write(self._header(name))
                 file.flush()
                 fsync_file(file.fileno())
@@ -118,19 +121,19 @@ class Journal:
 
     def _resume(self) -> bool:
         try:
-            progress = read_json(self._folder / PROGRESS)
+            progress = read_json(self._folder / PROGRESS, self._folder)
             self._chunks = list(progress["chunks"])
             same = (progress["key"], progress["shape"]) == (self._key, list(self._shape))
             same = same and all(0 < chunk["queries"] <= self._shape[0] for chunk in self._chunks)
             same = same and self.done <= self._shape[0]
             return same and all(self._reads_back(name) for name in _DTYPES)
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ArtifactDamaged, KeyError, TypeError):
             return False
 
     def _reads_back(self, name: str) -> bool:
         """True if the finished rows of a file are as written."""
         row = self._shape[1] * _DTYPES[name].itemsize
-        with (self._folder / name).open("rb") as file:
+        with open_inside(self.path(name), self._folder) as file:
             if file.read(self._offset(name, 0)) != self._header(name):
                 return False
             return all(

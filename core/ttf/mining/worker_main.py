@@ -8,8 +8,6 @@ miner does.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +21,15 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Miner, Progress, VectorSource
 from ttf.data.sources import OpenRef, open_ref
-from ttf.errors import ArtifactDamaged, BadData, DataChanged, StorageError, TtfError, storage_error
+from ttf.errors import (
+    ArtifactDamaged,
+    BadData,
+    DataChanged,
+    EntryRefused,
+    StorageError,
+    TtfError,
+    storage_error,
+)
 from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
 from ttf.mining.choose import checked_options
@@ -32,9 +38,18 @@ from ttf.mining.miner_results import IDS, SCORES, Journal, checked_search
 from ttf.mining.provenance import code_of, versions_of
 from ttf.mining.scan.scan_counters import Certifies, ScanTally
 from ttf.process.collector import paused_for_imports
-from ttf.rundir.durable import TEMP_PREFIX, folder_written_whole, sha256_file
+from ttf.rundir.durable import folder_written_whole, sha256_file
+from ttf.rundir.removing import remove_if_possible, remove_if_there
+from ttf.rundir.temporary import TEMP_PREFIX
 from ttf.rundir.typed_json import dataclass_from
-from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
+from ttf.rundir.verified_folders import (
+    PRIVATE,
+    folder_key,
+    lock_folder,
+    refuse_others,
+    verified_manifest,
+    write_manifest,
+)
 
 Say = Callable[[str], None]
 
@@ -85,7 +100,7 @@ class Searcher:
             rows = _rows_of_bank(queries, bank.source)
             k = min(job.k, rows)
             made_from = _made_from(job, bank.source)
-            key = folder_key({**made_from, "k": k, "queries": sha256_file(Path(job.queries))})
+            key = folder_key({**made_from, "k": k, "queries": _digest(Path(job.queries))})
             journal = Journal.open(Path(job.out), (len(queries), k), key)
             earlier = journal.done
             index, build_s, search_s, tally = None, 0.0, 0.0, None
@@ -154,6 +169,10 @@ def mine(request: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) 
         raise
     tell({"answer": asdict(report)})
     give_back()  # after the answer: until the next request, which may be long in coming
+
+
+def _digest(own: Path) -> str:
+    return sha256_file(own, own.parent)
 
 
 def _queries(job: MiningJob) -> NDArray[np.float32]:
@@ -228,14 +247,14 @@ def _scratch(out: Path) -> Iterator[Path]:
     # Working files of an index build, in the job's own folder: removed with it after a kill.
     folder = out / f"{TEMP_PREFIX}build"
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_if_there(folder, out)
         folder.mkdir(parents=True)
     except OSError as error:
         raise storage_error(error, str(folder)) from error
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_if_possible(folder, out)
 
 
 def _options(job: MiningJob) -> Any:
@@ -252,7 +271,7 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
         "bank": source.fingerprint(),
         "shape": list(source.shape),
         "unit": job.bank.unit,
-        "rows": None if rows is None else hashlib.sha256(Path(rows).read_bytes()).hexdigest(),
+        "rows": None if rows is None else _digest(Path(rows)),
         "miner": job.miner,
         "options": asdict(options),
         "deterministic": job.context.deterministic,
@@ -283,7 +302,7 @@ def ready_index(
     folder = cache / "index" / folder_key(made_from)
     try:
         lock = lock_folder(folder)
-    except OSError as error:
+    except (OSError, EntryRefused) as error:
         say(
             f"The index cache {folder.parent} cannot be used ({error}). ttf builds the index "
             "without the cache."
@@ -305,6 +324,7 @@ def _load_index(
     if not folder.exists():
         return None
     try:
+        refuse_others(folder)
         hashes: Mapping[str, str] = verified_manifest(folder, "The index")["sha256"]
         miner.load(folder, source)
     except ArtifactDamaged as error:
@@ -328,9 +348,10 @@ def _store_index(
     try:
         with folder_written_whole(folder, "index") as temp:
             miner.save(temp)
-            hashes = {file.name: sha256_file(file) for file in sorted(temp.iterdir())}
+            hashes = {file.name: _digest(file) for file in sorted(temp.iterdir())}
             facts = {"key": folder.name, "made_from": dict(made_from)}
             write_manifest(temp, facts, hashes, "index")
+            temp.chmod(PRIVATE)
     except StorageError as error:
         say(f"{error} ttf uses the index in memory and does not save it. {error.hint}".rstrip())
         return None

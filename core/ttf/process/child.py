@@ -21,12 +21,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ttf.process import platform
+from ttf.process import limits, platform
 
 # Every process of a run has this variable. Only processes with it are killed at the run's end.
 TREE: Final = "TTF_TREE"
 # Like TREE, for a miner worker and its descendants, which also belong to the run's tree.
 WORKER: Final = "TTF_WORKER"
+# glibc gives each of a process's threads an arena, up to eight for each processor, and cannot return
+# what is freed in the middle of one: 120 MB of an idle miner's 330, other figures after each round.
+_ARENAS: Final = {"MALLOC_ARENA_MAX": "2"}
 # No session has this number, so `tree_members` finds members by their mark only.
 NO_SESSION: Final = 2**31 - 1
 _SHARED_MEMORY: Final = Path("/dev/shm")
@@ -43,6 +46,7 @@ class Child:
     garbage collected without `close`, the process is killed.
     """
 
+    @limits.explained()
     def __init__(
         self,
         words: Sequence[str],
@@ -63,9 +67,9 @@ class Child:
         """
         self.mark = uuid.uuid4().hex
         self.variable = variable
-        theirs_life, self.lifeline = os.pipe()
-        self.results, theirs_results = os.pipe()
-        self.stderr, theirs_stderr = os.pipe()
+        life, results, stderr = _three_pipes()
+        (theirs_life, self.lifeline), (self.results, theirs_results) = life, results
+        self.stderr, theirs_stderr = stderr
         ours = [self.lifeline, self.results, self.stderr]
         numbers = (theirs_life, theirs_results, os.getpid())
         try:
@@ -148,6 +152,9 @@ class Child:
         self._signal_tree(signal.SIGCONT)
 
     def _signal_tree(self, signum: int) -> None:
+        if platform.LINUX and not platform.PROC:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signum)
         for pid in tree_members(self.pid, self.mark, self.variable):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signum)
@@ -172,6 +179,17 @@ def _end(process: subprocess.Popen[bytes], mark: str, variable: str, ours: Seque
     _close(ours)
 
 
+def _three_pipes() -> list[tuple[int, int]]:
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(3):
+            made.append(os.pipe())
+    except OSError:  # no room for another
+        _close([fd for pair in made for fd in pair])
+        raise
+    return made
+
+
 def _close(fds: Sequence[int]) -> None:
     for fd in fds:
         with contextlib.suppress(OSError):
@@ -183,7 +201,7 @@ def inherited(*, again: bool = False) -> dict[str, str]:
 
     Leaves out KMP_DUPLICATE_LIB_OK: it turns an abort ("OMP: Error #15") into what the runtime
     itself calls "crashes or silently incorrect results". Leaves out the failpoint if the child
-    replaces a process that died.
+    replaces a process that died. Limits the arenas of glibc's malloc, unless the user has.
     """
     left_out = {"KMP_DUPLICATE_LIB_OK"}
     if again and not os.environ.get("TTF_FAILPOINT_EVERY"):
@@ -191,7 +209,7 @@ def inherited(*, again: bool = False) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     # Python sets up its own folders; what somebody added to sys.path holds plugins.
     path = os.pathsep.join(dict.fromkeys(p for p in sys.path if p and not _is_pythons_own(p)))
-    return {**kept, **({"PYTHONPATH": path} if path else {})}
+    return {**_ARENAS, **kept, **({"PYTHONPATH": path} if path else {})}
 
 
 def _is_pythons_own(path: str) -> bool:
@@ -245,8 +263,11 @@ def remove_marks(pid: int) -> None:
 
 
 def tree_members(session: int, mark: str, variable: str) -> Iterator[int]:
-    """Yields living processes with this session or mark, without this process and zombies."""
+    """Yields living processes with this session or mark, without this process and zombies. Without
+    /proc: none; `kill_tree` reaches the process group, and life lines end the rest."""
     if platform.LINUX:
+        if not platform.PROC:
+            return
         wanted = f"{variable}={mark}".encode()
         for entry in os.scandir("/proc"):
             if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ttf.process import child, lifeline
+from ttf.process import child, lifeline, limits
 
 # the first signal: save and leave; the second: leave at once
 _STOPS: Final = (signal.SIGTERM, signal.SIGTERM)
@@ -26,6 +26,7 @@ class TtfCommand:
     """Must be started from a thread that lives as long: the kernel ends the child with that
     thread."""
 
+    @limits.explained()
     def __init__(
         self,
         words: Sequence[str],
@@ -35,12 +36,12 @@ class TtfCommand:
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`words` follow `ttf`. `environment` replaces the whole environment; None: inherit it."""
+        """`words` follow `ttf`; `out` and `err` are new files. `environment` replaces the whole environment; None: inherit it."""
         self.out = out
         self.err = err
         self._mark = uuid.uuid4().hex
         given = os.environ if environment is None else environment
-        with out.open("wb") as stdout, err.open("wb") as stderr:
+        with out.open("xb") as stdout, err.open("xb") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, str(os.getpid()), *words],
                 stdin=subprocess.DEVNULL,

@@ -177,7 +177,7 @@ class Conversation:
         messages = self.take()
         for message in messages:
             if answered or message.get("number") != self._asked:
-                raise NoAnswer("garbage", "sent an answer to no request")
+                raise NoAnswer("garbage", "sent an answer that was not requested")
             answered = hear(message)
         if self.garbage:
             raise NoAnswer("garbage", f"sent an invalid message: {self.garbage}")

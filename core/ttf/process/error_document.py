@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from ttf import errors
-from ttf.errors import ExitCode, TtfError
+from ttf.errors import ExitCode, Told, TtfError
 
 # `known`: it is an error of ttf, and `fields` are its attributes.
 ErrorDocument = TypedDict(
@@ -30,26 +30,26 @@ def to_document(error: BaseException) -> ErrorDocument:
     document: ErrorDocument = {
         "class": type(error).__name__,
         "message": str(error),
-        "known": isinstance(error, TtfError),
+        "known": isinstance(error, Told),
         "exit_code": int(ExitCode.OUR_FAULT),
         "hint": "",
         "fields": {},
         "traceback": "".join(traceback.format_exception(error)),
     }
-    if isinstance(error, TtfError):
+    if isinstance(error, Told):
         document["exit_code"] = int(error.exit_code)
         document["hint"] = error.hint
         document["fields"] = _plain_fields(error)
     return document
 
 
-def from_document(document: Mapping[str, Any]) -> TtfError:
+def from_document(document: Mapping[str, Any]) -> Told:
     """Returns the error with its own class. A class unknown to this process becomes TtfError."""
     kind: Any = getattr(errors, str(document["class"]), None)
-    if not (isinstance(kind, type) and issubclass(kind, TtfError)):
+    if not (isinstance(kind, type) and issubclass(kind, Told)):
         kind = TtfError
     # Past __init__, whose arguments differ from class to class: what it made of them is in fields.
-    error: TtfError = kind.__new__(kind, document["message"])
+    error: Told = kind.__new__(kind, document["message"])
     error.args = (document["message"],)
     error.__dict__.update(document["fields"])
     error.hint = document["hint"]
@@ -58,7 +58,7 @@ def from_document(document: Mapping[str, Any]) -> TtfError:
     return error
 
 
-def _plain_fields(error: TtfError) -> dict[str, Any]:
+def _plain_fields(error: Told) -> dict[str, Any]:
     fields = {}
     for name, value in vars(error).items():
         try:

@@ -62,6 +62,9 @@ def parent_death_signal(signum: int) -> Callable[[], None]:
     return lambda: prctl(_PR_SET_PDEATHSIG, int(signum))
 
 
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
 def die_with_parent(parent: int) -> None:
     """Ends this process with the thread that spawned it (Linux; elsewhere only the life line does).
 
@@ -93,7 +96,10 @@ def be_killed_first() -> None:
 def stacks_to(path: Path | None) -> None:
     """Makes native deaths and SIGUSR1 write the Python stacks of all threads to `path`; None:
     stderr."""
-    file: IO[Any] = sys.stderr if path is None else path.open("ab", buffering=0)
+    file: IO[Any] = sys.stderr
+    if path is not None:
+        # In a run's folder: never through a link, and no pipe is waited for.
+        file = os.fdopen(os.open(path, _APPEND, 0o666), "ab", buffering=0)
     _KEPT_OPEN.append(file)
     faulthandler.enable(file=file, all_threads=True)
     # A handler in C: it also runs while C code holds the interpreter lock.

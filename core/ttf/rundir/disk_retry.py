@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ttf.errors import StorageError
+from ttf.text.times import TIME, moment
 
 _RETRY_EVERY_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 15.0
@@ -56,7 +57,7 @@ class Patience:
     @property
     def since(self) -> str:
         """For a person: 'since 14:03:12, for 301 s'."""
-        at = time.strftime("%H:%M:%S", time.localtime(self._since_wall))
+        at = moment(self._since_wall, TIME)
         return f"since {at}, for {self._last - self._since:.0f} s"
 
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, TypedDict
 
+# Of the files of a run's folder, in manifest.json as `format`. A version that writes files which an
+# earlier one would read wrongly has a higher number.
+RUN_FORMAT: Final = 1
+
 # --- summary.json --------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Writes everything of a run folder: to a temporary name, fsync, rename, fsync of the folder.
 
 Every change of the disk is an `Operation` with a name ("checkpoint.write") that passes through
-`_perform`: there a recorder lists operations and a failpoint (`ttf.rundir.failpoints`) makes them
+`perform`: there a recorder lists operations and a failpoint (`ttf.rundir.failpoints`) makes them
 fail.
 
 After a failed fsync a file is given up, never fsynced again: the kernel has marked its pages clean.
@@ -13,86 +13,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from ttf.errors import storage_error
-from ttf.rundir import failpoints
+from ttf.rundir.confined import names_in, open_inside
+from ttf.rundir.disk_operations import Operation, change, perform
+from ttf.rundir.removing import remove, remove_if_possible
+from ttf.rundir.temporary import OLD_PREFIX, TEMP_PREFIX, lock, temporary_path
 
-TEMP_PREFIX = ".tmp-"
-OLD_PREFIX = f"{TEMP_PREFIX}old-"
-_GONE_PREFIX: Final = f"{TEMP_PREFIX}gone-"
 _CHUNK_BYTES: Final = 4 << 20
-_counter = itertools.count()
-
-# --- the seam ------------------------------------------------------------------------------------
-
-Verb = Literal["create", "write", "fsync", "rename", "fsync_dir", "unlink", "mkdir", "rmdir"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Operation:
-    """One change of the disk, or one wait for it."""
-
-    verb: Verb
-    area: str  # What is written: 'checkpoint', 'metrics', 'candidates', ...
-    path: Path
-    target: Path | None = None  # Of a rename.
-    offset: int = 0
-    data: bytes | memoryview = b""  # Of a write.
-
-    @property
-    def name(self) -> str:
-        return f"{self.area}.{self.verb}"
-
-
-# Does the operation; gets the bytes of a write, and returns how many were written.
-Act = Callable[[memoryview], int]
-Interceptor = Callable[[Operation, Act], int]
-
-_interceptor: Interceptor | None = failpoints.from_environment()
-
-
-def _perform(operation: Operation, act: Act) -> int:
-    if _interceptor is None:
-        return act(memoryview(operation.data))
-    return _interceptor(operation, act)
-
-
-@contextlib.contextmanager
-def intercepted(interceptor: Interceptor) -> Iterator[None]:
-    """During the block every operation of this process, of all threads, goes to `interceptor`."""
-    global _interceptor
-    before, _interceptor = _interceptor, interceptor
-    try:
-        yield
-    finally:
-        _interceptor = before
-
-
-def _change(
-    act: Callable[[], object], verb: Verb, area: str, path: Path, target: Path | None = None
-) -> None:
-    # Any change but a write.
-    def do(_: memoryview) -> int:
-        act()
-        return 0
-
-    _perform(Operation(verb=verb, area=area, path=path, target=target), do)
-
 
 # --- single operations ---------------------------------------------------------------------------
 
 
 def fsync_file(fd: int, path: Path | None = None, area: str = "other") -> None:
     """Makes a file durable; macOS needs F_FULLFSYNC, a plain fsync is not enough there."""
-    _change(lambda: _fsync(fd), "fsync", area, path or Path(f"fd {fd}"))
+    change(lambda: _fsync(fd), "fsync", area, path or Path(f"fd {fd}"))
 
 
 def _fsync(fd: int) -> None:
@@ -108,41 +49,26 @@ def fsync_dir(path: Path, area: str = "other") -> None:
     """Makes the names in a folder durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _change(lambda: os.fsync(fd), "fsync_dir", area, path)
+        change(lambda: os.fsync(fd), "fsync_dir", area, path)
     finally:
         os.close(fd)
 
 
 def rename(path: Path, target: Path, area: str) -> None:
-    _change(lambda: path.rename(target), "rename", area, path, target)
+    change(lambda: path.rename(target), "rename", area, path, target)
 
 
 def unlink(path: Path, area: str) -> None:
-    _change(path.unlink, "unlink", area, path)
+    change(path.unlink, "unlink", area, path)
 
 
 def make_dir(path: Path, area: str) -> None:
-    _change(path.mkdir, "mkdir", area, path)
-
-
-def remove_tree(path: Path, area: str) -> None:
-    if path.is_dir() and not path.is_symlink():
-        for inner in sorted(path.iterdir()):
-            remove_tree(inner, area)
-        _change(path.rmdir, "rmdir", area, path)
-    else:
-        unlink(path, area)
-
-
-def remove_folder(path: Path, area: str) -> None:
-    # Readers look for this folder: rename it first, so that it disappears as a whole.
-    gone = _temp_path(path, _GONE_PREFIX)
-    rename(path, gone, area)
-    remove_tree(gone, area)
+    change(path.mkdir, "mkdir", area, path)
 
 
 class OpenFile:
-    """A new file that grows at its end; every byte passes through `_perform`. Raises OSError.
+    """A new file that grows at its end; every byte passes through `perform`. Raises OSError, also
+    if there is something of that name.
 
     A file whose fsync failed refuses another fsync: write its content again to a new file.
     """
@@ -154,10 +80,10 @@ class OpenFile:
         self._digest = hashlib.sha256()
         self._given_up = False
         self._fd = -1
-        _change(self._open, "create", area, path)
+        change(self._open, "create", area, path)
 
     def _open(self) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(self.path, flags, 0o666)
 
     def write(self, data: bytes | memoryview) -> int:
@@ -168,7 +94,7 @@ class OpenFile:
         position = start
         while left:
             chunk = left[:_CHUNK_BYTES]
-            count = _perform(
+            count = perform(
                 Operation(
                     verb="write", area=self.area, path=self.path, offset=position, data=chunk
                 ),
@@ -197,6 +123,10 @@ class OpenFile:
         self.path = target
         fsync_dir(target.parent, self.area)
 
+    def lock(self) -> bool:
+        """See `ttf.rundir.temporary.lock`."""
+        return lock(self._fd)
+
     def close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
@@ -209,11 +139,6 @@ class OpenFile:
 
 
 # --- whole files and folders ---------------------------------------------------------------------
-
-
-def _temp_path(path: Path, prefix: str = TEMP_PREFIX) -> Path:
-    # A name that was never used: a retried write does not meet its own leftovers.
-    return path.with_name(f"{prefix}{path.name}-{os.getpid()}.{next(_counter)}")
 
 
 def write_new(path: Path, data: bytes | memoryview, area: str) -> str:
@@ -233,7 +158,7 @@ def file_written_whole(path: Path, area: str | None = None) -> Iterator[OpenFile
     area = area or path.stem
     file: OpenFile | None = None
     try:
-        file = OpenFile(_temp_path(path), area)
+        file = _temporary(path, area)
         yield file
         file.sync()
         file.move_to(path)
@@ -246,6 +171,14 @@ def file_written_whole(path: Path, area: str | None = None) -> Iterator[OpenFile
         if isinstance(error, OSError):
             raise storage_error(error, str(path)) from error
         raise
+
+
+def _temporary(path: Path, area: str) -> OpenFile:
+    while True:
+        file = OpenFile(temporary_path(path), area)
+        if file.lock():
+            return file
+        file.close()
 
 
 def write_atomically(path: Path, data: bytes, area: str | None = None) -> None:
@@ -271,7 +204,7 @@ def folder_written_whole(path: Path, area: str | None = None) -> Iterator[Path]:
     Raises StorageError.
     """
     area = area or path.stem
-    temp, old = _temp_path(path), _temp_path(path, OLD_PREFIX)
+    temp, old = temporary_path(path), temporary_path(path, OLD_PREFIX)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         make_dir(temp, area)
@@ -279,11 +212,10 @@ def folder_written_whole(path: Path, area: str | None = None) -> Iterator[Path]:
         _sync_tree(temp, area)
         _put_in_place(temp, path, old, area)
         if old.exists():
-            remove_tree(old, area)
+            remove(old, old.parent, area)
     except BaseException as error:
-        with contextlib.suppress(OSError):  # on a read-only file system even this fails
-            if temp.exists():
-                remove_tree(temp, area)
+        if temp.exists():
+            remove_if_possible(temp, temp.parent, area)  # not on a read-only file system
         if isinstance(error, OSError):
             raise storage_error(error, str(path)) from error
         raise
@@ -316,34 +248,38 @@ def _put_in_place(temp: Path, path: Path, old: Path, area: str) -> None:
     fsync_dir(path.parent, area)
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path, inside: Path) -> None:
     """Deletes leftovers of interrupted writes; call with the folder locked.
 
     If a folder was moved aside and its replacement never came, it is put back.
     """
-    for old in sorted(folder.glob(f"{OLD_PREFIX}*")):
-        target = folder / old.name.removeprefix(OLD_PREFIX).rpartition("-")[0]
-        if not target.exists():
-            rename(old, target, "leftover")
-    for left in sorted(folder.glob(f"{TEMP_PREFIX}*")):
-        with contextlib.suppress(OSError):  # it may stay
-            remove_tree(left, "leftover")
+    try:
+        names = names_in(folder, inside)
+    except FileNotFoundError:
+        return
+    for name in names:
+        if not name.startswith(TEMP_PREFIX):
+            continue
+        target = folder / name.removeprefix(OLD_PREFIX).rpartition("-")[0]
+        if name.startswith(OLD_PREFIX) and not target.exists():
+            rename(folder / name, target, "leftover")
+        else:
+            remove_if_possible(folder / name, inside, "leftover")
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def sha256_file(path: Path, *, from_disk: bool = False) -> str:
-    """`from_disk` asks the kernel to drop its cached copy first, so that it reads what would be
-    read after a crash. Only for fsynced files; a hint, if the system supports it."""
-    with path.open("rb") as file:
+def sha256_file(path: Path, inside: Path, *, from_disk: bool = False) -> str:
+    """Of a file below `inside`. Raises OSError and EntryRefused.
+
+    `from_disk` asks the kernel to drop its cached copy first, so that it reads what would be read
+    after a crash. Only for fsynced files; a hint, if the system supports it.
+    """
+    with open_inside(path, inside) as file:
         if from_disk and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_json(path: Path) -> Any:
-    return json.loads(path.read_text())
 
 
 def finite(value: Any) -> Any:

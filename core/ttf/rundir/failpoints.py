@@ -29,7 +29,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
-    from ttf.rundir.durable import Operation
+    from ttf.rundir.disk_operations import Operation
 
 VARIABLE: Final = "TTF_FAILPOINT"
 FAULTS: Final = ("kill", "enospc", "eio", "short", "lie", "sleep", "stop")
@@ -56,9 +56,7 @@ class Failpoint:
             fault, _, seconds = fault.partition("=")
             number = int(count.removesuffix("+"))
             if number < 1 or fault not in FAULTS or (seconds and fault != "sleep"):
-                raise ValueError(
-                    f"the faults are {', '.join(FAULTS)}, and the first operation has the number 1"
-                )
+                raise ValueError(f"<fault> must be one of {', '.join(FAULTS)}, and <N> starts at 1")
             return cls(
                 pattern=pattern,
                 first=number,

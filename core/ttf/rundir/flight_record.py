@@ -17,12 +17,16 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, Self
 
+from ttf.errors import ArtifactDamaged
 from ttf.host.at_work import PluginWork
+from ttf.rundir.confined import read_inside
+from ttf.rundir.removing import remove_if_there
 
 _SIZE: Final = 4096
 _MAGIC: Final = b"ttfflt1\n"
-# sequence, step, micro-batch, phase, monotonic ns, unix ns, ns when a checkpoint thread began
-_RECORD: Final = struct.Struct("<QqqBxxxxxxxQQQ")
+# sequence, step, micro-batch, phase, monotonic ns, unix ns, ns when a checkpoint thread began; times
+# are signed, because a clock may stand before 1970
+_RECORD: Final = struct.Struct("<QqqBxxxxxxxqqq")
 _AT: Final = 64
 # The supervisor's part: bytes held by the tree now, and at most.
 _HELD: Final = struct.Struct("<QQ")
@@ -31,7 +35,7 @@ _HELD_AT: Final = 256
 _TOTAL: Final = struct.Struct("<Q")
 _TOTAL_AT: Final = 320
 # Where and when this process began to train: step, monotonic ns; 0 ns until then.
-_BEGAN: Final = struct.Struct("<qQ")
+_BEGAN: Final = struct.Struct("<qq")
 _BEGAN_AT: Final = 336
 # The plugin at work: length of the text, then JSON.
 _PLUGIN: Final = struct.Struct("<H")
@@ -169,10 +173,10 @@ class FlightReader:
 
 
 def read_flight(path: Path) -> Flight | None:
-    """The last record in a file; None if there is no such file or it has another format."""
+    """The last record in a run's file; None if there is no such file or it has another format."""
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+        data = read_inside(path, path.parent, _SIZE)
+    except (FileNotFoundError, ArtifactDamaged):
         return None
     return _decode(data) if data[: len(_MAGIC)] == _MAGIC and len(data) == _SIZE else None
 
@@ -210,8 +214,8 @@ def _plugin(data: bytes | bytearray | mmap.mmap) -> PluginWork | None:
 def _mapped(path: Path, *, fresh: bool = False) -> mmap.mmap:
     # `fresh` replaces the file: an earlier process may still map the old pages.
     if fresh:
-        path.unlink(missing_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        remove_if_there(path, path.parent, "flight")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
         # Allocated, not sparse: writing through a map on a full disk is SIGBUS.
         if hasattr(os, "posix_fallocate"):

@@ -5,26 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from ttf.errors import EntryRefused
+from ttf.rundir.confined import names_in
 from ttf.rundir.documents import AppliedRemedy, FiledIncident, Incident, ListedIncident
 from ttf.rundir.typed_json import read_typed
 
 INCIDENT: Final = "incident.json"
 APPLIED: Final = "applied.json"
+_MOST_DIGITS: Final = 10
 
 
 def incident_folders(incidents: Path) -> list[Path]:
+    """In order. `incidents` is the folder of that name in a run, a guard's or a study's folder."""
     try:
-        numbered = [path for path in incidents.iterdir() if path.name.isdigit()]
-    except OSError:
+        numbered = [name for name in names_in(incidents, incidents.parent) if _is_number(name)]
+    except (OSError, EntryRefused):
         return []
-    return sorted(numbered, key=lambda path: int(path.name))
+    return [incidents / name for name in sorted(numbered, key=int)]
+
+
+def _is_number(name: str) -> bool:
+    return name.isdecimal() and name.isascii() and len(name) < _MOST_DIGITS
 
 
 def read_incident(folder: Path) -> FiledIncident:
     # A folder without a readable incident.json is 'unknown': the disk was full, or the writer died;
     # but something happened.
-    found = read_typed(folder / INCIDENT, Incident)
-    applied = read_typed(folder / APPLIED, AppliedRemedy)
+    run = folder.parents[1]
+    found = read_typed(folder / INCIDENT, run, Incident)
+    applied = read_typed(folder / APPLIED, run, AppliedRemedy)
     known: FiledIncident = {**unknown(folder.name), **found}
     known["id"] = folder.name  # whatever a damaged file calls itself
     known["remedy"] = applied.get("remedy")

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from ttf.errors import EntryRefused
+from ttf.rundir.bounded_json import parsed_line
+from ttf.rundir.confined import open_inside
+
 _LONGEST_LINE: Final = 1 << 20
+_MOST_WITHOUT_END: Final = 64  # Pieces of that length; the file is then no file of lines.
 _BLOCK: Final = 1 << 20
 _SEARCHED: Final = 32 << 20  # The last bytes of a file that are searched for a line.
 
 
-def raw_lines(path: Path) -> Iterator[bytes]:
-    # Raises OSError. A damaged file without line ends comes in pieces (no JSON), so that it does
-    # not fill the memory.
-    with path.open("rb") as file:
-        yield from iter(lambda: file.readline(_LONGEST_LINE), b"")
-
-
-def parsed_line(raw: bytes) -> dict[str, Any] | None:
-    """None if it is no object: its writer died, or is still writing it."""
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+def raw_lines(path: Path, inside: Path) -> Iterator[bytes]:
+    """Raises OSError and EntryRefused. A damaged file without line ends comes in pieces (no JSON),
+    so that it does not fill the memory, and only its first pieces: a file can claim any length."""
+    without_end = 0
+    with open_inside(path, inside) as file:
+        while without_end < _MOST_WITHOUT_END and (line := file.readline(_LONGEST_LINE)):
+            without_end += len(line) == _LONGEST_LINE and not line.endswith(b"\n")
+            yield line
 
 
 def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
@@ -40,8 +38,9 @@ class Tail:
     call: a resumed run writes its metrics again, without the steps after its checkpoint.
     """
 
-    def __init__(self, path: Path, backlog: int) -> None:
+    def __init__(self, path: Path, inside: Path, backlog: int) -> None:
         self.path = path
+        self._inside = inside
         self.anew = False
         self._backlog = backlog
         self._file: tuple[int, int] | None = None
@@ -49,9 +48,9 @@ class Tail:
 
     def lines(self) -> list[bytes]:
         try:
-            with self.path.open("rb") as file:
+            with open_inside(self.path, self._inside) as file:
                 return self._new(file.fileno())
-        except FileNotFoundError:
+        except (FileNotFoundError, EntryRefused):
             self.anew = self._file is not None
             self._file = None
             return []
@@ -77,10 +76,10 @@ class Tail:
         return found[1:] if cut else found
 
 
-def last_with(path: Path, mark: bytes) -> bytes:
+def last_with(path: Path, inside: Path, mark: bytes) -> bytes:
     """The last whole line that contains `mark`, searched from the end; b"" if there is none."""
     try:
-        with path.open("rb") as file:
+        with open_inside(path, inside) as file:
             end = file.seek(0, os.SEEK_END)
             stop = max(0, end - _SEARCHED)
             rest = b""
@@ -92,7 +91,7 @@ def last_with(path: Path, mark: bytes) -> bytes:
                 # The line that the block begins within is looked at with the block before.
                 rest = block[: block.find(b"\n") + 1] or block
                 end = begin
-    except OSError:
+    except (OSError, EntryRefused):
         return b""
     return b""
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import StorageError, storage_error
+from ttf.rundir.bounded_json import parsed_line
+from ttf.rundir.confined import open_inside
 from ttf.rundir.disk_retry import Patience
 from ttf.rundir.durable import file_written_whole, finite
-from ttf.rundir.json_lines import parsed_line, raw_lines
+from ttf.rundir.json_lines import raw_lines
 
 _SYNC_AT_BYTES: Final = 4 << 20
 # Held in memory while the disk fails; a run writes some 200 bytes a step.
@@ -166,7 +168,7 @@ def _lines_until(path: Path, step: int) -> Iterator[bytes]:
     """
     if not path.is_file():
         return
-    for line in raw_lines(path):
+    for line in raw_lines(path, path.parent):
         record = parsed_line(line)
         # Without its end it may be a part that happens to be valid: '{...}' is whole, 12 of 123 not.
         if record is None or not line.endswith(b"\n"):
@@ -186,7 +188,7 @@ def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _first_bytes(path: Path, count: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with open_inside(path, path.parent) as file:
         while count:
             block = file.read(min(count, _BLOCK_BYTES))
             if not block:

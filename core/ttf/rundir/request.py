@@ -50,6 +50,7 @@ class TrainRequest:
     remedies: bool | None = None  # False: --no-remedies; None: as the configuration says.
     json: bool = False
     progress: bool = True
+    live_width: int = 0  # Of a display that is no terminal, but renews a line: a notebook's cell.
     overlay: Mapping[str, Change] = field(default_factory=dict)  # Active remedies, by dotted key.
     history: History = History()
     # Steps between checkpoints that are waited for, because trainers died; 0: as configured.

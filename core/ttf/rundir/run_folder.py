@@ -8,18 +8,49 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self, cast
+from typing import Final, Self
 
 from filelock import FileLock, Timeout
 
-from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError, storage_error
-from ttf.rundir.documents import Summary
-from ttf.rundir.durable import read_json, remove_leftovers, write_json
+from ttf.errors import (
+    ArtifactDamaged,
+    ConfigError,
+    DataMissing,
+    FolderInUse,
+    MadeByNewerVersion,
+    StorageError,
+    TtfError,
+    storage_error,
+)
+from ttf.host.version import __version__
+from ttf.rundir.confined import names_in, read_inside, refuse_foreign, write_inside
+from ttf.rundir.documents import RUN_FORMAT, Manifest, Summary
+from ttf.rundir.durable import remove_leftovers, write_json
+from ttf.rundir.removing import remove_if_possible, remove_if_there
+from ttf.rundir.typed_json import read_typed
 from ttf.text.shell import quoted
 
 _ORPHANS_LEAVE_S = 10.0
+_MOST_PID_BYTES: Final = 20
+_MOST_PID: Final = 1 << 31
 _NAMED_WITHIN_S = 0.5
 FOLDERS = ("checkpoints", "candidates", "index", "incidents")
+_FILES: Final = (
+    ".lock",
+    ".owner",
+    ".writer",
+    "environment.json",
+    "faulthandler.txt",
+    "flight.bin",
+    "manifest.json",
+    "memory.jsonl",
+    "metrics.jsonl",
+    "report.html",
+    "run.toml",
+    "stderr.txt",
+    "summary.json",
+    "supervision.json",
+)
 
 
 class RunFolder:
@@ -46,6 +77,7 @@ class RunFolder:
         self.flight = path / "flight.bin"
         self.stderr = path / "stderr.txt"
         self.stacks = path / "faulthandler.txt"
+        self.owner = path / ".owner"
         self._lock = FileLock(path / ".lock")
         self._writer = FileLock(path / ".writer")
         self._made = False
@@ -94,7 +126,7 @@ class RunFolder:
             return
         own = (".owner", ".lock", ".writer", self.flight.name, self.stderr.name, self.stacks.name)
         for name in (*own, self.memory.name, self.supervision.name):
-            (self.path / name).unlink(missing_ok=True)
+            remove_if_there(self.path / name, self.path)
         folders = [self.path / name for name in FOLDERS]
         folders += [self.path] if self._made else []
         folders += [self.path.parent] if self._made_parent else []
@@ -115,7 +147,19 @@ class RunFolder:
                 f"{path} is not a run folder: it has no run.toml.",
                 hint="Use the folder that ttf train printed, for example runs/run-001.",
             )
+        folder.refuse_newer()
         return folder
+
+    def refuse_newer(self) -> None:
+        """Raises MadeByNewerVersion if this version could read the files wrongly."""
+        manifest = read_typed(self.manifest, self.path, Manifest)
+        if manifest.get("format", RUN_FORMAT) > RUN_FORMAT:
+            raise MadeByNewerVersion(
+                f"{self.path} was written by ttf {manifest.get('ttf', 'of a later version')}: its "
+                f"files have format {manifest['format']}. This is ttf {__version__}, which reads "
+                f"format {RUN_FORMAT}.",
+                hint="Use that version: pip install --upgrade twotower",
+            )
 
     def __enter__(self) -> Self:
         self._acquire()
@@ -127,6 +171,8 @@ class RunFolder:
     def _acquire(self, *, tidy: bool = True) -> None:
         # May be nested; the outermost call removes leftovers of a killed process.
         outermost = not self._lock.is_locked
+        if outermost:
+            self._refuse_foreign()
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -138,22 +184,31 @@ class RunFolder:
             raise storage_error(error, str(self.path)) from error
         if outermost:
             try:
-                (self.path / ".owner").write_text(str(os.getpid()))
+                note_pid(self.owner)
                 if (
                     tidy and self.config.exists()
                 ):  # a run's folder: unfinished files are the run's own
                     self.tidy()
-            except OSError as error:
+            except (OSError, TtfError) as error:
                 self._lock.release()
+                if isinstance(error, TtfError):
+                    raise
                 raise storage_error(error, str(self.path)) from error
+
+    def _refuse_foreign(self) -> None:
+        # A run that writes must not be led out of its folder, by its owner's links neither.
+        try:
+            refuse_foreign(self.path, _FILES, (*FOLDERS, self.model.name))
+        except OSError as error:
+            raise storage_error(error, str(self.path)) from error
 
     def tidy(self) -> None:
         """Removes what a dead process left unfinished; call it with the folder claimed."""
         with self.writing():
-            incidents = [p for p in self.incidents.glob("*") if p.is_dir()]
+            incidents = [self.incidents / name for name in names_in(self.incidents, self.path)]
             own = (self.path, self.checkpoints, self.candidates, self.index, *incidents)
             for folder in own:
-                remove_leftovers(folder)
+                remove_leftovers(folder, self.path)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Self]:
@@ -178,7 +233,7 @@ class RunFolder:
     def _release(self) -> None:
         if self._lock.lock_counter == 1:
             with contextlib.suppress(OSError):  # even if the disk is gone, release the lock
-                (self.path / ".owner").unlink(missing_ok=True)
+                remove_if_there(self.owner, self.path)
         self._lock.release()
 
     def _owner_text(self) -> str:
@@ -187,18 +242,22 @@ class RunFolder:
 
         ends_at = time.monotonic() + _NAMED_WITHIN_S
         while time.monotonic() < ends_at:
-            with contextlib.suppress(OSError, ValueError):  # it may end, and tidy up, while we look
-                pid = int((self.path / ".owner").read_text())
-                os.kill(pid, 0)
-                if is_stopped(pid):
-                    return f" (process {pid}, which is paused: kill -CONT {pid} continues it)"
-                return f" (process {pid})"
+            with contextlib.suppress(OSError):  # it may end, and tidy up, while we look
+                if (pid := self.noted_owner()) is not None:
+                    os.kill(pid, 0)
+                    if is_stopped(pid):
+                        return f" (process {pid}, which is paused: kill -CONT {pid} continues it)"
+                    return f" (process {pid})"
             time.sleep(0.01)
         return ""
 
+    def noted_owner(self) -> int | None:
+        """The process that last claimed the folder; it may have ended since."""
+        return noted_pid(self.owner)
+
     def read_summary(self) -> Summary:
-        """summary.json; empty if there is none. Raises ValueError."""
-        return cast("Summary", read_json(self.summary)) if self.summary.is_file() else {}
+        """summary.json; empty if there is none, or none that can be read: a run makes it again."""
+        return read_typed(self.summary, self.path, Summary)
 
     def write_summary(self, summary: Summary) -> None:
         from ttf.text.secrets import Secrets  # not before there is a summary
@@ -206,11 +265,27 @@ class RunFolder:
         write_json(self.summary, Secrets().value(summary))
 
 
+def note_pid(note: Path) -> None:
+    """Writes this process's number. Raises OSError and EntryRefused."""
+    with write_inside(note, note.parent, anew=True) as file:
+        file.write(str(os.getpid()).encode())
+
+
+def noted_pid(note: Path) -> int | None:
+    """The process number in the file `.owner` of a folder."""
+    with contextlib.suppress(OSError, ArtifactDamaged):
+        text = read_inside(note, note.parent, _MOST_PID_BYTES).strip()
+        return int(text) if text.isdigit() and int(text) < _MOST_PID else None
+    return None
+
+
 def _remove_partial(path: Path) -> None:
     # Removes parts of a new folder when the disk takes no more.
-    for name in (".owner", ".lock", *FOLDERS):
+    for name in (".owner", ".lock"):
+        remove_if_possible(path / name, path)
+    for name in FOLDERS:
         with contextlib.suppress(OSError):
-            (path / name).rmdir() if name in FOLDERS else (path / name).unlink()
+            (path / name).rmdir()
     with contextlib.suppress(OSError):
         path.rmdir()
 
@@ -218,7 +293,7 @@ def _remove_partial(path: Path) -> None:
 def make_next(runs: Path, kind: str) -> Path:
     """Makes the next free folder, "<kind>-004"; two processes at once get two folders."""
     taken = [path.name.removeprefix(f"{kind}-") for path in runs.glob(f"{kind}-*")]
-    numbers = [int(name) for name in taken if name.isdigit()]
+    numbers = [int(name) for name in taken if name.isdecimal()]
     for number in itertools.count(max(numbers, default=0) + 1):
         path = runs / f"{kind}-{number:03d}"
         with contextlib.suppress(FileExistsError):

@@ -11,10 +11,14 @@ import os
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
+from ttf.errors import ArtifactDamaged, EntryRefused
+from ttf.rundir.bounded_json import parsed_line
+from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
 from ttf.rundir.documents import (
     METRICS_LINES,
+    RUN_FORMAT,
     FiledIncident,
     Manifest,
     MemoryLine,
@@ -23,11 +27,12 @@ from ttf.rundir.documents import (
 )
 from ttf.rundir.flight_record import Flight, read_flight
 from ttf.rundir.incident_files import incident_folders, read_incident, unknown
-from ttf.rundir.json_lines import parsed_line, raw_lines
+from ttf.rundir.json_lines import raw_lines
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.typed_json import read_typed, typed
 from ttf.rundir.verified_folders import newest_first, step_of
 
+D = TypeVar("D")
 _ORIGIN: Final = "  # "
 
 
@@ -43,7 +48,7 @@ class Setting(NamedTuple):
         """None if the text is not TOML."""
         try:
             return tomllib.loads(f"v = {self.text}")["v"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             return None
 
 
@@ -63,21 +68,31 @@ class RunRecord:
 
     def summary(self) -> Summary:
         """Empty while the run goes on, and if it ended without a summary."""
-        return read_typed(self.folder.summary, Summary, self._note)
+        return self._document(self.folder.summary, Summary)
 
     def manifest(self) -> Manifest:
         """manifest.json of a run, environment.json of a guarded command."""
-        found = read_typed(self.folder.manifest, Manifest, self._note)
-        return found or read_typed(self.folder.environment, Manifest, self._note)
+        found = self._document(self.folder.manifest, Manifest)
+        found = found or self._document(self.folder.environment, Manifest)
+        if found.get("format", RUN_FORMAT) > RUN_FORMAT:
+            self._note(
+                f"a later version of ttf wrote this folder (format {found['format']}, this version "
+                f"reads {RUN_FORMAT}): some values may be missing or wrong"
+            )
+        return found
+
+    def _document(self, path: Path, kind: type[D]) -> D:
+        return read_typed(path, self.folder.path, kind, self._note)
 
     def settings(self) -> list[Setting]:
         """The settings of run.toml, one per line with its origin. Not for resuming a run: then the
         file must be complete and valid (`ttf.config.toml`)."""
         try:
-            text = self.folder.config.read_text(encoding="utf-8")
+            raw = read_inside(self.folder.config, self.folder.path, MOST_CONFIG_BYTES)
+            text = raw.decode()
         except FileNotFoundError:
             return []
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ArtifactDamaged) as error:
             self._note(f"{self.folder.config.name} could not be read: {error}")
             return []
         return list(_settings(text.splitlines()))
@@ -99,7 +114,7 @@ class RunRecord:
 
     def flight(self) -> Flight | None:
         """The trainer's last record; None if there is none, or it cannot be read."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ArtifactDamaged):
             return read_flight(self.folder.flight)
         return None
 
@@ -117,7 +132,7 @@ class RunRecord:
     def _lines(self, path: Path) -> Iterator[dict[str, Any]]:
         torn = 0
         try:
-            for raw in raw_lines(path):
+            for raw in raw_lines(path, self.folder.path):
                 line = parsed_line(raw)
                 if line is None:
                     torn += 1
@@ -127,6 +142,8 @@ class RunRecord:
             return
         except OSError as error:
             self._note(f"{path.name} could not be read: {error.strerror}")
+        except EntryRefused as error:
+            self._note(f"{path.name} was not read: {error}")
         if torn:
             self._note(f"{path.name}: {torn} line(s) could not be read")
 
@@ -136,7 +153,7 @@ class RunRecord:
         """In order; includes those that only the summary knows."""
         filed = map(read_incident, incident_folders(self.folder.incidents))
         found = {incident["id"]: incident for incident in filed}
-        for entry in read_typed(self.folder.summary, Summary).get("incidents", ()):
+        for entry in self.summary().get("incidents", ()):
             number = entry.setdefault("id", "?")
             found[number] = {**found.get(number, unknown(number)), **entry}
         return [found[number] for number in sorted(found, key=_by_number)]
@@ -147,12 +164,14 @@ class RunRecord:
 
     def owner(self) -> int | None:
         """The process that has claimed the folder, if it runs."""
+        pid = self.folder.noted_owner()
+        if pid is None:
+            return None
         try:
-            pid = int((self.folder.path / ".owner").read_text())
             os.kill(pid, 0)
         except PermissionError:  # of another user, and alive
             return pid
-        except (OSError, ValueError, OverflowError):
+        except OSError:
             return None
         return pid
 

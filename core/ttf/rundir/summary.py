@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from ttf.errors import ExitCode, StorageError, TtfError
+from ttf.errors import ExitCode, StorageError, Told
 from ttf.rundir.documents import MODEL_CONFIG, CheckpointManifest, ModelFacts, Summary
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.request import Change, History
@@ -47,7 +47,7 @@ class Ending:
     hint: str = ""  # What the user can do about it.
 
     @classmethod
-    def of(cls, error: TtfError, status: str = "failed") -> Self:
+    def of(cls, error: Told, status: str = "failed") -> Self:
         return cls(status=status, exit_code=error.exit_code, problem=str(error), hint=error.hint)
 
 
@@ -77,7 +77,7 @@ def summarize(
 
 def _of_the_model(folder: RunFolder) -> Summary:
     # From the folder itself: it may be newer than the checkpoint that `known` comes from.
-    model = read_typed(folder.model / MODEL_CONFIG, ModelFacts)
+    model = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
     if "step" not in model:
         return {"weights_sha256": None, "kept_step": None}
     return {
@@ -110,6 +110,6 @@ def write_last_summary(
 def _newest_facts(folder: RunFolder) -> Summary:
     for path in newest_first(folder.checkpoints):
         if not problem_with(path, read_tables=False):
-            manifest = read_typed(path / CHECKPOINT, CheckpointManifest)
+            manifest = read_typed(path / CHECKPOINT, folder.path, CheckpointManifest)
             return manifest.get("progress", {}).get("summary", {})
     return {}

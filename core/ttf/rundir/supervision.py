@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from ttf.errors import StorageError
-from ttf.rundir.durable import read_json, write_json
+from ttf.errors import ArtifactDamaged, StorageError
+from ttf.rundir.bounded_json import read_json
+from ttf.rundir.durable import write_json
 from ttf.rundir.request import Change, History
 
 
@@ -25,7 +26,7 @@ class Journal:
     def read(cls, path: Path) -> Self:
         # A missing or damaged file counts as empty: the run itself is in its checkpoints.
         try:
-            found = read_json(path)
+            found = read_json(path, path.parent)
             overlay = {key: Change(**change) for key, change in found["overlay"].items()}
             return cls(
                 restarts=int(found["restarts"]),
@@ -33,7 +34,7 @@ class Journal:
                 checkpointed=int(found["checkpointed"]),
                 overlay=overlay,
             )
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        except (OSError, ArtifactDamaged, ValueError, LookupError, TypeError, AttributeError):
             return cls()
 
     def write(self, path: Path) -> StorageError | None:

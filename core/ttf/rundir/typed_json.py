@@ -1,11 +1,11 @@
-"""Reads JSON that may be damaged as a type of `ttf.rundir.documents`: wrong values are left out.
+"""JSON as types: a reader then checks only if a key is there, never the type of its value.
 
-So a reader checks only if a key is there, never the type of its value.
+Documents (`ttf.rundir.documents`) may be damaged: wrong values are left out. A dataclass is all
+right or refused.
 """
 
 from __future__ import annotations
 
-import json
 from collections import abc
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import is_dataclass
@@ -26,20 +26,34 @@ from typing import (
     is_typeddict,
 )
 
+from ttf.errors import ArtifactDamaged
+from ttf.rundir.bounded_json import MOST_BYTES, parsed_json
+from ttf.rundir.confined import read_inside
+
 D = TypeVar("D")
 _Fit = Callable[[Any], Any]
 _UNFIT: Final = object()
+_PLAIN: Final[Mapping[Any, tuple[type, ...]]] = {
+    str: (str,),
+    bool: (bool,),
+    int: (int,),
+    float: (float, int),
+    NoneType: (NoneType,),
+}
 _LARGEST: Final = 1e300  # Sums and squares of larger numbers are not finite.
 
 
-def read_typed(path: Path, kind: type[D], say: Callable[[str], None] = lambda _: None) -> D:
-    """The object in a file; an empty one, with a message to `say`, if it cannot be read."""
+def read_typed(
+    path: Path, inside: Path, kind: type[D], say: Callable[[str], None] = lambda _: None
+) -> D:
+    """The object in a file below `inside`; an empty one, with a message to `say`, if it cannot be
+    read."""
     value = None
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parsed_json(read_inside(path, inside, MOST_BYTES), numbers=False)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, ArtifactDamaged) as error:
         say(f"{path.name} could not be read: {error}")
     return typed(value, kind)
 
@@ -55,24 +69,55 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
-def dataclass_from(kind: type[D], values: Mapping[str, Any]) -> D:
-    """The inverse of `asdict`, with inner dataclasses, and lists as tuples. For messages between
-    our own processes: raises on wrong values."""
-    hints = get_type_hints(kind)
-    return kind(**{name: _restored(hints[name], value) for name, value in values.items()})
+def dataclass_from(kind: type[D], values: object) -> D:
+    """The inverse of `asdict`, through JSON: with inner dataclasses, and lists as tuples.
+
+    Raises TypeError, LookupError or ValueError for what is missing, unknown or of another type.
+    """
+    if not isinstance(values, abc.Mapping):
+        raise TypeError(f"{kind.__name__}: {type(values).__name__} instead of an object")
+    hints = _hints(cast("Hashable", kind))
+    restored = {}
+    for name, value in values.items():
+        try:
+            restored[name] = _restored(hints[name], value)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+    return kind(**restored)
+
+
+@cache
+def _hints(kind: Hashable) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _restored(hint: Any, value: Any) -> Any:
-    inner = get_args(hint)
+    origin, inner = get_origin(hint), get_args(hint)
     if is_dataclass(hint):
         return dataclass_from(cast("type[Any]", hint), value)
-    if get_origin(hint) is tuple:
-        return tuple(value)
-    if get_origin(hint) is abc.Mapping:
-        return {key: _restored(inner[1], one) for key, one in value.items()}
-    if get_origin(hint) in (Union, UnionType) and value is not None and is_dataclass(inner[0]):
-        return _restored(inner[0], value)
-    return value
+    if origin in (Union, UnionType):
+        return _restored_as_one_of(inner, value)
+    if origin is tuple and isinstance(value, list | tuple):
+        kinds = [inner[0]] * len(value) if inner[1:] == (...,) else inner
+        return tuple(_restored(kind, one) for kind, one in zip(kinds, value, strict=True))
+    if origin in (abc.Mapping, dict) and isinstance(value, abc.Mapping):
+        return {_restored(inner[0], key): _restored(inner[1], one) for key, one in value.items()}
+    if origin is list and isinstance(value, list):
+        return [_restored(inner[0], one) for one in value]
+    if origin is Literal and value in inner:
+        return value
+    if hint is Any or (hint in _PLAIN and type(value) in _PLAIN[hint]):
+        return value
+    raise TypeError(f"{str(value)[:80]!r} is not {getattr(hint, '__name__', hint)}")
+
+
+def _restored_as_one_of(kinds: tuple[Any, ...], value: Any) -> Any:
+    for kind in kinds:
+        try:
+            return _restored(kind, value)
+        except (TypeError, LookupError, ValueError) as error:
+            failure = error
+    raise failure
 
 
 # --- one function per type, made once --------------------------------------------------------------

@@ -11,23 +11,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import shutil
+import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ttf.errors import ArtifactDamaged, storage_error
-from ttf.rundir.durable import (
-    TEMP_PREFIX,
-    json_bytes,
-    read_json,
-    remove_folder,
-    sha256_file,
-    write_new,
-)
+from ttf.errors import ArtifactDamaged, EntryRefused, storage_error
+from ttf.rundir.bounded_json import MOST_BYTES, read_json
+from ttf.rundir.confined import is_plain_name, names_in, read_inside, refuse_foreign
+from ttf.rundir.durable import json_bytes, sha256_file, write_new
+from ttf.rundir.removing import remove_at_once, remove_if_possible
+from ttf.rundir.temporary import TEMP_PREFIX
+
+if TYPE_CHECKING:
+    import filelock
 
 MANIFEST: Final = "manifest.json"
+PRIVATE: Final = 0o700  # of a folder in the cache: see `refuse_others`
+_KEY: Final = re.compile(r"[0-9a-f]{24}")
 _CHANGED: Final = "does not match its hash"
 
 
@@ -39,15 +42,47 @@ def folder_key(made_from: Mapping[str, Any]) -> str:
 
 def lock_folder(folder: Path) -> AbstractContextManager[Any]:
     """Waits until no other process makes or reads this folder of the cache, and holds its lock;
-    removes what killed makers left. Raises OSError if the cache cannot be used."""
+    removes what killed makers left. Raises OSError and EntryRefused if the cache cannot be used."""
+    held = _lock_of(folder).acquire()
+    # Only of this very folder: others may be in the making, under locks of their own.
+    for name in names_in(folder.parent, folder.parent):
+        if name.startswith(f"{TEMP_PREFIX}{folder.name}-"):
+            remove_if_possible(folder.parent / name, folder.parent)
+    return held
+
+
+def lock_if_free(folder: Path) -> AbstractContextManager[Any] | None:
+    """The lock of a folder of the cache; None if another process holds it. Raises OSError and
+    EntryRefused."""
+    import filelock
+
+    try:
+        return _lock_of(folder).acquire(timeout=0)
+    except filelock.Timeout:
+        return None
+
+
+def _lock_of(folder: Path) -> filelock.BaseFileLock:
     import filelock
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    held = filelock.FileLock(folder.with_suffix(".lock")).acquire()
-    # Only of this very folder: others may be in the making, under locks of their own.
-    for left in folder.parent.glob(f"{TEMP_PREFIX}{folder.name}-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    return held
+    names_in(folder.parent, folder.parents[1])  # refuses a link
+    refuse_foreign(folder.parent, [folder.with_suffix(".lock").name])
+    return filelock.FileLock(folder.with_suffix(".lock"))
+
+
+def refuse_others(folder: Path) -> None:
+    """Raises EntryRefused if somebody else wrote a folder of the cache, or could have: a manifest
+    of hashes is no proof against him, and native readers trust what they read."""
+    outer = folder.parents[1]
+    own = folder.lstat()
+    private = not own.st_mode & 0o077
+    for path in (folder, *(folder / name for name in names_in(folder, outer))):
+        found = path.lstat()
+        if found.st_uid not in (os.geteuid(), 0):
+            raise EntryRefused(f"{path} belongs to another user (number {found.st_uid}).")
+        if found.st_mode & 0o022 and not (private and path != folder):
+            raise EntryRefused(f"{path} can be changed by other users.")
 
 
 def write_manifest(
@@ -63,19 +98,31 @@ def verified_manifest(
     """The manifest, after every file matched its hash. Raises ArtifactDamaged.
 
     `what` begins the message, e.g. "The index". `names`: the required files; None: those in the
-    manifest.
+    manifest, and nothing else may be in the folder: a native reader chooses its files itself.
     """
+    outer = folder.parents[1]
     try:
-        manifest = dict(read_json(folder / MANIFEST))
+        manifest = dict(read_json(folder / MANIFEST, outer))
         hashes = dict(manifest["sha256"])
         expected = {name: str(hashes[name]) for name in (hashes if names is None else names)}
+        there = set(names_in(folder, outer))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ArtifactDamaged(
             f"{what} {folder} is incomplete or damaged ({type(error).__name__}: {error}).",
             hint=hint,
         ) from error
+    except ArtifactDamaged as error:
+        raise ArtifactDamaged(
+            f"{what} {folder} is incomplete or damaged: {error}", hint=hint
+        ) from error
+    if names is None and there != {*expected, MANIFEST}:
+        raise ArtifactDamaged(
+            f"{what} {folder} is incomplete or damaged: its files differ from the list in "
+            f"{MANIFEST}.",
+            hint=hint,
+        )
     for name, digest in expected.items():
-        problem = file_problem(folder / name, digest)
+        problem = file_problem(folder / name, outer, digest)
         if problem == _CHANGED:
             raise ArtifactDamaged(f"{folder / name} {problem}.", hint=hint)
         if problem:
@@ -85,15 +132,17 @@ def verified_manifest(
     return manifest
 
 
-def file_problem(path: Path, digest: str, *, from_disk: bool = False) -> str:
-    """Why a file does not have this SHA-256, e.g. "is missing"; empty if it does.
+def file_problem(path: Path, inside: Path, digest: str, *, from_disk: bool = False) -> str:
+    """Why a file below `inside` does not have this SHA-256, e.g. "is missing"; empty if it does.
 
     `from_disk`: see `sha256_file`.
     """
     try:
-        same = sha256_file(path, from_disk=from_disk) == digest
+        same = sha256_file(path, inside, from_disk=from_disk) == digest
     except FileNotFoundError:
         return "is missing"
+    except EntryRefused as error:
+        return f"is not used: {str(error).rstrip('.')}"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return "" if same else _CHANGED
@@ -107,8 +156,8 @@ ARRAYS: Final = ("rows", "ids", "scores", "positive_scores")
 
 def table_digest(folder: Path) -> str:
     """Hash of a table's manifest, for a checkpoint: the manifest holds the hash of every array.
-    Raises OSError."""
-    return sha256_file(folder / MANIFEST)
+    Raises OSError and EntryRefused."""
+    return sha256_file(folder / MANIFEST, folder.parents[1])
 
 
 def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = True) -> str:
@@ -117,7 +166,7 @@ def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = Tr
     Without `read_arrays` the arrays need only exist: a table may be larger than the checkpoint.
     """
     try:
-        manifest = (folder / MANIFEST).read_bytes()
+        manifest = read_inside(folder / MANIFEST, folder.parents[1], MOST_BYTES)
         if digest and hashlib.sha256(manifest).hexdigest() != digest:
             return f"its candidate table {folder.name} has changed since the checkpoint was saved"
         if read_arrays:
@@ -136,13 +185,25 @@ def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = Tr
 
 
 def prune_tables(candidates: Path, in_use: Collection[str]) -> None:
-    """Removes tables that neither a checkpoint nor the run names. Raises StorageError."""
+    """Removes tables that neither a checkpoint nor the run names; other files and folders stay.
+    Raises StorageError."""
+    run = candidates.parent
     try:
-        for folder in sorted(candidates.iterdir()):
-            if folder.is_dir() and folder.name not in in_use and not folder.name.startswith("."):
-                remove_folder(folder, TABLE_AREA)
+        for name in names_in(candidates, run):
+            if name not in in_use and _is_table(candidates / name, run):
+                remove_at_once(candidates / name, run, TABLE_AREA)
     except OSError as error:
         raise storage_error(error, f"{candidates} while removing old tables") from error
+
+
+def _is_table(folder: Path, run: Path) -> bool:
+    """Whether a run wrote it: a key, or a manifest that repeats the name."""
+    if _KEY.fullmatch(folder.name):
+        return True
+    try:
+        return bool(read_json(folder / MANIFEST, run)["key"] == folder.name)
+    except (OSError, ArtifactDamaged, LookupError, TypeError):
+        return False
 
 
 def verified_table(folder: Path) -> dict[str, Any]:
@@ -161,6 +222,7 @@ FORMAT: Final = 2
 CHECKPOINT: Final = "checkpoint.json"
 CHECKPOINT_AREA: Final = "checkpoint"
 _PREFIX: Final = "step-"
+_MOST_DIGITS: Final = 19
 _UNREADABLE: Final = (OSError, LookupError, TypeError, AttributeError, ValueError)
 
 
@@ -171,7 +233,8 @@ def path_of(folder: Path, step: int) -> Path:
 def step_of(path: Path) -> int:
     """-1 for a name that is no checkpoint's."""
     number = path.name.removeprefix(_PREFIX)
-    return int(number) if path.name.startswith(_PREFIX) and number.isdecimal() else -1
+    plain = number.isdecimal() and number.isascii() and len(number) < _MOST_DIGITS
+    return int(number) if path.name.startswith(_PREFIX) and plain else -1
 
 
 def candidates_beside(folder: Path) -> Path:
@@ -180,8 +243,12 @@ def candidates_beside(folder: Path) -> Path:
 
 
 def newest_first(folder: Path) -> list[Path]:
-    found = [path for path in folder.glob(f"{_PREFIX}*") if step_of(path) >= 0]
-    return sorted(found, key=step_of, reverse=True)
+    """`folder`: `checkpoints` in a run's folder. Raises EntryRefused if it is a link."""
+    try:
+        found = [folder / name for name in names_in(folder, folder.parent)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((path for path in found if step_of(path) >= 0), key=step_of, reverse=True)
 
 
 def newest_step(folder: Path) -> int:
@@ -199,8 +266,9 @@ def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = Fals
 
     `read_tables` False only checks that the table's files exist. `from_disk`: see `sha256_file`.
     """
+    run = path.parents[1]
     try:
-        manifest = read_json(path / CHECKPOINT)
+        manifest = read_json(path / CHECKPOINT, run)
         if manifest["format"] != FORMAT:
             return (
                 f"its format is {manifest['format']}, but this version of ttf reads format {FORMAT}"
@@ -210,17 +278,22 @@ def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = Fals
         if manifest["step"] != step_of(path):
             return f"{CHECKPOINT} belongs to step {manifest['step']}"
         files, table = dict(manifest["files"]), dict(manifest["table"])
+        table_key = str(table["key"]) if table else ""
+        table_sha256 = str(table["sha256"]) if table else ""
+    except ArtifactDamaged as error:
+        return f"{CHECKPOINT} cannot be read: {str(error).rstrip('.')}"
     except _UNREADABLE as error:
         return f"{CHECKPOINT} cannot be read ({type(error).__name__})"
     for name, digest in files.items():
-        problem = file_problem(path / name, digest, from_disk=from_disk)
+        if not is_plain_name(name):
+            return f"{CHECKPOINT} lists a file {name!r}"
+        problem = file_problem(path / name, run, digest, from_disk=from_disk)
         if problem:
             return f"{name} {problem}"
     if not table:
         return ""
-    return problem_with_table(
-        candidates_beside(path.parent) / table["key"], table["sha256"], read_arrays=read_tables
-    )
+    table_folder = candidates_beside(path.parent) / table_key
+    return problem_with_table(table_folder, table_sha256, read_arrays=read_tables)
 
 
 def prune(folder: Path, keep: int, *, verified: Path | None = None) -> None:
@@ -233,7 +306,7 @@ def prune(folder: Path, keep: int, *, verified: Path | None = None) -> None:
     try:
         for path in newest_first(folder):
             if intact >= keep:
-                remove_folder(path, CHECKPOINT_AREA)
+                remove_at_once(path, folder.parent, CHECKPOINT_AREA)
             elif path == verified or not problem_with(path, read_tables=False):
                 intact += 1
     except OSError as error:
@@ -246,7 +319,7 @@ def remove_newer(path: Path) -> None:
     try:
         for other in newest_first(path.parent):
             if step_of(other) > step_of(path):
-                remove_folder(other, CHECKPOINT_AREA)
+                remove_at_once(other, path.parents[1], CHECKPOINT_AREA)
     except OSError as error:
         raise storage_error(error, str(path.parent)) from error
 
@@ -255,6 +328,6 @@ def tables_in_use(folder: Path) -> set[str]:
     """The candidate tables that some checkpoint refers to."""
     used = set()
     for path in newest_first(folder):
-        with contextlib.suppress(*_UNREADABLE):
-            used.add(str(read_json(path / CHECKPOINT)["table"]["key"]))
+        with contextlib.suppress(ArtifactDamaged, *_UNREADABLE):
+            used.add(str(read_json(path / CHECKPOINT, folder.parent)["table"]["key"]))
     return used

@@ -156,7 +156,7 @@ def _signalled(state: State, event: Signalled) -> Decision:
         kill = Kill(why="stop", text="a second signal requested an immediate end")
         return over(state), (stop,) if dying else (kill, stop)
     if state.trainer.phase == "start" and not dying:
-        kill = Kill(why="stop", text="a signal asked for an end before the first step")
+        kill = Kill(why="stop", text="a signal requested the end before the first step")
         return over(state), (kill, stop)
     state = replace(state, stopping=Stopping(signum=event.signum, at=event.now))
     return state, () if dying else (AskToStop(signum=event.signum),)

@@ -121,7 +121,7 @@ class Died:
     now: float
     incident: str  # id of the incident, '002'
     name: str  # class of the incident
-    certain: bool
+    certain: bool  # its remedy is worth applying at the first death
     step: int
     phase: str
     checkpoint_step: int  # step of the newest intact checkpoint; -1: none

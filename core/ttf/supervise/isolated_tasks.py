@@ -131,7 +131,7 @@ class _Running:
         elif task.quiet_s is not None and now - self._heard_at > task.quiet_s:
             self._kill("hang", f"it sent no message for {task.quiet_s:.0f} s")
         elif task.idle_s is not None and self._idle(now) > task.idle_s:
-            self._kill("hang", f"it did nothing for {task.idle_s:.0f} s, it waited for something")
+            self._kill("hang", f"it did nothing for {task.idle_s:.0f} s: it was waiting")
 
     def _idle(self, now: float) -> float:
         done = ticks(self.child.pid), bytes_moved(self.child.pid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttf.errors import DataChanged, ExitCode, GaveUp, PluginBroken, TrainerFault, TtfError
+from ttf.errors import DataChanged, ExitCode, GaveUp, PluginBroken, Told, TrainerFault
 from ttf.host.at_work import PluginWork
 from ttf.host.installed import installed
 from ttf.host.plugin_faults import mend
@@ -18,7 +18,7 @@ def last_error(
     plugin: PluginWork | None,
     why: str,
     where: Path,
-) -> TtfError:
+) -> Told:
     """What the trainer raised; else the meaning of its death. `why` there is no restart; `where`
     the incident's folder is. `plugin`: it died in this plugin's code."""
     evidence = f"The evidence is in {where}."

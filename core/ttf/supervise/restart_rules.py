@@ -18,7 +18,7 @@ STRIKES: Final = 3
 MET_AGAIN: Final = frozenset({"non-finite"})
 # Not the fault of the code that ran: a plugin in which a trainer died so is tried again, once.
 FROM_OUTSIDE: Final = frozenset(
-    {"killed", "oom-kill", "memory-limit", "alloc-failure", "disk-full"}
+    {"killed", "cpu-limit", "oom-kill", "memory-limit", "alloc-failure", "disk-full"}
 )
 # In a row, without a newer checkpoint. Halving a batch of a million takes twenty.
 MOST_REMEDIES: Final = 24

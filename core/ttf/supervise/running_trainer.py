@@ -21,6 +21,7 @@ from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals
+from ttf.rundir.confined import append_inside
 from ttf.rundir.flight_record import Flight, FlightReader
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
@@ -36,6 +37,7 @@ from ttf.supervise.events import (
     Suspended,
     now,
 )
+from ttf.text.times import moment
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -202,6 +204,7 @@ class RunningTrainer:
     def finish(self) -> int:
         """Reaps the process, reads its last messages, ends its descendants. Returns the return
         code."""
+        self.witness.look_last()
         code, messages = self._conversation.finish()
         for _ in self._parsed(messages):
             pass  # only the final record still matters
@@ -230,9 +233,10 @@ class RunningTrainer:
             return
         from ttf.text.secrets import Secrets
 
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        stamp = moment(time.time())
         head = f"--- trainer, process {self.child.pid}, until {stamp}\n".encode()
-        with contextlib.suppress(OSError), self._folder.stderr.open("ab") as file:
+        kept, folder = self._folder.stderr, self._folder.path
+        with contextlib.suppress(OSError), append_inside(kept, folder) as file:
             file.write(head + Secrets().bytes(data) + (b"" if data.endswith(b"\n") else b"\n"))
 
     def send(self, message: Mapping[str, Any]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from typing import Final
 
+from ttf.supervise.relay import Relay
 from ttf.text.terminal import Part, line_of, painted, visible, wants_colour
 from ttf.text.wrapping import wrapped
 
@@ -16,24 +18,46 @@ _CLEAR_TO_END: Final = "\r\x1b[J"
 
 
 class Screen:
-    """Standard error of the command; prints nothing if progress is off or stderr is closed."""
+    """Standard error of the command; prints nothing if progress is off or stderr is closed.
+
+    `live_width`: of a display that is no terminal, but renews a line (a notebook's cell); else 0.
+    """
 
     def __init__(self, wanted: bool) -> None:
         self.fd: int | None = None
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            # Its own number: in a child, 2 is where the noise of libraries goes.
-            self.fd = os.dup(sys.stderr.fileno()) if wanted else None
+        self.live_width = 0
+        self._relay: Relay | None = None
+        if wanted and sys.stderr is not None:
+            self._open()
         self._terminal = self.fd is not None and os.isatty(self.fd)
         self._colour = wants_colour(self._terminal)
+        knows_codes = self._terminal and os.environ.get("TERM", "dumb") != "dumb"
+        self._renews = knows_codes or self.live_width > 0
+
+    def _open(self) -> None:
+        if isinstance(sys.stderr, io.TextIOWrapper):
+            with contextlib.suppress(OSError, ValueError):
+                # Its own number: in a child, 2 is where the noise of libraries goes.
+                self.fd = os.dup(sys.stderr.fileno())
+            return
+        # Somebody replaced it. Even if it names a descriptor, that is not where its text goes.
+        from ttf.text.progress import notebook
+
+        cell = notebook.cell()
+        self.live_width = 0 if cell is None else notebook.WIDTH
+        self._relay = Relay(sys.stderr if cell is None else cell)
+        self.fd = self._relay.fd
 
     def close(self) -> None:
-        if self.fd is not None:
+        if self._relay is not None:
+            self._relay.close()
+        elif self.fd is not None:
             os.close(self.fd)
-            self.fd = None
+        self.fd = None
 
     def take_back(self) -> None:
         """Clears up after a trainer that could not end its live display."""
-        if self._terminal and os.environ.get("TERM", "dumb") != "dumb":
+        if self._renews:
             self._write(_CLEAR_TO_END + _SHOW_CURSOR)
 
     def note(self, text: str, *, loud: bool = False) -> None:
@@ -55,7 +79,7 @@ class Screen:
     def interject(self, text: str) -> None:
         """Prints a note while a trainer, perhaps a hanging one, owns the screen. The trainer draws
         its live line again."""
-        if self._terminal and os.environ.get("TERM", "dumb") != "dumb":
+        if self._renews:
             self._write(_CLEAR_LINE)
         self.note(text)
 

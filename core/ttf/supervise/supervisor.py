@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
-from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, TtfError
+from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
+from ttf.process import limits
 from ttf.process.child import adopt_orphans, reap_orphans
 from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
@@ -69,6 +70,8 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
     `own_process`: this process exists only for the run. It adopts orphans, counts as part of the
     run, and obeys the terminal: the suspend key, and a hangup, which counts as SIGTERM.
     """
+    limits.ensure_files()
+    limits.ensure_tasks(threads=os.cpu_count() or 1)
     wanted = [signal.SIGINT, signal.SIGTERM]
     if own_process:
         adopt_orphans()
@@ -103,9 +106,10 @@ class Supervisor:
     def __init__(
         self, request: TrainRequest, folder: RunFolder, signals: Signals, *, own_process: bool
     ) -> None:
-        self._request, self._folder, self._signals = request, folder, signals
+        self._folder, self._signals = folder, signals
         self._own_process = own_process
         self._screen = Screen(request.progress)
+        self._request = replace(request, live_width=self._screen.live_width)
         self._journal = Journal.read(folder.supervision) if request.resume else Journal()
         self._running: RunningTrainer | None = None
         self._started = False  # a trainer, at least once
@@ -227,7 +231,7 @@ class Supervisor:
             now=now(),
             incident=self._write_incident(death, finding, checkpoint, step),
             name=finding.name,
-            certain=finding.certain,
+            certain=finding.at_once,
             step=step,
             phase=death.phase or "start",
             checkpoint_step=checkpoint,
@@ -380,7 +384,7 @@ class Supervisor:
         name = signal.Signals(signum).name
         self._fail(Stopped(signum, f"{name} ended the run at once. {kept}"), status="stopped")
 
-    def _fail(self, error: TtfError, *, status: str = "failed") -> NoReturn:
+    def _fail(self, error: Told, *, status: str = "failed") -> NoReturn:
         """Ends the run and writes the summary, because no trainer is left to write it."""
         from ttf.rundir.summary import Ending, write_last_summary
 

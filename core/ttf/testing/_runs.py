@@ -27,13 +27,13 @@ def small_set(folder: Path) -> dict[str, Path]:
 
 def what_happened(run: Run) -> str:
     """Describes each incident of a run with its evidence."""
-    from ttf.rundir.durable import read_json
+    from ttf.rundir.run_record import RunRecord
 
     told = []
-    for path in sorted((run.path / "incidents").glob("*/incident.json")):
-        incident = read_json(path)
-        evidence = (f"  {line['source']}: {line['text']}" for line in incident["evidence"])
-        told += [f"{incident['class']}: {incident['explanation']}", *evidence]
+    for incident in RunRecord(run.path).incidents():
+        lines = incident.get("evidence", ())
+        evidence = (f"  {line.get('source')}: {line.get('text')}" for line in lines)
+        told += [f"{incident['class']}: {incident.get('explanation')}", *evidence]
     return "\n".join(told) or "nothing happened"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 
 def duration(seconds: float) -> str:
@@ -70,6 +70,17 @@ def change(before: float, now: float) -> str:
     return f"{difference:+.3f}{factor}"
 
 
+def number(value: Any) -> str:
+    """A float with four significant digits, other values unchanged.
+
+    >>> number(0.123456), number(1234.5), number(3), number("x")
+    ('0.1235', '1234', '3', 'x')
+    """
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def bound(value: float) -> str:
     """A bound of an option: whole numbers with every digit.
 
@@ -78,6 +89,23 @@ def bound(value: float) -> str:
     """
     whole = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
     return f"{int(value):,}" if whole else f"{value:g}"
+
+
+# Of a duration as people write it, in options and in the configuration.
+DURATION: Final = r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*"
+_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def parse_duration(value: str) -> float:
+    """Seconds from '6', '6s', '500ms', '10m', '2h' or '1d'.
+
+    >>> [parse_duration(text) for text in ("6", "6s", "10m", "1.5h")]
+    [6.0, 6.0, 600.0, 5400.0]
+    """
+    match = re.fullmatch(DURATION, value)
+    if match is None:
+        raise ValueError(f"{value!r} is not a time; write for example 90s, 10m or 2h.")
+    return float(match[1]) * _SECONDS[match[2] or "s"]
 
 
 _UNITS: Final = {

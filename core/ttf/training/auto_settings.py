@@ -199,6 +199,13 @@ def _step_as_cut(draft: _Draft) -> BatchPlan:
     train = draft.config.train
     assert isinstance(train.batch_size, int)
     whole = policy.plan(train.batch_size, train.accumulate)
+    _refuse_other_steps(draft, whole)
+    if whole.samples > draft.pairs:
+        raise ConfigError(
+            f"One optimizer step needs {whole.samples:,} samples ({whole.cut}), but there are only "
+            f"{draft.pairs:,} training pairs.",
+            hint=f"Lower --batch-size or --accum to at most {draft.pairs:,} samples per step.",
+        )
     fuse, reason = _fuse(draft, whole)
     plan = replace(
         whole,
@@ -206,13 +213,6 @@ def _step_as_cut(draft: _Draft) -> BatchPlan:
         accumulate=whole.accumulate // fuse,
         fused=fuse,
     )
-    _refuse_other_steps(draft, plan)
-    if plan.samples > draft.pairs:
-        raise ConfigError(
-            f"One optimizer step needs {plan.samples:,} samples ({plan.cut}), but there are only "
-            f"{draft.pairs:,} training pairs.",
-            hint=f"Lower --batch-size or --accum to at most {draft.pairs:,} samples per step.",
-        )
     if whole.accumulate != train.accumulate:
         asked = f"{train.accumulate} ({draft.resolved.origins['train.accumulate']})"
         draft.put("train.accumulate", whole.accumulate, f"{asked}, limited by {policy.name}")
@@ -337,7 +337,7 @@ def _miner(draft: _Draft) -> tuple[str, str] | None:
 def _patience(draft: _Draft) -> tuple[int, str]:
     config = draft.config
     if config.gates:
-        return 0, "every gate must be judged"
+        return 0, "the run must reach all gates"
     if not config.evaluate.keep_best:
         return 0, "the weights of the last step are kept"
     planned = num_evaluations(draft.total_steps, config.evaluate.every, draft.order)

@@ -13,9 +13,10 @@ _DEVIATIONS: Final = 3.0
 ENOUGH_QUERIES: Final = 100
 
 WRONG_DATA: Final = (
-    "Probably pairs and documents do not belong together: pos_* of another bank, shuffled rows, "
-    "seq_* without their --context (ttf data inspect PAIRS). If that is as it should be, train "
-    "longer or with another --lr; --set evaluate.above_chance=false accepts such a model."
+    "Probably the pairs and the documents do not belong together: pos_* belongs to another bank, "
+    "rows were shuffled, or seq_* needs --context (to check: ttf data inspect PAIRS). If the data "
+    "is correct, train longer or with another --lr. To accept such a model: --set "
+    "evaluate.above_chance=false"
 )
 
 

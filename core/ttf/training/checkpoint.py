@@ -17,19 +17,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save as tensor_bytes
 from torch import Tensor
 
-from ttf.errors import NoCheckpoint, StorageError, storage_error
+from ttf.errors import ArtifactDamaged, NoCheckpoint, StorageError, storage_error
+from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import open_inside
 from ttf.rundir.durable import (
     finite,
     folder_written_whole,
     json_bytes,
-    read_json,
-    remove_folder,
     write_new,
 )
+from ttf.rundir.removing import remove_at_once
 from ttf.rundir.request import History
+from ttf.rundir.typed_json import dataclass_from
 from ttf.rundir.verified_folders import (
     CHECKPOINT,
     CHECKPOINT_AREA,
@@ -53,6 +56,8 @@ GROUPS = ("model", "optimizer", "bank", "best")
 # Writing a part costs twice as much memory, and holds the interpreter lock for 7 ms.
 PART_BYTES: Final = 16 << 20
 _PIECE: Final = "#"
+# What torch and numpy say of tensors and values that are not those of this run.
+_DOES_NOT_FIT: Final = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
 @dataclass(kw_only=True)
@@ -143,7 +148,7 @@ def _table_named(folder: Path, key: str) -> dict[str, str]:
 def _remove_unreadable(path: Path) -> None:
     # It was never relied on; if it stayed, every start would read and skip it.
     try:
-        remove_folder(path, CHECKPOINT_AREA)
+        remove_at_once(path, path.parents[1], CHECKPOINT_AREA)
     except OSError as error:
         raise storage_error(error, str(path)) from error
 
@@ -168,21 +173,36 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:
 
 
 class _Changed(Exception):
-    """A file changed after it was verified."""
+    """A file changed after it was verified, or cannot be read although its hash is right."""
 
 
 def _load(path: Path) -> Snapshot:
     # Loads from the very bytes that matched their hash.
-    manifest = read_json(path / CHECKPOINT)
+    run = path.parents[1]
+    manifest = read_json(path / CHECKPOINT, run)
     parts: dict[str, list[dict[str, Tensor]]] = {name: [] for name in GROUPS}
     for name, digest in manifest["files"].items():
-        data = (path / name).read_bytes()
+        with open_inside(path / name, run) as file:
+            data = file.read()
         if hashlib.sha256(data).hexdigest() != digest:
             raise _Changed(f"{name} does not match its SHA-256")
-        group = Path(name).stem.partition("-")[0]
-        parts[group].append(load(data))
+        parts[_group_of(name)].append(_tensors(name, data))
     groups = {group: joined(found) for group, found in parts.items()}
     return Snapshot(step=manifest["step"], progress=manifest["progress"], **groups)
+
+
+def _group_of(name: str) -> str:
+    group = Path(name).stem.partition("-")[0]
+    if group not in GROUPS:
+        raise _Changed(f"{CHECKPOINT} lists a file {name!r}")
+    return group
+
+
+def _tensors(name: str, data: bytes) -> dict[str, Tensor]:
+    try:
+        return load(data)
+    except SafetensorError as error:  # its hash is right: it was written like this
+        raise _Changed(f"{name} contains no tensors ({error})") from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -277,7 +297,8 @@ class Totals:
     notes: dict[str, str] = field(default_factory=dict)
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
+        """Raises TypeError for values of another kind."""
+        for name, value in asdict(dataclass_from(Totals, values)).items():
             setattr(self, name, value)
 
 
@@ -331,13 +352,22 @@ class RunState:
     def restore(self, snapshot: Snapshot) -> None:
         parts = self._parts
         progress = snapshot.progress
-        parts.model.load_state_dict(snapshot.model)
-        restore_optimizer(parts.stepper.optimizer, snapshot.optimizer)
-        ids = snapshot.bank["ids"].numpy().astype(np.int64)
-        vectors = snapshot.bank.get("vectors")
-        if vectors is None:  # fixed documents: the vectors follow from the ids
-            vectors = torch.from_numpy(parts.documents.read(ids))
-        parts.bank.restore(ids, progress["bank_position"], vectors)
-        self._mined.table_key = progress["table"]
-        self.selection.restore(progress["selection"], snapshot.best)
-        self.totals.restore(progress["totals"])
+        try:
+            parts.model.load_state_dict(snapshot.model)
+            restore_optimizer(parts.stepper.optimizer, snapshot.optimizer)
+            ids = snapshot.bank["ids"].numpy().astype(np.int64)
+            vectors = snapshot.bank.get("vectors")
+            if vectors is None:  # fixed documents: the vectors follow from the ids
+                vectors = torch.from_numpy(parts.documents.read(ids))
+            parts.bank.restore(ids, progress["bank_position"], vectors)
+            self._mined.table_key = progress["table"]
+            self.selection.restore(progress["selection"], snapshot.best)
+            self.totals.restore(progress["totals"])
+        except _DOES_NOT_FIT as error:
+            reason = str(error).strip().partition("\n")[0][:300]
+            raise ArtifactDamaged(
+                f"The checkpoint of step {snapshot.step} does not fit this run "
+                f"({type(error).__name__}: {reason}).",
+                hint="Its files were changed after the run wrote them. Start a new run from the "
+                "folder's run.toml.",
+            ) from error

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import OpenBank
+from ttf.data.finite import require_finite_documents
 from ttf.data.sources import OpenRef, VectorRef, open_ref
 from ttf.data.vectors import UnitRows, to_float32
-from ttf.errors import BadData, DataMissing, NumericFailure
+from ttf.errors import DataMissing, NumericFailure
 from ttf.host.plugins import written_store
 from ttf.training.towers import TwoTower
 
@@ -122,12 +123,7 @@ class Documents:
     ) -> None:
         """Raises BadData that names the first document with NaN or infinity; `inputs` as from
         `read`."""
-        wrong = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
-        if wrong.size:
-            raise BadData(
-                f"{self._data.document_name(int(ids[wrong[0]]))} is not finite (NaN or infinite).",
-                hint=f"To list all such rows: ttf data inspect --full {self._data.bank.uri}",
-            )
+        require_finite_documents(self._data, ids, inputs)
 
     def reference(self, folder: Path) -> VectorRef:
         """The vectors for a miner in another process; a trainable tower's are written first."""

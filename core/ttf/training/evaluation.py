@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DevicePolicy, Precision, Progress
 from ttf.data.dataset import Split
-from ttf.errors import BadData, NumericFailure
+from ttf.data.finite import require_finite_queries
+from ttf.errors import NumericFailure
+from ttf.machine.gemm import padded
 from ttf.machine.processor import FirstPass, first_pass
 from ttf.mining.scan.error_bounds import SAFE, Asked, asked, rounded
 from ttf.mining.scan.first_pass import GROUPS, Block
@@ -98,27 +100,13 @@ def encode_split(
 def _blame(
     split: Split, rows: NDArray[np.int64], x: NDArray[np.float32], q_BD: torch.Tensor
 ) -> None:
-    raise_if_inputs_not_finite(split, rows, x)
+    require_finite_queries(split, rows, x)
     wrong = (~torch.isfinite(q_BD).all(dim=1)).nonzero()
     if len(wrong):
         raise NumericFailure(
             f"The query tower computed a vector with NaN or infinity for {split.name} row "
             f"{split.keep[rows[int(wrong[0])]]}, but the input of the tower is finite.",
             hint="The weights have probably diverged. Try a lower --lr.",
-        )
-
-
-def raise_if_inputs_not_finite(
-    split: Split, rows: NDArray[np.int64], x: NDArray[np.float32]
-) -> None:
-    """Raises BadData that names the first row whose input holds NaN or infinity."""
-    wrong = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))
-    if wrong.size:
-        source = split.queries.source
-        raise BadData(
-            f"{source.name}[{split.keep[rows[wrong[0]]]}] in {source.uri} is not finite "
-            f"(NaN or infinite; {wrong.size} of the {len(rows)} rows of this batch).",
-            hint=f"To list all such rows: ttf data inspect --full {source.uri}",
         )
 
 
@@ -255,7 +243,7 @@ class _Tile:
     def count_far(
         self, padded_ND: torch.Tensor, count: int, start: int, which: torch.Tensor
     ) -> None:
-        scores_BN = self._q[which] @ padded_ND.T
+        scores_BN = (padded(self._q[which]) @ padded_ND.T)[: len(which)]
         scores_BN[:, count:] = -torch.inf
         for column in range(self._ids.shape[1]):
             limits = self._limits(which, column)
@@ -264,7 +252,7 @@ class _Tile:
     def count_near(self, block: Block, docs_ND: torch.Tensor) -> None:
         # Queries with too many undecided rows move to `far`, from this block on.
         assert self._asked is not None
-        scores_BN = self._asked.vectors @ block.rows.T
+        scores_BN = self._asked.scores(block.rows)
         scores_BN[:, block.count :] = -torch.inf
         error_BG = self._asked.error(block.norms_G, block.residuals_G)
         crowded_B = ~(self._asked.lengths * block.longest <= SAFE)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
-from ttf.data.dataset import Queries, Split
+from ttf.data.dataset import OpenBank, Queries, Split
 from ttf.data.open_dataset import Opening, open_queries
 from ttf.data.sources import GivenRows, open_ref
 from ttf.data.writing import check_output
@@ -27,13 +27,12 @@ from ttf.host.plugins import written_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
-from ttf.rundir.durable import read_json
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
 from ttf.rundir.typed_json import read_typed
-from ttf.text.progress import Reporter
 from ttf.training.documents import Documents
 from ttf.training.evaluation import encode_split, evaluate
 from ttf.training.towers import TwoTower, load_model
@@ -43,10 +42,16 @@ _MICRO_BATCH = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    ids: NDArray[np.int64]
+    ids: NDArray[np.int64] | NDArray[np.str_]
     scores: NDArray[np.float32]
     ids_are: str
     """What the ids mean: the bank's own `ids`, rows of its `vectors`, or rows of Y."""
+    rows: NDArray[np.int64]
+    """The same documents as rows of the bank."""
+
+    def __repr__(self) -> str:
+        queries, k = self.ids.shape
+        return f"Found({queries:,} queries x {k:,} documents; ids are {self.ids_are})"
 
 
 def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | None = None) -> Model:
@@ -59,10 +64,10 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
 
     folder = RunFolder.existing(run_dir)
     resolved = read_config(folder)
-    policy = prepared_policy(resolved, Reporter())
+    policy = prepared_policy(resolved)
     policy.start()
     towers = load_model(folder.model).to(policy.torch_device())
-    shape = TowerShape(**read_json(folder.model / MODEL_CONFIG)["query"]["shape"])
+    shape = TowerShape(**read_json(folder.model / MODEL_CONFIG, folder.path)["query"]["shape"])
     data = resolved.config.data
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
@@ -79,7 +84,7 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
 
 def _unfinished(folder: RunFolder) -> list[str]:
     """A note, if the model is not that of a finished run."""
-    facts = read_typed(folder.model / MODEL_CONFIG, ModelFacts)
+    facts = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
     if "step" not in facts or RunRecord(folder.path).summary().get("status") == "finished":
         return []
     judged = "the best one so far" if facts.get("metrics") else "which was not evaluated yet"
@@ -115,6 +120,11 @@ class Model:
                 f"{bank.bank.uri} has documents of width {given}."
             )
         self.documents = Documents(bank, towers, policy, given, memory_budget(config.memory.budget))
+
+    def __repr__(self) -> str:
+        towers = self.config.tower
+        rows, dim = self._opening.bank.bank.shape
+        return f"Model({towers.query.name} -> {towers.doc.name}, bank of {rows:,} x {dim})"
 
     def encode_queries(
         self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None
@@ -186,17 +196,17 @@ class Model:
             )
 
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
-        ids, scores = self._searcher.search(vectors, k)
+        rows, scores = self._searcher.search(vectors, k)
         if isinstance(self._searcher, Certifies):
             self.notes += self._searcher.tally.take_notes()
         bank = self._opening.bank
         if bank.bank_ids is not None:
-            return Found(ids=bank.bank_ids[ids], scores=scores, ids_are="the ids of the bank")
-        if bank.bank_rows is None:
-            return Found(ids=ids, scores=scores, ids_are="rows of the bank")
-        return Found(
-            ids=bank.bank_rows[ids], scores=scores, ids_are="rows of Y_train followed by Y_val"
-        )
+            ids, meaning = bank.bank_ids[rows], "the ids of the bank"
+        elif bank.bank_rows is None:
+            ids, meaning = rows, "rows of the bank"
+        else:
+            ids, meaning = bank.bank_rows[rows], f"rows of {' followed by '.join(_parts(bank))}"
+        return Found(ids=ids, scores=scores, ids_are=meaning, rows=rows)
 
     @cached_property
     def _searcher(self) -> Miner:
@@ -273,7 +283,19 @@ def _checked_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[n
     return lengths.astype(np.int64)
 
 
+def _parts(bank: OpenBank) -> list[str]:
+    """The arrays whose distinct rows are the bank."""
+    return bank.bank.name.split("+")
+
+
+def in_a_table(found: Found) -> tuple[NDArray[np.int64], str]:
+    """The ids as a file of numbers holds them, and what they mean: rows where ids are strings."""
+    if np.issubdtype(found.ids.dtype, np.integer):
+        return found.ids.astype(np.int64, copy=False), found.ids_are
+    return found.rows, "rows of the bank, whose own ids are strings"
+
+
 def _write(out: Path, found: Found) -> None:
     with written_store(str(out)) as writer:
-        writer.array("ids", found.ids.shape, "int64").append(found.ids)
+        writer.array("ids", found.ids.shape, "int64").append(in_a_table(found)[0])
         writer.array("scores", found.scores.shape, "float32").append(found.scores)

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ttf.errors import ExitCode, TtfError
+from ttf.errors import ExitCode, Told
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
-from ttf.process import child, lifeline
+from ttf.process import child, lifeline, platform
 from ttf.process.collector import paused_for_imports
 from ttf.process.error_document import to_document
 from ttf.rundir.documents import Manifest
@@ -65,7 +65,7 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEn
     except LeaveAsked:
         return {"left": "memory"}
     except BaseException as error:  # noqa: BLE001 - sent to the supervisor, which decides
-        if not isinstance(error, TtfError) or os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
+        if not isinstance(error, Told) or os.environ.get("TTF_DEBUG", "0") not in ("", "0"):
             sys.excepthook(type(error), error, error.__traceback__)
         return {"error": to_document(error)}
 
@@ -78,7 +78,7 @@ def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary
         # As our own standard error would be, were it not a pipe.
         encoding = sys.stderr.encoding
         stream = os.fdopen(display, "w", encoding=encoding, errors="replace", closefd=False)
-        reporter = make_reporter(json=request.json, stream=stream)
+        reporter = make_reporter(json=request.json, stream=stream, live_width=request.live_width)
         notices.hear(reporter.note)
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
 
@@ -92,34 +92,36 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
 
     with reporter:
         if request.resume:  # before any library reads them
-            before = read_typed(folder.manifest, Manifest).get("numeric", {})
+            before = read_typed(folder.manifest, folder.path, Manifest).get("numeric", {})
             for note in numeric_variables.set_again(before):
                 reporter.note(note)
         resolved = _configuration(request, folder, link)
         link.configured(resolved.config)
-        reporter.note(f"Run folder: {folder.path}")
-        _note_left_out(request, link, reporter)
-        policy = prepared_policy(resolved, reporter)
+        link.left_out, link.command = request.left_out, request.command
+        opening = [f"Run folder: {folder.path}", *_surroundings(request, link)]
+        policy = prepared_policy(resolved, opening.append)
         resolved = with_demo(resolved, reporter)
         # Without a supervisor this is the user's process.
         with paused_for_imports() if link.supervised else contextlib.nullcontext():
             from ttf.training import trainer
 
-        return trainer.run(resolved, folder, policy, reporter, resume=request.resume, link=link)
+        return trainer.run(
+            resolved, folder, policy, reporter, resume=request.resume, link=link, opening=opening
+        )
 
 
-def _note_left_out(request: TrainRequest, link: Link, reporter: Reporter) -> None:
-    link.left_out = request.left_out
-    link.command = request.command
+def _surroundings(request: TrainRequest, link: Link) -> Iterator[str]:
     if request.history.incidents:  # said when the run began
         return
+    if platform.LINUX and not platform.PROC:
+        yield platform.WITHOUT_PROC
     for name, value in request.left_out.items():
         kept = (
             "ttf removes it from the environment of the trainer and the miner"
             if link.supervised
             else "Unset this variable"
         )
-        reporter.note(
+        yield (
             f"{name}={value} is set in this environment. {kept}, because it hides that two OpenMP "
             "runtimes are loaded, and the results may be wrong without a warning."
         )
@@ -153,14 +155,13 @@ def read_config(
     """A run's configuration; raises PluginUnavailable if a plugin that is needed now is missing."""
     from ttf.config.resolve import load_run_toml
     from ttf.host import plugins
-    from ttf.rundir.durable import read_json
+    from ttf.rundir.documents import Manifest
+    from ttf.rundir.typed_json import read_typed
 
     resolved = load_run_toml(folder.config, overlay=overlay)
     before_plugins(resolved.config)
-    recorded: Mapping[str, str] = {}
     # Only for the message; a missing or damaged manifest raises where it is needed.
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        recorded = read_json(folder.manifest)["plugins"]
+    recorded = read_typed(folder.manifest, folder.path, Manifest).get("plugins", {})
     for kind, name in _plugins_of(resolved.config, to_train=to_train):
         plugins.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
     return resolved
@@ -183,17 +184,22 @@ def _plugins_of(config: RunConfig, *, to_train: bool) -> Iterator[tuple[Kind, st
         yield "observer", observer
 
 
-def prepared_policy(resolved: Resolved, reporter: Reporter) -> DevicePolicy:
-    """Chooses the device and sets its environment; call it before anything imports torch."""
+def prepared_policy(
+    resolved: Resolved, say: Callable[[str], None] = lambda _: None
+) -> DevicePolicy:
+    """Chooses the device and sets its environment; call it before anything imports torch.
+
+    Says only which device it is: the reason is in run.toml, at device.name.
+    """
     from ttf.machine import devices
 
     settings = resolved.config.device
     threads = settings.threads if isinstance(settings.threads, int) else None
     policy = devices.choose(settings.name, settings.model_extra or {}, threads)
     for note in devices.prepare(policy).notes:
-        reporter.note(note)
+        say(note)
     if policy.reason:
-        reporter.note(f"Device: {policy.name} ({policy.reason})")
+        say(f"Device: {policy.name}, {policy.threads} thread{'s' * (policy.threads > 1)}")
     return policy
 
 
@@ -202,7 +208,7 @@ def plan_resolved(resolved: Resolved) -> Plan:
     from ttf.data.demo import with_demo
     from ttf.text.progress import Reporter
 
-    policy = prepared_policy(resolved, Reporter())
+    policy = prepared_policy(resolved)
     resolved = with_demo(resolved, Reporter())
     from ttf.training.plan.facts import predict
 

@@ -22,14 +22,14 @@ from ttf.host.plugins import storage_for
 from ttf.host.version import __version__
 from ttf.incidents.inputs import noted
 from ttf.machine import measured, numeric_variables, processor
-from ttf.rundir.documents import Manifest, Numeric, Work
+from ttf.rundir.documents import RUN_FORMAT, Manifest, Numeric, Work
 from ttf.training.auto_device_options import recorded
 from ttf.training.auto_settings import Specs
 
 _MINER_LIBRARIES: Final = {"faiss": "faiss-cpu", "hnswlib": "hnswlib"}
 _NO_RECORD: Final = (
-    "the run was begun by an older version of ttf, which did not note everything that its numbers "
-    "depend on"
+    "an older version of ttf started the run, and did not record everything that affects the "
+    "results"
 )
 _NATIVE = re.compile(r"\.(?:so[.\d]*|dylib|pyd),")
 _OPENMP = re.compile(r"lib(?:gomp|iomp5|omp)[-.\w]*")
@@ -119,10 +119,10 @@ def differences(before: Numeric, now: Numeric) -> list[str]:
     others = [name for name, bits in now["bits"].items() if before["bits"].get(name) != bits]
     if not others:
         return found
-    sentence = f"the same calculations have other bits ({', '.join(others)})"
+    sentence = f"the same calculations give different bits ({', '.join(others)})"
     reasons = _changes(_explanations(before), _explanations(now))
     if not reasons and not found:
-        reasons = ["no recorded difference explains it, a library is perhaps built otherwise"]
+        reasons = ["no recorded difference explains this; perhaps a library was built differently"]
     return [*found, ": ".join([sentence, ", ".join(reasons)]) if reasons else sentence]
 
 
@@ -164,7 +164,7 @@ def _under(kind: str, entries: Mapping[str, str]) -> dict[str, object]:
 def build(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs) -> Manifest:
     config = resolved.config
     return {
-        "format": 1,
+        "format": RUN_FORMAT,
         "ttf": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),

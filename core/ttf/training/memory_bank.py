@@ -3,20 +3,23 @@
 One buffer holds the bank and, in front of it, room for the documents of the current step, so that
 a step's candidates are one matrix without a copy of the bank:
 
-    [ ... free | documents of the step | bank slots 0 .. filled-1 | not filled yet ]
-                ^------------ candidates ------------------------^
+    [ ... free | documents of the step | bank slots 0 .. filled-1 | not filled yet, spare ]
+                ^------------ candidates, up to a multiple of COLUMNS ------^
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 NOT_IN_BANK = -1
+# The number of candidates is rounded up to a multiple of this. It differs from step to step, and
+# oneDNN keeps 0.7 MB for each shape of a product: 700 MB once its cache of 1,024 is full.
+COLUMNS: Final = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +56,10 @@ class MemoryBank:
         self.capacity = capacity
         self._room = room
         self._constant_shape = constant_shape
-        self._buffer_ND = torch.zeros(room + capacity, dim, device=device)
+        rows = room + capacity + COLUMNS - 1
+        self._buffer_ND = torch.zeros(rows, dim, device=device)
         self._half_ND = (
-            torch.zeros(room + capacity, dim, dtype=torch.bfloat16, device=device) if half else None
+            torch.zeros(rows, dim, dtype=torch.bfloat16, device=device) if half else None
         )
         self._slot_of = np.full(num_documents, NOT_IN_BANK, dtype=np.int32)
         self.ids = np.full(capacity, NOT_IN_BANK, dtype=np.int64)
@@ -71,7 +75,8 @@ class MemoryBank:
         *,
         use_bank: bool,
     ) -> Columns:
-        """The candidates of a step: its own documents, then the other documents of the bank.
+        """The candidates of a step: its own documents, then the other documents of the bank, then
+        dead columns.
 
         `docs_KD` is copied into the buffer; if it needs gradients, it is concatenated instead.
         """
@@ -79,13 +84,14 @@ class MemoryBank:
         filled = self.filled if use_bank else 0
         half_ND = None
         if docs_KD.requires_grad:
-            bank_MD = self._buffer_ND[self._room : self._room + filled]
-            cand_ND = torch.cat([docs_KD, bank_MD]) if filled else docs_KD
             first, front = 0, count
+            bank_MD = self._buffer_ND[self._room : self._room + filled + _missing(count + filled)]
+            cand_ND = torch.cat([docs_KD, bank_MD])
         else:
             first = 0 if self._constant_shape else self._room - count
             front = self._room if self._constant_shape else count
-            last = self._room + (self.capacity if self._constant_shape else filled)
+            used = self.capacity if self._constant_shape else filled + _missing(count + filled)
+            last = self._room + used
             self._write(slice(first, first + count), docs_KD)
             cand_ND = self._buffer_ND[first:last]
             half_ND = None if self._half_ND is None else self._half_ND[first:last]
@@ -156,3 +162,7 @@ class MemoryBank:
         self._write(slice(self._room, self._room + len(ids)), vectors_ND)
         self.filled = len(ids)
         self.position = position
+
+
+def _missing(columns: int) -> int:
+    return -columns % COLUMNS

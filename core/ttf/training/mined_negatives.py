@@ -34,9 +34,13 @@ from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_repor
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.durable import read_json, remove_folder, remove_leftovers
+from ttf.rundir.documents import Incident
+from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
+from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.removing import remove_at_once
+from ttf.rundir.typed_json import read_typed
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
 from ttf.text.secrets import Secrets
 from ttf.training.checkpoint import Totals
@@ -117,7 +121,7 @@ class MinedNegatives:
     def close(self) -> None:
         """Ends the worker, and removes tables that could not be removed before."""
         self._workers.close()
-        remove_leftovers(self._folder)
+        remove_leftovers(self._folder, self._session.folder.path)
 
     def _window_of(self, step: int) -> Window:
         decided = self._session.decided
@@ -216,7 +220,7 @@ class MinedNegatives:
             table = CandidateTable.load(folder)
         except ArtifactDamaged as error:  # of a process that died before it was relied on
             self._say(f"{error} ttf repeats the mining.")
-            remove_folder(folder, TABLE_AREA)
+            remove_at_once(folder, self._session.folder.path, TABLE_AREA)
             return None
         self._round.reused = True
         self._note_miner(table.miner)
@@ -242,7 +246,7 @@ class MinedNegatives:
         try:
             return CandidateTable.load(folder)
         except ArtifactDamaged as error:
-            remove_folder(folder, TABLE_AREA)
+            remove_at_once(folder, session.folder.path, TABLE_AREA)
             raise _Unreadable(
                 f"ttf wrote a candidate table and could not read it again: {error}"
             ) from error
@@ -334,7 +338,7 @@ class MinedNegatives:
             return
         self._say(f"Incident {incident}, {finding.name}: {finding.explanation}")
         session.observers.ttf_incident(
-            incident=read_json(folder.incidents / incident / "incident.json")
+            incident=read_typed(folder.incidents / incident / INCIDENT, folder.path, Incident)
         )
 
 

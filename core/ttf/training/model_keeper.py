@@ -45,7 +45,7 @@ class ModelKeeper:
         try:
             self._write(step, metrics)
         except StorageError as error:
-            self._session.reporter.note(f"{error} It is written again later.")
+            self._session.reporter.note(f"{error} ttf writes the file again later.")
 
     def _write(self, step: int, metrics: Mapping[str, float]) -> None:
         session = self._session

@@ -106,7 +106,8 @@ class Recorder:
 
     def close(self) -> None:
         self._saver.close()
-        remove_leftovers(self._session.folder.checkpoints)  # those that could not be removed before
+        folder = self._session.folder
+        remove_leftovers(folder.checkpoints, folder.path)  # those that could not be removed before
         if self._sampler is not None:
             self._sampler.stop()
         self._note_peak()

@@ -33,7 +33,9 @@ from ttf.training.documents import Documents
 from ttf.training.evaluation import evaluate
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import MemoryBank
+from ttf.training.must_fit import refuse_what_cannot_fit
 from ttf.training.optimizer import make_optimizer
+from ttf.training.remarks import remarks
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
 from ttf.training.towers import TwoTower, build
@@ -59,6 +61,8 @@ class Session:
     reporter: Reporter
     link: Link
     observers: Observers
+    notes: tuple[str, ...]
+    """About the data and the settings; to be said when the run begins."""
 
     @property
     def config(self) -> RunConfig:
@@ -120,9 +124,9 @@ def open_session(
         open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data,
     ):
         decided = decide(resolved, data, policy)
+        refuse_what_cannot_fit(decided, data, folder.path)
         link.flight.takes(decided.total_steps)
-        for note in (*data.notes, *decided.notes):
-            reporter.note(note)
+        notes = tuple(remarks(decided, data))
         yield Session(
             folder=folder,
             decided=decided,
@@ -132,6 +136,7 @@ def open_session(
             reporter=reporter,
             link=link,
             observers=plugins.observers(decided.config.observers, reporter.note),
+            notes=notes,
         )
 
 

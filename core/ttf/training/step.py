@@ -18,12 +18,12 @@ import torch
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Precision
 from ttf.data.dataset import Dataset, Split
+from ttf.data.finite import require_finite_queries
 from ttf.data.loader import MicroBatch, StepHead
 from ttf.data.order import key
 from ttf.errors import NumericFailure
 from ttf.rundir.flight_record import FlightRecorder, Phase
 from ttf.training.documents import Documents
-from ttf.training.evaluation import raise_if_inputs_not_finite
 from ttf.training.gradcache import cached_step
 from ttf.training.loss.infonce import info_nce
 from ttf.training.loss.rank_counts import RankCounts
@@ -260,7 +260,7 @@ class Stepper:
         wrong = (~torch.isfinite(losses_S)).nonzero().flatten().tolist()
         for start in range(0, len(head.rows), 256):
             rows = head.rows[start : start + 256]
-            raise_if_inputs_not_finite(train, rows, train.batch(rows).x)
+            require_finite_queries(train, rows, train.batch(rows).x)
         names = _first_rows(train, head, wrong)
         what = "loss" if wrong else "gradient"
         raise NumericFailure(

@@ -15,17 +15,40 @@ from torch import Tensor, nn
 
 from ttf.config.schema import LossConfig, TowerConfig
 from ttf.contracts import TowerCost, TowerShape
-from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing
+from ttf.errors import (
+    ArtifactDamaged,
+    BadData,
+    ConfigError,
+    DataMissing,
+    PluginUnavailable,
+    UnknownName,
+)
 from ttf.host import plugins
 from ttf.host.options import checked
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.documents import MODEL_CONFIG
-from ttf.rundir.durable import folder_written_whole, read_json, sha256_file, write_json
+from ttf.rundir.durable import folder_written_whole, sha256_file, write_json
 from ttf.text.shell import quoted
 from ttf.training.checkpoint import save_tensors
 
 WEIGHTS = "model.safetensors"
 MIN_TEMPERATURE = 0.01
 MAX_TEMPERATURE = 1.0
+_ESTIMATE_WITHIN = 4
+_SMALL_BYTES = 64 << 20
+# What a description of towers that do not exist, or other weights than theirs, leads to.
+_NO_MODEL = (
+    ArtifactDamaged,
+    ConfigError,
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    SafetensorError,
+)
 
 
 class Temperature(nn.Module):
@@ -158,28 +181,43 @@ def save_model(
 
 
 def load_model(folder: Path) -> TwoTower:
-    """Loads towers of `save_model`, weights verified, in eval mode."""
+    """Loads the towers that `save_model` wrote to a run's folder, weights verified, in eval mode."""
+    run = folder.parent
     if not (folder / MODEL_CONFIG).is_file():
         raise DataMissing(
             f"{folder.parent} contains no model: the run ended before it saved one.",
             hint=f"Continue the training first: ttf resume {quoted(folder.parent)}",
         )
     try:
-        config = read_json(folder / MODEL_CONFIG)
-        if sha256_file(folder / WEIGHTS) != config["weights_sha256"]:
+        config = read_json(folder / MODEL_CONFIG, run)
+        if sha256_file(folder / WEIGHTS, run) != config["weights_sha256"]:
             raise ValueError(f"{WEIGHTS} does not match its recorded SHA-256")
         query = TowerSpec.from_json("query", config["query"])
         doc = TowerSpec.from_json("doc", config["doc"])
-        loss = LossConfig(**config["loss"])
-    except (OSError, LookupError, TypeError, ValueError) as error:
+        _refuse_larger(query, doc, (folder / WEIGHTS).stat().st_size)
+        model = build(query, doc, LossConfig(**config["loss"]))
+        model.load_state_dict(load_file(folder / WEIGHTS))
+    except (PluginUnavailable, UnknownName):
+        raise
+    except _NO_MODEL as error:
+        reason = str(error).strip().partition("\n")[0][:300]
         raise ArtifactDamaged(
-            f"The model in {folder} is damaged: {type(error).__name__}: {error}.",
+            f"The model in {folder} is damaged: {type(error).__name__}: {reason}.",
             hint="Delete this folder and summary.json, then write the model again: "
             f"ttf resume {quoted(folder.parent)}",
         ) from error
-    model = build(query, doc, loss)
-    model.load_state_dict(load_file(folder / WEIGHTS))
     return model.eval()
+
+
+def _refuse_larger(query: TowerSpec, doc: TowerSpec, weights_bytes: int) -> None:
+    # Before they are built: a configuration can ask for any amount of memory. A plugin's estimate
+    # need not be exact.
+    needed = 4 * (query.cost().parameters + doc.cost().parameters)
+    if needed > _ESTIMATE_WITHIN * weights_bytes + _SMALL_BYTES:
+        raise ValueError(
+            f"the towers of {MODEL_CONFIG} need {needed:,} bytes of weights, but {WEIGHTS} has "
+            f"{weights_bytes:,}"
+        )
 
 
 def start_from(model: TwoTower, path: Path) -> None:

@@ -6,8 +6,7 @@ Recording: `ttf.training.recorder`.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,34 +16,32 @@ from ttf import loop
 from ttf.config.resolve import Resolved
 from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy
-from ttf.data.dataset import Dataset
 from ttf.errors import (
-    ArtifactDamaged,
-    DataChanged,
     DeviceMistrusted,
     ExitCode,
     GateNotMet,
     Stopped,
     StorageError,
+    Told,
     TtfError,
 )
-from ttf.incidents.inputs import refuse_changed
 from ttf.process.signals import StopAsked
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.documents import DataFacts, Manifest, Summary
-from ttf.rundir.durable import read_json, write_atomically, write_json
-from ttf.rundir.flight_record import FlightRecorder, Phase
+from ttf.rundir.documents import Incident, Summary
+from ttf.rundir.durable import write_atomically, write_json
+from ttf.rundir.flight_record import Phase
+from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
-from ttf.rundir.supervision import Journal
-from ttf.rundir.verified_folders import newest_first
+from ttf.rundir.typed_json import read_typed
 from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
 from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_learned
-from ttf.training.checkpoint import RunState, Snapshot, Totals, load_newest
+from ttf.training.checkpoint import RunState, Snapshot, Totals
+from ttf.training.going_on import has_begun, load_state
 from ttf.training.mined_negatives import MinedNegatives
 from ttf.training.recorder import Recorder, recording, summary_facts
 from ttf.training.schedule import evaluation_due, learning_rate
@@ -64,10 +61,12 @@ def run(
     *,
     resume: bool = False,
     link: Link | None = None,
+    opening: Sequence[str] = (),
 ) -> Summary:
-    # Failures are recorded, then raised. Conditions: see `open_session`.
+    # Failures are recorded, then raised. Conditions: see `open_session`. `opening` is said when the
+    # configuration and all files have been checked.
     with open_session(resolved, folder, policy, reporter, link) as session:
-        resume = resume and _has_begun(folder, reporter.note)
+        resume = resume and has_begun(folder, reporter.note)
         if not resume:
             _begin(session)
         # Anew at every start: a remedy may have changed it.
@@ -78,7 +77,9 @@ def run(
         session.link.configured(session.config, inputs)
         if session.parts.model.documents_frozen:
             session.parts.documents.freeze(folder.index, must_exist=resume)
-        snapshot, differences = _load_state(session) if resume else (None, [])
+        snapshot, differences = load_state(session) if resume else (None, [])
+        for note in (*opening, *session.notes):
+            reporter.note(note)
         step = snapshot.step if snapshot is not None else None
         retry_s = session.config.checkpoint.retry_s
         log = partial(MetricsLog, folder.metrics, step, retry_s=retry_s, say=reporter.note)
@@ -214,9 +215,10 @@ class Trainer:
         )
         history = session.link.history
         for number in history.incidents if history is not None else ():
-            path = session.folder.incidents / number / "incident.json"
+            path = session.folder.incidents / number / INCIDENT
             if path.is_file():  # of a process that died: no observer has heard of it
-                observers.ttf_incident(incident=read_json(path))
+                incident = read_typed(path, session.folder.path, Incident)
+                observers.ttf_incident(incident=incident)
 
     def _train(self, recorder: Recorder) -> Ending:
         # The last save is part of this, so that a disk failure here is an ending as well.
@@ -248,8 +250,8 @@ class Trainer:
             settings = self.session.config.evaluate
             note = (
                 f"Training ended early, at step {self.loop.step:,} of {self.loop.total_steps:,}: "
-                f"{settings.metric} did not improve in {settings.patience} evaluations. To train all "
-                "steps: --set evaluate.patience=0."
+                f"{settings.metric} did not improve in {settings.patience} evaluations. To train "
+                "all steps: --set evaluate.patience=0."
             )
             self._state.totals.notes["ended early"] = note
             self.session.reporter.note(note)
@@ -273,7 +275,7 @@ class Trainer:
         whole_epoch = self.loop.step >= self.loop.order.steps_per_epoch
         if settings.above_chance and whole_epoch and len(data.val) >= ENOUGH_QUERIES:
             return replace(done, exit_code=ExitCode.GATE, problem=problem, hint=WRONG_DATA)
-        note = f"{problem} A longer run, or more validation pairs, would tell why."
+        note = f"{problem} A longer run or more validation pairs would show the reason."
         self._state.totals.notes["chance"] = note
         self.session.reporter.note(note)
         return done
@@ -286,12 +288,12 @@ class Trainer:
             hint=f"Continue with: ttf resume {self.session.folder.path}",
         )
 
-    def _summarize_error(self, error: TtfError, status: str = "failed") -> None:
+    def _summarize_error(self, error: Told, status: str = "failed") -> None:
         # The error matters more than a disk that does not take the summary.
         try:
             self._summarize(Ending.of(error, status))
         except StorageError as also:
-            self.session.reporter.note(f"There is no summary: {also}")
+            self.session.reporter.note(f"ttf could not write summary.json: {also}")
 
     def _summarize(self, ending: Ending) -> Summary:
         session = self.session
@@ -314,79 +316,3 @@ class Trainer:
             return False
         decided = self.session.decided
         return evaluation_due(step, decided.total_steps, decided.config, decided.order)
-
-
-# --- going on with a run -----------------------------------------------------------------------
-
-
-def _has_begun(folder: RunFolder, say: Say) -> bool:
-    """True if there is, or was, something to resume. A run that ended before its first checkpoint
-    starts again; a run whose checkpoints are gone must not."""
-    if newest_first(folder.checkpoints):
-        return True
-    # An unsupervised run has no journal; its summary shows that it ended and saved.
-    noted = folder.supervision.exists()
-    if Journal.read(folder.supervision).checkpointed >= 0 or (
-        not noted and folder.summary.exists()
-    ):
-        return True
-    say("There was no checkpoint yet, so the run starts from the beginning.")
-    return False
-
-
-def _load_state(session: Session) -> tuple[Snapshot, list[str]]:
-    """The newest intact checkpoint of this run, and the differences between this process and the
-    one that started the run. Raises NoCheckpoint, ArtifactDamaged, DataChanged."""
-    folder = session.folder
-    say = session.reporter.note
-    snapshot = load_newest(folder.checkpoints, say)
-    before = _manifest_of(folder)
-    _refuse_other_data(before["data"], session.data, folder, session.link.flight, say)
-    now = manifest.numeric_fingerprint(session.config, session.policy)
-    return snapshot, manifest.differences(before["numeric"], now)
-
-
-def _manifest_of(folder: RunFolder) -> Manifest:
-    """Raises ArtifactDamaged."""
-    try:
-        found: Manifest = read_json(folder.manifest)
-        found["data"]["fingerprint"], found["numeric"]["plugins"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ArtifactDamaged(
-            f"{folder.manifest} is missing or damaged ({type(error).__name__}: {error}). Without "
-            "it, ttf does not know the data and the environment of the run.",
-            hint="Restore the file, or start a new run with the run.toml of this folder.",
-        ) from error
-    return found
-
-
-def _refuse_other_data(
-    before: DataFacts, data: Dataset, folder: RunFolder, flight: FlightRecorder, say: Say
-) -> None:
-    """Raises DataChanged. `before` is the manifest's part about the data."""
-    if before["fingerprint"] != data.fingerprint:
-        raise DataChanged(
-            f"The data has changed since the run in {folder.path} was started (pairs "
-            f"{before.get('pairs')}, bank {before.get('bank')}).",
-            hint="Restore the original files, or start a new run with ttf train.",
-        )
-    with _heartbeats(flight):
-        refuse_changed(before.get("files", {}), data.stores, say)
-
-
-@contextlib.contextmanager
-def _heartbeats(flight: FlightRecorder) -> Iterator[None]:
-    """Beats during long work that cannot beat itself."""
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.wait(1.0):
-            flight.beat()
-
-    thread = threading.Thread(target=beat, name="ttf-beat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

@@ -60,7 +60,7 @@ def test_a_disk_that_is_full_for_the_last_bytes_is_noticed(tiny_disk: Path) -> N
     index, _ = miner._ready()
     taken = (128 << 10) - index.serialized_length // 4096 * 4096
     (tiny_disk / "others").write_bytes(bytes(taken))
-    with pytest.raises(StorageError, match="usearch does not notice"):
+    with pytest.raises(StorageError, match="usearch does not report"):
         miner.save(tiny_disk)
 
 
@@ -74,7 +74,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, share: float) -> None:
     built(BANK[:500]).save(tmp_path)
     (file,) = tmp_path.iterdir()
     os.truncate(file, int(file.stat().st_size * share))
-    with pytest.raises(ArtifactDamaged, match="not a whole usearch index"):
+    with pytest.raises(ArtifactDamaged, match="incomplete or damaged usearch index"):
         UsearchMiner(UsearchOptions(), CONTEXT).load(tmp_path, MemorySource(BANK[:500]))
 
 

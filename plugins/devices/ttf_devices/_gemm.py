@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from ttf import ArtifactDamaged, Processor, Settled, tuned_row
 
-ASK_FOR_MORE: Final = "ttf bench --tune measures whether another path is faster here"
+ASK_FOR_MORE: Final = "ttf bench --tune measures whether another path is faster on this machine"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,40 +32,42 @@ TABLE: Final = (
         name="x86 with AMX",
         fits=lambda p: "amx_bf16" in p.flags,
         float32="highest",
-        why="with AMX, medium would multiply in bf16",
+        why="on a processor with AMX, medium would multiply in bf16",
     ),
     Row(
         name="AMD Zen 5",
         fits=lambda p: p.vendor == "AuthenticAMD" and p.family == 26 and "avx512f" in p.flags,
         float32="medium",
-        why="oneDNN's float32 products ran 1.8 to 2 times as fast as MKL's on AMD Zen 5, at an "
-        "error of 9e-7",
-        bf16="1.7 to 1.9 times the rate of float32 on AMD Zen 5",
+        why=(
+            "on AMD Zen 5, the float32 products of oneDNN were 1.8 to 2 times as fast as "
+            "those of MKL, with an error of 9e-7"
+        ),
+        bf16="1.7 to 1.9 times the speed of float32 on AMD Zen 5",
     ),
     Row(
         name="AMD with AVX-512",
         fits=lambda p: p.vendor == "AuthenticAMD" and "avx512f" in p.flags,
         float32="highest",
-        why=f"torch's default; this processor was never measured, {ASK_FOR_MORE}",
+        why=f"the default of torch; this processor was never measured, and {ASK_FOR_MORE}",
     ),
     Row(
         name="x86 with AVX-512",
         fits=lambda p: "avx512f" in p.flags,
         float32="highest",
-        why=f"torch's default, MKL, is made for this processor; {ASK_FOR_MORE}",
+        why=f"the default of torch (MKL) is made for this processor; {ASK_FOR_MORE}",
     ),
     Row(
         name="x86",
         fits=lambda p: not p.arm and "avx2" in p.flags,
         float32="highest",
-        why="torch takes oneDNN's products only where there is AVX-512",
+        why="torch uses the products of oneDNN only on processors with AVX-512",
     ),
     Row(
         name="Apple",
         fits=lambda p: p.apple,
         float32="highest",
-        why="torch's default, Accelerate, is the only path on a Mac",
-        bf16="never measured there",
+        why="the default of torch (Accelerate) is the only path on a Mac",
+        bf16="never measured on a Mac",
     ),
     Row(
         name="Arm with bf16",
@@ -77,7 +79,7 @@ TABLE: Final = (
         name="any other",
         fits=lambda p: True,
         float32="highest",
-        why="torch's default; nothing is known of this processor",
+        why="the default of torch; there are no measurements for this processor",
     ),
 )
 
@@ -97,14 +99,18 @@ def settle(processor: Processor) -> Settled:
         return Settled(
             value=row.float32,
             reason=f"{table} (the tuned row is damaged)",
-            note=f"{error} The path of float32 products follows the static table: {row.float32}. "
-            f"{error.hint}",
+            note=(
+                f"{error} ttf uses its table to choose the path of float32 products: "
+                f"{row.float32}. {error.hint}"
+            ),
         )
     if tuned is None:
         return Settled(value=row.float32, reason=table)
     if tuned.float32 is None:
         return Settled(value=row.float32, reason=f"{table}; measured {tuned.date}, {tuned.why}")
-    return Settled(value=tuned.float32, reason=f"measured here on {tuned.date}: {tuned.why}")
+    return Settled(
+        value=tuned.float32, reason=f"measured on this machine on {tuned.date}: {tuned.why}"
+    )
 
 
 def bf16_unit(processor: Processor) -> str:
@@ -117,5 +123,5 @@ def bf16_unit(processor: Processor) -> str:
     with contextlib.suppress(ArtifactDamaged):
         tuned = tuned_row()
         if tuned is not None and tuned.bf16_gain is not None:
-            known = f"{tuned.bf16_gain:.1f} times the rate of float32, measured on {tuned.date}"
+            known = f"{tuned.bf16_gain:.1f} times the speed of float32, measured on {tuned.date}"
     return f"{unit} ({known})" if known else unit

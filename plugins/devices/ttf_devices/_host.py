@@ -43,9 +43,9 @@ def rng_part(state: Mapping[str, torch.Tensor], name: str, device: str) -> torch
         return state[name]
     except KeyError:
         raise ConfigError(
-            f"The random state holds {', '.join(sorted(state)) or 'nothing'}, but the device "
-            f"{device} needs {name!r}: it was saved on another device.",
-            hint="Resume on the device the run was started on.",
+            "The random state was saved on another device: it contains "
+            f"{', '.join(sorted(state)) or 'nothing'}, but the device {device} needs {name!r}.",
+            hint="Resume the run on the device on which it was started.",
         ) from None
 
 

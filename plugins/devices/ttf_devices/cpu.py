@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CpuOptions:
-    deterministic: bool = option(True, "refuse operations whose result may differ between runs")
+    deterministic: bool = option(
+        True, "refuse operations with results that may differ between runs"
+    )
     float32_matmul: Literal["auto", "highest", "high", "medium"] = option(
         "auto",
-        "torch's float32 matmul precision; auto takes the fastest path that is as accurate as "
-        "float32 on this processor, from a table or from what ttf bench --tune measured",
+        "float32 matmul precision of torch; auto: the fastest path of this processor that is as "
+        "accurate as float32, from a table or from a measurement of ttf bench --tune",
     )
 
 
@@ -84,18 +86,18 @@ class CpuPolicy:
 
     def precision(self, requested: Literal["fp32", "bf16", "auto"]) -> Precision:
         if requested == "fp32":
-            return Precision(name="fp32", reason="asked for")
+            return Precision(name="fp32", reason="set by the user")
         unit = _gemm.bf16_unit(self._processor)
         if requested == "auto":
-            more = f"; this processor has {unit}: try --precision bf16" if unit else ""
-            return Precision(name="fp32", reason=f"exact and bitwise repeatable on cpu{more}")
+            more = f"; this processor has {unit}, so --precision bf16 may be faster" if unit else ""
+            return Precision(name="fp32", reason=f"exact and bitwise repeatable on the cpu{more}")
         if unit:
-            return Precision(name="bf16", reason=f"asked for; autocast, with {unit}")
-        slow = "this processor has no bf16 unit: slower than fp32"
+            return Precision(name="bf16", reason=f"set by the user; autocast, with {unit}")
+        slow = "this processor has no bf16 unit, so bf16 is slower than fp32"
         return Precision(
             name="bf16",
-            reason=f"asked for; autocast, but {slow}",
-            note=f"bf16 was asked for, but {slow}. Use --precision fp32.",
+            reason=f"set by the user; autocast, but {slow}",
+            note=f"--precision bf16 is set, but {slow}. Use --precision fp32.",
         )
 
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]:

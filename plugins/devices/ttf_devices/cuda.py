@@ -36,13 +36,17 @@ BF16_SINCE = (8, 0)  # compute capability (Ampere) with tensor cores for bf16 an
 class CudaOptions:
     index: int = option(
         0,
-        "which GPU, as nvidia-smi counts the visible ones",
+        "number of the GPU, counted as in nvidia-smi among the visible GPUs",
         unit="no unit",
         ge=0,
         le=1023,
     )
-    tf32: bool = option(False, "allow tf32 products in fp32: faster, 10 bits of mantissa")
-    deterministic: bool = option(True, "refuse operations whose result may differ between runs")
+    tf32: bool = option(
+        False, "allow tf32 products in fp32: faster, but with a mantissa of 10 bits"
+    )
+    deterministic: bool = option(
+        True, "refuse operations with results that may differ between runs"
+    )
 
 
 class CudaPolicy(_host.Accelerator):
@@ -65,15 +69,17 @@ class CudaPolicy(_host.Accelerator):
 
         if not self.backend.is_available():
             raise PluginUnavailable(
-                "The device cuda cannot be used: torch finds no working GPU (a torch build "
-                "without CUDA, or a driver that is too old for it).",
-                hint="Run nvidia-smi to see the driver, or use --device cpu.",
+                "The device cuda cannot be used, because torch finds no working GPU. Either torch "
+                "was built without CUDA, or the driver is too old.",
+                hint=(
+                    "To check the driver, run nvidia-smi. To train on the CPU, use --device cpu."
+                ),
             )
         count = int(self.backend.device_count())
         if self.options.index >= count:
             raise ConfigError(
-                f"device.cuda.index is {self.options.index}, but torch sees {count} GPU(s), "
-                f"counted from 0.",
+                f"device.cuda.index is {self.options.index}, but torch finds only {count} GPU(s), "
+                "and the first has the index 0.",
                 hint="Choose a smaller index, or check CUDA_VISIBLE_DEVICES.",
             )
         _host.start_host(self.threads, self.options.deterministic)
@@ -95,16 +101,20 @@ class CudaPolicy(_host.Accelerator):
         """Reads the compute capability of the GPU, unless fp32 was asked for."""
         if requested == "fp32":
             how = "with tf32 products (device.cuda.tf32)" if self.options.tf32 else "without tf32"
-            return Precision(name="fp32", reason=f"asked for; {how}")
+            return Precision(name="fp32", reason=f"set by the user; {how}")
         major, minor = self.backend.get_device_capability(self.options.index)
         able = (major, minor) >= BF16_SINCE
         shown = f"compute capability {major}.{minor}"
         if requested == "bf16":
-            how = "tensor cores" if able else f"but {shown} only emulates it: slower than fp32"
-            return Precision(name="bf16", reason=f"asked for; autocast, {how}")
+            how = (
+                "tensor cores"
+                if able
+                else f"but {shown} only emulates bf16, so it is slower than fp32"
+            )
+            return Precision(name="bf16", reason=f"set by the user; autocast, {how}")
         if able:
             return Precision(name="bf16", reason=f"{shown} has bf16 tensor cores")
-        return Precision(name="fp32", reason=f"{shown} has no bf16 tensor cores (8.0 has)")
+        return Precision(name="fp32", reason=f"{shown} has no bf16 tensor cores (8.0 or later has)")
 
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
         return _host.autocast("cuda", precision)

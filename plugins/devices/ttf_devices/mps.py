@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 KNOWN_BAD = (
-    "recurrent towers (gru, lstm) are known to compute wrong numbers or to leak on mps "
+    "recurrent towers (gru, lstm) have known faults on mps: wrong numbers, or a memory leak "
     "(pytorch#94691, #145374, #177116)"
 )
 
@@ -42,9 +42,11 @@ class MpsOptions:
         le=65_536,
     )
     cpu_fallback: bool = option(
-        False, "run operators that mps lacks on the CPU, copying there and back each time"
+        False, "run operators that mps does not have on the CPU; the data is copied each time"
     )
-    deterministic: bool = option(True, "refuse operations whose result may differ between runs")
+    deterministic: bool = option(
+        True, "refuse operations with results that may differ between runs"
+    )
 
 
 class MpsPolicy(_host.Accelerator):
@@ -66,8 +68,8 @@ class MpsPolicy(_host.Accelerator):
     def start(self) -> None:
         if not self.backend.is_available():
             raise PluginUnavailable(
-                "The device mps cannot be used: torch finds no Metal device (a torch build "
-                "without mps, a macOS that is too old, or a virtual machine).",
+                "The device mps cannot be used, because torch finds no Metal device. Either torch "
+                "was built without mps, or macOS is too old, or this is a virtual machine.",
                 hint="Use --device cpu.",
             )
         _host.start_host(self.threads, self.options.deterministic)
@@ -76,11 +78,11 @@ class MpsPolicy(_host.Accelerator):
         cap = self.options.max_accumulate
         granted = min(accumulate, cap)
         same_shape = (
-            f"Every micro-batch has the same shape ({batch_size} samples): gradients on mps "
-            "were wrong after a change of shape (pytorch#177116)."
+            f"All micro-batches have the same shape ({batch_size} samples), because gradients on "
+            "mps were wrong after a change of the shape (pytorch#177116)."
         )
         notes = [
-            KNOWN_BAD[:1].upper() + KNOWN_BAD[1:] + ": compare with --device cpu.",
+            KNOWN_BAD[:1].upper() + KNOWN_BAD[1:] + ": compare the results with --device cpu.",
             same_shape,
         ]
         if granted < accumulate:
@@ -88,19 +90,20 @@ class MpsPolicy(_host.Accelerator):
             larger = -(-asked // granted)
             notes.insert(
                 0,
-                f"mps caps accumulation at {cap}: asked {batch_size} x {accumulate} = {asked} "
-                f"samples a step, gets {batch_size} x {granted} = {gets}. For the same step use "
-                f"--batch-size {larger} --accum {granted}.",
+                f"mps allows at most {cap} micro-batches per step. The settings ask for "
+                f"{batch_size} x {accumulate} = {asked} samples per step, but a step now has "
+                f"{batch_size} x {granted} = {gets}. For {asked} samples, use --batch-size "
+                f"{larger} --accum {granted}.",
             )
         return BatchPlan(micro_batch=batch_size, accumulate=granted, notes=tuple(notes))
 
     def precision(self, requested: Literal["fp32", "bf16", "auto"]) -> Precision:
         if requested == "bf16":
             raise ConfigError(
-                "device.precision: mps computes in fp32 only; bf16 was never verified there.",
+                "device.precision must be fp32 on mps: bf16 was never tested there.",
                 hint="Use --precision fp32, or bf16 with --device cpu.",
             )
-        why = "asked for" if requested == "fp32" else "the only precision offered on mps"
+        why = "set by the user" if requested == "fp32" else "the only precision on mps"
         return Precision(name="fp32", reason=why)
 
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
@@ -136,7 +139,7 @@ class MpsFactory:
             return Availability(ok=True, reason=KNOWN_BAD)
         return Availability(
             ok=False,
-            reason=f"it needs a Mac with Apple silicon, this is {system} on {machine}",
+            reason=f"mps needs a Mac with Apple silicon, but this is {system} on {machine}",
             fix="Use --device cpu.",
         )
 

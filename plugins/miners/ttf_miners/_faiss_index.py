@@ -70,8 +70,8 @@ class _FaissIndex(TiledMiner):
             found = hashlib.file_digest(written, "sha256")
         if found.digest() != digest.digest():
             raise StorageError(
-                f"{file} does not read back as it was written.",
-                hint="Check the disk before you trust it again.",
+                f"{file} was written and read again, and the content is different.",
+                hint="Check the disk before you use it again.",
             )
 
     def load(self, path: Path, source: VectorSource) -> None:
@@ -82,13 +82,14 @@ class _FaissIndex(TiledMiner):
             index = faiss.read_index(str(file))
         except RuntimeError as error:
             raise ArtifactDamaged(
-                f"{file} is not a whole faiss index: {error}", hint="Delete it: it is made anew."
+                f"{file} is an incomplete or damaged faiss index: {error}",
+                hint="Delete this file: ttf then builds a new index.",
             ) from error
         if (index.ntotal, index.d) != tuple(source.shape):
             raise ArtifactDamaged(
-                f"{file} holds {index.ntotal} rows of {index.d}, the bank "
-                f"{source.shape[0]} of {source.shape[1]}.",
-                hint="Delete it: it is made anew.",
+                f"The index {file} has {index.ntotal} rows of width {index.d}, but the bank has "
+                f"{source.shape[0]} rows of width {source.shape[1]}.",
+                hint="Delete this file: ttf then builds a new index.",
             )
         self._index = index
         self._source = source

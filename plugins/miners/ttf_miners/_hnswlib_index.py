@@ -63,9 +63,9 @@ class HnswlibMiner(TiledMiner):
             raise not_written("hnswlib index", file, error) from error
         if written != expected:
             raise StorageError(
-                f"Only {written:,} of {expected:,} bytes of the hnswlib index reached {file}: "
-                "the disk is probably full (hnswlib does not notice).",
-                hint="Free some space, or set TTF_HOME to a folder with room.",
+                f"Only {written:,} of {expected:,} bytes of the hnswlib index were written to "
+                f"{file}. Probably the disk is full; hnswlib does not report this error.",
+                hint="Free some space, or set TTF_HOME to a folder on another disk.",
             )
         self._read_back(path)
 
@@ -77,13 +77,14 @@ class HnswlibMiner(TiledMiner):
             index.load_index(str(path / FILE), max_elements=rows)
         except RuntimeError as error:
             raise ArtifactDamaged(
-                f"{path / FILE} is not a whole hnswlib index: {error}",
-                hint="Delete it: it is made anew.",
+                f"{path / FILE} is an incomplete or damaged hnswlib index: {error}",
+                hint="Delete this file: ttf then builds a new index.",
             ) from error
         if index.get_current_count() != rows:
             raise ArtifactDamaged(
-                f"{path / FILE} holds {index.get_current_count()} rows, the bank {rows}.",
-                hint="Delete it: it is made anew.",
+                f"The index {path / FILE} has {index.get_current_count()} rows, but the bank has "
+                f"{rows}.",
+                hint="Delete this file: ttf then builds a new index.",
             )
         self._index = index
         self._source = source
@@ -101,11 +102,14 @@ class HnswlibMiner(TiledMiner):
             after = self.search(queries, 10)
         except ArtifactDamaged as error:
             raise MinerFailed(
-                "hnswlib", f"What hnswlib wrote does not read back: {error}"
+                "hnswlib", f"hnswlib wrote an index that cannot be read again: {error}"
             ) from error
         same = np.array_equal(before[0], after[0]) and np.array_equal(before[1], after[1])
         if not same:
-            raise MinerFailed("hnswlib", f"{path / FILE} answers otherwise than what was written.")
+            raise MinerFailed(
+                "hnswlib",
+                f"{path / FILE} was written and read again, and its answers are different.",
+            )
 
     def _require_room(self, source: VectorSource) -> None:
         rows, dim = source.shape

@@ -50,5 +50,5 @@ def require_room(context: MinerContext, source: VectorSource, size: int, what: s
 def not_written(what: str, file: Path, error: Exception) -> StorageError:
     return StorageError(
         f"The {what} could not be written to {file}: {error}",
-        hint="Free some space, or set TTF_HOME to a folder with room.",
+        hint="Free some space, or set TTF_HOME to a folder on another disk.",
     )

@@ -31,7 +31,7 @@ class ExactFactory:
 
     def availability(self) -> Availability:
         if importlib.util.find_spec("torch") is None:
-            return Availability(ok=False, reason="torch is missing", fix="pip install torch")
+            return Availability(ok=False, reason="torch is not installed", fix="pip install torch")
         return Availability(ok=True)
 
     def traits(self, options: NoOptions, context: MinerContext) -> MinerTraits:

@@ -38,19 +38,23 @@ MIN_ROWS_PER_LIST = 39
 @dataclass(frozen=True, kw_only=True)
 class FaissOptions:
     kind: Literal["flat", "hnsw", "ivf"] = option(
-        "flat", "flat: exact, nothing to build; hnsw: graph, slow to build; ivf: quick to build"
+        "flat", "flat: exact, builds no index; hnsw: a graph, slow to build; ivf: quick to build"
     )
     M: int = option(32, "hnsw: links per row", unit="links", ge=2, le=512)
     ef_construction: int = option(
-        200, "hnsw: candidates looked at while building", unit="rows", ge=1, le=100_000
+        200, "hnsw: candidates compared per row during the build", unit="rows", ge=1, le=100_000
     )
     ef_search: int = option(
-        256, "hnsw: candidates looked at per query; at least k", unit="rows", ge=1, le=1_000_000
+        256, "hnsw: candidates compared per query; at least k", unit="rows", ge=1, le=1_000_000
     )
     nlist: int = option(
-        0, "ivf: lists; 0: 4 x the root of the number of rows", unit="lists", ge=0, le=2**22
+        0,
+        "ivf: number of lists; 0: 4 x the square root of the number of rows",
+        unit="lists",
+        ge=0,
+        le=2**22,
     )
-    nprobe: int = option(64, "ivf: lists looked at per query", unit="lists", ge=1, le=2**22)
+    nprobe: int = option(64, "ivf: lists searched per query", unit="lists", ge=1, le=2**22)
 
 
 class FaissFactory:

@@ -22,10 +22,10 @@ from ttf_miners import _graph_cost
 class HnswlibOptions:
     M: int = option(32, "links per row", unit="links", ge=2, le=512)
     ef_construction: int = option(
-        200, "candidates looked at while building", unit="rows", ge=1, le=100_000
+        200, "candidates compared per row during the build", unit="rows", ge=1, le=100_000
     )
     ef_search: int = option(
-        256, "candidates looked at per query; at least k", unit="rows", ge=1, le=1_000_000
+        256, "candidates compared per query; at least k", unit="rows", ge=1, le=1_000_000
     )
 
 

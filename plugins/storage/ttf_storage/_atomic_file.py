@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import DType, fsync_dir, fsync_file, numpy_dtype, storage_error
-
-TEMP_PREFIX: Final = ".tmp-"  # hides the file from readers until the rename
+from ttf import DType, fsync_dir, fsync_file, numpy_dtype, storage_error, temporary_file
 
 
 class AtomicFile:
@@ -20,12 +18,9 @@ class AtomicFile:
     def __init__(self, target: Path) -> None:
         self.target = target
         self.position = 0
-        self._temp = target.with_name(f"{TEMP_PREFIX}{target.name}-{os.getpid()}")
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
-        self._fd = -1
         self._published = False
         try:
-            self._fd = os.open(self._temp, flags, 0o666)
+            self._temp = temporary_file(target)
         except OSError as error:
             raise storage_error(error, str(target)) from error
 
@@ -33,7 +28,7 @@ class AtomicFile:
         left = memoryview(data).cast("B")
         try:
             while left:
-                written = os.write(self._fd, left)
+                written = os.write(self._temp.fd, left)
                 self.position += written
                 left = left[written:]
         except OSError as error:
@@ -42,28 +37,24 @@ class AtomicFile:
     def patch(self, data: bytes, offset: int) -> None:
         """Overwrites bytes written earlier."""
         try:
-            os.pwrite(self._fd, data, offset)
+            os.pwrite(self._temp.fd, data, offset)
         except OSError as error:
             raise self._failed(error) from error
 
     def publish(self) -> None:
         try:
-            fsync_file(self._fd)
-            os.close(self._fd)
-            self._fd = -1
-            self._temp.replace(self.target)
+            fsync_file(self._temp.fd)
+            self._temp.path.replace(self.target)
             self._published = True
+            self._temp.close()
             fsync_dir(self.target.parent)
         except OSError as error:
             raise self._failed(error) from error
 
     def discard(self) -> None:
         """Removes the file, also if `publish` failed halfway. Does nothing after `publish`."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
         if not self._published:
-            self._temp.unlink(missing_ok=True)
+            self._temp.remove()
 
     def _failed(self, error: OSError) -> Exception:
         self.discard()
@@ -83,12 +74,12 @@ class RowsWriter:
         """Returns contiguous rows. Raises ValueError if they do not fit this array."""
         if rows.dtype != numpy_dtype(self.dtype) or rows.shape[1:] != self.shape[1:]:
             raise ValueError(
-                f"the array {self.name!r} takes {self.dtype} rows of shape {self.shape[1:]}, "
-                f"not {rows.dtype} {rows.shape}"
+                f"the array {self.name!r} needs rows of the type {self.dtype} and the shape "
+                f"{self.shape[1:]}, not {rows.dtype} {rows.shape}"
             )
         if self.rows_done + len(rows) > self.shape[0]:
             raise ValueError(
-                f"the array {self.name!r} was announced with {self.shape[0]} rows, more arrived"
+                f"the array {self.name!r} was created with {self.shape[0]} rows, but got more"
             )
         return np.ascontiguousarray(rows)
 

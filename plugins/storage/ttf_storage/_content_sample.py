@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from ttf import open_named
 from ttf_storage._mapped import unreadable
 
 PIECE_BYTES: Final = 4 << 10
@@ -28,7 +29,7 @@ def sampled(paths: Sequence[Path], sizes: Sequence[int]) -> Iterator[bytes]:
     pieces = max(_LEAST_PIECES, _PIECES // max(1, len(chosen)))
     for number in chosen:
         try:
-            with paths[number].open("rb", buffering=0) as file:
+            with open_named(paths[number]) as file:
                 for offset in _offsets(sizes[number], pieces):
                     file.seek(offset)
                     yield file.read(PIECE_BYTES)

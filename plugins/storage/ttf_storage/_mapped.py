@@ -13,7 +13,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import BadData, DataChanged, DataMissing, DType, StorageError, numpy_dtype
+from ttf import (
+    BadData,
+    DataChanged,
+    DataMissing,
+    DType,
+    StorageError,
+    numpy_dtype,
+    open_inside,
+    open_named,
+)
 from ttf_storage._page_hints import PagedRows
 from ttf_storage._stored_rows import MappedStoredRows, as_bytes
 
@@ -39,16 +48,16 @@ def check_identity(path: Path, opened: FileIdentity) -> None:
     try:
         now = FileIdentity.of(path)
     except FileNotFoundError:
-        what = "was removed"
+        what = "was deleted"
     else:
         if now == opened:
             return
         if (now.device, now.inode) != (opened.device, opened.inode):
             what = "was replaced by another file"
         elif now.size < opened.size:
-            what = f"was cut from {opened.size} to {now.size} bytes"
+            what = f"was truncated from {opened.size} to {now.size} bytes"
         else:
-            what = "was rewritten in place"
+            what = "was overwritten"
     raise DataChanged(
         f"{path} {what} while it was in use.",
         hint="Never change a data file while it is read. Write new data to a new file in the same "
@@ -57,11 +66,12 @@ def check_identity(path: Path, opened: FileIdentity) -> None:
 
 
 class MappedFile:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, inside: Path | None = None) -> None:
+        """`inside`: the folder that the user named, if it is not the file itself."""
         self.path = path
         self._closed = False
         try:
-            with path.open("rb") as file:
+            with open_named(path) if inside is None else open_inside(path, inside) as file:
                 self.identity = FileIdentity.of(file.fileno())
                 self._map = (
                     mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -114,10 +124,10 @@ def unreadable(path: Path, error: OSError) -> BadData | StorageError:
     if isinstance(error, IsADirectoryError):
         return BadData(f"{path} is a folder, not a file.", hint="Check the path.")
     if isinstance(error, PermissionError):
-        return BadData(f"{path} may not be read: permission denied.", hint=f"chmod u+r {path}")
+        return BadData(f"{path} cannot be read: permission denied.", hint=f"chmod u+r {path}")
     return StorageError(
         f"{path} could not be read: {error.strerror or error}.",
-        hint="Check the disk before you trust the file.",
+        hint="Check the disk before you use the file.",
     )
 
 

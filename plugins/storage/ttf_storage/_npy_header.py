@@ -10,18 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.lib import format as npy_format
+from numpy.typing import NDArray
 
-from ttf import BadData, DType
+from ttf import BadData, DType, numpy_dtype
+from ttf_storage._stored_rows import READ_AS
 
 HEAD_BYTES: Final = 16384  # enough for any header that numpy accepts (10,000 characters)
 
-_STORED: Final[dict[np.dtype[Any], DType]] = {
-    np.dtype("<f4"): "float32",
-    np.dtype("<f2"): "float16",
-    np.dtype("<i4"): "int32",
-    np.dtype("<i8"): "int64",
-    np.dtype("u1"): "uint8",
-}
+_MOST_TURNED_BYTES: Final = 1 << 30
 _PARSERS: Final = {
     (1, 0): npy_format.read_array_header_1_0,
     (2, 0): npy_format.read_array_header_2_0,
@@ -51,7 +47,8 @@ def parse_header(head: bytes, where: str) -> NpyHeader:
     stream = io.BytesIO(head)
     if len(head) < npy_format.MAGIC_LEN:
         raise BadData(
-            f"{where} is truncated: {len(head)} bytes are fewer than a header has.",
+            f"{where} is truncated: it has only {len(head)} bytes, which is less than a .npy "
+            "header.",
             hint="Write or copy the file again.",
         )
     if not head.startswith(npy_format.MAGIC_PREFIX):
@@ -69,17 +66,17 @@ def parse_header(head: bytes, where: str) -> NpyHeader:
             hint="Write the array again with numpy.save or numpy.savez.",
         ) from error
     if any(isinstance(n, bool) or n < 0 for n in shape):
-        raise BadData(f"{where} declares the impossible shape {shape}.")
+        raise BadData(f"{where} has a header with the impossible shape {shape}.")
     return NpyHeader(tuple(shape), dtype, bool(fortran), stream.tell())
 
 
 def check_extent(header: NpyHeader, held_bytes: int, where: str) -> None:
     """Raises BadData unless the declared array fills exactly the existing bytes."""
     if header.size_bytes != held_bytes:
-        verb = "is truncated" if header.size_bytes > held_bytes else "has bytes left over"
+        verb = "is truncated" if header.size_bytes > held_bytes else "has too many bytes"
         raise BadData(
-            f"{where} {verb}: its header declares {header.size_bytes} bytes of "
-            f"{header.dtype} {header.shape}, {held_bytes} are there.",
+            f"{where} {verb}: according to its header ({header.dtype} {header.shape}), it should "
+            f"have {header.size_bytes} bytes, but it has {held_bytes}.",
             hint="Write or copy the file again.",
         )
 
@@ -88,29 +85,23 @@ def check_numbers(header: NpyHeader, where: str) -> None:
     """Raises BadData if the array does not hold plain numbers, above all for pickles."""
     if header.dtype.hasobject:
         raise BadData(
-            f"{where} holds pickled Python objects; they are never loaded, because loading "
-            "executes them.",
-            hint="Save numbers: numpy.asarray(rows, dtype='float32').",
+            f"{where} contains pickled Python objects. ttf does not load them, because loading "
+            "could execute code.",
+            hint="Save the array as numbers: numpy.asarray(rows, dtype='float32').",
         )
     if header.dtype.kind not in "fiub":
-        raise BadData(f"{where} holds {header.dtype}, not numbers.")
+        raise BadData(f"{where} has the type {header.dtype}, but it must contain numbers.")
 
 
-def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str) -> DType:
-    """Returns the contract's dtype of a mappable array. `convert` is the command for the hint."""
+def read_as(header: NpyHeader, marker: str | None, where: str, convert: str) -> DType:
+    """Returns the contract's dtype that the rows are read as. `convert` is the command for the
+    hint."""
     check_numbers(header, where)
-    if header.fortran and len(header.shape) > 1:
-        raise BadData(
-            f"{where} is stored in Fortran order: its rows do not lie together.",
-            hint=f"Rewrite it: {convert}",
-        )
-    if header.dtype.byteorder == ">" and header.dtype.itemsize > 1:
-        raise BadData(f"{where} is big-endian ({header.dtype.str}).", hint=f"Rewrite it: {convert}")
     if header.dtype == np.dtype("<u2") and marker == "bfloat16":
         return "bfloat16"
-    dtype = _STORED.get(header.dtype)
-    if marker not in (None, dtype):
-        raise BadData(f"{where} is marked as {marker}, but it holds {header.dtype}.")
+    dtype = READ_AS.get(header.dtype.name)
+    if marker not in (None, header.dtype.name):
+        raise BadData(f"{where} is marked as {marker}, but it has the type {header.dtype}.")
     if dtype is None:
         meant = (
             " For bfloat16, add a string member '<name>.dtype' = 'bfloat16'."
@@ -118,8 +109,39 @@ def stored_dtype(header: NpyHeader, marker: str | None, where: str, convert: str
             else ""
         )
         raise BadData(
-            f"{where} holds {header.dtype}; known are float32, float16, bfloat16, int32, int64 "
-            f"and uint8.{meant}",
-            hint=f"Rewrite it: {convert}",
+            f"{where} has the type {header.dtype}, but it must be float32, float16, float64, "
+            f"bfloat16, int32, int64 or uint8.{meant}",
+            hint=f"Convert it: {convert}",
+        )
+    if turned(header) and header.size_bytes > _MOST_TURNED_BYTES:
+        raise BadData(
+            f"{where} is stored in Fortran order, so the values of a row are not next to each "
+            "other. In a file of this size, reading rows would take too long.",
+            hint=f"Convert it: {convert}",
         )
     return dtype
+
+
+def decoded(content: bytes, header: NpyHeader, where: str) -> NDArray[np.str_]:
+    """Returns the strings of an array, given its bytes. Raises BadData if they are no text."""
+    try:
+        held = np.frombuffer(content, header.dtype)
+        if header.dtype.kind == "S":
+            return np.char.decode(held, "utf-8")
+        # Python must not meet a number that is no character.
+        content.decode("utf-32-be" if header.dtype.byteorder == ">" else "utf-32-le")
+    except ValueError as error:
+        raise BadData(
+            f"{where} holds strings that are not valid text: {error}", hint="Write them again."
+        ) from error
+    return held.astype(header.dtype.newbyteorder("="))
+
+
+def turned(header: NpyHeader) -> bool:
+    """True if the values of a row do not lie next to each other."""
+    return header.fortran and len(header.shape) > 1
+
+
+def is_plain(header: NpyHeader, dtype: DType) -> bool:
+    """True if the rows can be used as they lie in the file."""
+    return not turned(header) and header.dtype == numpy_dtype(dtype)

@@ -14,7 +14,8 @@ from zipfile import ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, suggestion
+from ttf import ArrayMissing, BadData, DataCompressed, DType, TtfError, open_named, suggestion
+from ttf_storage._cast_rows import CastRows, TurnedRows
 from ttf_storage._content_sample import sampled
 from ttf_storage._mapped import MappedFile, MappedRows, check_identity
 from ttf_storage._npy_header import (
@@ -22,8 +23,11 @@ from ttf_storage._npy_header import (
     NpyHeader,
     check_extent,
     check_numbers,
+    decoded,
+    is_plain,
     parse_header,
-    stored_dtype,
+    read_as,
+    turned,
 )
 from ttf_storage._stored_rows import Stream, described
 from ttf_storage._zip_format import data_offset, encrypted, read_members, stored_as
@@ -39,11 +43,14 @@ _MACOS_EXTRAS: Final = "__MACOSX/"
 class NpzStore:
     """One map of the file for all its arrays."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, inside: Path | None = None, marker: str | None = None) -> None:
+        """Of a .npy file in a folder that the user named: `inside`, and the type that another file
+        says its bits have."""
         self.uri = uri
         path = Path(uri)
         self.container = "npy" if path.suffix.lower() == ".npy" else "npz"
-        self._file = MappedFile(path)
+        self._given_marker = marker
+        self._file = MappedFile(path, inside)
         try:
             self._members = self._arrays()
         except BaseException:
@@ -53,28 +60,30 @@ class NpzStore:
     def names(self) -> list[str]:
         return [n for n in self._members if not self._is_marker(n)]
 
-    def source(self, name: str) -> MappedRows:
+    def source(self, name: str) -> MappedRows | CastRows | TurnedRows:
         member = self._member(name)
         where = self._where(name)
         if member.compress_type:
             raise DataCompressed(
-                f"{where} is compressed ({stored_as(member)}): it cannot be read by rows.",
+                f"{where} is compressed ({stored_as(member)}), so ttf cannot read single rows of "
+                "it.",
                 hint=f"Convert it once: {self._convert_line()}",
             )
         offset = self._offset(member)
         header = parse_header(self._file.bytes_at(offset, min(HEAD_BYTES, member.file_size)), where)
-        dtype = stored_dtype(header, self._marker(name), where, self._convert_line())
+        dtype = read_as(header, self._marker(name), where, self._convert_line())
         check_extent(header, member.file_size - header.length, where)
         if not header.shape:
-            raise BadData(f"{where} is a single number, not rows.")
-        return MappedRows(
-            self._file,
-            name,
-            offset + header.length,
-            header.shape,
-            dtype,
-            lambda: self._digest(member, header, dtype),
-        )
+            raise BadData(f"{where} is a single number, but it must have rows.")
+        start = offset + header.length
+
+        def digest() -> str:
+            return self._digest(member, header, dtype)
+
+        if is_plain(header, dtype):
+            return MappedRows(self._file, name, start, header.shape, dtype, digest)
+        converted = TurnedRows if turned(header) else CastRows
+        return converted(self._file, name, start, header, dtype, digest)
 
     def describe(self, name: str) -> Mapping[str, Any]:
         member = self._member(name)
@@ -102,6 +111,16 @@ class NpzStore:
         else:
             blocks = self._row_blocks(name, member, header, block_bytes)
         return Stream(header.shape, header.dtype, self._marker(name), blocks)
+
+    def text(self, name: str) -> NDArray[np.str_]:
+        """Returns the strings of an array of one dimension."""
+        member, where = self._member(name), self._where(name)
+        header = self._header(name, member)
+        if header.dtype.kind not in "US" or len(header.shape) != 1:
+            raise BadData(f"{where} is {header.dtype} {header.shape}, but it must be strings.")
+        check_extent(header, member.file_size - header.length, where)
+        content = b"".join(self._pieces(name, member))[header.length :]
+        return decoded(content, header, where)
 
     def check_unchanged(self) -> None:
         check_identity(self._file.path, self._file.identity)
@@ -147,7 +166,9 @@ class NpzStore:
                 f"{self.uri}: there is no array {name!r}.{suggestion(name, self.names())}"
             )
         if encrypted(member):
-            raise BadData(f"{self._where(name)} is encrypted.", hint="Write it without a password.")
+            raise BadData(
+                f"{self._where(name)} is encrypted.", hint="Write the file without a password."
+            )
         return member
 
     def _where(self, name: str) -> str:
@@ -159,13 +180,17 @@ class NpzStore:
     def _marker(self, name: str) -> str | None:
         """Returns the string in the member `<name>.dtype`, or None."""
         if name + _MARKER not in self._members:
-            return None
-        member, where = self._member(name + _MARKER), self._where(name + _MARKER)
-        head = self._head(name + _MARKER, member)
+            return self._given_marker
+        return self.single_text(name + _MARKER)
+
+    def single_text(self, name: str) -> str:
+        """Returns the one short string that a member holds."""
+        member, where = self._member(name), self._where(name)
+        head = self._head(name, member)
         header = parse_header(head, where)
         text = head[header.length : member.file_size]
         if header.dtype.kind not in "US" or len(text) != header.size_bytes or header.size_bytes < 1:
-            raise BadData(f"{where} is not a string such as 'bfloat16'.")
+            raise BadData(f"{where} must be a string such as 'bfloat16'.")
         encoding = "ascii" if header.dtype.kind == "S" else "utf-32-le"
         return text.decode(encoding, "replace").rstrip("\0")
 
@@ -204,7 +229,8 @@ class NpzStore:
         data_offset(self._file, member)
         try:
             with (
-                zipfile.ZipFile(self._file.path) as archive,
+                open_named(self._file.path) as raw,
+                zipfile.ZipFile(raw) as archive,
                 archive.open(member.filename) as stream,
             ):
                 while block := stream.read(_BLOCK_BYTES if limit is None else limit):
@@ -222,7 +248,7 @@ class NpzStore:
                 pass
             return
         start, crc = data_offset(self._file, member), 0
-        with self._file.path.open("rb") as file:
+        with open_named(self._file.path) as file:
             file.seek(start)
             left = member.file_size
             while left and (block := file.read(min(left, _BLOCK_BYTES))):
@@ -230,8 +256,8 @@ class NpzStore:
                 left -= len(block)
         if left or crc != member.CRC:
             raise BadData(
-                f"{self._where(name)} is damaged: its checksum is {crc:08x}, "
-                f"{member.CRC:08x} was written."
+                f"{self._where(name)} is damaged: its checksum is {crc:08x}, but it should be "
+                f"{member.CRC:08x}."
             )
 
     def _row_blocks(
@@ -268,9 +294,9 @@ class NpzStore:
     ) -> Iterator[NDArray[Any]]:
         if member.compress_type:
             raise BadData(
-                f"{self._where(name)} is compressed and in Fortran order: its rows cannot be "
-                "streamed.",
-                hint="Rewrite it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
+                f"{self._where(name)} is compressed and in Fortran order, so ttf cannot convert "
+                "it row by row.",
+                hint="Convert it in Python: numpy.savez(OUT, X=numpy.ascontiguousarray(X)).",
             )
         offset = self._offset(member)
         turned = self._file.view(offset + header.length, header.shape[::-1], header.dtype).T

@@ -50,11 +50,17 @@ class NpzWriter:
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> NpyArrayWriter:
         self._finish_array()
-        if f"{name}.npy".encode() in (e.filename for e in self._entries):
-            raise ValueError(f"the array {name!r} was written already")
         held = numpy_dtype(dtype)
         size = math.prod(shape) * held.itemsize
         return self._start(name, shape, dtype, npy_header(shape, held), size)
+
+    def text_array(self, name: str, values: NDArray[np.str_]) -> None:
+        """Writes an array of strings, whole."""
+        self._finish_array()
+        text = np.asarray(values, order="C")
+        header = npy_header(text.shape, text.dtype)
+        self._start(name, (0,), "uint8", header, text.nbytes).write(text.tobytes())
+        self._finish_array()
 
     def commit(self) -> None:
         self._finish_array()
@@ -68,6 +74,8 @@ class NpzWriter:
         self, name: str, shape: tuple[int, ...], dtype: DType, header: bytes, size: int
     ) -> NpyArrayWriter:
         filename, offset = f"{name}.npy".encode(), self._file.position
+        if filename in (e.filename for e in self._entries):
+            raise ValueError(f"the array {name!r} was already written")
         total = len(header) + size
         self._file.append(local_header(filename, total, offset, len(header)))
         writer = NpyArrayWriter(self._file, name, shape, dtype)
@@ -88,12 +96,7 @@ class NpzWriter:
 
     def _mark(self, name: str) -> None:
         # A string member names the type of the uint16 bits.
-        text = np.array("bfloat16", dtype="<U8")
-        marker = self._start(
-            f"{name}.dtype", (0,), "uint8", npy_header((), text.dtype), text.nbytes
-        )
-        marker.write(text.tobytes())
-        self._finish_array()
+        self.text_array(f"{name}.dtype", np.array("bfloat16", dtype="<U8"))
 
 
 class NpyWriter:
@@ -110,7 +113,9 @@ class NpyWriter:
             what = "bfloat16" if dtype == "bfloat16" else "more than one array"
             raise ConfigError(
                 f"{self._uri}: a .npy file cannot hold {what}.",
-                hint=f"Name the output .npz; its arrays are called as you like ({NPY_ARRAY}).",
+                hint=(
+                    f"Use an output that ends in .npz: its arrays can have any names ({NPY_ARRAY})."
+                ),
             )
         self._file.append(npy_header(shape, numpy_dtype(dtype)))
         self._array = NpyArrayWriter(self._file, name, shape, dtype)

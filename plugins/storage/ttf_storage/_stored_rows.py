@@ -5,12 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf import DType, TtfError, checked_ids, checked_out, checked_span
+
+# What rows are read as, by the name of their stored type. Whole numbers stay whole: ids, positions and lengths.
+READ_AS: Final[dict[str, DType]] = {
+    "float64": "float32",
+    "float32": "float32",
+    "float16": "float16",
+    "int8": "int32",
+    "int16": "int32",
+    "int32": "int32",
+    "uint32": "int64",
+    "int64": "int64",
+    "uint8": "uint8",
+    "bool": "uint8",
+}
 
 
 class StoredRows(ABC):
@@ -18,6 +32,7 @@ class StoredRows(ABC):
 
     mappable = False
     aligned = False
+    held = ""  # The stored type, if rows are converted as they are read.
 
     def __init__(self, name: str, uri: str, shape: tuple[int, ...], dtype: DType) -> None:
         self.name = name
@@ -119,7 +134,8 @@ def described(
     except TtfError as error:
         facts["problem"] = str(error)
     else:
-        facts |= {"dtype": rows.dtype, "mappable": rows.mappable, "aligned": rows.aligned}
+        dtype = rows.held or rows.dtype
+        facts |= {"dtype": dtype, "mappable": rows.mappable, "aligned": rows.aligned}
     return facts
 
 

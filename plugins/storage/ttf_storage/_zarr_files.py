@@ -16,11 +16,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import BadData
+from ttf import BadData, open_inside, refuse_foreign
 from ttf_storage._mapped import FileIdentity, unreadable
-from ttf_storage._zarr_meta import ArrayMeta
+from ttf_storage._zarr_codecs import check_codecs
+from ttf_storage._zarr_meta import MISSING, ArrayMeta
 
-_MISSING: Final = 2**64 - 1
 _REWRITE: Final = (
     "If it held only zeros, write it with zarr.config 'array.write_empty_chunks'; "
     "else copy or write the store again."
@@ -37,7 +37,10 @@ class ChunkFile:
 
 
 def chunk_files(folder: Path, meta: ArrayMeta, where: str) -> list[ChunkFile]:
-    """Returns every file of the array. Raises BadData with the first missing or damaged chunk."""
+    """Returns every file of the array. Raises BadData with the first missing or damaged chunk, and
+    if the folder leads out of the store."""
+    check_codecs(meta.codecs, chunk_bytes(meta), where)
+    refuse_foreign(folder.parent, [], [folder.name])
     return [
         _chunk_file(folder / key, key, position, meta, where) for position, key in meta.file_keys()
     ]
@@ -76,14 +79,13 @@ def chunk_bytes(meta: ArrayMeta) -> int:
 def _read_index(path: Path, size: int, meta: ArrayMeta, where: str) -> NDArray[np.uint64]:
     """Returns (offset, length) of every chunk of a shard, after a check of the checksum."""
     assert meta.index is not None
-    count = math.prod(_chunks_per_file(meta))
-    length = 16 * count + (4 if meta.index.checksum else 0)
+    count, length = math.prod(chunks_per_file(meta)), index_bytes(meta)
     if size < length:
         raise BadData(
-            f"{where} is truncated: {size} bytes cannot hold its index of {length}.",
+            f"{where} is truncated: it has {size} bytes, but its index alone needs {length}.",
             hint="Write or copy the store again.",
         )
-    with path.open("rb") as file:
+    with open_inside(path, path.parent) as file:
         file.seek(size - length if meta.index.at_end else 0)
         raw = file.read(length)
     if meta.index.checksum and crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
@@ -103,7 +105,7 @@ def _offsets(
     where: str,
 ) -> NDArray[np.int64]:
     needed = _needed(position, meta)
-    missing = table[:, 0] == _MISSING
+    missing = table[:, 0] == MISSING
     if (missing & needed).any():
         chunk = int(np.flatnonzero(missing & needed)[0])
         raise BadData(
@@ -117,7 +119,7 @@ def _offsets(
     if wrong.any():
         raise BadData(
             f"{where}: chunk {int(np.flatnonzero(wrong)[0])} of the shard {key} is truncated or "
-            f"damaged: the index places it outside the file of {size} bytes.",
+            f"damaged: according to the index, it lies outside the file of {size} bytes.",
             hint="Write or copy the store again.",
         )
     return np.where(needed, starts, np.uint64(0)).astype(np.int64) - (~needed)
@@ -125,7 +127,7 @@ def _offsets(
 
 def _needed(position: tuple[int, ...], meta: ArrayMeta) -> NDArray[np.bool_]:
     """Returns which chunks of a shard overlap the array. The others need not exist."""
-    per_file = _chunks_per_file(meta)
+    per_file = chunks_per_file(meta)
     inside = np.ones((1,) * len(per_file), np.bool_)
     for axis, count in enumerate(per_file):
         first = position[axis] * meta.files[axis]
@@ -136,7 +138,13 @@ def _needed(position: tuple[int, ...], meta: ArrayMeta) -> NDArray[np.bool_]:
     return inside.reshape(-1)
 
 
-def _chunks_per_file(meta: ArrayMeta) -> tuple[int, ...]:
+def index_bytes(meta: ArrayMeta) -> int:
+    """Returns the size of a shard's index."""
+    assert meta.index is not None
+    return 16 * math.prod(chunks_per_file(meta)) + (4 if meta.index.checksum else 0)
+
+
+def chunks_per_file(meta: ArrayMeta) -> tuple[int, ...]:
     return tuple(f // c for f, c in zip(meta.files, meta.chunks, strict=True))
 
 

@@ -7,7 +7,7 @@ import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from ttf import BadData, DType, PluginUnavailable, TtfError, numpy_dtype
 from ttf_storage._stored_rows import StoredRows
 from ttf_storage.zarr_store import INSTALL
+
+if TYPE_CHECKING:
+    from ttf_storage._zarr_checked_store import CheckedStore
 
 _SAMPLED_ROWS: Final = 16
 
@@ -30,21 +33,29 @@ def explained(where: str) -> Iterator[None]:
         reason = str(error).strip().splitlines() or [""]
         raise BadData(
             f"{where}: zarr could not read it ({type(error).__name__}: {reason[0][:300]}).",
-            hint="Check the address and the store; 'ttf data verify' reads all of it.",
+            hint="Check the address and the store. 'ttf data verify' reads the whole store.",
         ) from error
 
 
-def open_node(uri: str) -> Any:
-    """Opens the zarr group or array at a path or URL."""
+def open_store(uri: str) -> CheckedStore:
+    """Opens the store at a path or URL for the zarr library."""
     if importlib.util.find_spec("zarr") is None:
         raise PluginUnavailable(
-            f"{uri} can only be read through the zarr library, which is not installed.",
+            f"{uri} can be read only with the zarr library, but zarr is not installed.",
             hint=INSTALL,
         )
+    from ttf_storage._zarr_checked_store import checked_store
+
+    with explained(uri):
+        return checked_store(uri)
+
+
+def open_node(store: CheckedStore, uri: str) -> Any:
+    """Opens the group or array that a store begins with."""
     import zarr
 
     with explained(uri):
-        return zarr.open(uri, mode="r")
+        return zarr.open(store, mode="r")
 
 
 class IndirectRows(StoredRows):
@@ -57,6 +68,7 @@ class IndirectRows(StoredRows):
         self, name: str, uri: str, array: Any, dtype: DType, files_digest: Callable[[], str] | None
     ) -> None:
         super().__init__(name, uri, tuple(array.shape), dtype)
+        self.held = "" if dtype == "bfloat16" or array.dtype == dtype else str(array.dtype)
         self._files_digest = files_digest
         self._array = array
 
@@ -83,7 +95,8 @@ class IndirectRows(StoredRows):
         return digest.hexdigest()
 
     def _as_stored(self, found: Any) -> NDArray[Any]:
-        return np.asarray(found).astype(numpy_dtype(self.dtype), copy=False)
+        with np.errstate(over="ignore"):
+            return np.asarray(found).astype(numpy_dtype(self.dtype), copy=False)
 
 
 def check_all_written(array: Any, where: str) -> None:
@@ -92,6 +105,6 @@ def check_all_written(array: Any, where: str) -> None:
         written, all_chunks = array.nchunks_initialized, array.nchunks
     if written < all_chunks:
         raise BadData(
-            f"{where}: {all_chunks - written} of {all_chunks} chunks were never written.",
+            f"{where}: {all_chunks - written} of {all_chunks} chunks do not exist.",
             hint="Copy the store again, or write it with 'array.write_empty_chunks' set.",
         )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 
-from ttf import BadData, DType
+from ttf import BadData, DType, open_inside
+from ttf_storage._stored_rows import READ_AS
 
-_DTYPES: Final[tuple[DType, ...]] = get_args(DType)
 _TOO_LARGE: Final = 1 << 48
+MOST_METADATA_BYTES: Final = 16 << 20
+MISSING: Final = 2**64 - 1  # offset of a chunk that a shard does not have
+_SEPARATORS: Final = ("/", ".")
 _INDEX_CODECS: Final = ({"bytes"}, {"bytes", "crc32c"})
 
 
@@ -35,6 +39,7 @@ class ArrayMeta:
     chunks: tuple[int, ...]
     index: ShardIndex | None
     stored: str
+    codecs: tuple[str, ...]  # of a chunk, in the order of encoding
     plain: bool
     prefix: str
     separator: str
@@ -63,28 +68,51 @@ def find_arrays(root: Path) -> dict[str, Path]:
         return {"vectors": root}
     if not any((root / mark).is_file() for mark in ("zarr.json", ".zgroup")):
         raise BadData(
-            f"{root} is no zarr group: it has neither zarr.json nor .zgroup.",
-            hint="Check the path; a copy may have left out the hidden files.",
+            f"{root} is not a zarr group: it has neither zarr.json nor .zgroup.",
+            hint="Check the path. Perhaps the hidden files were not copied.",
         )
     return {p.name: p for p in sorted(root.iterdir()) if p.is_dir() and _array_file(p) is not None}
 
 
-def read_meta(folder: Path, where: str) -> ArrayMeta:
-    """Raises BadData if the metadata is damaged."""
+def read_meta(folder: Path, root: Path, where: str) -> ArrayMeta:
+    """The metadata of an array in the folder `root`. Raises BadData if it is damaged."""
     path = _array_file(folder)
     assert path is not None, folder
-    try:
-        raw = path.read_bytes()
+    with _understood(f"{where}: {path.name}"):
+        raw = _bytes_of(path, root)
         values = json.loads(raw)
         if path.name == "zarr.json":
             return _version_3(values, raw)
         extra = folder / ".zattrs"
-        return _version_2(values, raw, json.loads(extra.read_bytes()) if extra.exists() else {})
+        attributes = json.loads(_bytes_of(extra, root)) if extra.exists() else {}
+        return _version_2(values, raw, attributes)
+
+
+def parsed_meta(values: Mapping[str, Any], where: str) -> ArrayMeta:
+    """From the metadata as the zarr library has read it."""
+    with _understood(f"{where}: its metadata"):
+        if values["zarr_format"] == 3:
+            return _version_3(values, b"")
+        return _version_2(values, b"", values.get("attributes") or {})
+
+
+@contextlib.contextmanager
+def _understood(what: str) -> Iterator[None]:
+    try:
+        yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadData(
-            f"{where}: {path.name} is truncated or damaged ({type(error).__name__}: {error}).",
+            f"{what} is truncated or damaged ({type(error).__name__}: {str(error)[:300]}).",
             hint="Write or copy the store again.",
         ) from error
+
+
+def _bytes_of(path: Path, root: Path) -> bytes:
+    with open_inside(path, root) as file:
+        raw = file.read(MOST_METADATA_BYTES + 1)
+    if len(raw) > MOST_METADATA_BYTES:
+        raise ValueError(f"it has more than {MOST_METADATA_BYTES:,} bytes")
+    return raw
 
 
 def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> DType:
@@ -92,13 +120,14 @@ def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> D
     if marker == "bfloat16" and name in ("uint16", "bfloat16"):
         return "bfloat16"
     if marker not in (None, name):
-        raise BadData(f"{where} is marked as {marker!r}, but it holds {name}.")
-    if name not in _DTYPES:
+        raise BadData(f"{where} is marked as {marker!r}, but it has the type {name}.")
+    if name not in READ_AS:
         raise BadData(
-            f"{where} holds {name}; known are float32, float16, bfloat16, int32, int64 and uint8.",
-            hint=f"Rewrite it: {convert}",
+            f"{where} has the type {name}, but it must be float32, float16, float64, bfloat16, "
+            "int32, int64 or uint8.",
+            hint=f"Convert it: {convert}",
         )
-    return name
+    return READ_AS[name]
 
 
 def _array_file(folder: Path) -> Path | None:
@@ -110,7 +139,7 @@ def _array_file(folder: Path) -> Path | None:
     if not path.is_file():
         return None
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(_bytes_of(path, path.parent))
     except (ValueError, RecursionError):
         return path  # damaged: read_meta says so, with the array's name
     group = isinstance(values, dict) and values.get("node_type") == "group"
@@ -133,7 +162,8 @@ def _version_3(values: Mapping[str, Any], raw: bytes) -> ArrayMeta:
         files=files,
         chunks=chunks,
         index=index,
-        stored=names or "stored",
+        stored=_compressors(names) or "stored",
+        codecs=names,
         plain=plain,
         prefix=prefix,
         separator=separator,
@@ -156,9 +186,12 @@ def _version_2(values: Mapping[str, Any], raw: bytes, attributes: Mapping[str, A
         chunks=chunks,
         index=None,
         stored=str(compressor["id"]) if compressor else "stored",
+        codecs=tuple(
+            str(c["id"]) for c in (*(filters or ()), *([compressor] if compressor else ()))
+        ),
         plain=plain and dtype.byteorder != ">",
         prefix="",
-        separator=str(values.get("dimension_separator") or "."),
+        separator=_separator(values.get("dimension_separator") or "."),
         raw=raw + json.dumps(attributes, sort_keys=True).encode(),
     )
 
@@ -172,18 +205,24 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _codecs(
     given: Any, files: tuple[int, ...]
-) -> tuple[str, bool, ShardIndex | None, tuple[int, ...]]:
-    """Returns the compressors' names, whether bytes are plain, the index, and the chunk shape."""
+) -> tuple[tuple[str, ...], bool, ShardIndex | None, tuple[int, ...]]:
+    """Returns the names, whether bytes are plain, the index, and the chunk shape."""
     codecs = [_codec(c) for c in given]
     if len(codecs) == 1 and codecs[0][0] == "sharding_indexed":
         options = codecs[0][1]
         inner = [_codec(c) for c in options["codecs"]]
         chunks = _extent(options["chunk_shape"], least=1)
         if len(chunks) != len(files) or any(f % c for f, c in zip(files, chunks, strict=True)):
-            raise ValueError(f"chunks {chunks} do not divide shards {files}")
+            raise ValueError(
+                f"the size of chunks {chunks} does not divide the size of shards {files}"
+            )
         plain = _is_plain(inner) and options.get("index_location", "end") in ("end", "start")
-        return _compressors(inner), plain, _shard_index(options), chunks
-    return _compressors(codecs), _is_plain(codecs), None, files
+        return _names(inner), plain, _shard_index(options), chunks
+    return _names(codecs), _is_plain(codecs), None, files
+
+
+def _names(codecs: list[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
+    return tuple(name.removeprefix("numcodecs.") for name, _ in codecs)
 
 
 def _shard_index(options: Mapping[str, Any]) -> ShardIndex:
@@ -208,24 +247,31 @@ def _is_plain(codecs: list[tuple[str, Mapping[str, Any]]]) -> bool:
     )
 
 
-def _compressors(codecs: list[tuple[str, Mapping[str, Any]]]) -> str:
-    return "+".join(name for name, _ in codecs if name not in ("bytes", "transpose"))
+def _compressors(names: tuple[str, ...]) -> str:
+    return "+".join(name for name in names if name not in ("bytes", "transpose"))
+
+
+def _separator(given: Any) -> str:
+    # Anything else would make paths of it, to any place.
+    if given not in _SEPARATORS:
+        raise ValueError(f"the separator {str(given)[:20]!r} is not one of {_SEPARATORS}")
+    return str(given)
 
 
 def _key_encoding(encoding: Any) -> tuple[str, str]:
     name, options = _codec(encoding)
     if name == "default":
-        separator = str(options.get("separator", "/"))
+        separator = _separator(options.get("separator", "/"))
         return f"c{separator}", separator
     if name == "v2":
-        return "", str(options.get("separator", "."))
+        return "", _separator(options.get("separator", "."))
     raise ValueError(f"chunk keys {name!r} are not supported")
 
 
 def _extent(values: Any, least: int = 0) -> tuple[int, ...]:
     extent = tuple(values)
     if any(type(n) is not int or not least <= n < _TOO_LARGE for n in extent):
-        raise ValueError(f"{list(extent)} is no shape")
+        raise ValueError(f"{list(extent)} is not a valid shape")
     return extent
 
 

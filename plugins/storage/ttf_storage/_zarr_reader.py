@@ -6,7 +6,7 @@ import functools
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,20 @@ from numpy.typing import NDArray
 from ttf import ArrayMissing, BadData, DType, TtfError, suggestion
 from ttf_storage._mapped import FileIdentity, check_identity
 from ttf_storage._stored_rows import Stream, described
-from ttf_storage._zarr_files import ChunkFile, chunk_files
-from ttf_storage._zarr_indirect import IndirectRows, check_all_written, explained, open_node
-from ttf_storage._zarr_meta import ArrayMeta, contract_dtype, find_arrays, read_meta
+from ttf_storage._zarr_codecs import check_codecs
+from ttf_storage._zarr_files import ChunkFile, chunk_bytes, chunk_files
+from ttf_storage._zarr_indirect import (
+    IndirectRows,
+    check_all_written,
+    explained,
+    open_node,
+    open_store,
+)
+from ttf_storage._zarr_meta import ArrayMeta, contract_dtype, find_arrays, parsed_meta, read_meta
 from ttf_storage._zarr_rows import DirectRows, files_digest
+
+if TYPE_CHECKING:
+    from ttf_storage._zarr_checked_store import CheckedStore
 
 # With more files, listing them all costs more than reading with zarr.
 _MOST_MAPPED_FILES: Final = 20_000
@@ -35,6 +45,7 @@ class ZarrStore:
         self._root = Path(uri) if local and Path(uri).is_dir() else None
         self._folders = find_arrays(self._root) if self._root else {}
         self._node: Any = None
+        self._stores: list[CheckedStore] = []
         self._archive = FileIdentity.of(Path(uri)) if local and self._root is None else None
         self._opened: dict[str, tuple[DirectRows | IndirectRows, list[ChunkFile]]] = {}
         if self._root is None:
@@ -66,12 +77,15 @@ class ZarrStore:
         self._check_name(name)
         array, where = self._zarr_array(name), self._where(name)
         if self._root is not None:
-            meta = read_meta(self._folders[name], where)
+            meta = read_meta(self._folders[name], self._root, where)
             if np.dtype(array.dtype).kind in "fiub":
                 chunk_files(self._folders[name], meta, where)
         dtype = np.dtype(array.dtype)
         if dtype.kind not in "fiub" or not array.shape:
-            raise BadData(f"{where} holds {dtype} {tuple(array.shape)}, not rows of numbers.")
+            raise BadData(
+                f"{where} has the type {dtype} and the shape {tuple(array.shape)}, but it "
+                "must be rows of numbers."
+            )
         shape = tuple(array.shape)
         row_bytes = max(1, int(np.prod(shape[1:])) * dtype.itemsize)
         step = max(1, block_bytes // row_bytes)
@@ -108,9 +122,10 @@ class ZarrStore:
         for source, _ in self._opened.values():
             if isinstance(source, DirectRows):
                 source.close()
-        if self._node is not None:
-            self._node.store.close()
-            self._node = None
+        self._node = None
+        for store in self._stores:
+            store.close()
+        self._stores.clear()
 
     # -- how an array is opened
 
@@ -123,10 +138,11 @@ class ZarrStore:
             check_all_written(array, where)
             return IndirectRows(name, self.uri, array, dtype, None), []
         folder = self._folders[name]
-        meta = read_meta(folder, where)
+        meta = read_meta(folder, self._root, where)
         dtype = self._dtype(meta.dtype, meta.marker, len(meta.shape), where)
         files = chunk_files(folder, meta, where)
-        if meta.by_rows and len(files) <= _MOST_MAPPED_FILES:
+        as_stored = dtype in (meta.dtype, "bfloat16")
+        if as_stored and meta.by_rows and len(files) <= _MOST_MAPPED_FILES:
             return DirectRows(name, self.uri, meta, dtype, files), files
         digest = functools.partial(files_digest, meta, files)
         return IndirectRows(name, self.uri, self._zarr_array(name), dtype, digest), files
@@ -134,7 +150,7 @@ class ZarrStore:
     def _dtype(self, name: str, marker: Any, dimensions: int, where: str) -> DType:
         dtype = contract_dtype(name, marker, where, self._convert_line())
         if dimensions == 0:
-            raise BadData(f"{where} is a single number, not rows.")
+            raise BadData(f"{where} is a single number, but it must have rows.")
         return dtype
 
     def _declared(self, name: str) -> dict[str, Any]:
@@ -145,7 +161,7 @@ class ZarrStore:
             return {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": size}
         folder = self._folders[name]
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-        meta: ArrayMeta = read_meta(folder, self._where(name))
+        meta: ArrayMeta = read_meta(folder, self._root, self._where(name))
         return {
             "shape": list(meta.shape),
             "dtype": meta.marker or meta.dtype,
@@ -155,15 +171,23 @@ class ZarrStore:
 
     def _zarr_node(self) -> Any:
         if self._node is None:
-            self._node = open_node(self.uri)
+            self._node = open_node(self._store(), self.uri)
         return self._node
 
+    def _store(self) -> CheckedStore:
+        self._stores.append(open_store(self.uri))
+        return self._stores[-1]
+
     def _zarr_array(self, name: str) -> Any:
-        node = self._zarr_node()
-        if not hasattr(node, "array_keys"):
-            return node
-        with explained(self._where(name)):
-            return node[name]
+        """The array as the zarr library reads it, from a store that knows what its chunks are."""
+        where, store = self._where(name), self._store()
+        with explained(where):
+            node = open_node(store, self.uri)
+            array = node[name] if hasattr(node, "array_keys") else node
+            meta = parsed_meta(array.metadata.to_dict(), where)
+        check_codecs(meta.codecs, chunk_bytes(meta), where)
+        store.of(meta, where)
+        return array
 
     def _check_name(self, name: str) -> None:
         names = self.names()

@@ -149,13 +149,13 @@ class Region:
     def _map(self, number: int) -> None:
         file = self._files[number]
         try:
-            descriptor = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            descriptor = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise unreadable(file.path, error) from error
         try:
             if FileIdentity.of(descriptor) != file.identity:
                 check_identity(file.path, file.identity)
-                raise DataChanged(f"{file.path} was changed while it was in use.")
+                raise DataChanged(f"{file.path} changed while it was in use.")
             self._map_open(descriptor, file, self._address + number * self._pitch)
         finally:
             os.close(descriptor)

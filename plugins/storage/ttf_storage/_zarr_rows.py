@@ -116,7 +116,7 @@ class MappedChunks:
             mapped = MappedFile(opened.path)
             if mapped.identity != opened.identity:
                 check_identity(opened.path, opened.identity)
-                raise DataChanged(f"{opened.path} was changed while it was in use.")
+                raise DataChanged(f"{opened.path} changed while it was in use.")
             self._open[file] = mapped, self._base(opened.offsets)
             while len(self._open) > _OPEN_MAPS:
                 self._open.popitem(last=False)  # unmapped with the last view on it

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import ConfigError, DType, fsync_dir, numpy_dtype, storage_error
-from ttf_storage._atomic_file import TEMP_PREFIX, AtomicFile, RowsWriter
+from ttf import (
+    ConfigError,
+    DType,
+    fsync_dir,
+    numpy_dtype,
+    remove_if_possible,
+    storage_error,
+    temporary_folder,
+)
+from ttf_storage._atomic_file import AtomicFile, RowsWriter
 from ttf_storage._zarr_files import crc32c
 
 CHUNK_BYTES: Final = 256 << 10
@@ -121,13 +127,15 @@ class ZarrWriter:
 
     def __init__(self, uri: str) -> None:
         self.target = Path(uri.rstrip("/"))
-        self._temp = self.target.with_name(f"{TEMP_PREFIX}{self.target.name}-{os.getpid()}")
-        self._old = self.target.with_name(f"{self._temp.name}-old")
         self._array: ZarrArrayWriter | None = None
         self._done = False
         try:
-            shutil.rmtree(self._temp, ignore_errors=True)
-            self._temp.mkdir()
+            self._temporary = temporary_folder(self.target)
+        except OSError as error:
+            raise storage_error(error, str(self.target)) from error
+        self._temp = self._temporary.path
+        self._old = self.target.with_name(f"{self._temp.name}-old")
+        try:
             group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
             (self._temp / "zarr.json").write_text(json.dumps(group, indent=2))
         except OSError as error:
@@ -136,11 +144,11 @@ class ZarrWriter:
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ZarrArrayWriter:
         self._finish_array()
         if not name or name.startswith((".", "__")) or "/" in name or "\\" in name:
-            raise ConfigError(f"{self.target}: {name!r} cannot be the name of a zarr array.")
+            raise ConfigError(f"{self.target}: {name!r} is not a valid name of a zarr array.")
         try:
             self._array = ZarrArrayWriter(self._temp / name, name, shape, dtype)
         except FileExistsError:
-            raise ValueError(f"the array {name!r} was written already") from None
+            raise ValueError(f"the array {name!r} was already written") from None
         except OSError as error:
             raise self._failed(error) from error
         return self._array
@@ -158,13 +166,14 @@ class ZarrWriter:
         except OSError as error:
             raise self._failed(error) from error
         self._done = True
-        shutil.rmtree(self._old, ignore_errors=True)
+        self._temporary.close()
+        remove_if_possible(self._old, self._old.parent)
 
     def abort(self) -> None:
         if not self._done:
             if self._array is not None:
                 self._array.discard()
-            shutil.rmtree(self._temp, ignore_errors=True)
+            self._temporary.remove()
             self._put_back()
 
     def _finish_array(self) -> None:
@@ -176,7 +185,7 @@ class ZarrWriter:
         # If a commit was interrupted between its two renames.
         if self._old.exists() and not self.target.exists():
             self._old.rename(self.target)
-        shutil.rmtree(self._old, ignore_errors=True)
+        remove_if_possible(self._old, self._old.parent)
 
     def _failed(self, error: OSError) -> Exception:
         self.abort()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZipInfo
 
-from ttf import BadData
+from ttf import BadData, open_named
 from ttf_storage._mapped import MappedFile, unreadable
 
 LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
@@ -43,13 +43,16 @@ def read_members(file: MappedFile) -> list[ZipInfo]:
     for name, count in counts.items():
         if count > 1:
             raise BadData(
-                f"{path} has {count} members named {name!r}: which one is meant is unclear.",
+                f"{path} has {count} members named {name!r}, so ttf cannot choose one.",
                 hint="Write the file again with numpy.savez.",
             )
         if _leaves_the_folder(name):
             raise BadData(
-                f"{path} has a member named {name!r}, which points out of the archive.",
-                hint="Do not trust this file; write your own with numpy.savez.",
+                f"{path} has a member named {name!r}, a path outside the archive.",
+                hint=(
+                    "Do not use this file: it may be an attack. Write your own file with "
+                    "numpy.savez."
+                ),
             )
     return members
 
@@ -67,12 +70,15 @@ def data_offset(file: MappedFile, member: ZipInfo) -> int:
     name_length, extra_length = LOCAL_HEADER.unpack(raw)[9:]
     name = file.bytes_at(start + LOCAL_HEADER.size, name_length)
     if name not in (member.filename.encode(), member.filename.encode("cp437", "replace")):
-        raise BadData(f"{where} is called {name[:80]!r} in its local header: the file is damaged.")
+        raise BadData(
+            f"{where} has a different name in its local header ({name[:80]!r}): the file is "
+            "damaged."
+        )
     offset = int(start + LOCAL_HEADER.size + name_length + extra_length)
     if offset + member.compress_size > file.size:
         raise BadData(
-            f"{where} is truncated: it should end at byte {offset + member.compress_size}, "
-            f"the file at {file.size}.",
+            f"{where} is truncated: it should end at byte {offset + member.compress_size}, but "
+            f"the file ends at byte {file.size}.",
             hint="Write or copy the file again.",
         )
     return offset
@@ -81,7 +87,7 @@ def data_offset(file: MappedFile, member: ZipInfo) -> int:
 def _central_directory(file: MappedFile) -> list[ZipInfo]:
     path = file.path
     try:
-        with path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
+        with open_named(path) as raw, zipfile.ZipFile(raw) as archive:
             return archive.infolist()
     except PermissionError as error:
         raise unreadable(path, error) from error
@@ -93,13 +99,15 @@ def _not_a_zip(file: MappedFile, path: Path, error: Exception) -> BadData:
     head = file.bytes_at(0, 6)
     if head.startswith(b"PK\x03\x04"):
         return BadData(
-            f"{path} is truncated or damaged: it starts as a .npz file, but its directory at the "
-            f"end cannot be read ({error}).",
+            f"{path} is truncated or damaged: it begins like an .npz file, but the list of its "
+            f"arrays at the end cannot be read ({error}).",
             hint="Write or copy the file again.",
         )
     if head == b"\x93NUMPY":
-        return BadData(f"{path} is a .npy file under another name.", hint="Rename it to .npy.")
-    return BadData(f"{path} is not a .npz file: it is no zip archive.", hint="Check the path.")
+        return BadData(
+            f"{path} is a .npy file with a different file ending.", hint="Rename it to .npy."
+        )
+    return BadData(f"{path} is not an .npz file: it is not a zip archive.", hint="Check the path.")
 
 
 def _leaves_the_folder(name: str) -> bool:

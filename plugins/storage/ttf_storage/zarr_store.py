@@ -25,7 +25,7 @@ class ZarrStorage:
     def availability(self) -> Availability:
         if importlib.util.find_spec("zarr") is not None:
             return Availability(ok=True)
-        reason = "only uncompressed local arrays: the zarr library is not installed"
+        reason = "the zarr library is not installed, so only uncompressed local arrays can be read"
         return Availability(ok=True, reason=reason, fix=INSTALL)
 
     def claims(self, uri: str) -> bool:
@@ -42,9 +42,9 @@ class ZarrStorage:
     def create(self, uri: str) -> StoreWriter:
         if "://" in uri or uri.rstrip("/").lower().endswith(".zarr.zip"):
             raise ConfigError(
-                f"{uri}: zip files and URLs can be read but not written; a zarr group is written "
-                "as a local folder.",
-                hint="Write a folder that ends with .zarr, then zip or upload it.",
+                f"{uri}: ttf can read zip files and URLs, but a zarr group can be written only as a "
+                "local folder.",
+                hint="Write a folder that ends in .zarr, then zip or upload it.",
             )
         from ttf_storage._zarr_writer import ZarrWriter
 

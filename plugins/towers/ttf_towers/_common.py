@@ -21,7 +21,7 @@ class TorchTower:
 
     def availability(self) -> Availability:
         if importlib.util.find_spec("torch") is None:
-            return Availability(ok=False, reason="torch is missing", fix="pip install torch")
+            return Availability(ok=False, reason="torch is not installed", fix="pip install torch")
         return Availability(ok=True)
 
 
@@ -31,8 +31,9 @@ def resolve_skip(tower: str, wanted: Residual, shape: TowerShape) -> Skip:
         return "none"
     if shape.in_dim != shape.out_dim:
         raise ConfigError(
-            f"The {tower} tower cannot add the {wanted} input vector (width {shape.in_dim}) to "
-            f"its output (width {shape.out_dim}): residual = '{wanted}' needs equal widths.",
+            f"residual = '{wanted}' of the {tower} tower adds the {wanted} input vector to the "
+            f"output, so both need the same width. The input has the width {shape.in_dim}, and "
+            f"the output has the width {shape.out_dim}.",
             hint="Set residual = 'auto' or 'none'.",
         )
     if not shape.sequence:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityOptions:
-    pool: Literal["mean", "last"] = option("mean", "which vector stands for a sequence")
+    pool: Literal["mean", "last"] = option("mean", "which vector of a sequence to use")
 
 
 class IdentityFactory(TorchTower):
@@ -36,9 +36,9 @@ class IdentityFactory(TorchTower):
 def _check(shape: TowerShape) -> None:
     if shape.in_dim != shape.out_dim:
         raise ConfigError(
-            f"The identity tower returns vectors of width {shape.in_dim}, but the other side "
-            f"has width {shape.out_dim}.",
-            hint="Choose the linear tower for this side: it can change the width.",
+            f"The identity tower returns vectors of width {shape.in_dim}, but the other tower "
+            f"returns vectors of width {shape.out_dim}.",
+            hint="Use the linear tower for this side: it can change the width.",
         )
 
 

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 class LinearOptions:
     bias: bool = option(False, "add a learned vector to every output")
     residual: Literal["auto", "none"] = option(
-        "auto", "auto: start as the identity where widths agree"
+        "auto", "auto: start as the identity if the widths are equal"
     )
     pool: Literal["mean", "last", "first", "max", "weighted"] = option(
-        "weighted", "how a sequence becomes one vector; weighted: learned weight per age of a step"
+        "weighted",
+        "how a sequence becomes one vector; weighted: a learned weight for each position",
     )
 
 

@@ -15,23 +15,27 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class MlpOptions:
     hidden: int = option(1024, "width of the hidden layers", unit="values", ge=1, le=65_536)
-    layers: int = option(1, "hidden layers", unit="layers", ge=1, le=64)
+    layers: int = option(1, "number of hidden layers", unit="layers", ge=1, le=64)
     dropout: float = option(
-        0.5, "share of hidden values dropped in training", unit="share", ge=0, lt=1
+        0.5, "share of hidden values that dropout drops in training", unit="share", ge=0, lt=1
     )
     activation: Literal["gelu", "relu", "silu", "tanh"] = option(
-        "gelu", "the function after each hidden layer"
+        "gelu", "the activation function after each hidden layer"
     )
     norm: bool = option(
-        False, "layer-normalise what the hidden layers see: learns, and overfits, faster"
+        False,
+        (
+            "apply layer normalisation to the input of the hidden layers: the tower learns "
+            "faster, and overfits faster"
+        ),
     )
     residual: Literal["auto", "none"] = option(
-        "auto", "auto: start as the identity where widths agree"
+        "auto", "auto: start as the identity if the widths are equal"
     )
     pool: Literal["mean", "last", "first", "max", "weighted"] = option(
         "weighted",
-        "how a sequence becomes one vector; weighted: learned weight per age of a step, and the "
-        "hidden layers see the last and the mean vector as well",
+        "how a sequence becomes one vector; weighted: a learned weight for each position, and the "
+        "hidden layers also get the last vector and the mean vector",
     )
 
     def summaries(self, shape: TowerShape) -> int:

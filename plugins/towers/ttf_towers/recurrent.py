@@ -26,11 +26,11 @@ class RecurrentOptions:
     hidden: int = option(
         256, "width of the hidden state, per direction", unit="values", ge=1, le=65_536
     )
-    layers: int = option(1, "recurrent layers", unit="layers", ge=1, le=64)
+    layers: int = option(1, "number of recurrent layers", unit="layers", ge=1, le=64)
     bidirectional: bool = option(True, "read the sequence in both directions")
     dropout: float = option(
         0.1,
-        "share of values dropped between layers and before the output",
+        "share of values that dropout drops between layers and before the output",
         unit="share",
         ge=0,
         lt=1,
@@ -38,16 +38,23 @@ class RecurrentOptions:
     pool: Literal["last", "final", "mean", "max", "attention"] = option(
         "mean",
         "how steps become one vector; last: the last output (the reverse direction has then read "
-        "one step, and takes no more); final: each direction's final state",
+        "only one step); final: the final state of each direction",
     )
     residual: Literal["auto", "none", "last", "mean", "weighted"] = option(
         "auto",
-        "input vector that the output starts as; weighted: learned weight per age of a step; "
-        "auto: weighted where widths agree",
+        "the input vector that the tower returns before training; weighted: a learned weight for "
+        "each position; auto: weighted if the widths are equal",
     )
-    norm: bool = option(False, "layer-normalise the input vectors: learns, and overfits, faster")
+    norm: bool = option(
+        False,
+        (
+            "apply layer normalisation to the input vectors: the tower learns faster, and "
+            "overfits faster"
+        ),
+    )
     project: bool = option(
-        True, "a linear layer to the output; false: none, where the widths agree"
+        True,
+        ("add a linear layer before the output; false: no such layer, if the widths are equal"),
     )
 
     @property
@@ -98,10 +105,10 @@ class RecurrentFactory(TorchTower):
     def _resolve(self, shape: TowerShape, options: RecurrentOptions) -> Skip:
         if not options.project and options.width != shape.out_dim:
             raise ConfigError(
-                f"The {self.name} tower's state has width {options.width} (hidden "
-                f"{options.hidden} x {options.directions} directions), but the other side has "
-                f"width {shape.out_dim}, and project = false leaves no layer between them.",
-                hint="Set project = true, or a hidden width that fits.",
+                f"The state of the {self.name} tower has the width {options.width} (hidden "
+                f"{options.hidden} x {options.directions} directions), but the other tower has "
+                f"the width {shape.out_dim}. With project = false, no layer can change the width.",
+                hint="Set project = true, or choose a hidden width that fits.",
             )
         return resolve_skip(self.name, options.residual, shape)
 

@@ -23,19 +23,21 @@ class TransformerOptions:
     width: int = option(
         256, "width of the hidden vectors, a multiple of heads", unit="values", ge=1, le=65_536
     )
-    layers: int = option(2, "encoder layers", unit="layers", ge=1, le=64)
+    layers: int = option(2, "number of encoder layers", unit="layers", ge=1, le=64)
     heads: int = option(4, "attention heads per layer", unit="heads", ge=1, le=1024)
     feedforward: int = option(
-        1024, "width inside the feed-forward part", unit="values", ge=1, le=262_144
+        1024, "width inside the feed-forward layers", unit="values", ge=1, le=262_144
     )
-    dropout: float = option(0.1, "share of values dropped in training", unit="share", ge=0, lt=1)
+    dropout: float = option(
+        0.1, "share of values that dropout drops in training", unit="share", ge=0, lt=1
+    )
     pool: Literal["last", "mean", "attention", "cls"] = option(
         "mean", "how steps become one vector; cls: an extra learned step"
     )
     residual: Literal["auto", "none", "last", "mean", "weighted"] = option(
         "auto",
-        "input vector that the output starts as; weighted: learned weight per age of a step; "
-        "auto: weighted where widths agree",
+        "the input vector that the tower returns before training; weighted: a learned weight for "
+        "each position; auto: weighted if the widths are equal",
     )
 
 
@@ -76,7 +78,7 @@ def _check_heads(options: TransformerOptions) -> None:
     if options.width % options.heads:
         fitting = [h for h in range(1, options.heads) if options.width % h == 0]
         raise ConfigError(
-            f"The transformer tower's width {options.width} is not a multiple of its "
+            f"The width {options.width} of the transformer tower is not a multiple of its "
             f"{options.heads} heads.",
             hint=f"Set heads = {fitting[-1]}, "
             f"or width = {-(-options.width // options.heads) * options.heads}.",

@@ -2,58 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.kit.fixtures.trained import BANK, DIM, TRAINS
 
-from ttf import cli
 from ttf.rundir.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke
-
-D, BANK = 8, 40
-TRAINS = ["train", "--pairs", "pairs.npz", "--bank", "bank.npz", "--tower", "linear",
-          "--miner", "exact", "--isolation", "none", "--steps", "2", "--batch-size", "8",
-          "--device", "cpu", "--out"]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with good files and a finished run `run`."""
-    place = tmp_path_factory.mktemp("trained")
-    rng = np.random.default_rng(0)
-    np.savez(
-        place / "pairs.npz",
-        X_train=rng.standard_normal((64, D), np.float32),
-        X_val=rng.standard_normal((16, D), np.float32),
-        pos_train=np.arange(64) % BANK,
-        pos_val=np.arange(16),
-    )
-    np.savez(place / "bank.npz", vectors=rng.standard_normal((BANK, D), np.float32))
-    here = Path.cwd()
-    os.chdir(place)
-    try:
-        assert cli.run([*TRAINS, "run", "--in-process"]) == 0
-    finally:
-        os.chdir(here)
-    return place
-
-
-@pytest.fixture
-def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy that a test may damage."""
-    copy = tmp_path / "place"
-    shutil.copytree(trained, copy)
-    monkeypatch.chdir(copy)
-    yield copy
 
 
 def test_a_folder_in_use_is_refused(place: Path, invoke: Invoke) -> None:
@@ -63,7 +24,7 @@ def test_a_folder_in_use_is_refused(place: Path, invoke: Invoke) -> None:
         result = invoke([*TRAINS, "busy"])
     assert result.code == 9
     assert "busy" in result.err
-    assert "in use" in result.err
+    assert "is using busy" in result.err
 
 
 @pytest.mark.parametrize(
@@ -101,11 +62,11 @@ def test_a_disk_that_takes_nothing_is_a_storage_error(
 
 
 def test_queries_of_another_width_are_refused(place: Path, invoke: Invoke) -> None:
-    np.savez(place / "wide.npz", X_test=np.zeros((3, D + 1), np.float32))
+    np.savez(place / "wide.npz", X_test=np.zeros((3, DIM + 1), np.float32))
     result = invoke(["search", "run", "--queries", "wide.npz"])
     assert result.code == 3
     assert "wide.npz" in result.err
-    assert str(D + 1) in result.err
+    assert str(DIM + 1) in result.err
 
 
 def test_a_file_without_queries_is_refused(place: Path, invoke: Invoke) -> None:

@@ -79,7 +79,7 @@ def test_a_plugin_that_does_not_survive_its_import_is_named(
     assert (
         "miner.broken of the distribution ttf-broken 1.0 (module ttf_broken_import)" in result.err
     )
-    assert f"did not survive being loaded: {kind}" in result.err
+    assert f"crashed while it was loaded: {kind}" in result.err
     assert "TTF_DISABLE_PLUGINS=ttf-broken" in result.err
 
 

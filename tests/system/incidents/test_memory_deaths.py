@@ -61,7 +61,7 @@ def test_a_refused_allocation_is_an_alloc_failure(tmp_path: Path) -> None:
         bytearray(1 << 30)
     """
     found = finding_of(textwrap.dedent(code), tmp_path)
-    assert (found.name, found.certain) == ("alloc-failure", True)
+    assert (found.name, found.at_once) == ("alloc-failure", True)
     assert "MemoryError" in told(found)
 
 
@@ -88,7 +88,7 @@ def test_openblas_that_leaves_without_a_python_error_is_an_alloc_failure(tmp_pat
     if "OpenBLAS" not in death.stderr:
         pytest.skip("numpy is not built with OpenBLAS, or fails otherwise")
     found = classify(death)
-    assert (found.name, found.certain, death.exit_code) == ("alloc-failure", True, 1)
+    assert (found.name, found.at_once, death.exit_code) == ("alloc-failure", True, 1)
     assert "without a Python error" in found.explanation
 
 

@@ -72,7 +72,7 @@ def test_an_uncaught_bad_alloc_is_a_failed_allocation_not_an_exception(tmp_path:
         new(1 << 62)
     """
     found = finding_of(textwrap.dedent(code), tmp_path)
-    assert (found.name, found.certain) == ("alloc-failure", True)
+    assert (found.name, found.at_once) == ("alloc-failure", True)
 
 
 def test_a_double_free_is_heap_corruption(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_two_openmp_runtimes_are_named_and_the_miner_is_isolated(
             if not Path(f"/proc/{pid}").exists():
                 left.unlink()
     found = classify(death)
-    assert (found.name, found.certain, death.signal) == ("omp-duplicate", True, signal.SIGABRT)
+    assert (found.name, found.at_once, death.signal) == ("omp-duplicate", True, signal.SIGABRT)
     assert "libiomp5.so was running when libiomp5.so started" in found.explanation
     assert "Do not set KMP_DUPLICATE_LIB_OK" in found.explanation
     assert "stderr:1: OMP: Error #15: Initializing libiomp5.so" in told(found)

@@ -64,7 +64,7 @@ def test_a_segmentation_fault_is_named_with_its_last_words(job: MiningJob) -> No
     [
         ("exit", MinerDied, "ended with exit code 7 without an answer"),
         ("flood-and-segv", MinerDied, "SIGSEGV"),
-        ("scribble", BadAnswer, "was announced|checksum"),
+        ("scribble", BadAnswer, "announces a length|checksum"),
         ("raise", MinerFailed, "raised RuntimeError: what a plugin says"),
     ],
 )

@@ -18,7 +18,7 @@ from ttf.data.synth import SynthShape, write_synth
 from ttf.data.vectors import unit_rows
 from ttf.errors import MinerDied
 from ttf.mining.job import MiningJob
-from ttf.rundir.durable import read_json
+from ttf.rundir.bounded_json import read_json
 
 BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
 QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)
@@ -192,7 +192,7 @@ def test_it_must_be_clear_what_to_mine(argv: list[str], invoke: Invoke) -> None:
         ("x.bin", 2, "no storage plugin reads files with this ending"),
         ("x.npy", 2, "cannot hold more than one array"),
         ("x.zarr.zip", 2, "written"),
-        ("s3://bucket/x.zarr", 2, "a local file, not to a URL"),
+        ("s3://bucket/x.zarr", 2, "a local file, not a URL"),
         ("queries.npz", 2, "is the same file as an input"),
         ("./bank.npz", 2, "is the same file as an input"),
         ("there.npz", 2, "already exists"),
@@ -244,7 +244,8 @@ def test_answers_survive_an_error_met_after_them(
     in_chunks_of_200(monkeypatch)
     done = invoke(words(files, "--isolation", "none", "--similarity", "dot", "--miner", "faiss"))
     assert (done.code, "contains NaN" in done.err) == (3, True), done.err
-    kept = read_json(offline.partial_folder(files / "found.npz") / "found" / "progress.json")
+    partial = offline.partial_folder(files / "found.npz")
+    kept = read_json(partial / "found" / "progress.json", partial)
     assert [chunk["queries"] for chunk in kept["chunks"]] == [200]
 
 
@@ -287,7 +288,7 @@ def test_a_terminated_command_says_so_and_continues_when_given_again(
         process.terminate()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
-    assert "Stopped by SIGTERM; the same command continues." in err
+    assert "Stopped by SIGTERM. To continue, run the same command again." in err
     assert run_ttf(*argv).code == 0
     assert not partial.exists()
 
@@ -346,4 +347,4 @@ def test_a_budget_that_is_too_small_is_answered_with_what_is_used(
 def test_urls_are_kept_as_they_were_given(files: Path, invoke: Invoke, option: str) -> None:
     done = invoke(words(files, option, "s3://bucket/file.npz"))
     assert done.code == 2
-    assert "s3://bucket/file.npz: .npz and .npy files are mapped" in done.err
+    assert "s3://bucket/file.npz: .npz and .npy files must be local files" in done.err

@@ -13,7 +13,8 @@ from tests.kit.fixtures.durability import Ended, Forker
 from tests.kit.small_run import assert_whole, begin, recovered, write_run
 
 BEGUN, STEPS = 2, 4
-CALLS = {"write": "pwrite64", "fsync": "fsync", "rename": "rename"}
+# A checkpoint gets its name by rename; an old one loses it by renameat, in its open folder.
+CALLS = {"write": "pwrite64", "fsync": "fsync", "rename": "rename", "renameat": "renameat"}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ FAULTS = ["signal=KILL", "error=ENOSPC", "error=EIO"]
 def test_a_call_that_fails_or_kills_costs_no_acknowledged_checkpoint(
     call: str, fault: str, counts: Counter[str], begun: Path, forker: Forker, ram: Path
 ) -> None:
-    assert counts[call] >= 4
+    assert counts[call] >= STEPS - BEGUN
     for number in range(1, counts[call] + 1):
         root = ram / f"run{number}"
         ended = under_strace(forker, begun, root, f"{CALLS[call]}:{fault}:when={number}")

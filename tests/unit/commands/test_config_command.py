@@ -55,7 +55,10 @@ def test_show_tells_every_problem(invoke: Invoke) -> None:
 def test_explain_tells_what_a_key_takes_its_unit_and_its_default(invoke: Invoke) -> None:
     result = invoke(["config", "explain", "supervise.hang_timeout_s"])
     assert result.code == 0
-    assert "  takes    a number from 1 to 2,592,000, or 'auto'\n" in result.out
+    assert (
+        "  takes    a number from 1 to 2,592,000, or text like '90s', '10m' or '2h', or 'auto'\n"
+        in result.out
+    )
     assert "  unit     s\n" in result.out
     assert '  default  "auto"\n' in result.out
     assert "--set supervise.hang_timeout_s=..." in result.out
@@ -77,7 +80,8 @@ def test_an_unknown_key_is_an_error_with_the_closest(invoke: Invoke) -> None:
 
 def test_explain_of_deaths_finds_keys_too(invoke: Invoke) -> None:
     assert (
-        "share of queries that must have a candidate left" in invoke(["explain", "min_yield"]).out
+        "share of queries that must have a candidate after the filter"
+        in invoke(["explain", "min_yield"]).out
     )
     assert "Did you mean 'min_yield'?" in invoke(["explain", "min_yeld"]).err
     assert "Did you mean 'segfault'?" in invoke(["explain", "segfalt"]).err

@@ -72,10 +72,24 @@ def test_inspect_prints_a_table_and_the_next_command(tmp_path: Path) -> None:
     assert f"ttf train --pairs {path}" in result.stderr
 
 
+def test_rows_of_zeros_are_said_and_nothing_but_zeros_is_a_problem(tmp_path: Path) -> None:
+    some, path = ROWS.copy(), tmp_path / "bank.npz"
+    some[[4, 9]] = 0
+    np.savez(path, vectors=some)
+    for form in ("inspect", "verify"):
+        result = ttf_data(form, path)
+        assert "vectors: 2 of the 40 checked rows are zero: 4, 9." in result.stderr
+        assert "problem:" not in result.stdout
+    np.savez(path, vectors=np.zeros_like(ROWS))
+    result = ttf_data("verify", path)
+    assert "40 of the 40 checked rows are zero: 0, 1, 2, ..." in result.stdout
+    assert result.return_value == 3
+
+
 def test_a_file_without_validation_is_no_problem(tmp_path: Path) -> None:
     np.savez(tmp_path / "pairs.npz", X_train=ROWS, Y_train=ROWS)
     result = ttf_data("inspect", tmp_path / "pairs.npz")
-    assert "problem" not in result.stdout
+    assert "problem:" not in result.stdout
     assert f"ttf train --pairs {tmp_path}/pairs.npz --plan" in result.stderr
 
 
@@ -196,7 +210,7 @@ def test_a_command_for_sequences_names_their_context_or_leaves_it_open(
     wanted = f"Next: ttf train {proposed.format(w=windows, d=tmp_path)}"
     said = ttf_data("inspect", windows).stderr
     assert wanted in said
-    assert "without --context they are taken as rows of the bank" in said
+    assert "Without --context, ttf reads these rows from the bank" in said
     if "FILE" not in proposed:
         for name in files:
             assert wanted in ttf_data("inspect", tmp_path / f"{name}.npz").stderr
@@ -215,7 +229,7 @@ def test_vectors_without_pairs_beside_them_are_a_bank_or_by_name_a_context(tmp_p
 def test_verify_counts_the_rows_of_each_array(tmp_path: Path) -> None:
     np.savez(tmp_path / "bank.npz", vectors=ROWS)
     assert (
-        "1 array (rows: vectors 40), nothing wrong"
+        "1 array (rows: vectors 40), no problems"
         in ttf_data("verify", tmp_path / "bank.npz").stdout
     )
     result = ttf_data("verify", pairs_file(tmp_path / "pairs.npz"))
@@ -339,7 +353,7 @@ def test_an_ending_that_nothing_writes_names_the_flag_that_helps(tmp_path: Path)
 
 def test_convert_refuses_pickles_and_leaves_no_output(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "in.npz", vectors=ROWS, extra=np.array([{}]))
-    with pytest.raises(BadData, match="'extra' holds pickled Python objects"):
+    with pytest.raises(BadData, match="'extra' contains pickled Python objects"):
         document("convert", tmp_path / "in.npz", tmp_path / "out.npz")
     assert [p.name for p in tmp_path.iterdir()] == ["in.npz"]
     document("convert", tmp_path / "in.npz", tmp_path / "out.npz", "--array", "vectors")

@@ -124,7 +124,7 @@ def test_our_own_fault_is_said_to_be_ours_and_keeps_the_traceback(
     failing.error = ZeroDivisionError("by zero")
     result = invoke(["fail"])
     assert result.code == ExitCode.OUR_FAULT
-    assert "a fault of ttf, not of yours: ZeroDivisionError: by zero" in result.err
+    assert "a bug in ttf: ZeroDivisionError: by zero" in result.err
     path = Path(result.err.partition("The traceback is in ")[2].partition(";")[0])
     assert "raise Failing.error" in path.read_text()
     path.unlink()

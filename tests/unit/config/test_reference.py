@@ -85,7 +85,10 @@ def key(path: str) -> Key:
 def test_what_a_key_takes_is_said_in_words() -> None:
     assert key("miner.refresh").takes == "'epoch', or a whole number from 1 to 1,000,000,000"
     assert key("train.grad_cache").takes == "true or false, or 'auto'"
-    assert key("checkpoint.every_s").takes == "a number above 0 and at most 2,592,000, or none"
+    as_text = "text like '90s', '10m' or '2h'"
+    assert key("checkpoint.every_s").takes == (
+        f"a number above 0 and at most 2,592,000, or {as_text}, or none"
+    )
     assert key("miner.name").takes.startswith("'auto' or the name of a miner: exact, ")
     assert key("miner.fallback").takes.startswith("a list of miner names: exact, ")
 

@@ -67,7 +67,7 @@ CASES = [
         bank={"vectors": BANK, "ids": np.where(np.arange(40) == 5, 17, np.arange(40) + 14)}),
     bad("ids of another count", pairs(), "ids", "(40,)",
         bank={"vectors": BANK, "ids": np.arange(3)}),
-    bad("ids of floats", pairs(), "ids", "float32",
+    bad("ids of floats", pairs(), "ids", "float32", "strings",
         bank={"vectors": BANK, "ids": np.arange(40, dtype=np.float32)}),
     bad("context of one axis", pairs(**NO_X, seq_train=SEQ, seq_val=SEQ[:8]), "context.npz",
         context={"vectors": np.zeros(4, np.float32)}),

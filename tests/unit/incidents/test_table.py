@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 
 from ttf.incidents.classes import CLASSES, table
 from ttf.incidents.classify import classify, first_match, matches
-from ttf.incidents.death import Death, FileChange, Finding
+from ttf.incidents.death import Death, FileChange, Finding, ProcessorTime
 from ttf.incidents.facts import DeathFacts, last_words
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
@@ -27,8 +27,8 @@ from ttf.rundir.flight_record import Flight, Phase
 DOCS = Path(__file__).parents[3] / "docs/incidents.md"
 CONTRACT = """
     omp-duplicate segfault abort heap-corruption cxx-exception bus-error illegal-instruction
-    oom-kill memory-limit alloc-failure hang killed vanished disk-full data-changed non-finite
-    python-error device-lost unknown
+    oom-kill memory-limit alloc-failure hang killed cpu-limit vanished disk-full data-changed
+    non-finite python-error device-lost unknown
 """.split()  # noqa: SIM905 - as a sentence it is read against the contract
 
 TRACE = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    go()\n'
@@ -80,6 +80,7 @@ WORDS: Mapping[str, str] = {
     "worker crashed, seen by itself": "ERROR: Unexpected segmentation fault encountered in worker.\n"
     f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
     "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
+    "watchdog": "Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n",
     "traceback": f"{TRACE}KeyError: 'rows'",
     "no pipes": "ttf: code in this process closed pipes that it had not opened",
     "prose": "epoch 3, loss 2.1",
@@ -88,6 +89,7 @@ SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
 EXITS = (0, 1, 3, 120, 121, 122)
 CUT = FileChange(path="pairs.npz", was="40,960 bytes", now="4,096 bytes", cut=True)
 MADE_ANEW = FileChange(path="bank.npz", was="40,960 bytes", now="another file: 40,960 bytes")
+NEARLY_USED_UP = ProcessorTime(used_s=59.8, at_most_s=60.1, soft_s=60.0, hard_s=60.0)
 SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {},
     {"finished": True},
@@ -98,6 +100,10 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"changed_files": (CUT, MADE_ANEW)},
     {"changed_files": (MADE_ANEW,)},
     {"free_disk": {"/dev/shm": 0}},
+    {"openmp": ("a/libomp.so", "b/libiomp5.so")},
+    {"uncaught": "OutOfMemoryError"},
+    {"uncaught": "KeyError"},
+    {"processor": NEARLY_USED_UP},
     {"killed_by_us": "hang", "reason": "no sign of life for 60 s"},
     {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
     {"killed_by_us": "stop", "reason": "a second signal"},
@@ -163,7 +169,7 @@ def test_every_note_is_said_somewhere() -> None:
         },
     ]
     unsaid = list(NOTES)
-    for death, more in itertools.product(list(deaths())[::7], around):
+    for death, more in itertools.product(list(deaths())[::11], around):
         case = DeathFacts(replace(death, **more))
         name = first_match(case)[0].name
         unsaid = [n for n in unsaid if name not in n.names or not matches(n.when, case)]
@@ -335,6 +341,81 @@ def test_the_explanation_says_where_it_was() -> None:
     assert "3.0 s before the end, not written completely" in texts["flight recorder"]
 
 
+# --- what proves a cause -------------------------------------------------------------------------
+
+
+def test_words_alone_prove_nothing() -> None:
+    """Only measured facts and the reports of the interpreter and of `ttf` make a cause certain."""
+    for words in WORDS:
+        for signum, code in ((None, 1), (6, None), (None, 134)):
+            found = classify(a_death(signal=signum, exit_code=code, stderr=WORDS[words]))
+            assert not found.certain, words
+
+
+def test_a_remedy_of_memory_or_of_two_runtimes_does_not_wait_for_certainty() -> None:
+    for words, signum in (("omp", 6), ("openblas", None), ("torch", None), ("bad_alloc", 6)):
+        found = classify(
+            a_death(signal=signum, exit_code=None if signum else 1, stderr=WORDS[words])
+        )
+        assert found.at_once and not found.certain
+    assert not classify(a_death(signal=11)).at_once
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "certain"),
+    [
+        ("omp", {"openmp": ("a/libomp.so", "b/libiomp5.so")}, True),
+        ("gpu memory", {"uncaught": "OutOfMemoryError"}, True),
+        ("MemoryError", {"uncaught": "MemoryError"}, False),
+        ("disk", {"free_disk": {"runs": 0}}, True),
+        ("disk", {"uncaught": "OSError"}, False),
+        ("traceback", {"uncaught": "KeyError"}, True),
+        ("traceback", {"error": {"class": "KeyError", "message": "'rows'"}}, True),
+        ("traceback", {}, False),
+    ],
+)
+def test_a_fact_beside_the_words_does(words: str, more: dict[str, Any], certain: bool) -> None:
+    signum = 6 if words == "omp" else None
+    death = a_death(signal=signum, exit_code=None if signum else 1, stderr=WORDS[words], **more)
+    assert classify(death).certain is certain
+
+
+def test_a_program_that_ends_with_the_code_of_a_signal_was_perhaps_not_killed() -> None:
+    for code in (130, 137, 143, 152, 153):
+        found = classify(a_death(process="command", signal=code - 128, exit_code=code))
+        assert not found.certain
+
+
+def test_an_interrupt_is_certain_only_if_a_signal_came() -> None:
+    alone = classify(a_death(process="command", signal=2, stderr="KeyboardInterrupt"))
+    assert (alone.name, alone.certain) == ("killed", False)
+    assert "its own code raised KeyboardInterrupt" in alone.explanation
+    passed_on = classify(
+        a_death(
+            process="command",
+            signal=2,
+            killed_by_us="stop",
+            reason="SIGINT was sent to ttf guard, which passed it on",
+        )
+    )
+    assert (passed_on.name, passed_on.certain) == ("killed", True)
+
+
+def test_a_sigkill_near_the_limit_of_processor_time_is_that_limit() -> None:
+    used = NEARLY_USED_UP
+    assert name_of("nothing", 9, processor=used) == "cpu-limit"
+    assert name_of("nothing", 9, processor=replace(used, at_most_s=30.0)) == "killed"
+    assert name_of("nothing", 9, processor=replace(used, hard_s=float("inf"))) == "killed"
+    assert name_of("nothing", 9, processor=used, oom_source="x", oom_kills=1) == "oom-kill"
+    soft = classify(a_death(signal=signal.SIGXCPU, processor=replace(used, hard_s=90.0)))
+    assert (soft.name, soft.certain) == ("cpu-limit", True)
+    assert "59.8 s at the last measurement; the limit (ulimit -t) is 60 s and 90 s" in [
+        evidence.text for evidence in soft.evidence
+    ]
+    sent = classify(a_death(signal=signal.SIGXCPU))
+    assert (sent.name, sent.certain) == ("cpu-limit", False)
+
+
 # --- documents ------------------------------------------------------------------------------------
 
 
@@ -350,7 +431,9 @@ def test_the_descriptions_agree_with_the_tables() -> None:
             8 if name == "killed" else 0
         }:
             assert f"exit code {int(code)}" in about.does, name
-        at_once = name in RECIPES and any(r.certain and r.ends_with is None for r in rules)
+        at_once = name in RECIPES and any(
+            (r.certain or r.at_once) and r.ends_with is None for r in rules
+        )
         assert ("after the first crash" in about.does) == at_once, name
         assert ("with a remedy" in about.does) <= (name in RECIPES), name
     assert RECIPES.keys() <= CLASSES.keys() and ADVICE.keys() <= CLASSES.keys()

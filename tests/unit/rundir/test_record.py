@@ -71,9 +71,9 @@ def test_a_part_without_a_key_that_it_must_have_is_left_out() -> None:
 
 def test_a_file_that_cannot_be_read_is_an_empty_document(tmp_path: Path) -> None:
     said: list[str] = []
-    assert read_typed(tmp_path / "none.json", Summary, said.append) == {} and not said
+    assert read_typed(tmp_path / "none.json", tmp_path, Summary, said.append) == {} and not said
     (tmp_path / "torn.json").write_text('{"status": ')
-    assert read_typed(tmp_path / "torn.json", Summary, said.append) == {}
+    assert read_typed(tmp_path / "torn.json", tmp_path, Summary, said.append) == {}
     assert len(said) == 1 and said[0].startswith("torn.json could not be read")
 
 

@@ -198,7 +198,7 @@ def test_the_same_step_can_be_saved_again(tmp_path: Path) -> None:
 def test_what_was_moved_aside_for_one_that_never_came_is_put_back(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, snapshot(5))
     path.rename(tmp_path / f".tmp-old-{path.name}-123")
-    remove_leftovers(tmp_path)
+    remove_leftovers(tmp_path, tmp_path)
     assert_equal(checkpoint.load_newest(tmp_path, silent), snapshot(5))
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 

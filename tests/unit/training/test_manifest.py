@@ -61,23 +61,25 @@ def test_other_bits_are_explained_by_what_else_differs() -> None:
     tunables: Numeric = {"loader": {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA"}}
     (said,) = differences(START, now(OTHER_BITS, tunables))
     assert said == (
-        "the same calculations have other bits (torch): the variable GLIBC_TUNABLES was not there, "
+        "the same calculations give different bits (torch): the variable GLIBC_TUNABLES was not there, "
         "is 'glibc.cpu.hwcaps=-FMA'"
     )
     (said,) = differences(START, now(OTHER_BITS, {"processor": "Xeon"}))
     assert said.endswith(": the processor was 'AMD EPYC', is 'Xeon'")
     variable, said = differences(START, now(OTHER_BITS, {"variables": {}}))
     assert "MKL_CBWR" in variable
-    assert said == "the same calculations have other bits (torch)"
+    assert said == "the same calculations give different bits (torch)"
 
 
 def test_other_bits_that_nothing_explains_are_told() -> None:
     (said,) = differences(START, now(OTHER_BITS))
-    assert said.startswith("the same calculations have other bits (torch): no recorded difference")
+    assert said.startswith(
+        "the same calculations give different bits (torch): no recorded difference"
+    )
 
 
 def test_of_a_run_of_an_older_version_too_little_is_known() -> None:
     old: Numeric = {"torch": "2.12.0", "threads": 2, "plugins": START["plugins"]}
     torch, record = differences(old, now())
     assert torch == "torch was '2.12.0', is '2.13.0'"
-    assert "begun by an older version" in record
+    assert "an older version of ttf started the run" in record

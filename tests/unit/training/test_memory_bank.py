@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from ttf.training.loss.infonce import info_nce
-from ttf.training.memory_bank import Columns, MemoryBank
+from ttf.training.memory_bank import COLUMNS, Columns, MemoryBank
 
 DIM, DOCUMENTS, ROOM = 4, 24, 10
 CPU = torch.device("cpu")
@@ -99,8 +99,9 @@ def test_without_capacity_it_is_always_empty() -> None:
     columns = bank.columns(
         np.array([1]), torch.ones(1, DIM), np.array([1]), np.array([[1]]), use_bank=True
     )
-    assert columns.cand_ND.shape == (1, DIM)
-    assert columns.dead_K is None
+    assert columns.cand_ND.shape == (COLUMNS, DIM)
+    assert columns.dead_K is not None
+    assert columns.dead_K.tolist() == list(range(1, COLUMNS))
 
 
 MODES = {
@@ -183,12 +184,34 @@ def test_a_constant_shape_stays_constant_while_the_bank_fills(use: bool) -> None
     assert shapes == {(ROOM + 12, DIM)}
 
 
+@pytest.mark.parametrize("mode", ["as they are", "trainable documents"])
+def test_the_number_of_candidates_takes_few_values(mode: str) -> None:
+    """Each shape of a product costs memory for good."""
+    capacity, rng = 3 * COLUMNS, np.random.default_rng(0)
+    bank = MemoryBank(
+        capacity=capacity, num_documents=4 * capacity, dim=DIM, room=2 * COLUMNS, device=CPU
+    )
+    sizes, most = [], 0
+    for _ in range(40):
+        count = int(rng.integers(COLUMNS, 2 * COLUMNS))
+        doc_ids = np.sort(rng.choice(4 * capacity, count, replace=False))
+        docs = torch.randn(count, DIM)
+        known = doc_ids[:, None]
+        columns = columns_of(bank, mode, docs, doc_ids, doc_ids, known, use=True)
+        sizes.append(len(columns.cand_ND))
+        most = max(most, count + bank.filled)
+        bank.commit(doc_ids, docs, refresh=True)
+    assert bank.filled == capacity
+    assert {size % COLUMNS for size in sizes} == {0}
+    assert most <= max(sizes) < most + COLUMNS
+
+
 def test_the_candidates_of_fixed_documents_are_no_copy_of_the_bank() -> None:
     bank = make(12)
     bank.commit(np.arange(8), torch.randn(8, DIM), refresh=False)
     doc_ids = np.array([2, 20])
     columns = bank.columns(doc_ids, torch.randn(2, DIM), doc_ids, doc_ids[:, None], use_bank=True)
-    assert columns.cand_ND.shape == (10, DIM)
+    assert columns.cand_ND.shape == (COLUMNS, DIM)
     assert columns.cand_ND[2:].data_ptr() == bank.vectors().data_ptr()
 
 

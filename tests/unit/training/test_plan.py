@@ -189,10 +189,10 @@ def test_without_a_given_limit_the_one_in_force_counts() -> None:
 
 
 def test_the_text_names_every_array_and_the_caps() -> None:
-    text = plan(notes=("mps caps accumulation at 4",)).text()
+    text = plan(notes=("mps allows at most 4 micro-batches",)).text()
     assert "pairs.npz: X_train" in text and "35,904 x 100 x 768" in text
     assert "mapped, unaligned" in text and "decoded in parts" in text
-    assert "note: mps caps accumulation at 4" in text
+    assert "note: mps allows at most 4 micro-batches" in text
     assert "rough" in text
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError
-from ttf.rundir import durable
+from ttf.rundir import disk_operations, durable
 from ttf.rundir.documents import Summary
+from ttf.rundir.failpoints import Failpoint
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 
@@ -26,10 +27,10 @@ def begun(path: Path) -> RunFolder:
 
 def test_a_failure_while_entering_lets_go_of_the_lock(tmp_path: Path) -> None:
     folder = begun(tmp_path / "run")
-    (folder.path / ".owner").mkdir()
-    with pytest.raises(StorageError):
+    (folder.path / ".tmp-old-model-1").mkdir()
+    failing = disk_operations.intercepted(Failpoint.parse("leftover.rename:1:eio"))
+    with failing, pytest.raises(StorageError):
         folder.__enter__()
-    (folder.path / ".owner").rmdir()
     with RunFolder(folder.path):
         pass
 
@@ -135,10 +136,10 @@ def test_a_resumed_run_whose_metrics_are_gone_begins_a_new_file(tmp_path: Path) 
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     durable.write_json(path, {"a": [1.5, float("nan")]})
-    assert durable.read_json(path) == {"a": [1.5, None]}
+    assert json.loads(path.read_text()) == {"a": [1.5, None]}
     with pytest.raises(TypeError):
         durable.write_json(path, {"a": object()})
-    assert durable.read_json(path) == {"a": [1.5, None]}
+    assert json.loads(path.read_text()) == {"a": [1.5, None]}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 

@@ -92,7 +92,7 @@ def test_tuning_changes_new_runs_and_no_begun_one(tmp_path: Path) -> None:
     )
     new, _, _ = on(AMX, fresh)
     assert new.config.device.options_of("cpu")["float32_matmul"] == "medium"
-    assert new.origins[KEY].startswith("auto: measured here on ")
+    assert new.origins[KEY].startswith("auto: measured on this machine on ")
     kept, (note,), policy = on(AMX, gone_on(begun, tmp_path))
     assert policy.float32_matmul == "highest" and "stays 'highest'" in note
     assert kept.config.device.options_of("cpu")["float32_matmul"] == "highest"
@@ -111,6 +111,6 @@ def test_a_damaged_tuned_row_is_heard_once_and_not_by_a_run_that_goes_on(tmp_pat
     measured.row_file().parent.mkdir(parents=True)
     measured.row_file().write_text("{")
     settled, (note,), _ = on(ZEN5, resolve(None, flags={"device": "cpu"}))
-    assert "gemm.json" in note and "static table: medium" in note
+    assert "gemm.json" in note and "float32 products: medium" in note
     _, notes, _ = on(ZEN5, gone_on(settled, tmp_path))
     assert notes == ()

@@ -8,6 +8,7 @@ only; other systems find nothing.
 from __future__ import annotations
 
 import itertools
+import os
 import resource
 import time
 from collections import deque
@@ -99,9 +100,15 @@ def limit_in_force(root: Path = Path("/"), pid: int | None = None) -> Limit:
 
 
 def _physical() -> Iterator[Limit]:
+    yield Limit(physical_bytes(), "physical memory")
+
+
+def physical_bytes() -> int:
+    if platform.LINUX and not platform.PROC:  # psutil reads /proc/meminfo
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     import psutil  # type: ignore[import-untyped, unused-ignore]
 
-    yield Limit(int(psutil.virtual_memory().total), "physical memory")
+    return int(psutil.virtual_memory().total)
 
 
 def group_limits(root: Path = Path("/"), pid: int | None = None) -> Iterator[tuple[Path, Limit]]:

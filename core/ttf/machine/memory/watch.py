@@ -16,9 +16,16 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ttf.machine.memory.limits import Limit, group_limits, limit_in_force, rlimits
-from ttf.machine.memory.tree import MemoryPoint, TreeMemory, TreeReader
+from ttf.machine.memory.limits import (
+    Limit,
+    group_limits,
+    limit_in_force,
+    physical_bytes,
+    rlimits,
+)
+from ttf.machine.memory.tree import MemoryPoint, TreeMemory, TreeReader, Unmeasured
 from ttf.process import platform
+from ttf.rundir.confined import append_inside
 from ttf.rundir.documents import MemoryLine
 from ttf.text.numbers import size
 
@@ -39,12 +46,14 @@ def tree_reader(pid: int) -> TreeReader:
 
     The reader does expensive work less often than cheap work, and raises ProcessLookupError once
     `pid` is gone. Shared pages (shm, shared anonymous maps, tmpfs files) count once for the whole
-    tree. For macOS see `ttf.machine.memory._darwin`.
+    tree. For macOS see `ttf.machine.memory._darwin`. Without /proc, all is 0.
     """
     if platform.MACOS:
         from ttf.machine.memory._darwin import DarwinTree
 
         return DarwinTree(pid)
+    if not platform.PROC:
+        return Unmeasured(pid)
     from ttf.machine.memory._linux import LinuxTree
 
     return LinuxTree(pid)
@@ -64,18 +73,19 @@ class MemoryCurve:
         self.limit = limit_in_force(pid=pid)
         self._read = tree_reader(pid)
         self._step = step
-        self._points: deque[MemoryPoint] = deque(maxlen=_MOST_POINTS)
+        # With the monotonic time of each: the clock of the points may jump.
+        self._points: deque[tuple[float, MemoryPoint]] = deque(maxlen=_MOST_POINTS)
         self._next_line = 0.0
 
     @property
     def points(self) -> tuple[MemoryPoint, ...]:
         """The last ten minutes, oldest first."""
-        return tuple(self._points)
+        return tuple(point for _, point in self._points)
 
     @property
     def held_bytes(self) -> int:
         """Anonymous plus shared memory at the last sample. Does not sample."""
-        return self._points[-1].held if self._points else 0
+        return self._points[-1][1].held if self._points else 0
 
     def look(self, *, line: bool = False) -> TreeMemory:
         """Samples now. `line=True` writes a line in any case.
@@ -98,8 +108,9 @@ class MemoryCurve:
         return memory
 
     def _keep(self, point: MemoryPoint) -> None:
-        self._points.append(point)
-        while self._points[0].time < point.time - KEEP_S:
+        now = time.monotonic()
+        self._points.append((now, point))
+        while self._points[0][0] < now - KEEP_S:
             self._points.popleft()
 
     def _write(self, point: MemoryPoint, processes: int) -> None:
@@ -124,8 +135,8 @@ class MemoryCurve:
 
 def _append(path: Path, line: bytes) -> None:
     # All or nothing, also if the disk becomes full during the write.
-    with path.open("ab", buffering=0) as file:
-        size = file.tell()
+    with append_inside(path, path.parent) as file:
+        size = file.seek(0, os.SEEK_END)
         if file.write(line) != len(line):
             file.truncate(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
@@ -199,6 +210,8 @@ class Gauge:
 
     def _physical(self) -> Reading:
         path = self._root / "proc/meminfo"
+        if platform.LINUX and not path.exists():
+            return Reading(0.0, 0, physical_bytes(), "physical memory", "unknown")
         if not platform.LINUX and not path.exists():
             import psutil  # type: ignore[import-untyped, unused-ignore]
 

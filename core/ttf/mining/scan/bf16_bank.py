@@ -19,11 +19,18 @@ from numpy.typing import NDArray
 
 from ttf.contracts import Progress, VectorSource
 from ttf.data.vectors import FLOATS, npy_header, seen_as_writable, to_float32
-from ttf.errors import ArtifactDamaged, BadData, StorageError
+from ttf.errors import ArtifactDamaged, BadData, EntryRefused, StorageError
 from ttf.mining.scan.error_bounds import Rounded, rounded
 from ttf.mining.scan.float32_rows import gather_float32, read_float32
 from ttf.rundir.durable import OpenFile, folder_written_whole, write_new
-from ttf.rundir.verified_folders import folder_key, lock_folder, verified_manifest, write_manifest
+from ttf.rundir.verified_folders import (
+    PRIVATE,
+    folder_key,
+    lock_folder,
+    refuse_others,
+    verified_manifest,
+    write_manifest,
+)
 from ttf.text.numbers import size
 
 Say = Callable[[str], None]
@@ -70,7 +77,7 @@ def ready(source: VectorSource, cache: Path, say: Say, progress: Progress | None
     folder = cache / "half" / key_of(source)
     try:
         lock = lock_folder(folder)
-    except OSError as error:
+    except (OSError, EntryRefused) as error:
         say(
             f"The cache {folder.parent} cannot be used ({error}). ttf converts the bank to "
             "bfloat16 in each pass."
@@ -84,6 +91,7 @@ def _kept(folder: Path, source: VectorSource, say: Say) -> Files | None:
     if not folder.exists():
         return None
     try:
+        refuse_others(folder)
         verified_manifest(folder, "The copy", names=(_BITS, _NORMS, _RESIDUALS))
         return Files(folder, (source.shape[0], source.shape[1]))
     except (ArtifactDamaged, OSError, ValueError) as error:
@@ -105,6 +113,7 @@ def _made(folder: Path, source: VectorSource, say: Say, progress: Progress | Non
         with folder_written_whole(folder, _AREA) as temp:
             hashes = _write(temp, source, progress)
             write_manifest(temp, {"format": FORMAT}, hashes, _AREA)
+            temp.chmod(PRIVATE)
     except StorageError as error:
         say(f"{error} The bfloat16 copy of the bank was not saved. {error.hint}".rstrip())
         return None

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.machine.gemm import is_float32, set_to, torch_threads
+from ttf.machine.gemm import is_float32, padded_rows, set_to, torch_threads
 from ttf.machine.processor import FirstPass
 from ttf.mining.scan.bf16_bank import HalfBank
 from ttf.mining.scan.error_bounds import asked, upper_norms
@@ -160,7 +160,7 @@ class _Pass:
 
     def _read(self) -> None:
         # Reads the next blocks while the threads work on theirs; no thread waits for another.
-        rows, largest = self._bank.shape[0], len(self._tiles[0])
+        rows, largest = self._bank.shape[0], padded_rows(len(self._tiles[0]))
         dtype = torch.bfloat16 if self._half else torch.float32
         scratch = [torch.empty(largest * BLOCK_ROWS, dtype=dtype) for _ in range(self._workers)]
         with contextlib.ExitStack() as stack:

@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.data.vectors import row_norms
+from ttf.machine.gemm import padded
 
 LARGEST = torch.finfo(torch.bfloat16).max
 _SMALLEST = float(np.finfo(np.float32).smallest_normal)
@@ -77,19 +78,33 @@ SAFE = 1e37  # Above this product of lengths a float32 sum may overflow: no firs
 class Asked:
     """Queries prepared for the first pass, and their part of the bound."""
 
-    vectors: torch.Tensor  # (T, D), bfloat16 or float32.
+    # Bfloat16 or float32, with rows of zeros after the T queries: see `padded`.
+    padded_vectors: torch.Tensor
     lengths: torch.Tensor
     of_norm: torch.Tensor
     of_residual: torch.Tensor
     constant: torch.Tensor
 
+    @property
+    def vectors(self) -> torch.Tensor:
+        """(T, D)"""
+        return self.padded_vectors[: len(self.lengths)]
+
+    def scores(self, rows_ND: torch.Tensor, scratch: torch.Tensor | None = None) -> torch.Tensor:
+        """(T, N) in `scratch`, which is flat and large enough for the padded queries."""
+        shape = len(self.padded_vectors), len(rows_ND)
+        if scratch is None:
+            out = self.padded_vectors.new_empty(shape)
+        else:
+            out = scratch[: shape[0] * shape[1]].view(shape)
+        torch.mm(self.padded_vectors, rows_ND.T, out=out)
+        return out[: len(self.lengths)]
+
     def error(self, norms: torch.Tensor, residuals: torch.Tensor) -> torch.Tensor:
         """(T, G) for G rows or groups of rows."""
-        return torch.addmm(
-            torch.outer(self.of_norm, norms).add_(self.constant[:, None]),
-            self.of_residual[:, None],
-            residuals[None],
-        )
+        # No product of matrices, for which oneDNN would keep a kernel for every T.
+        of_norms = torch.addcmul(self.constant[:, None], self.of_norm[:, None], norms)
+        return of_norms.addcmul_(self.of_residual[:, None], residuals)
 
     def error_of(
         self, query: torch.Tensor, norms: torch.Tensor, residuals: torch.Tensor
@@ -119,7 +134,7 @@ def asked(queries: NDArray[np.float32], *, half: bool) -> Asked:
     )
     of_norm, of_residual, constant = (torch.from_numpy(part).float() for part in parts)
     return Asked(
-        vectors=vectors,
+        padded_vectors=padded(vectors),
         lengths=torch.from_numpy(norms),
         of_norm=of_norm,
         of_residual=of_residual,

@@ -161,9 +161,8 @@ def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> 
     unsafe_T = ~(found.asked.lengths * block.longest <= SAFE)
     if bool(unsafe_T.any()):
         found.give_up(unsafe_T)
-    num, width = len(found.floors), len(block.rows)
-    score_TN = scratch[: num * width].view(num, width)
-    torch.mm(found.asked.vectors, block.rows.T, out=score_TN)
+    width = len(block.rows)
+    score_TN = found.asked.scores(block.rows, scratch)
     low_TG = _thresholds(found, block)
     turned = score_TN.dtype == torch.bfloat16 and not float(low_TG.amin()) > _TINY
     whole_TN, least_TG = _as_integers(score_TN, low_TG.to(score_TN.dtype), turned)

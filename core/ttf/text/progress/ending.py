@@ -11,6 +11,47 @@ from ttf.text import numbers as _text
 MOST_INCIDENTS: Final = 10
 
 
+# Keys of a summary with label and unit.
+_FIGURES: Final = {
+    "status": ("status", ""),
+    "steps": ("optimizer steps", ""),
+    "epochs": ("epochs", ""),
+    "samples": ("samples", ""),
+    "wall_s": ("time", "s"),
+    "samples_per_s": ("speed", "samples/s"),
+    "peak_anon_mb": ("peak memory", "MB (anonymous + shared)"),
+}
+
+
+def in_a_line(summary: Mapping[str, Any]) -> str:
+    """Status, steps and the metric that the weights were chosen by, with its value before."""
+    parts = [str(summary.get("status", "unknown"))]
+    if summary.get("steps") is not None:
+        parts.append(f"{summary['steps']:,} steps")
+    metrics, before = summary.get("metrics") or {}, summary.get("metrics_initial") or {}
+    name = summary.get("chosen_by") or next(iter(metrics), "")
+    if name in metrics:
+        start = f" (before training {before[name]:.4f})" if name in before else ""
+        parts.append(f"{name} {metrics[name]:.4f}{start}")
+    return ", ".join(parts)
+
+
+def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) pairs: the whole result of a run."""
+    before = summary.get("metrics_initial") or {}
+    rows = [
+        (label, f"{_text.number(summary[name])} {unit}".rstrip())
+        for name, (label, unit) in _FIGURES.items()
+        if summary.get(name) is not None
+    ]
+    for name, value in (summary.get("metrics") or {}).items():
+        start = f"  (before training {before[name]:.4f})" if name in before else ""
+        rows.append((name, f"{value:.4f}{start}"))
+    rows += what_happened(summary) + remarks(summary)
+    last = {"miner": "miner", "weights_sha256": "weights", "run_dir": "folder"}
+    return rows + [(label, str(summary[name])) for name, label in last.items() if summary.get(name)]
+
+
 def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(label, text) pairs: where everything is, and which weights the run ends with."""
     rows: list[tuple[str, str]] = []

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 from ttf.text import numbers as _text
 from ttf.text.progress.ending import last_lines, last_notes
@@ -30,16 +30,28 @@ def make_reporter(
     *,
     stream: TextIO | None = None,
     environ: Mapping[str, str] | None = None,
+    live_width: int = 0,
 ) -> Reporter:
-    """A live display on a terminal, plain lines elsewhere or with NO_PROGRESS or TERM=dumb.
+    """A live display on a terminal and in the cell of a notebook; plain lines elsewhere, or with
+    NO_PROGRESS or TERM=dumb.
 
     `json`: the document on standard output has the run's folder, so `finished` prints only notes.
-    Progress goes to standard error in any case.
+    Progress goes to standard error in any case. `live_width`: the stream is no terminal, but
+    renews a line as one does.
     """
+    env = os.environ if environ is None else environ
     out = stream if stream is not None else sys.stderr
+    if stream is None:
+        from ttf.text.progress import notebook
+
+        if (cell := notebook.cell()) is not None:
+            out, live_width = cast("TextIO", cell), notebook.WIDTH
     if out is None:  # closed before the process began, as by 2>&-
         return Reporter()
-    env = os.environ if environ is None else environ
+    if live_width and not env.get("NO_PROGRESS"):
+        from ttf.text.progress._live import ConsoleReporter
+
+        return ConsoleReporter(out, colour=False, summary=not json, width=lambda: live_width)
     if not out.isatty() or env.get("NO_PROGRESS") or env.get("TERM", "") in ("", "dumb"):
         return PlainReporter(out, summary=not json)
     from ttf.text.progress._live import ConsoleReporter

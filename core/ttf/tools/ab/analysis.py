@@ -85,6 +85,9 @@ class Comparison:
     p_adjusted: float | None
     verdict: PairVerdict
     margin: float
+    # Whether so many repeats can show a difference at all: with fewer, none is as rare as the
+    # corrected level.
+    decidable: bool = True
     needs: Needs | None = None  # only if inconclusive; None also if no number can be given
     note: str = ""  # a warning about the figures, mostly empty
 

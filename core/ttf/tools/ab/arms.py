@@ -18,11 +18,11 @@ from ttf.tools.studies.study import sha256_of
 EVALUATIONS: Final = 6  # Evaluations during a repeat, by default: enough for recall against time.
 # Keys that the study sets itself.
 _SET_BY_STUDY: Final = {
-    "train.seed": "each block has a seed of its own (--seed)",
-    "supervise.remedies": "no repeat may change its configuration (--no-remedies)",
-    "evaluate.patience": "arms are compared after equally many steps",
-    "evaluate.keep_best": "arms are compared after equally many steps",
-    "gates": "arms are compared after equally many steps",
+    "train.seed": "ttf ab sets the seed of each block (--seed)",
+    "supervise.remedies": "in ttf ab, a repeat must not change its configuration (--no-remedies)",
+    "evaluate.patience": "ttf ab compares arms after the same number of steps",
+    "evaluate.keep_best": "ttf ab compares arms after the same number of steps",
+    "gates": "ttf ab compares arms after the same number of steps",
 }
 _RESOLVE: Final = "ttf.tools.ab.resolve_task:resolve_arms"
 _CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
@@ -32,13 +32,15 @@ def arms_from(files: Sequence[Path], vary: Sequence[str] = ()) -> tuple[Arm, ...
     """Every file with every combination of variations. Raises ConfigError with all problems."""
     problems: list[str] = []
     paths = [path / "run.toml" if path.is_dir() else path for path in files]
-    problems += [f"{path} is not there" for path in paths if not path.is_file()]
+    problems += [f"{path} does not exist" for path in paths if not path.is_file()]
     varied = list(_varied(vary, problems))
     whole = [path.absolute() for path in paths]
     for path in dict.fromkeys(p for p in whole if whole.count(p) > 1):
-        problems.append(f"{path} is named twice; to compare it with itself, name a copy")
+        problems.append(
+            f"{path} is given twice; to compare a configuration with itself, use a copy of the file"
+        )
     if problems:
-        raise ConfigError("These arms cannot be compared:", problems=problems)
+        raise ConfigError("ttf ab cannot compare these arms:", problems=problems)
     combinations = list(itertools.product(*varied))
     arms = [
         _arm(path, label, sets, single=len(paths) == 1)
@@ -47,8 +49,11 @@ def arms_from(files: Sequence[Path], vary: Sequence[str] = ()) -> tuple[Arm, ...
     ]
     if len(arms) < 2:
         raise ConfigError(
-            "There is one arm, and nothing to compare it with.",
-            hint="ttf ab a.toml b.toml, or ttf ab a.toml --vary miner.name=faiss,hnswlib",
+            "A comparison needs at least two arms, but only one was given.",
+            hint=(
+                "Use for example ttf ab a.toml b.toml, or ttf ab a.toml --vary "
+                "miner.name=faiss,hnswlib"
+            ),
         )
     return _with_slugs(arms)
 
@@ -62,9 +67,9 @@ def _varied(texts: Sequence[str], problems: list[str]) -> Iterator[list[str]]:
         if not equals or not key or not all(parts):
             problems.append(f"--vary {text}: write it as key.path=value,value")
         elif key in keys:
-            problems.append(f"--vary {key} is given twice; write all values behind one")
+            problems.append(f"--vary {key} is given twice; write all values in one --vary")
         elif len(set(parts)) < len(parts):
-            problems.append(f"--vary {text}: a value is there twice")
+            problems.append(f"--vary {text}: one of the values is given twice")
         elif key in _SET_BY_STUDY:
             problems.append(f"--vary {key}: {_SET_BY_STUDY[key]}")
         else:
@@ -121,7 +126,7 @@ def _arm(path: Path, label: str, sets: tuple[str, ...], *, single: bool) -> Arm:
 
 def _with_slugs(arms: Sequence[Arm]) -> tuple[Arm, ...]:
     # Numbered if names differ only in characters that are replaced.
-    slugs = [re.sub(r"[^\w.=-]+", "-", arm.name).strip("-.")[:60] for arm in arms]
+    slugs = [re.sub(r"[^\w.=-]+", "-", arm.name).strip("-.")[:60] or "arm" for arm in arms]
     return tuple(
         replace(arm, slug=slug if slugs.count(slug) == 1 else f"{slug}-{number}")
         for number, (arm, slug) in enumerate(zip(arms, slugs, strict=True), start=1)
@@ -161,12 +166,14 @@ def _problems(arms: Sequence[Arm], resolved: Sequence[Mapping[str, Any]]) -> Ite
 def _refuse_study_keys(sets: Sequence[str], steps: int | None, arms: Sequence[Arm]) -> None:
     refused = dict(_SET_BY_STUDY)
     if steps is not None:
-        refused["train.steps"] = "--steps says it for all arms"
+        refused["train.steps"] = "use --steps, which applies to all arms"
     texts = [*sets, *(text for arm in arms for text in arm.sets)]
     keys = dict.fromkeys(text.partition("=")[0].strip() for text in texts)
     problems = [f"{key}: {refused[key]}" for key in keys if key in refused]
     if problems:
-        raise ConfigError("The study itself sets these keys:", problems=problems)
+        raise ConfigError(
+            "The arms must not set these keys, because ttf ab sets them:", problems=problems
+        )
 
 
 def _evaluate_every(values: Mapping[str, Any], steps: int | None) -> int | None:
@@ -184,8 +191,8 @@ def _notes(arms: Sequence[Arm], resolved: Sequence[Mapping[str, Any]]) -> Iterat
     ):
         if values["flat"] == others["flat"]:
             yield (
-                f"{arm.name} and {other.name} are the same configuration: whatever they differ "
-                "in is chance."
+                f"{arm.name} and {other.name} are the same configuration: every difference "
+                "between them is chance."
             )
 
 

@@ -108,7 +108,7 @@ def decide(
     if same:
         verdict = "same"
         if different:
-            note = _joined(note, "there is a difference, smaller than what matters")
+            note = _joined(note, "there is a difference, but it is too small to matter")
     elif different and effect is not None:
         verdict = "b" if (effect > 0) == measure.higher_is_better else "a"
     return Comparison(
@@ -129,9 +129,24 @@ def decide(
         p_adjusted=p_adjusted,
         verdict=verdict,
         margin=measure.margin,
+        decidable=_decidable(c, level / max(1, family)),
         needs=_needs(c, needs_level, family, power) if verdict == "inconclusive" else None,
         note=note,
     )
+
+
+def _decidable(c: PairTest, alone: float) -> bool:
+    if c.crashes is not None:
+        _, of_a, _, of_b = c.crashes
+        return boschloo.p_value(0, of_a, of_b, of_b) < alone
+    return c.n >= paired.fewest_pairs(alone)
+
+
+def fewest_repeats(arms: int, level: float) -> int:
+    """Of every arm, to find any difference that is not one of crashes, before the study knows which
+    measures its arms have."""
+    family = math.comb(arms, 2) * (1 + len(PAIRED))
+    return paired.fewest_pairs(level / family)
 
 
 def _needs(c: PairTest, level: float, family: int, power: float) -> Needs | None:
@@ -151,7 +166,7 @@ def _needs(c: PairTest, level: float, family: int, power: float) -> Needs | None
         same = power_rates.to_be_same(a / of_a, b / of_b, margin, level, power)
     elif c.sigma is None:
         fewest = paired.fewest_pairs(alone)
-        why = f"with fewer than {fewest} repeats no difference can be told from luck"
+        why = f"with fewer than {fewest} repeats, a difference cannot be distinguished from chance"
         return Needs(more=fewest - c.n, total=fewest, power=None, for_effect=None, reason=why)
     else:
         assert c.flip is not None
@@ -164,13 +179,17 @@ def _needs(c: PairTest, level: float, family: int, power: float) -> Needs | None
     assert pairs is not None
     # Where repeats are lost, it takes more of them for as many pairs.
     total = max(math.ceil(pairs * c.blocks / c.n) if c.crashes is None else pairs, c.blocks + 1)
-    what = "to show that they are the same" if show_same else "to find a difference like that seen"
+    what = (
+        "to show that they are the same"
+        if show_same
+        else "to prove the difference that was measured"
+    )
     return Needs(
         more=total - c.blocks,
         total=total,
         power=power,
         for_effect=effect,
-        reason=f"{what}, if repeats go on as they did so far",
+        reason=f"{what}, if further repeats give similar values",
     )
 
 
@@ -200,7 +219,7 @@ def _paired_values(
     if measure.name.endswith(_AT_EQUAL_TIME):
         metric = measure.name.removesuffix(_AT_EQUAL_TIME)
         seconds = min((s.evaluated[-1].seconds for s in finished if s.evaluated), default=0.0)
-        note = f"after {seconds:.0f} s, the time that all of them had"
+        note = f"after {seconds:.0f} s, the time that all repeats reached"
 
         def read(sample: Sample) -> float | None:
             return at_time(sample, seconds, metric)
@@ -212,14 +231,14 @@ def _paired_values(
     read_pairs = [(value(x), value(y)) for x, y in pairs]
     lost = sum("lost" in (x.outcome, y.outcome) for x, y in pairs)
     if lost:
-        note = _joined(note, f"{lost} of {len(pairs)} pairs missing because a repeat was lost, "
-                             "and the rest may be the luckier ones")  # fmt: skip
+        note = _joined(note, (f"{lost} of {len(pairs)} pairs are missing because a repeat was lost, so the "
+                "other pairs may give too good a picture"))  # fmt: skip
     known = any(v is not None for pair in read_pairs for v in pair)
     both = [(x, y) for x, y in read_pairs if x is not None and y is not None]
     finite = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
     if len(finite) < len(both):
-        note = _joined(note, f"{len(both) - len(finite)} of {len(pairs)} pairs missing because "
-                             "a value is not a finite number")  # fmt: skip
+        note = _joined(note, (f"{len(both) - len(finite)} of {len(pairs)} pairs are missing because a value is "
+                "not finite"))  # fmt: skip
     return finite, known, note
 
 

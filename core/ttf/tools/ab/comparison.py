@@ -31,6 +31,15 @@ class Compared:
         """One or a few sentences."""
         return self.analysis.verdict
 
+    def __repr__(self) -> str:
+        return f"Compared({str(self.path)!r}: {self.verdict})"
+
+    def _repr_html_(self) -> str:
+        from ttf.text.html import preformatted
+        from ttf.tools.ab.output._terminal import table_lines
+
+        return preformatted(table_lines(self.analysis))
+
 
 def compare(
     *configs: Path | str,
@@ -60,7 +69,7 @@ def compare(
     from ttf.tools.ab.study import ABLimits, ABStudy, begin
 
     if (resume is None) == (not configs):
-        raise ConfigError("It is not clear what to compare: give configurations, or resume.")
+        raise ConfigError("It is not clear what to compare. Give configurations, or resume.")
     limits = ABLimits(parallel=parallel, budget_s=budget_s, keep_runs=keep_runs)
     if resume is not None:
         return _carried_out(ABStudy.reopened(Path(resume), repeats), limits, progress)
@@ -84,8 +93,9 @@ def compare(
 
 def _text(value: Any) -> str:
     from ttf.config.toml import render
+    from ttf.config.values import plain
 
-    return "none" if value is None else render(str(value) if isinstance(value, Path) else value)
+    return "none" if value is None else render(plain(value))
 
 
 def _carried_out(study: ABStudy, limits: ABLimits, progress: bool) -> Compared:

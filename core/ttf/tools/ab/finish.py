@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir import durable
+from ttf.rundir.outputs import write_output
+from ttf.tools.ab import judge as judge_module
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.judge import JudgeSettings, judge
 from ttf.tools.ab.output import csv_text, document, markdown
@@ -39,15 +41,25 @@ def is_settled(study: ABStudy) -> bool:
 
 
 def judge_study(study: ABStudy) -> Analysis:
+    return judge(study.runs, study.setup.names, _settings(study, tuple(study.record.looks)))
+
+
+def fewest_repeats(study: ABStudy) -> int:
+    """Of every arm, before this study can find any difference that is not one of crashes."""
     setup = study.setup
-    settings = JudgeSettings(
+    looks = when_to_look(setup.repeats) if setup.sequential else ()
+    return judge_module.fewest_repeats(len(setup.arms), _settings(study, looks))
+
+
+def _settings(study: ABStudy, looks: tuple[int, ...]) -> JudgeSettings:
+    setup = study.setup
+    return JudgeSettings(
         alpha=setup.alpha,
         power=setup.power,
         margins=setup.margins,
         planned=setup.repeats,
-        looks=tuple(study.record.looks),
+        looks=looks,
     )
-    return judge(study.runs, setup.names, settings)
 
 
 def conclude(study: ABStudy, reason: Reason, places: Places | None = None) -> Analysis:
@@ -70,9 +82,9 @@ def _write_outputs(study: ABStudy, analysis: Analysis, places: Places) -> None:
     table = csv_text(study.runs)
     text = markdown(analysis, study.runs, facts(study))
     for path in filter(None, (study.folder / "samples.csv", places.csv)):
-        durable.write_atomically(path, table.encode(), _AREA)
+        write_output(path, table.encode(), _AREA)
     for path in filter(None, (study.folder / "report.md", places.markdown)):
-        durable.write_atomically(path, text.encode(), _AREA)
+        write_output(path, text.encode(), _AREA)
     _page(study, analysis, places.html)
 
 
@@ -83,10 +95,8 @@ def rewrite_page(folder: Path, out: Path | None) -> Path:
 
 
 def _page(study: ABStudy, analysis: Analysis, out: Path | None) -> Path:
-    page: Path = write_page(study.folder, analysis, study.runs, facts(study))
-    if out is not None:
-        durable.write_atomically(out, page.read_bytes(), _AREA)
-    return page if out is None else out
+    page: Path = write_page(study.folder, analysis, study.runs, facts(study), out)
+    return page
 
 
 def result(study: ABStudy, analysis: Analysis, reason: str) -> dict[str, Any]:
@@ -113,5 +123,8 @@ def facts(study: ABStudy) -> dict[str, str]:
         sets = ", ".join((*setup.sets, *arm.sets))
         out[arm.name] = f"{_short_path(arm.toml)}{f' with {sets}' if sets else ''}"
     if record.parallel > 1:
-        out["load"] = f"up to {record.parallel} repeats ran at a time: speeds are those under load"
+        out["load"] = (
+            f"up to {record.parallel} repeats ran at the same time, so the speeds are lower "
+            "than alone"
+        )
     return {key: value for key, value in out.items() if value != ""}

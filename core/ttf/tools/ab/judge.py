@@ -104,6 +104,11 @@ def judge(
     )
 
 
+def fewest_repeats(arms: int, settings: JudgeSettings) -> int:
+    """Of every arm, to find any difference that is not one of crashes."""
+    return compare_arms.fewest_repeats(arms, settings.last_level)
+
+
 def _decide(
     tests: Sequence[PairTest], level: float, settings: JudgeSettings
 ) -> tuple[Comparison, ...]:

@@ -37,8 +37,9 @@ class RepeatLines(Watcher[Cell, Sample]):
         if not self.cost_was_shown and finished.evaluating_s > _COSTLY * wall_s > 0:
             self.cost_was_shown = True
             _say(
-                f"Evaluations took {finished.evaluating_s / wall_s:.0%} of that repeat. A study "
-                "with --set evaluate.every=end is shorter, and has no recall after equal time."
+                f"Evaluations took {finished.evaluating_s / wall_s:.0%} of this repeat. With "
+                "--set evaluate.every=end, the study is shorter, but it has no recall after equal "
+                "time."
             )
 
     def _head(self, arm: str, number: int) -> str:
@@ -53,7 +54,7 @@ def _say(text: str, end: str = "\n") -> None:
 def ending(sample: Sample) -> str:
     """The outcome and figures of a repeat."""
     if sample.outcome == "void":
-        return "ended by somebody else: it will be repeated"
+        return "another program or a person ended it; ttf repeats it"
     figures: list[str] = [sample.outcome]
     if sample.incidents:
         classes = dict.fromkeys(incident.name for incident in sample.incidents)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.rundir.documents import Summary
+from ttf.rundir.documents import FiledIncident, Summary
 from ttf.rundir.run_record import RunRecord
 from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
 from ttf.tools.ab.setup import ABSetup, Cell
 from ttf.tools.monitor.trend import theil_sen
-from ttf.tools.studies.one_run import FinishedRun, StartedRun, result_of, tidy
+from ttf.tools.studies.one_run import FinishedRun, Result, StartedRun, result_of, tidy
 
 
 def train_words(setup: ABSetup, cell: Cell) -> list[str]:
@@ -66,7 +67,7 @@ def finished_repeat(
     classes = [incident.name for incident in sample.incidents]
     return FinishedRun(
         run=sample,
-        result=result_of(sample.exit_code, classes),
+        result=_RESULTS[sample.outcome],
         classes=classes,
         exit_code=sample.exit_code,
         error=error,
@@ -75,7 +76,16 @@ def finished_repeat(
     )
 
 
+_RESULTS: Final[Mapping[RepeatOutcome, Result]] = {
+    "clean": "clean",
+    "survived": "crash",
+    "lost": "crash",
+    "void": "void",
+    "invalid": "invalid",
+}
 MOST_POINTS: Final = 100
+# Growth over fewer steps is noise: the figure is for 1,000.
+_LEAST_STEPS: Final = 100
 # share of the steps between two starts: caches fill, and the first mining round is done
 WARM_UP: Final = 0.25
 _MB: Final = 1e6
@@ -87,7 +97,7 @@ def read_sample(
     """`began`: Unix time of the process start; `error`: from its --json."""
     record = RunRecord(run)
     incidents, lost_steps = _incidents(record)
-    outcome = _outcome(code, [incident.name for incident in incidents])
+    outcome = _outcome(code, record.incidents())
     summary = record.summary()
     whole = summary if outcome in ("clean", "survived") else Summary()
     steps, evaluated, loss = _metrics(record, began)
@@ -117,8 +127,16 @@ def read_sample(
     )
 
 
-def _outcome(code: int, classes: Sequence[str]) -> RepeatOutcome:
-    result = result_of(code, classes)
+def _outcome(code: int, filed: Sequence[FiledIncident]) -> RepeatOutcome:
+    """A SIGKILL whose sender is unknown is data: a memory guard outside may kill one arm only.
+
+    A signal to the study itself ends the study, and its repeat is not recorded.
+    """
+    sigkilled = [i for i in filed if i["class"] == "killed" and i.get("signal") == signal.SIGKILL]
+    others = [found["class"] for found in filed if found not in sigkilled]
+    result = result_of(code, others)
+    if result == "clean" and sigkilled:
+        result = "crash"
     if result == "crash":
         return "survived" if code == 0 else "lost"
     return result
@@ -176,7 +194,7 @@ def slope(memory: Sequence[tuple[float, int, float]]) -> float | None:
             stretches.append([])
         stretches[-1].append((float(step), megabytes))
     longest = max(stretches, key=lambda s: s[-1][0] - s[0][0] if s else 0.0)
-    if not longest:
+    if not longest or longest[-1][0] - longest[0][0] < _LEAST_STEPS:
         return None
     first, last = longest[0][0], longest[-1][0]
     settled = [point for point in longest if point[0] > first + WARM_UP * (last - first)]

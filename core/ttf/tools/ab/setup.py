@@ -11,7 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from ttf.rundir.confined import is_plain_name
+
+_MOST_ARMS: Final = 64
+_MOST_REPEATS: Final = 10_000
+_MOST_SEED: Final = 1 << 62
 
 
 class Cell(NamedTuple):
@@ -83,6 +89,22 @@ class ABSetup:
     alpha: float = 0.05
     power: float = 0.8
     margins: Mapping[str, float] = field(default_factory=dict)  # by measure, if not the default
+
+    @property
+    def problem(self) -> str:
+        """Why this cannot be a setup; empty if it can. It may come from a study.json that this
+        program did not write, and slugs become names of folders."""
+        if not all(is_plain_name(arm.slug) for arm in self.arms):
+            return "The slug of an arm must be a valid name of a folder."
+        if len(set(self.names)) < len(self.arms) or not 2 <= len(self.arms) <= _MOST_ARMS:
+            return f"A study has 2 to {_MOST_ARMS} arms of different names."
+        if not 1 <= self.repeats <= _MOST_REPEATS:
+            return f"A study has 1 to {_MOST_REPEATS:,} repeats."
+        if not 0 <= self.seed < _MOST_SEED:
+            return f"The seed of a study must be between 0 and {_MOST_SEED:,}."
+        if not (0 < self.alpha < 1 and 0 < self.power < 1):
+            return "alpha and power must be between 0 and 1."
+        return ""
 
     @property
     def names(self) -> tuple[str, ...]:

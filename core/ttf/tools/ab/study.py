@@ -16,7 +16,8 @@ from typing import Any, Literal, Self
 
 from ttf.errors import ConfigError
 from ttf.host.version import __version__
-from ttf.rundir.dataclass_json import from_json
+from ttf.rundir.removing import remove_if_there
+from ttf.rundir.typed_json import dataclass_from
 from ttf.tools.ab.arms import arms_from, check_arms
 from ttf.tools.ab.repeat import finish_repeat, run_folder_name, start_repeat
 from ttf.tools.ab.sample import Sample
@@ -57,12 +58,14 @@ class ABStudy(Study[ABSetup, Sample]):
     def restored(
         cls, folder: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
     ) -> Self:
-        return cls(
-            folder=folder,
-            setup=from_json(ABSetup, settings["setup"]),
-            runs=[from_json(Sample, line) for line in lines],
-            record=StudyRecord(**settings.get("record", {})),
-        )
+        setup = dataclass_from(ABSetup, settings["setup"])
+        runs = [dataclass_from(Sample, line) for line in lines]
+        if setup.problem:
+            raise ValueError(setup.problem)
+        if unknown := {run.arm for run in runs} - set(setup.names):
+            raise ValueError(f"there is no arm {min(unknown)!r}")
+        record = dataclass_from(StudyRecord, settings.get("record", {}))
+        return cls(folder=folder, setup=setup, runs=runs, record=record)
 
     def kept_runs(self) -> set[str]:
         return {run_folder_name(self.setup, s.arm, s.block) for s in self.runs if s.counted}
@@ -83,19 +86,22 @@ class ABStudy(Study[ABSetup, Sample]):
         """Raises ConfigError for fewer repeats, or for more repeats of a sequential study."""
         if repeats < self.setup.repeats:
             raise ConfigError(
-                f"The study in {self.folder} has {self.setup.repeats} repeats; they can become "
-                "more, not fewer.",
-                hint="--budget ends a study early.",
+                f"The study in {self.folder} has {self.setup.repeats} repeats. You can add "
+                "repeats, but not remove them.",
+                hint="To end a study early, use --budget.",
             )
         if repeats > self.setup.repeats and self.setup.sequential:
             raise ConfigError(
-                "A sequential study was planned for so many repeats, and what its looks may "
-                "spend followed from that; it gets no more.",
-                hint="Begin a new study with more --repeats.",
+                "You cannot add repeats to a sequential study: the number of repeats determines "
+                "when the study is evaluated.",
+                hint="Start a new study with more --repeats.",
             )
         if repeats > self.setup.repeats:
-            self.setup = replace(self.setup, repeats=repeats)
-            (self.folder / RESULT).unlink(missing_ok=True)
+            setup = replace(self.setup, repeats=repeats)
+            if setup.problem:
+                raise ConfigError(setup.problem)
+            self.setup = setup
+            remove_if_there(self.folder / RESULT, self.folder)
             self.write_settings()
 
     @property
@@ -202,6 +208,8 @@ def begin(
     for note in notes:
         say(note)
     setup = ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)
+    if setup.problem:
+        raise ConfigError(setup.problem)
     folder = ABStudy.find(setup.identity, out)
     if folder is not None:
         return ABStudy.open(folder)

@@ -20,9 +20,9 @@ def sentence(
 ) -> str:
     """From the verdicts; the figures are those of the comparisons."""
     if len(arms) < 2:
-        return "There is nothing to compare with."
+        return "There is no second arm to compare with."
     if not comparisons:
-        return "Nothing was measured that could be compared."
+        return "No value was measured that could be compared."
     parts = (
         _two_arms(arms[0], arms[1], comparisons)
         if len(arms) == 2
@@ -48,17 +48,17 @@ def _two_arms(a: ArmSummary, b: ArmSummary, comparisons: Sequence[Comparison]) -
         if c.winner and verdicts.get(c.measure.follows) != c.verdict
     ]
     if crash is not None and crash.winner:
-        how_often = f"{subject.name} crashed in {subject.crashes} of {subject.runs} repeats"
-        beside = f"{other.name} in {other.crashes} of {other.runs}"
-        parts = [f"{how_often}, {beside}: {subject.name} is stabler ({_chance(crash)})"]
-        parts += [f"it {listed(differences)}"] if differences else []
+        how_often = f"{a.name} crashed in {a.crashes} of {a.runs} repeats"
+        beside = f"{b.name} in {b.crashes} of {b.runs}"
+        parts = [f"{how_often}, {beside}: {subject.name} is more stable ({_chance(crash)})"]
+        parts += [f"{subject.name} {listed(differences)}"] if differences else []
     elif differences:
         parts = [
             f"Compared with {other.name}, {subject.name} {listed(differences)}",
             _crashes(a, b, crash),
         ]
     else:
-        parts = ["No difference was found", _crashes(a, b, crash)]
+        parts = [_nothing_found(comparisons, "No difference was found"), _crashes(a, b, crash)]
     return parts + _same([c for c in others if c.verdict == "same" and c.measure.is_headline])
 
 
@@ -107,7 +107,7 @@ def _crashes(a: ArmSummary, b: ArmSummary, crash: Comparison | None) -> str:
     alike = crash is not None and crash.verdict == "same"
     return (
         f"{a.name} crashed in {a.crashes} of {a.runs} repeats and {b.name} in {b.crashes} of "
-        f"{b.runs}, " + ("which is the same" if alike else "which may be luck")
+        f"{b.runs}, " + ("which is the same" if alike else "which may be chance")
     )
 
 
@@ -142,7 +142,8 @@ def _many_arms(arms: Sequence[ArmSummary], comparisons: Sequence[Comparison]) ->
         return parts
     crashed, runs = sum(a.crashes for a in arms), sum(a.runs for a in arms)
     how_many = f"{crashed} of {runs} repeats" if crashed else f"none of {runs} repeats"
-    return ["no difference between any two arms was found", f"{how_many} crashed"]
+    none_found = "no difference between any two arms was found"
+    return [_nothing_found(comparisons, none_found), f"{how_many} crashed"]
 
 
 def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], more: Mapping[str, str]) -> str:
@@ -161,6 +162,23 @@ def _ranks(names: Sequence[str], wins: Mapping[str, set[str]], more: Mapping[str
     )
 
 
+def _nothing_found(comparisons: Sequence[Comparison], text: str) -> str:
+    """`text` only if a difference could have been found."""
+    hopeless = [
+        c
+        for c in comparisons
+        if c.verdict == "inconclusive" and not c.decidable
+        if c.measure.is_headline and c.scale != "rate"
+    ]
+    if not hopeless:
+        return text
+    nouns = listed(dict.fromkeys(c.measure.noun for c in hopeless))
+    return (
+        f"Not decided yet: after so few repeats, a difference in {nouns} cannot be distinguished "
+        "from chance"
+    )
+
+
 # --- any number ----------------------------------------------------------------------------------
 
 
@@ -171,9 +189,9 @@ def _fixed_clauses(fixed: Sequence[Fixed], confidence: float) -> list[str]:
         if of.verdict == "fixed":
             controls.setdefault(of.b, []).append(of)
     return [
-        f"{name} ran {of[0].clean_steps:,} steps without a crash, enough to say "
-        f"({100 * confidence:.3g}% sure) that it is rid of the crashes of "
-        f"{listed(f.a for f in of)}"
+        f"{name} ran {of[0].clean_steps:,} steps without a crash, which is enough to say that it "
+        f"no longer has the crashes of {listed(f.a for f in of)} ({100 * confidence:.3g}% "
+        "confidence)"
         for name, of in controls.items()
     ]
 
@@ -184,7 +202,7 @@ def _lost(arms: Sequence[ArmSummary]) -> str:
     if not many:
         return ""
     lost = listed(f"the {arm.lost} lost repeats of {arm.name}" for arm in many)
-    return f"Speed and quality are judged without {lost}."
+    return f"The comparison of speed and quality does not include {lost}."
 
 
 def _undecided(comparisons: Sequence[Comparison]) -> str:
@@ -198,4 +216,4 @@ def _undecided(comparisons: Sequence[Comparison]) -> str:
         return ""
     unit = itertools.chain([" more repeats"], itertools.repeat(""))
     open_ones = [f"{noun} (about {n}{next(unit)})" if n else noun for noun, n in more.items()]
-    return f"Not decided: {listed(open_ones)}."
+    return f"Inconclusive: {listed(open_ones)}."

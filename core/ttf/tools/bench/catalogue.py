@@ -28,38 +28,38 @@ _MACHINE: Final = "ttf.tools.bench.machine_tasks"
 _BENCHES: Final = (
     Bench(
         "train-mean",
-        "training, BiGRU over sequences, mean of all steps; fp32 and bf16",
+        "training, BiGRU on sequences, mean of all steps; fp32 and bf16",
         f"{_TRAINING}:train_mean",
         ("plain-torch", "pytorch-metric-learning", "lightning"),
     ),
     Bench(
         "train-last",
-        "the same, the last step's output",
+        "the same, with the output of the last step",
         f"{_TRAINING}:train_last",
         ("plain-torch",),
     ),
-    Bench("train-l1", "the same on single vectors", f"{_TRAINING}:train_l1", ("plain-torch",)),
+    Bench("train-l1", "the same with single vectors", f"{_TRAINING}:train_l1", ("plain-torch",)),
     Bench(
         "loader",
-        "training from files against batches that are in memory already",
+        "training from files, compared with batches that are already in memory",
         f"{_TRAINING}:loader",
         ("cached-batches",),
     ),
     Bench(
         "mine-exact",
-        "exact top-k of every query in the whole bank",
+        "exact top-k of all queries in the whole bank",
         f"{_MINING}:mine_exact",
         ("faiss-flat", "faiss-hnsw", "hnswlib"),
     ),
     Bench(
         "gather-npz",
-        "random rows of an NPZ, short and long ones",
+        "random rows of an NPZ, short rows and long rows",
         f"{_STORAGE}:gather_npz",
         ("numpy",),
     ),
     Bench(
         "gather-zarr",
-        "random rows of an uncompressed Zarr, short and long ones",
+        "random rows of an uncompressed Zarr, short rows and long rows",
         f"{_STORAGE}:gather_zarr",
         ("zarr-python",),
     ),
@@ -68,5 +68,7 @@ _BENCHES: Final = (
 BENCHES: Final = {bench.name: bench for bench in _BENCHES}
 CEILINGS: Final = Bench("ceilings", "what this machine can do", f"{_MACHINE}:measure_ceilings")
 TUNE: Final = Bench(
-    "tune", "the fastest float32 product that is exact enough here", f"{_MACHINE}:tune_machine"
+    "tune",
+    "the fastest float32 matrix product with enough accuracy on this machine",
+    f"{_MACHINE}:tune_machine",
 )

@@ -48,8 +48,9 @@ def measure(progress: Progress) -> tuple[dict[str, Figure], tuple[str, ...]]:
     free = shutil.disk_usage(folder).free
     if free < BYTES + FREE_BYTES:
         note = (
-            f"Reads were not measured: {free / 2**30:.1f} GiB are free in {folder}, and the file "
-            f"for it takes {BYTES / 2**30:.2f} GiB with {FREE_BYTES / 2**30:.0f} GiB to spare."
+            f"Reads were not measured: {folder} has {free / 2**30:.1f} GiB of free space. The "
+            f"test file needs {BYTES / 2**30:.2f} GiB, and {FREE_BYTES / 2**30:.0f} GiB must stay "
+            "free."
         )
         return {}, (note,)
     try:
@@ -68,12 +69,14 @@ def _measure(file: _File, progress: Progress) -> tuple[dict[str, Figure], tuple[
             figures[name] = figure_of(rates, "GB/s")
             progress(len(figures), FIGURES)
     how = (
-        "O_DIRECT, around the page cache"
+        "O_DIRECT, without the page cache"
         if file.direct is not None
-        else "after the system was asked to forget the file (it may not have)"
+        else "after a request to drop the file from the page cache (the system may ignore it)"
     )
     size = f"a file of {file.size >> 20} MiB"
-    return figures, (f"Cold reads: {how}; {size}; below it a host or a disk may cache.",)
+    return figures, (
+        f"Cold reads: {how}; {size}. Caches of the host or the disk may still speed them up.",
+    )
 
 
 def _rate(file: _File, piece: int | None, cold: bool, seed: int) -> float:

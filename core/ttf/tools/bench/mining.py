@@ -55,8 +55,8 @@ def mine_exact(visit: Visit) -> Generator[Turns]:
         unit="queries/s",
         shape=f"{size.scan_queries:,} x {size.scan_rows:,} x {size.scan_dim}, k={size.scan_k}",
         ideal_s=None if best is None else 2.0 * size.scan_rows * size.scan_dim / best,
-        ceiling="the fastest product",
-        note=f"ours was prepared in {built_s:.1f} s",
+        ceiling="the fastest matrix product",
+        note=f"the preparation of ttf took {built_s:.1f} s",
     )
     yield [own], list(_peers(visit, bank_ND, queries_QD, exact, policy.threads))
     miner.close()
@@ -80,7 +80,7 @@ def _peers(
             name=name,
             turn=lambda search=search: search(queries_QD),  # type: ignore[misc]
             work=size.scan_queries,
-            note=f"recall {recall:.3f}, built in {built_s:.1f} s, which does not count",
+            note=f"recall {recall:.3f}; the {built_s:.1f} s to build the index are not included",
         )
 
 

@@ -30,18 +30,20 @@ class Peer:
 
 
 _PEERS: Final = (
-    Peer("plain-torch", "a loop by hand: nn.GRU, AdamW, the memory bank concatenated", "torch"),
+    Peer(
+        "plain-torch", "a hand-written loop: nn.GRU, AdamW, and a concatenated memory bank", "torch"
+    ),
     Peer(
         "pytorch-metric-learning",
-        "the same tower under CrossBatchMemory and NTXentLoss",
+        "the same tower with CrossBatchMemory and NTXentLoss",
         "pytorch_metric_learning",
     ),
-    Peer("lightning", "the loop by hand under a Lightning Trainer", "lightning"),
+    Peer("lightning", "the hand-written loop in a Lightning Trainer", "lightning"),
     Peer("faiss-flat", "IndexFlatIP", "faiss", distribution="faiss-cpu"),
     Peer("faiss-hnsw", "IndexHNSWFlat", "faiss", distribution="faiss-cpu"),
     Peer("hnswlib", "hnswlib.Index", "hnswlib"),
-    Peer("numpy", "numpy.load, and rows taken from what it loaded", "numpy"),
-    Peer("zarr-python", "rows by zarr's oindex", "zarr"),
-    Peer("cached-batches", "the same steps on batches that are in memory already", "torch"),
+    Peer("numpy", "numpy.load, then rows of the loaded array", "numpy"),
+    Peer("zarr-python", "rows with oindex of zarr", "zarr"),
+    Peer("cached-batches", "the same steps with batches that are already in memory", "torch"),
 )
 PEERS: Final = {peer.name: peer for peer in _PEERS}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ttf.errors import ExitCode, TtfError
-from ttf.rundir.dataclass_json import from_json
+from ttf.rundir.typed_json import dataclass_from
 from ttf.supervise import isolated_tasks
 from ttf.tools.bench.catalogue import Bench
 from ttf.tools.bench.peers import INSTALL, PEERS
@@ -57,7 +57,7 @@ def outcome_of(
     while True:
         ended = _ended(bench, size, ceilings, peers, show)
         if ended.answer is not None and ended.death is None:
-            lines = tuple(from_json(Line, line) for line in ended.answer.get("lines", ()))
+            lines = tuple(dataclass_from(Line, line) for line in ended.answer.get("lines", ()))
             return Outcome(
                 bench=bench,
                 lines=(*lines, *_not_measured(bench, lines, findings)),

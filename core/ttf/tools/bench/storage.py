@@ -67,7 +67,7 @@ def open_npz(visit: Visit) -> Generator[Turns]:
         shape=f"{stored_mb} MB",
         invert=True,
     )
-    peer = BenchArm(name="numpy", turn=open_numpy, work=1, note="numpy.load reads all of it")
+    peer = BenchArm(name="numpy", turn=open_numpy, work=1, note="numpy.load reads the whole array")
     yield [own], [peer] if peer.name in visit.peers else []
 
 

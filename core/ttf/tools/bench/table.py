@@ -88,8 +88,8 @@ def _shapes(lines: Sequence[Line]) -> list[tuple[str, list[str]]]:
 
 
 def finding_lines(finding: Finding) -> Iterator[Text]:
-    who = f" while {finding.peer} had its turn" if finding.peer else ""
-    yield Part(f"[x] {finding.name} did not end{who}: {finding.what}", "bold red")
+    who = f" during the turn of {finding.peer}" if finding.peer else ""
+    yield Part(f"[x] {finding.name} did not finish{who}: {finding.what}", "bold red")
     yield from (f"    - {text}" for text in finding.evidence[:6])
 
 

@@ -55,7 +55,7 @@ def loader(visit: Visit) -> Turning:
             name="cached-batches",
             turn=loop.replay,
             work=loop.samples,
-            note="1 is a loader that is never waited for",
+            note="1: training never waits for the loader",
         )
         yield [own], [cached] if cached.name in visit.peers else []
 
@@ -93,7 +93,7 @@ def _steps(visit: Visit, name: str, pool: Pool, length: int) -> Turning:
                 unit="samples/s",
                 shape=f"{_shape(size, length)}, {course.precision}",
                 ideal_s=_ideal_s(size, length, pool, course.precision, visit.ceilings),
-                ceiling=f"products at {course.precision}",
+                ceiling=f"matrix products in {course.precision}",
             )
             for course, loop in zip(courses, loops, strict=True)
         ]

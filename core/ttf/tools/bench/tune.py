@@ -121,16 +121,20 @@ def decide(
     worst = {name: max(m.error for m in measured if m.path == name) for name in PATHS}
     accurate = [name for name in PATHS if worst[name] < processor.MOST_ERROR]
     if not accurate:
-        return None, "no path is as accurate as float32 here: " + _errors(worst)
+        return None, "on this machine, no path is as accurate as float32: " + _errors(worst)
     best = min(accurate, key=lambda name: sum(totals[name]))
     others = [name for name in accurate if name != best]
     if not others:
-        return best, "the only path as accurate as float32 here: " + _errors(worst)
+        return best, "the only path on this machine that is as accurate as float32: " + _errors(
+            worst
+        )
     gains = {name: ratio(totals[name], totals[best]) for name in others}
     least = min(gains.values(), key=lambda gain: gain.low)
-    shown = f"{best} computes a step's products {least} times as fast as {'/'.join(others)}"
+    shown = (
+        f"{best} computes the matrix products of a step {least} times as fast as {'/'.join(others)}"
+    )
     if least.low <= LEAST_GAIN:
-        return None, f"{shown}: not clearly more than {LEAST_GAIN}"
+        return None, f"{shown}: not clearly more than {LEAST_GAIN} times"
     return best, f"{shown}, {_errors(worst)}"
 
 

@@ -104,11 +104,11 @@ def _changed(what: str, key: str, now: object, then: object, **more: Any) -> Fac
 
 def _isolation(survey: Survey) -> Factor | str:
     if not survey.mines:
-        return "there is no mining"
+        return "the configuration has no mining"
     if survey.flat.get("miner.isolation") != "none":
-        return "the miner has a process of its own already"
+        return "the miner already has its own process"
     return Factor(
-        what="the miner in a process of its own",
+        what="the miner in its own process",
         edits={"miner.isolation": "process"},
         implies=("mining",),
     )
@@ -117,7 +117,7 @@ def _isolation(survey: Survey) -> Factor | str:
 def _accumulation(survey: Survey) -> Factor | str:
     now = survey.number("train.accumulate")
     if now < 2:
-        return "one micro-batch a step already"
+        return "a step already has only one micro-batch"
     return _changed("accumulation", "train.accumulate", now, 1)
 
 
@@ -125,7 +125,7 @@ def _batch_size(survey: Survey) -> Factor | str:
     now = survey.number("train.batch_size")
     smaller = max(2, now // 4)
     if smaller >= now:
-        return f"a micro-batch has {now} samples already"
+        return f"a micro-batch already has only {now} samples"
     return Factor(
         what=f"micro-batch {now} -> {smaller}",
         edits={"train.batch_size": smaller, "train.fuse": 1},
@@ -135,7 +135,7 @@ def _batch_size(survey: Survey) -> Factor | str:
 def _threads(survey: Survey) -> Factor | str:
     edits = {key: 1 for key in ("device.threads", "miner.threads") if survey.number(key) > 1}
     if not edits:
-        return "one thread already"
+        return "it already uses one thread"
     now = max(survey.number(key) for key in edits)
     return Factor(what=f"threads {now} -> 1", edits=edits)
 
@@ -143,14 +143,14 @@ def _threads(survey: Survey) -> Factor | str:
 def _precision(survey: Survey) -> Factor | str:
     now = survey.flat.get("device.precision")
     if now == "fp32":
-        return "fp32 already"
+        return "it is already fp32"
     return _changed("precision", "device.precision", now, "fp32")
 
 
 def _memory_bank(survey: Survey) -> Factor | str:
     now = survey.number("loss.memory_bank")
     if not now:
-        return "there is none"
+        return "the configuration has no memory bank"
     return _changed("memory bank", "loss.memory_bank", now, 0)
 
 
@@ -158,7 +158,7 @@ def _dropout(survey: Survey) -> Factor | str:
     keys = [f"tower.{side}.dropout" for side in ("query", "doc")]
     on = [key for key in keys if isinstance(survey.flat.get(key), float) and survey.flat[key] > 0]
     if not on:
-        return "there is none"
+        return "the configuration has no dropout"
     return Factor(what="dropout -> 0", edits=dict.fromkeys(on, 0.0))
 
 
@@ -168,18 +168,18 @@ def _dropout(survey: Survey) -> Factor | str:
 def _copy_problem(survey: Survey, size: int) -> str:
     """Why the data cannot be copied; empty if it can."""
     if not survey.facts.pairs:
-        return "the data could not be looked at"
+        return "the data could not be read"
     if not survey.facts.local:
         return "the data is not on this machine"
     if size > survey.most_copied:
-        return f"{size / 1e9:.1f} GB would be copied (--copy-most allows it)"
+        return f"{size / 1e9:.1f} GB would be copied; to allow it, use --copy-most"
     return ""
 
 
 def _sequence_length(survey: Survey) -> Factor | str:
     facts = survey.facts
     if not facts.pairs or not facts.sequence:
-        return "the queries are no sequences"
+        return "the queries are not sequences"
     now = facts.length
     then = 2 if now == 1 else max(1, now // 2)
     problem = _copy_problem(survey, facts.pairs_bytes * then // now)
@@ -194,7 +194,7 @@ def _data_subset(survey: Survey) -> Factor | str:
     if problem:
         return problem
     if pairs // 2 < survey.samples:
-        return f"half of {pairs} pairs make no step of {survey.samples}"
+        return f"half of the {pairs} pairs are fewer than the {survey.samples} samples of one step"
     what = f"the first {pairs // 2} of {pairs} training pairs"
     return Factor(what=what, rewrite={"rows": pairs // 2})
 
@@ -204,17 +204,17 @@ def _data_subset(survey: Survey) -> Factor | str:
 
 def _miner(survey: Survey) -> Factor | str:
     if not survey.mines:
-        return "there is no mining"
+        return "the configuration has no mining"
     other = survey.facts.other.get("miner")
     if other is None:
-        return "no other miner can run here"
+        return "no other miner works on this machine"
     now = survey.flat.get("miner.name")
     return _changed("miner", "miner.name", now, other, implies=("mining",), component=True)
 
 
 def _mining(survey: Survey) -> Factor | str:
     if not survey.mines:
-        return "there is no mining"
+        return "the configuration has no mining"
     return Factor(what="no mined negatives", edits={"miner.negatives": 0})
 
 
@@ -222,7 +222,7 @@ def _storage(survey: Survey) -> Factor | str:
     other = survey.facts.other.get("storage")
     problem = _copy_problem(survey, survey.facts.data_bytes)
     if problem or other is None:
-        return problem or "no other storage can run here"
+        return problem or "no other storage works on this machine"
     what = f"storage {survey.facts.storage} -> {other}"
     return Factor(what=what, rewrite={"storage": other}, component=True)
 
@@ -230,7 +230,7 @@ def _storage(survey: Survey) -> Factor | str:
 def _observers(survey: Survey) -> Factor | str:
     now = survey.flat.get("observers")
     if not now:
-        return "there are none"
+        return "the configuration has no observers"
     what = f"without the observers {', '.join(now)}"
     return Factor(what=what, edits={"observers": []}, component=True)
 
@@ -238,7 +238,7 @@ def _observers(survey: Survey) -> Factor | str:
 def _doc_tower(survey: Survey) -> Factor | str:
     other, now = survey.facts.other.get("doc-tower"), survey.flat.get("tower.doc.name")
     if other is None:
-        return f"it is {now}, or no other fits"
+        return f"the document tower is {now}, or no other tower fits"
     return _changed("document tower", "tower.doc.name", now, other, component=True)
 
 
@@ -252,7 +252,7 @@ def _tower(survey: Survey) -> Factor | str:
 def _device(survey: Survey) -> Factor | str:
     now = survey.flat.get("device.name")
     if now == "cpu":
-        return "the cpu already"
+        return "it already runs on the cpu"
     return _changed("device", "device.name", now, "cpu", component=True)
 
 

@@ -15,7 +15,7 @@ from ttf.tools.bisect.planner import BisectVerdict, Tally, sums
 from ttf.tools.bisect.runs import BisectRun, command_line, edits_for
 from ttf.tools.bisect.study import BisectStudy
 
-HEADER: Final = ("without", "runs", "crashes", "p", "what the runs say")
+HEADER: Final = ("without", "runs", "crashes", "p", "result")
 _MOST_PAIRS: Final = 3
 
 
@@ -122,7 +122,7 @@ class Findings:
     def rows(self) -> Iterator[tuple[str, ...]]:
         """The rows of the table, the culprit first."""
         runs, crashes = self.baseline
-        yield "(nothing)", str(runs), str(crashes), "", "the configuration as it is"
+        yield "(nothing)", str(runs), str(crashes), "", "the unchanged configuration"
         named = self.verdict.culprit
         for factor in sorted(self.study.setup.factors, key=lambda f: f.name not in named):
             count, crashed = self.counts(factor.name)
@@ -158,43 +158,51 @@ class Findings:
         name = self.culprit.name
         clean = self.study.tally.get(frozenset({name}), (0, 0))[0]
         also = ", ".join(self.verdict.also)
-        more = f" It is avoided as well by: {also}, which change more." if also else ""
+        more = (
+            f" These ingredients avoid the crash too, but they change more: {also}." if also else ""
+        )
         return (
             f"The culprit is {name} ({self.culprit.what}), with a probability of "
-            f"{_percent(self.verdict.confidence)}: without it alone {clean} of {clean} runs were "
-            f"clean, while others crash at a rate of about {_percent(self.verdict.rate)}.{more}"
+            f"{_percent(self.verdict.confidence)}: without this ingredient alone, {clean} of "
+            f"{clean} runs did not crash. Of the other runs, about {_percent(self.verdict.rate)} "
+            f"crash.{more}"
         )
 
     def _pair_sentence(self) -> str:
         a, b = self.verdict.culprit
         return (
-            f"No single ingredient explains it; without {a} and {b} together it does not crash "
-            f"({_percent(self.verdict.confidence)}). There are probably two causes."
+            f"No single ingredient explains the crash. Without both {a} and {b}, the run does not "
+            f"crash ({_percent(self.verdict.confidence)} probability). There are probably two "
+            "causes."
         )
 
     def _unexplained_sentence(self) -> str:
         unseen = [n for n in ("storage", "data-subset") if n in self.study.setup.passed]
-        data = f"the data and how it is stored (not tried: {', '.join(unseen)}), " if unseen else ""
+        data = f"the data and its storage (not tried: {', '.join(unseen)}), " if unseen else ""
         return (
-            "Nothing that can be taken out explains it: it crashed without each of the "
-            f"ingredients ({_percent(self.verdict.confidence)}). It lies in what all runs share: "
-            f"{data}the machine, the environment (ttf doctor), or a library."
+            "No ingredient explains the crash: the run also crashed without each of them "
+            f"({_percent(self.verdict.confidence)} probability). The cause is something that all "
+            f"runs have in common: {data}the machine, the environment (check it with ttf doctor), "
+            "or a library."
         )
 
     def _healthy_sentence(self) -> str:
         runs, _ = self.baseline
         most = 1 - (1 - self.study.setup.confidence) ** (1 / max(1, runs))
         return (
-            f"It did not crash in {runs} runs of {self.study.setup.steps} steps: nobody is named. "
-            f"Such a run crashes in fewer than {_percent(most)} of cases "
-            f"({_percent(self.study.setup.confidence)} confidence). If it crashes later than that, "
-            f"give it more steps: --steps {10 * self.study.setup.steps}."
+            f"There was no crash in {runs} runs of {self.study.setup.steps} steps, so there is no "
+            f"culprit. With {_percent(self.study.setup.confidence)} confidence, fewer than "
+            f"{_percent(most)} of such runs crash. If the crash comes later, use more steps: "
+            f"--steps {10 * self.study.setup.steps}."
         )
 
     def _unsure_sentence(self) -> str:
         runs, crashes = self.baseline
         if not self.classes:
-            return f"Not sure: it did not crash in {runs} runs so far, too few to call it healthy."
+            return (
+                f"Not sure: there was no crash in {runs} runs so far. More runs are needed to "
+                "say that there is no fault."
+            )
         likely = "; ".join(
             f"{' with '.join(names) or 'nothing that can be taken out'} {_percent(p)}"
             for names, p in self.verdict.suspects[:4]
@@ -202,7 +210,7 @@ class Findings:
         pairs = ""
         if self.pairs():
             shown = ", ".join(" with ".join(pair) for pair in self.pairs())
-            pairs = f" Pairs worth trying: {shown}."
+            pairs = f" These pairs may be the cause together: {shown}."
         return (
             f"Not sure: {len(self.study.counted)} runs are not enough ({crashes} of {runs} "
             f"unchanged runs crashed). Suspects: {likely}.{pairs}"
@@ -213,8 +221,8 @@ class Findings:
             return ""
         classes = ", ".join(f"{name} ({count})" for name, count in self.classes.most_common())
         return (
-            f" The crashes are of several classes: {classes}. These may be two faults: when this one "
-            "is avoided, run ttf bisect again on what is left."
+            f" There were crashes of several classes: {classes}. There may be two faults. After "
+            "you have avoided this one, run ttf bisect again for the other."
         )
 
     def pairs(self) -> list[tuple[str, ...]]:
@@ -227,18 +235,18 @@ class Findings:
         smallest = self.smallest()
         if smallest is not None:
             out = ", ".join(smallest[0].ablated)
-            what = f"without {out}" if out else "nothing taken out"
-            yield f"Smallest command that failed ({what})", smallest[1]
+            what = f"without {out}" if out else "with all ingredients"
+            yield f"Smallest command that crashed ({what})", smallest[1]
         if self.advice:
             edits = " ".join(
                 f"--set {quoted(f'{k}={_setting(v)}')}" for k, v in self.advice.items()
             )
             user = " ".join(f"--set {quoted(text)}" for text in self.study.setup.sets)
             line = f"ttf train {quoted(self.study.setup.toml)} {user} {edits}"
-            yield "This avoids it", " ".join(line.split())
+            yield "Command that avoids the crash", " ".join(line.split())
         if self.verdict.kind == "unsure":
             yield (
-                "Go on",
+                "To continue",
                 f"ttf bisect --resume {quoted(self.study.folder)} --max-runs 500",
             )
 

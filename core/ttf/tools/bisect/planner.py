@@ -120,7 +120,7 @@ def judge(plan: BisectPlan, tally: Tally) -> NextRun | BisectVerdict:
     if not crashes:
         if alone >= plan.healthy_after:
             return BisectVerdict(kind="healthy", confidence=1 - (1 - plan.rarest) ** alone)
-        return NextRun(ablate=frozenset(), why="does it crash as it is?")
+        return NextRun(ablate=frozenset(), why="does the unchanged configuration crash?")
     study = _Posterior(plan, tally)
     if not study.alive:  # whatever was taken out, it crashed as well
         return BisectVerdict(kind="unexplained", confidence=1.0, rate=crashes / runs)
@@ -244,7 +244,7 @@ class _Posterior:
             best = max(scored, key=lambda s: (self._information(s, of_rates=0.0), -s))
             if self._information(best, of_rates=0.0) < _NOTHING_NEW:
                 return None
-        return NextRun(ablate=self._names(best), why="tells most")
+        return NextRun(ablate=self._names(best), why="the run with the most information")
 
     def _climbed(self, best: int, among: int) -> int:
         """The best ablation that differs from `best` only in the bits `among`."""
@@ -293,7 +293,7 @@ class _Posterior:
         alone = sum(1 << i for i in leader)
         if not self.proven(leader):
             possible = self._is_possible(alone)
-            why = "is it avoided without this alone?"
+            why = "does it not crash without this ingredient alone?"
             return NextRun(ablate=self._names(alone), why=why) if possible else None
         if len(leader) > 1:
             return None
@@ -302,7 +302,8 @@ class _Posterior:
             wide = self._widest(suspects)
             others = ((1 << len(self.order)) - 1) & ~wide & ~alone
             return NextRun(
-                ablate=self._names(self._climbed(wide, others)), why="does less avoid it?"
+                ablate=self._names(self._climbed(wide, others)),
+                why="does a smaller change avoid it?",
             )
         return None
 

@@ -35,17 +35,21 @@ def _ending(run: BisectRun) -> str:
         return f"CRASH {', '.join(run.classes)} ({run.where})"
     if run.result == "invalid":
         return f"could not be tried: {run.reason.splitlines()[0] if run.reason else ''}"
-    return "ended by somebody else: it will be repeated" if run.result == "void" else run.result
+    return (
+        "another program or a person ended it; ttf repeats it"
+        if run.result == "void"
+        else run.result
+    )
 
 
 def _ablation_text(names: Sequence[str], known: Sequence[str]) -> str:
     if not names:
-        return "as it is"
+        return "unchanged"
     if len(names) == len(known):
-        return "without anything"
+        return "without all ingredients"
     rest = [name for name in known if name not in names]
     if len(rest) < len(names) - 2:
-        return f"without all but {', '.join(rest)}"
+        return f"with only {', '.join(rest)}"
     return f"without {', '.join(names)}"
 
 

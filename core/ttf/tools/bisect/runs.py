@@ -6,6 +6,7 @@ state must not look cured by chance, and a cured fault must not look flaky.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import time
@@ -15,12 +16,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ttf.errors import Stopped, TtfError
+from ttf.errors import TtfError
+from ttf.rundir.confined import is_plain_name, names_in
 from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
 from ttf.tools.studies.one_run import FinishedRun, Result, StartedRun, result_of, tidy
 
+LABEL_JOINT: Final = "+"  # between the ingredients in the name of a folder of changed data
+_MOST_FACTORS: Final = 32
+_MOST_SEED: Final = 1 << 62
 _REWRITE: Final = "ttf.tools.bisect.rewrite_data:rewrite_task"
 # The settings of a run, besides its edits, that change what the run does.
 _MATTERS: Final = frozenset(
@@ -52,6 +57,19 @@ class BisectSetup:
     passed: Mapping[str, str]  # ingredients that do not apply, and why
     confidence: float
     rarest: float
+
+    @property
+    def problem(self) -> str:
+        """Why this cannot be a setup; empty if it can. It may come from a study.json that this
+        program did not write, and ingredients become names of folders."""
+        names = [factor.name for factor in self.factors]
+        if not all(is_plain_name(name) and LABEL_JOINT not in name for name in names):
+            return "The name of an ingredient must be a valid name of a folder."
+        if len(set(names)) < len(names) or len(names) > _MOST_FACTORS:
+            return f"A study has at most {_MOST_FACTORS} ingredients of different names."
+        if not (0 < self.confidence < 1 and 0 < self.rarest <= 1 and 0 <= self.seed < _MOST_SEED):
+            return "The confidence, the rarest crash or the seed is out of range."
+        return ""
 
     @property
     def identity(self) -> object:
@@ -97,7 +115,9 @@ def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[st
     edits = edits_of(chosen)
     if not change:
         return edits
-    label = "+".join(factor.name for factor in chosen if factor.rewrite)
+    label = LABEL_JOINT.join(factor.name for factor in chosen if factor.rewrite)
+    with contextlib.suppress(FileNotFoundError):  # a link there is not followed
+        names_in(folder / "data" / label, folder)
     place = str((folder / "data" / label).absolute())
     request = {"data": setup.data, "change": change, "folder": place}
     return edits | _rewritten(json.dumps(request))
@@ -146,8 +166,6 @@ def start_trial(
     began = time.monotonic()
     try:
         edits = edits_for(setup, trial.ablated, study)
-    except Stopped:
-        raise
     except TtfError as error:
         code = int(error.exit_code)
         run = BisectRun(**trial._asdict(), result="invalid", reason=str(error), exit_code=code)

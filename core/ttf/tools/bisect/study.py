@@ -8,16 +8,24 @@ data/         files with one change, while they are needed
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from ttf.rundir.dataclass_json import from_json
+from ttf.rundir.confined import names_in
+from ttf.rundir.removing import remove_if_possible
+from ttf.rundir.typed_json import dataclass_from
 from ttf.tools.bisect.factors import MOST_COPIED, DataFacts, Survey, factors_of
 from ttf.tools.bisect.planner import BisectPlan, BisectVerdict, believed, full_grid, judge
-from ttf.tools.bisect.runs import BisectRun, BisectSetup, Trial, finish_trial, start_trial
+from ttf.tools.bisect.runs import (
+    LABEL_JOINT,
+    BisectRun,
+    BisectSetup,
+    Trial,
+    finish_trial,
+    start_trial,
+)
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.child import Died, ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
@@ -49,11 +57,11 @@ def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
     """Surveys configuration and data in a child process, and lists the ingredients."""
     toml = str(request.toml.absolute())
     task = {"toml": toml, "sets": list(request.sets)}
-    what = "look at the configuration and the data"
+    what = "read the configuration and the data"
     try:
         survey = ask(_SURVEY, {**task, "look": True}, to=what)
     except Died as error:
-        say(f"{error} Only what the configuration itself says can be taken out.")
+        say(f"{error} ttf bisect can only change the settings of the configuration, not the data.")
         survey = ask(_SURVEY, {**task, "look": False}, to=what)
     flat = survey["flat"]
     factors, passed = factors_of(Survey(flat, DataFacts(**survey["facts"]), request.most_copied))
@@ -112,11 +120,11 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
     def restored(
         cls, folder: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
     ) -> Self:
-        return cls(
-            folder=folder,
-            setup=from_json(BisectSetup, settings["setup"]),
-            runs=[from_json(BisectRun, line) for line in lines],
-        )
+        setup = dataclass_from(BisectSetup, settings["setup"])
+        if setup.problem:
+            raise ValueError(setup.problem)
+        runs = [dataclass_from(BisectRun, line) for line in lines]
+        return cls(folder=folder, setup=setup, runs=runs)
 
     def kept_runs(self) -> set[str]:
         return {f"{run.run:03d}" for run in self.runs}
@@ -161,11 +169,17 @@ class BisectStudy(Study[BisectSetup, BisectRun]):
 
     def drop_data(self, keep: Sequence[str]) -> None:
         """Deletes the rewritten files, except those in `keep`."""
-        for place in (self.folder / "data").glob("*"):
-            if place.name not in keep:
-                shutil.rmtree(place, ignore_errors=True)
-        with contextlib.suppress(OSError):  # not empty, or never made
-            (self.folder / "data").rmdir()
+        data = self.folder / "data"
+        try:
+            names = names_in(data, self.folder)
+        except FileNotFoundError:
+            return
+        labels = {factor.name for factor in self.setup.factors}
+        for name in names:
+            if name not in keep and labels.issuperset(name.split(LABEL_JOINT)):
+                remove_if_possible(data / name, self.folder)
+        with contextlib.suppress(OSError):  # not empty
+            data.rmdir()
 
 
 # --- carrying it out -----------------------------------------------------------------------------

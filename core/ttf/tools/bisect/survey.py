@@ -36,7 +36,7 @@ def survey(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.training.launch import prepared_policy
 
     given = resolve(Path(request["toml"]), request["sets"])
-    policy = prepared_policy(given, Reporter())
+    policy = prepared_policy(given)
     resolved = with_demo(given, Reporter())
     if not request["look"]:
         return _without_data(resolved)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ttf.hookspecs import Verdict
+from ttf.process.limits import FILES
 from ttf.rundir.cache import cache_dir
 from ttf.text.numbers import size
 from ttf.tools.doctor.check import fail, ok, skip, warn
@@ -21,7 +22,7 @@ LEAST_FREE: Final = 50 * MB
 COMFORTABLE_FREE: Final = 1000 * MB
 SHM: Final = "dev/shm"
 SHM_LEAST: Final = 64 << 20  # Docker's default, too little for data loaders
-FILES_LEAST, FILES_COMFORTABLE = 64, 1024
+FILES_COMFORTABLE = 1024
 STACK_LEAST: Final = 1 << 20
 
 
@@ -126,7 +127,7 @@ def look_at_ulimits(_: Examination) -> Verdict:
     soft = {name: resource.getrlimit(which)[0] for name, which in _limits()}
     evidence = [f"{name}: {_limit_text(value)}" for name, value in soft.items()]
     files = _number(soft["open files (-n)"])
-    if files < FILES_LEAST:
+    if files < FILES:
         return fail(
             f"A process may open only {files} files. torch and its libraries need more.",
             *evidence,

@@ -15,9 +15,11 @@ from ttf.machine.memory.limits import (
     OomCounters,
     group_folders,
     group_limits,
+    physical_bytes,
     rlimits,
 )
 from ttf.machine.memory.watch import Gauge
+from ttf.process import platform
 from ttf.text.numbers import size
 from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
@@ -33,6 +35,8 @@ _NEARLY_FULL: Final = 0.9
 
 
 def look_at_memory(exam: Examination) -> Verdict:
+    if platform.LINUX and not (exam.root / "proc/meminfo").exists():
+        return warn(platform.WITHOUT_PROC, remedy="Mount /proc in this container or sandbox.")
     limits = _limits(exam.root)
     evidence = [f"{size(limit.bytes)}: {limit.source}" for limit in limits]
     short = [limit for limit in limits if limit.bytes < _needed(limit)]
@@ -75,15 +79,9 @@ def look_at_memory(exam: Examination) -> Verdict:
 
 def _limits(root: Path) -> list[Limit]:
     # Smallest first. A version 1 group without a limit reports a huge number; it is left out.
-    machine = Limit(_physical(), "physical memory")
+    machine = Limit(physical_bytes(), "physical memory")
     groups = [limit for _, limit in group_limits(root) if limit.bytes <= machine.bytes]
     return sorted({machine, *groups, *rlimits()}, key=lambda limit: limit.bytes)
-
-
-def _physical() -> int:
-    import psutil  # type: ignore[import-untyped, unused-ignore]
-
-    return int(psutil.virtual_memory().total)
 
 
 def _free(root: Path) -> tuple[int, str]:
@@ -130,7 +128,7 @@ def look_at_cgroup(exam: Examination) -> Verdict:
     folders = list(group_folders("memory", exam.root))
     if not folders:
         return ok("this process can see no control group that limits memory")
-    limits = [limit for _, limit in group_limits(exam.root) if limit.bytes <= _physical()]
+    limits = [limit for _, limit in group_limits(exam.root) if limit.bytes <= physical_bytes()]
     counters = list(_kills(exam.root))
     count, source = exam.processors
     evidence = [

@@ -45,6 +45,7 @@ def config(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """What `ttf train` would refuse, and what `ttf data verify` finds in each file."""
+    from ttf.data.first_look import look
     from ttf.data.open_dataset import open_dataset
 
     whole = _resolved(request).config
@@ -61,7 +62,7 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     notes: list[str] = []
     try:
         with open_dataset(config, seed=whole.train.seed) as opened:
-            notes += opened.notes
+            notes += [*opened.notes, *look(opened)]
             train, val = len(opened.train), len(opened.val)
             read.append(f"{train:,} training and {val:,} validation pairs, {opened.bank.shape[0]:,} "
                         f"documents of width {opened.bank.shape[1]:,}")  # fmt: skip

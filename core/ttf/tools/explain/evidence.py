@@ -27,6 +27,10 @@ _FACTS: Final = {
     "cut-file": "a truncated input file",
     "disk-low": "a full disk or a full /dev/shm",
     "no-stacks": "no stacks",
+    "several-openmp": "two OpenMP runtimes in its memory map",
+    "uncaught": "a report of Python about an uncaught exception",
+    "refused-memory": "an exception class that only a refused allocation raises",
+    "cpu-near": "a limit of processor time that was almost used up",
     "child-crashed": "stacks of a child process that crashed",
 }
 _KILLED_BY_US: Final = {

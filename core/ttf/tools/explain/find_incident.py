@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ttf.errors import DataMissing
+from ttf.errors import ArtifactDamaged, DataMissing
 from ttf.incidents.facts import signal_name
 from ttf.rundir import documents
-from ttf.rundir.durable import read_json
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.incident_files import INCIDENT, incident_folders
 from ttf.rundir.typed_json import typed
 from ttf.text.shell import quoted
 from ttf.text.terminal import one_line
+from ttf.text.times import moment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,8 @@ def _not_found(path: Path) -> DataMissing:
 
 def _read(folder: Path, others: int = 0) -> Incident:
     try:
-        document = typed(read_json(folder / INCIDENT), documents.Incident)
-    except (OSError, ValueError) as error:
+        document = typed(read_json(folder / INCIDENT, folder), documents.Incident)
+    except (OSError, ArtifactDamaged) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataMissing(
             f"{folder / INCIDENT} cannot be read ({reason}).",
@@ -101,7 +101,7 @@ def _facts(document: documents.Incident) -> Iterator[str]:
     elif document.get("exit_code") is not None:
         yield f"ended with exit code {document['exit_code']}"
     if "time" in document:
-        yield time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(document["time"]))
+        yield moment(document["time"])
     if phase := document.get("phase"):
         yield f"in {one_line(phase)}, after step {document.get('step')}"
     if document.get("lost_steps") is not None:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ttf.process.child import NO_SESSION, kill_tree
 from ttf.process.lifeline import ORPHANED, parent_death_signal
+from ttf.process.limits import no_other_process
 from ttf.tools.guard.terminal import Terminal, stderr_way, take_for_oneself
 
 # Every process of one start has this variable, even after it was re-parented.
@@ -66,6 +67,11 @@ class Command:
     def pid(self) -> int:
         """The number of its process and of its group."""
         return self._process.pid
+
+    def has_ended(self) -> bool:
+        """Whether it is a zombie that `changes` will take."""
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.pid, how) is not None
 
     def changes(self) -> Change | None:
         """The next unreported change of state; never waits."""
@@ -132,6 +138,9 @@ def _not_started(error: OSError, name: str) -> NotStarted:
             NOT_EXECUTABLE,
             f"{name}: this file is not executable. To make it executable: chmod +x {name}",
         )
+    too_low = no_other_process(error)
+    if too_low is not None:
+        return NotStarted(NOT_EXECUTABLE, f"{name}: {too_low} {too_low.hint}")
     return NotStarted(
         NOT_EXECUTABLE,
         f"{name}: the system cannot run it ({error.strerror}). The first line of a script must "

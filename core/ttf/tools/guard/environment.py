@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Final
 
 from ttf.host.version import __version__
-from ttf.rundir.documents import Manifest
+from ttf.rundir.documents import RUN_FORMAT, Manifest
 from ttf.tools.guard.options import GuardOptions
 from ttf.tools.guard.stacks import Interpreter
 
@@ -30,7 +30,7 @@ _VARIABLES: Final = re.compile(
 def surroundings(options: GuardOptions, found: Interpreter | None) -> Manifest:
     path = list(found.path) if found is not None else sys.path
     return {
-        "format": 1,
+        "format": RUN_FORMAT,
         "ttf": __version__,
         "command": list(options.words),
         "time": time.time(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +16,16 @@ from ttf.errors import ConfigError, StorageError, storage_error
 from ttf.incidents.death import Death, Finding
 from ttf.incidents.writing import write_incident
 from ttf.rundir import durable
+from ttf.rundir.confined import append_inside, refuse_foreign
+from ttf.rundir.removing import remove_if_possible
 from ttf.text.secrets import Secrets
+from ttf.text.times import moment
 from ttf.tools.guard.stacks import Stacks
 
 _AREA: Final = "guard"
 _TEMP: Final = "ttf-guard-"
 _RUNS: Final = Path("runs")
+_FILES: Final = ("environment.json", "memory.jsonl", "stderr.txt", "summary.json")
 
 
 class GuardFolder:
@@ -97,10 +102,11 @@ class GuardFolder:
 
     def stderr(self, data: bytes, pid: int) -> None:
         """Adds the standard error of one start of the command."""
-        head = f"--- process {pid}, until {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode()
+        head = f"--- process {pid}, until {moment(time.time())}\n".encode()
         tail = b"" if data.endswith(b"\n") else b"\n"
         try:
-            with (self.keep() / "stderr.txt").open("ab") as file:
+            folder = self.keep()
+            with append_inside(folder / "stderr.txt", folder) as file:
                 file.write(head + self._secrets.bytes(data) + tail)
         except OSError as error:
             self._not_kept(f"could not write stderr.txt ({error.strerror})")
@@ -127,7 +133,8 @@ class GuardFolder:
             )
         try:
             out.mkdir(parents=True, exist_ok=True)
-            (out / "memory.jsonl").open("ab").close()
+            refuse_foreign(out, _FILES, ["incidents"])
+            append_inside(out / "memory.jsonl", out).close()
         except OSError as error:
             raise storage_error(error, str(out)) from error
         return out
@@ -136,18 +143,27 @@ class GuardFolder:
         """Removes the temporary files."""
         if self.path == self.temp:
             for made in ("stacks", "site"):
-                shutil.rmtree(self.temp / made, ignore_errors=True)
+                remove_if_possible(self.temp / made, self.temp)
         else:
-            shutil.rmtree(self.temp, ignore_errors=True)
+            remove_if_possible(self.temp, self.temp.parent)
 
 
 def _sweep() -> None:
     # Temporary folders of guards that were killed.
-    for path in Path(tempfile.gettempdir()).glob(f"{_TEMP}*-*"):
+    temp = Path(tempfile.gettempdir())
+    for path in temp.glob(f"{_TEMP}*-*"):
         digits = path.name.removeprefix(_TEMP).partition("-")[0]
         kept = (path / "incidents").exists()
-        if digits.isdigit() and not kept and not _alive(int(digits)):
-            shutil.rmtree(path, ignore_errors=True)
+        if digits.isdigit() and not kept and not _alive(int(digits)) and _is_ours(path):
+            remove_if_possible(path, temp)
+
+
+def _is_ours(path: Path) -> bool:
+    # Anybody may make a folder of that name there.
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return False
 
 
 def _alive(pid: int) -> bool:

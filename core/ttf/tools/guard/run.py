@@ -7,10 +7,13 @@ import os
 import signal
 import time
 import uuid
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Finding
+from ttf.process import platform
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.documents import ListedIncident, Summary
 from ttf.tools.guard.command import NotStarted
@@ -35,11 +38,13 @@ _HEALTHY_S: Final = 300.0  # after a start of this length the pause is short aga
 Status = Literal["finished", "failed", "stopped"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
-    def __init__(self, code: int, *, by_keyboard: bool = False) -> None:
-        self.code = code
-        # The command died of Ctrl-C, which only it received: the guard's parent must see it too.
-        self.by_keyboard = by_keyboard
+    code: int
+    summary: Summary
+    path: Path | None  # the folder; None: nothing had to be kept
+    # The command died of Ctrl-C, which only it received: the guard's parent must see it too.
+    by_keyboard: bool
 
 
 def guard(options: GuardOptions) -> Outcome:
@@ -74,6 +79,8 @@ class _Guard:
         self._pause_s = _FIRST_PAUSE_S
 
     def run(self) -> Outcome:
+        if platform.LINUX and not platform.PROC:
+            self._voice(platform.WITHOUT_PROC)
         while True:
             try:
                 running = self._start()
@@ -167,11 +174,12 @@ class _Guard:
         return None
 
     def _finish(self, code: int, status: Status, by_keyboard: bool = False) -> Outcome:
-        if self._folder.path is not None:
+        summary, path = self._summary(code, status), self._folder.path
+        if path is not None:
             around = surroundings(self._options, self._interpreter)
             self._folder.document("environment.json", around)
-            self._folder.document("summary.json", self._summary(code, status))
-        return Outcome(code, by_keyboard=by_keyboard)
+            self._folder.document("summary.json", summary)
+        return Outcome(code=code, summary=summary, path=path, by_keyboard=by_keyboard)
 
     def _summary(self, code: int, status: Status) -> Summary:
         return {

@@ -41,6 +41,7 @@ _STOPS_WITHIN_S: Final = 10.0
 _NOT_STOPPED_S: Final = 0.1
 _LAST_WORDS_S: Final = 0.5
 _LAST_READ_S: Final = 2.0
+_UNCAUGHT: Final = "uncaught "
 # signals that ask the command to end
 ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 _FROM_KEYBOARD: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
@@ -60,6 +61,7 @@ class Ended:
     vanished: bool = False  # exit code 0, but its Python was never shut down
     # Python was shut down in order, without an uncaught error: the exit code is its own.
     chosen: bool = False
+    uncaught: str = ""  # class of the exception that ended its Python
 
 
 class RunningCommand:
@@ -226,6 +228,8 @@ class RunningCommand:
             self._say(f"could not pass on {name}: the command belongs to another user")
 
     def _follow_changes(self) -> None:
+        if self.command.has_ended():
+            self.witness.look_last()
         while self._code is None and (change := self.command.changes()) is not None:
             if change.stopped is not None:
                 self._on_stop(change.stopped)
@@ -301,6 +305,7 @@ class RunningCommand:
             at_keyboard=keyboard and self._terminal.fd is not None,
             vanished=code == 0 and not killed and self._is_python and not last_note,
             chosen=last_note == "in order",
+            uncaught=last_note.removeprefix(_UNCAUGHT) if last_note.startswith(_UNCAUGHT) else "",
         )
 
     @property
@@ -321,6 +326,7 @@ class RunningCommand:
             killed=(ended.killed, ended.reason),
             stderr=self.relay.kept.data(),
             finished=finished,
+            uncaught=ended.uncaught,
             memory=self.curve.points,
             limit_source=self.curve.limit.source,
             folders=(*folders, *self._folders_named(), *full_disks()),

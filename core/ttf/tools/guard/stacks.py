@@ -11,6 +11,7 @@ import os
 import py_compile
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -102,7 +103,7 @@ class Stacks:
 
         `signal_name`: only this signal, as faulthandler calls it.
         """
-        since = time.time() - _RECENT_S
+        since = self._file_time() - _RECENT_S
         found = []
         for pid, text in self.all().items():
             with contextlib.suppress(OSError):
@@ -110,6 +111,14 @@ class Stacks:
                 if written >= since and f"{_FATAL}{signal_name}" in text:
                     found.append(text)
         return found[0] if len(found) == 1 else ""
+
+    def _file_time(self) -> float:
+        # The clock that the files' times are of: that of this process may be another.
+        try:
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                return os.fstat(file.fileno()).st_mtime
+        except OSError:  # the disk is full
+            return time.time()
 
     def ask(self, pids: Iterable[int]) -> None:
         """Makes processes with a handler write their stacks, and waits; stopped ones run meanwhile."""

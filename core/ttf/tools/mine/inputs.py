@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from ttf.data.sources import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, storage_error
 from ttf.host.plugins import open_store
-from ttf.rundir.durable import TEMP_PREFIX, sha256_file
+from ttf.rundir.durable import sha256_file
+from ttf.rundir.outputs import temporary_folder
 from ttf.tools.mine.table_file import refuse_inputs, storage_of
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def run_inputs(
     from ttf.data.open_dataset import open_dataset
     from ttf.rundir.run_folder import RunFolder
     from ttf.training.inference import open_run
+    from ttf.training.towers import WEIGHTS
 
     folder = RunFolder.existing(run_dir)
     whole = load_run_toml(folder.config).config
@@ -104,7 +105,7 @@ def run_inputs(
                 batch = queries.batch(rows)
                 yield model.encode_queries(batch.x, batch.lengths)
 
-        weights = sha256_file(folder.model / "model.safetensors")
+        weights = sha256_file(folder.model / WEIGHTS, folder.path)
         yield Inputs(
             bank=model.documents.reference(temp),
             rows=data.bank.shape[0],
@@ -120,11 +121,13 @@ def _beside(out: Path) -> Iterator[Path]:
     # On the disk of `out`: encoded documents may be large.
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        temp = tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, dir=out.parent)
+        temp = temporary_folder(out)
     except OSError as error:
         raise storage_error(error, str(out)) from error
-    with temp as folder:
-        yield Path(folder)
+    try:
+        yield temp.path
+    finally:
+        temp.remove()
 
 
 def _query_source(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import RunConfig
 from ttf.data.order import Permutation, key
-from ttf.errors import BadData, ConfigError, FolderInUse, storage_error
+from ttf.errors import ArtifactDamaged, BadData, ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import (
@@ -36,8 +36,11 @@ from ttf.mining.choose import (
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import PROGRESS
 from ttf.mining.worker_client import MinerWorkers
+from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.durable import read_json, sha256_file, write_json
+from ttf.rundir.confined import names_in, refuse_foreign, write_inside
+from ttf.rundir.durable import sha256_file, write_json
+from ttf.rundir.removing import remove_if_possible
 from ttf.tools.mine.inputs import Inputs
 from ttf.tools.mine.table_file import check_table, write_table
 
@@ -46,6 +49,11 @@ if TYPE_CHECKING:
 
 _SAMPLE: Final = 256
 _FOUND: Final = "found"
+_QUERIES: Final = "queries.npy"
+_NOTE: Final = "queries.json"
+_SAMPLED: Final = "sample.npy"
+_EXACT: Final = "exact"
+_OWN: Final = frozenset({_FOUND, _QUERIES, _NOTE, _SAMPLED, _EXACT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +78,15 @@ class Mined:
     reused_index: bool
     continued_from: int
     deaths: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        how = "exact" if self.certified else f"recall {self.recall_vs_exact:.3f} of the exact"
+        return f"Mined({self.out!r}: {self.queries:,} queries x {self.k:,}, {self.miner}, {how})"
+
+    def _repr_html_(self) -> str:
+        from ttf.text.html import facts_table
+
+        return facts_table(self.out, [(name, str(value)) for name, value in vars(self).items()])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +129,7 @@ def mine(
             report = attempt.run(workers, job)
             recall = attempt.recall(workers, report, job)
         write_table(out, report)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_if_possible(folder, folder.parent)
     return Mined(
         out=str(out),
         queries=report.queries,
@@ -146,7 +163,9 @@ def _partial(out: Path) -> Iterator[Path]:
     lock = filelock.FileLock(out.with_name(f".{out.name}.lock"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_foreign(out.parent, [Path(lock.lock_file).name], [folder.name])
         lock.acquire(timeout=0)
+        _refuse_others(folder)
     except filelock.Timeout:
         raise FolderInUse(
             f"Another process is writing a candidate table to {out}.",
@@ -159,17 +178,28 @@ def _partial(out: Path) -> Iterator[Path]:
     except (ConfigError, BadData):
         # The same command would fail again; answers, though, are never thrown away.
         if not _has_answers(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_if_possible(folder, folder.parent)
         raise
     finally:
         lock.release()
-        Path(lock.lock_file).unlink(missing_ok=True)
+        remove_if_possible(Path(lock.lock_file), out.parent)
+
+
+def _refuse_others(folder: Path) -> None:
+    # It is removed in the end: it must hold nothing but our own files.
+    others = [name for name in names_in(folder, folder) if name not in _OWN]
+    if others or folder.stat().st_uid != os.geteuid():
+        what = f"it holds {others[0]}" if others else "it belongs to another user"
+        raise ConfigError(
+            f"{folder} is not an unfinished attempt of ttf mine: {what}.",
+            hint="Choose another --out, or move that folder away.",
+        )
 
 
 def _has_answers(folder: Path) -> bool:
     try:
-        return bool(read_json(folder / _FOUND / PROGRESS)["chunks"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return bool(read_json(folder / _FOUND / PROGRESS, folder)["chunks"])
+    except (OSError, ArtifactDamaged, KeyError, TypeError):
         return False
 
 
@@ -184,15 +214,16 @@ class _Attempt:
     def queries_file(self) -> Path:
         """The query vectors as one file; reuses an equal one of an interrupted attempt."""
         inputs = self.inputs
-        path, note = self.folder / "queries.npy", self.folder / "queries.json"
-        with contextlib.suppress(OSError, ValueError):
-            if read_json(note) == {"identity": inputs.identity, "sha256": sha256_file(path)}:
+        path, note = self.folder / _QUERIES, self.folder / _NOTE
+        with contextlib.suppress(OSError, ArtifactDamaged):
+            kept = {"identity": inputs.identity, "sha256": sha256_file(path, self.folder)}
+            if read_json(note, self.folder) == kept:
                 return path
         self.reporter.stage("encode", inputs.num_queries)
         shape = (inputs.num_queries, inputs.dim)
         done = 0
         try:
-            with path.open("wb") as file:
+            with write_inside(path, self.folder, anew=True) as file:
                 header = {"descr": "<f4", "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
                 for block in inputs.blocks():
@@ -201,7 +232,8 @@ class _Attempt:
                     self.reporter.advance(done, inputs.num_queries)
         except OSError as error:
             raise storage_error(error, str(path)) from error
-        write_json(note, {"identity": inputs.identity, "sha256": sha256_file(path)})
+        written = {"identity": inputs.identity, "sha256": sha256_file(path, self.folder)}
+        write_json(note, written)
         return path
 
     def job(self, queries: Path) -> MiningJob:
@@ -259,12 +291,12 @@ class _Attempt:
             return None
         count = min(_SAMPLE, report.queries)
         rows = np.sort(Permutation(report.queries, key("recall"))(np.arange(count)))
-        sample = self.folder / "sample.npy"
+        sample = self.folder / _SAMPLED
         np.save(sample, np.load(job.queries, mmap_mode="r")[rows])
         exact = replace(
             job.with_miner(MinerChoice(name="exact")),
             queries=str(sample),
-            out=str(self.folder / "exact"),
+            out=str(self.folder / _EXACT),
             cache=None,
         )
         truth = np.load(self.run(workers, exact, stage="check").ids_path)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
 from ttf.machine.memory.tree import TreeMemory
+from ttf.text.times import TIME, moment
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.view import Run, View
 
@@ -31,7 +31,7 @@ def _number(digits: int, value: float | None) -> str:
 
 # Name, width and content; '-' if unknown. No cell contains a space.
 COLUMNS: Final[tuple[tuple[str, int, Cell], ...]] = (
-    ("time", 8, lambda v: time.strftime("%H:%M:%S", time.localtime(v.time))),
+    ("time", 8, lambda v: moment(v.time, TIME)),
     ("status", 8, lambda v: v.status),
     ("phase", 10, lambda v: (None if v.run is None else v.run.phase) or "-"),
     ("step", 9, _of_run(0, lambda run: run.step)),

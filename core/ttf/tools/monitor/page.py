@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ttf.text.numbers import clock, duration, metric, rate, size
 from ttf.text.terminal import Line, Part
+from ttf.text.times import TIME, moment
 from ttf.text.wrapping import wrapped
 from ttf.tools.monitor.cells import Paint, cut, fitted, flow
 from ttf.tools.monitor.nearest_limit import NearestLimit
@@ -83,7 +83,7 @@ def _ranked(rank: int, lines: list[Line], rest: int = 4) -> Iterator[Block]:
 
 
 def _title(view: View, width: int) -> Line:
-    clock_text = time.strftime("%H:%M:%S", time.localtime(view.time))
+    clock_text = moment(view.time, TIME)
     style = "green" if view.status in _GOOD else "red"
     tail = f"  {view.status}  {clock_text}"
     return (Part(cut(view.name, max(8, width - len(tail))), "bold"), Part(tail, style))
@@ -109,7 +109,9 @@ def _run_blocks(view: View, run: Run, paint: Paint, width: int) -> Iterator[Bloc
         text = f"step {run.checkpoint.step:,}, {_age(run.checkpoint.age_s)}"
         items = [_labelled("saved", text)]
         if run.saving_s is not None:
-            items.append((Part(f"the next is being written for {duration(run.saving_s)}"),))
+            items.append(
+                (Part(f"the next checkpoint has been in progress for {duration(run.saving_s)}"),)
+            )
         yield from _ranked(4, flow(items, width))
 
 
@@ -167,12 +169,13 @@ def _ending(ended: Ended, width: int) -> Iterator[Line]:
 
 
 def _without_end(run: Run, width: int) -> list[Line]:
-    seen = "" if run.last_sign_s is None else f" Its last sign of life was {_age(run.last_sign_s)}."
+    seen = "" if run.last_sign_s is None else f" The last sign of life was {_age(run.last_sign_s)}."
     text = (
-        "Nobody is at work on this run, and nobody wrote how it ended: its supervisor was killed, "
-        f"or this machine went down.{seen} Go on with: ttf resume {run.folder}"
+        "The processes of this run no longer exist, and the run has no record of its end. "
+        f"Probably its supervisor was killed, or the machine went down.{seen} To continue: ttf "
+        f"resume {run.folder}"
     )
-    elsewhere = "A run on another machine or in a container can only be watched from there."
+    elsewhere = "If the run is on another machine or in a container, start ttf monitor there."
     return [*_wrapped(text, "red", width), *_wrapped(elsewhere, "dim", width)]
 
 
@@ -190,7 +193,7 @@ def _incident_blocks(run: Run, width: int) -> Iterator[Block]:
 def _incident(found: Happened) -> Iterator[Line]:
     age = "" if found.age_s is None else f", {_age(found.age_s)}"
     yield (Part(f"{'':{_LABEL}}{found.id} "), Part(found.name, "yellow"), Part(age))
-    done = f"now {found.remedy}" if found.remedy else "went on unchanged"
+    done = f"now {found.remedy}" if found.remedy else "restarted unchanged"
     yield (Part(f"{found.process}, {done}", "dim"),)
 
 
@@ -226,7 +229,7 @@ def _limit(limit: NearestLimit) -> Iterator[Line]:
 
 def _slope(limit: NearestLimit) -> Iterator[Line]:
     if limit.rising is None:
-        yield (Part("slope: too early to say", "dim"),)
+        yield (Part("slope: not yet known", "dim"),)
     elif not limit.rising:
         yield (Part("not rising"),)
     else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 from typing import Final
 
 from ttf.rundir.documents import EvalLine, MetricsLine, StepLine
 from ttf.rundir.json_lines import Tail, last_with, parsed
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import memory_of, metrics_of
 from ttf.tools.monitor.nearest_limit import forget_before
 from ttf.tools.monitor.trend import WINDOW_S, Point
@@ -24,14 +24,14 @@ _EVAL: Final = b'"type": "eval"'
 class Progress:
     """Follows both logs; leaves out the unfinished steps of a process that died."""
 
-    def __init__(self, metrics: Path, memory: Path) -> None:
+    def __init__(self, run: RunFolder) -> None:
         self.losses: deque[float] = deque(maxlen=_MOST_LOSSES)
         # (unix time, anonymous and shared bytes) of the last minutes
         self.memory: deque[Point] = deque()
         self.evaluated: Evaluated | None = None
-        self._metrics_path = metrics
-        self._metrics = Tail(metrics, _METRICS_BYTES)
-        self._memory = Tail(memory, _MEMORY_BYTES)
+        self._run = run
+        self._metrics = Tail(run.metrics, run.path, _METRICS_BYTES)
+        self._memory = Tail(run.memory, run.path, _MEMORY_BYTES)
         self._steps: deque[StepLine] = deque(maxlen=SMOOTHED)
         self._paces: deque[Point] = deque()
         self._looked_back = False
@@ -56,7 +56,8 @@ class Progress:
         if not self._looked_back:  # the last evaluation may stand far before what a tail reads
             self._looked_back = True
             self.evaluated = None
-            for line in metrics_of(parsed([last_with(self._metrics_path, _EVAL)])):
+            last = last_with(self._run.metrics, self._run.path, _EVAL)
+            for line in metrics_of(parsed([last])):
                 self._take(line)
 
     def _take(self, line: MetricsLine) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ttf.errors import EntryRefused
 from ttf.rundir.flight_record import Flight
 from ttf.rundir.incident_files import incident_folders, read_incident
 from ttf.rundir.run_record import RunRecord
@@ -25,7 +26,7 @@ class RunReader:
     def __init__(self, path: Path) -> None:
         self.record = RunRecord(path)
         self.folder = self.record.folder
-        self.progress = Progress(self.folder.metrics, self.folder.memory)
+        self.progress = Progress(self.folder)
         self._phase: tuple[str, int] | None = None
         self._phase_since = 0.0
         self._since_before = True
@@ -100,7 +101,7 @@ class RunReader:
             for path in newest_first(self.folder.checkpoints):
                 written = (path / CHECKPOINT).stat().st_mtime
                 return Saved(step=step_of(path), age_s=max(0.0, now - written))
-        except OSError:  # it is being pruned at this moment
+        except (OSError, EntryRefused):  # it is being pruned at this moment, or is a link
             return None
         return None
 

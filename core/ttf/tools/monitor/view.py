@@ -131,16 +131,16 @@ def warnings(view: View) -> Iterator[str]:
     for process in view.processes:
         if process.state == "stopped":
             yield (
-                f"{process.role} {process.pid} is stopped: kill -CONT {process.pid} lets it go on"
+                f"{process.role} {process.pid} is paused; to continue it: kill -CONT {process.pid}"
             )
     if run is not None and run.stale and run.silent_s is not None:
         yield f"no sign of life for {duration(run.silent_s)} in {run.phase}"
     if limit is not None and limit.seconds_left is not None and limit.seconds_left < _SOON_S:
-        yield f"memory is full in {duration(limit.seconds_left)} at this slope"
+        yield f"memory will be full in {duration(limit.seconds_left)} if it grows at this rate"
     elif limit is not None and limit.share >= _NEARLY_FULL:
-        yield f"memory is nearly full: {limit.share:.0%} of {size(limit.bytes)}"
+        yield f"memory is almost full: {limit.share:.0%} of {size(limit.bytes)}"
     if run is not None and run.free_disk is not None and run.free_disk < _LITTLE_DISK:
-        yield f"only {size(run.free_disk)} free where the run is"
+        yield f"the disk of the run has only {size(run.free_disk)} free"
 
 
 def document(view: View) -> dict[str, Any]:

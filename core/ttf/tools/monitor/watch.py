@@ -107,7 +107,7 @@ def _unseen(pid: int) -> list[str]:
     if owner is None:
         return []
     text = (
-        f"It belongs to {owner}: its own limits (ulimit), the files it has open and which of its "
-        "shared pages are the same cannot be seen from here."
+        f"The process belongs to {owner}. ttf monitor therefore cannot see its limits (ulimit), "
+        "its open files, and its shared pages."
     )
     return [text]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import ConfigError, DataMissing
+from ttf.rundir.run_folder import noted_pid
 from ttf.text.shell import quoted
 from ttf.tools.monitor import system
 
@@ -43,22 +44,29 @@ def _of_process(pid: int) -> Target:
 
 
 def _no_process(pid: int) -> ConfigError:
-    hint = "ps -ef lists them; for a run, its folder will do as well: ttf monitor runs/run-001."
+    hint = (
+        "To list the processes: ps -ef. To watch a run, you can give its folder: ttf monitor "
+        "runs/run-001."
+    )
     if 0 < pid < _MOST_PID:
         try:
             os.kill(pid, 0)
         except PermissionError:
             return ConfigError(
-                f"Process {pid} exists, but this system hides the processes of others from you.",
-                hint=f"Ask as the user who started it, or as root: sudo ttf monitor {pid}.",
+                f"Process {pid} exists, but this system does not show you the processes of other "
+                "users.",
+                hint=(
+                    "Run the command as the user who started the process, or as root: sudo "
+                    f"ttf monitor {pid}."
+                ),
             )
         except ProcessLookupError:
             pass
         else:
             return ConfigError(
-                f"Process {pid} has ended; only its exit code is still there, for whoever "
-                "started it.",
-                hint="What it died of: run it under ttf guard -- COMMAND.",
+                f"Process {pid} has ended. Only its exit code is left, and only its parent "
+                "process can read it.",
+                hint="To find out why a command ends: ttf guard -- COMMAND.",
             )
     return ConfigError(f"There is no process {pid}.", hint=hint)
 
@@ -78,28 +86,31 @@ def _of_folder(path: Path) -> Target:
     except FileNotFoundError:
         raise DataMissing(
             f"There is no folder {path}.{_runs_beside(path)}",
-            hint="Name the folder that ttf train printed, or a process by its number.",
+            hint="Give the folder that ttf train printed, or the number of a process.",
         ) from None
     except NotADirectoryError:
         raise DataMissing(
-            f"{path} is a file; a run is a folder.",
-            hint=f"Perhaps: ttf monitor {quoted(path.parent)}",
+            f"{path} is a file, but a run is a folder.",
+            hint=f"Try: ttf monitor {quoted(path.parent)}",
         ) from None
     except OSError as error:
         reason = os.strerror(error.errno or errno.EIO)
         raise DataMissing(
-            f"{path} cannot be read: {reason}.", hint=f"Look at its rights: ls -ld {target}"
+            f"{path} cannot be read: {reason}.", hint=f"Check its permissions: ls -ld {target}"
         ) from error
     if names.isdisjoint(_OF_A_RUN) and not names.isdisjoint(_OF_A_GUARD):
         raise DataMissing(
-            f"{path} is the folder of a ttf guard: it does not say which process it watches.",
-            hint=f"Watch the command by its number: ttf monitor PID. What it left: ttf explain {target}",
+            f"{path} is a folder of ttf guard. It does not contain the number of the process that "
+            "ttf guard watches.",
+            hint=f"To watch the command, give its process number: ttf monitor PID. To read its incidents: ttf explain {target}",
         )
     if names.isdisjoint(_OF_A_RUN):
         raise DataMissing(
             f"{path} is not a run folder: it has no run.toml.{_runs_in(path)}",
-            hint="Name the folder that ttf train printed, e.g. runs/run-001, or a process by its "
-            "number.",
+            hint=(
+                "Give the folder that ttf train printed, for example runs/run-001, or the "
+                "number of a process."
+            ),
         )
     return Target(folder=path, pid=None)
 
@@ -116,7 +127,7 @@ def _runs_beside(path: Path) -> str:
 
 def _runs_in(path: Path) -> str:
     runs = sorted(p.parent for p in path.glob("*/run.toml"))
-    return f" But {runs[-1]} is one." if runs else ""
+    return f" {runs[-1]} is a run folder." if runs else ""
 
 
 def owner_of(folder: Path) -> int | None:
@@ -126,18 +137,18 @@ def owner_of(folder: Path) -> int | None:
     """
     note = folder / ".owner"
     try:
-        pid, written = int(_written(note)), note.stat().st_mtime
-    except (OSError, ValueError):
+        pid, written = _written(note), note.stat().st_mtime
+    except OSError:
         return None
-    started = system.started(pid)
+    started = None if pid is None else system.started(pid)
     return pid if started is not None and started <= written + _CLOCK_S else None
 
 
-def _written(note: Path) -> str:
+def _written(note: Path) -> int | None:
     # An empty note is being written.
     for _ in range(_LOOKS):
-        text = note.read_text()
-        if text:
-            return text
+        pid = noted_pid(note)
+        if pid is not None or not note.exists():
+            return pid
         time.sleep(_PAUSE_S)
-    return ""
+    return None

@@ -53,8 +53,8 @@ def describe(info: PluginInfo) -> Description:
     if ended.finding is not None:
         raise PluginBroken(
             f"The plugin {info.reference} of the distribution {info.distribution} {info.version} "
-            f"(module {info.entry_point.module}) did not survive being loaded: {ended.finding.name}. "
-            f"{ended.finding.explanation}",
+            f"(module {info.entry_point.module}) crashed while it was loaded: "
+            f"{ended.finding.name}. {ended.finding.explanation}",
             hint=mend(info),
         )
     assert ended.answer is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from ttf.errors import GaveUp
-from ttf.tools.studies.one_run import MOST_VOID, FinishedRun, StartedRun, by_chance, error_of
+from ttf.tools.studies.one_run import MOST_VOID, FinishedRun, StartedRun, by_chance, error_of, tidy
 from ttf.tools.studies.study import RunT, Study
 
 _LOOK_EVERY_S: Final = 0.05
@@ -130,7 +129,7 @@ def _end_all(runs: Sequence[StartedRun]) -> None:
     # Signals all first: each run may take its time to end.
     with contextlib.ExitStack() as stack:
         for run in runs:
-            stack.callback(shutil.rmtree, run.folder, ignore_errors=True)
+            stack.callback(tidy, run.folder, keep=False)
             stack.callback(run.close)
         for run in runs:
             if not run.is_over:

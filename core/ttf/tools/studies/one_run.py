@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from ttf.errors import ExitCode, TtfError
+from ttf.errors import ArtifactDamaged, ExitCode, Told
 from ttf.process.command import TtfCommand
 from ttf.process.error_document import from_document
+from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import end_of, names_in
+from ttf.rundir.removing import remove_if_possible, remove_if_there
 
 # crash: an incident happened; invalid: configuration or data were refused; void: ended from
 # outside.
@@ -42,19 +44,17 @@ def by_chance(result: Result, classes: Iterable[str]) -> bool:
 
 def tidy(run: Path, *, keep: bool) -> None:
     """Deletes the run's folder, or with `keep` all of it but the evidence."""
+    study = run.parents[1]
     if not keep:
-        shutil.rmtree(run, ignore_errors=True)
+        remove_if_possible(run, study)
         return
-    for path in run.iterdir() if run.is_dir() else ():
-        if path.name in _KEPT:
-            continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # it ended before it had one
+        for name in names_in(run, study):
+            if name not in _KEPT:
+                remove_if_possible(run / name, study)
 
 
-def error_of(error: Mapping[str, Any] | None, exit_code: int) -> TtfError:
+def error_of(error: Mapping[str, Any] | None, exit_code: int) -> Told:
     """The error of a run, for a study that cannot go on without this run."""
     error = error or {}
     message = str(error.get("message") or f"The run ended with exit code {exit_code}.")
@@ -72,10 +72,11 @@ def error_of(error: Mapping[str, Any] | None, exit_code: int) -> TtfError:
 
 RunT = TypeVar("RunT")
 _LEAVE_S: Final = 6.0
+_LAST_WORDS: Final = 800
 
 
 class StartedRun(TtfCommand):
-    """A `ttf train` in its own process tree, writing to `folder`."""
+    """A `ttf train` in its own process tree, writing to `folder`: `runs/NAME` of a study."""
 
     exit_code: int
     wall_s: float
@@ -91,11 +92,13 @@ class StartedRun(TtfCommand):
     ) -> None:
         """`words` exclude --out and --json. `began` (monotonic clock) includes preparations."""
         self.folder = folder.absolute()
-        shutil.rmtree(self.folder, ignore_errors=True)  # of a study that was killed
+        self._study = self.folder.parents[1]
         self.folder.parent.mkdir(exist_ok=True)
+        out, err = (self.folder.with_name(f"{folder.name}.{kind}") for kind in ("out", "err"))
+        for left in (self.folder, out, err):  # of a study that was killed
+            remove_if_there(left, self._study)
         self.started_at = time.time()
         self._began = time.monotonic() if began is None else began
-        out, err = (self.folder.with_name(f"{folder.name}.{kind}") for kind in ("out", "err"))
         super().__init__([*words, "--out", str(self.folder), "--json"], out, err, cwd=cwd)
 
     @property
@@ -115,15 +118,16 @@ class StartedRun(TtfCommand):
         try:
             self.end(_LEAVE_S)
         finally:
-            self.out.unlink(missing_ok=True)
-            self.err.unlink(missing_ok=True)
+            remove_if_possible(self.out, self._study)
+            remove_if_possible(self.err, self._study)
 
     def _document(self) -> dict[str, Any]:
         # Without JSON output, the end of the standard error is the error.
         try:
-            found: dict[str, Any] = json.loads(self.out.read_bytes())
-        except ValueError:
-            return {"error": {"message": self.err.read_text(errors="replace")[-800:]}}
+            found: dict[str, Any] = dict(read_json(self.out, self._study))
+        except (ArtifactDamaged, TypeError, ValueError):
+            words, _ = end_of(self.err, self._study, _LAST_WORDS)
+            return {"error": {"message": words.decode(errors="replace")}}
         return found
 
 

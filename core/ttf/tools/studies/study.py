@@ -12,18 +12,30 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
-import shutil
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from filelock import FileLock, Timeout
 
-from ttf.errors import ConfigError, DataMissing, FolderInUse, TtfError, storage_error
+from ttf.errors import (
+    ArtifactDamaged,
+    ConfigError,
+    DataMissing,
+    EntryRefused,
+    FolderInUse,
+    TtfError,
+    storage_error,
+)
 from ttf.rundir import durable
+from ttf.rundir.bounded_json import parsed_json, read_json
+from ttf.rundir.confined import MOST_CONFIG_BYTES, names_in, read_named, refuse_foreign
+from ttf.rundir.json_lines import raw_lines
+from ttf.rundir.removing import remove, remove_if_there
+from ttf.rundir.run_folder import note_pid, noted_pid
 from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
@@ -72,7 +84,8 @@ class Study(ABC, Generic[SetupT, RunT]):
     def restored(
         cls, folder: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
     ) -> Self:
-        """From study.json and the journal. LookupError or TypeError: another kind of study."""
+        """From study.json and the journal. LookupError, TypeError or ValueError: another kind of
+        study, or none that this program wrote."""
 
     @abstractmethod
     def kept_runs(self) -> Collection[str]:
@@ -115,12 +128,12 @@ class Study(ABC, Generic[SetupT, RunT]):
     def open(cls, folder: Path) -> Self:
         """Locks a study to continue it. Raises ConfigError if a configuration has changed."""
         cls.read(folder)  # refuses what is no study, before claiming would make a folder of it
-        lock = claim(folder)
+        lock = claim(folder, (SETTINGS, cls.JOURNAL, RESULT))
         try:
             study = cls.read(folder)
             study.lock = lock
             study._refuse_changed_configs()
-            durable.remove_leftovers(folder)
+            durable.remove_leftovers(folder, folder)
             study._remove_unfinished_runs()
         except BaseException:
             release(folder, lock)
@@ -130,19 +143,30 @@ class Study(ABC, Generic[SetupT, RunT]):
     @classmethod
     def read(cls, folder: Path) -> Self:
         """The current state, also while another process continues the study. Not for writing."""
-        journal = folder / cls.JOURNAL
         try:
-            settings = durable.read_json(folder / SETTINGS)
-            lines = journal.read_text().splitlines() if journal.exists() else []
-            return cls.restored(folder, settings, [json.loads(line) for line in lines])
-        except (OSError, LookupError, TypeError):
+            settings = read_json(folder / SETTINGS, folder)
+            return cls.restored(folder, settings, list(cls._lines(folder)))
+        except (OSError, LookupError, TypeError, ValueError) as error:
+            why = "" if isinstance(error, OSError) else f" ({type(error).__name__}: {error})"
             raise DataMissing(
-                f"{folder} contains no study of ttf {cls.COMMAND}.",
+                f"{folder} contains no study of ttf {cls.COMMAND}{why}.",
                 hint=(
                     f"Give the folder that ttf {cls.COMMAND} printed, for example "
                     f"runs/{cls.COMMAND}-001."
                 ),
             ) from None
+
+    @classmethod
+    def _lines(cls, folder: Path) -> Iterator[dict[str, Any]]:
+        journal = folder / cls.JOURNAL
+        with contextlib.suppress(FileNotFoundError):
+            for number, raw in enumerate(raw_lines(journal, folder), start=1):
+                try:
+                    yield dict(parsed_json(raw))
+                except (TypeError, ValueError) as error:
+                    raise ArtifactDamaged(
+                        f"{journal}: line {number} is damaged: {error}."
+                    ) from None
 
     @classmethod
     def holds_one(cls, folder: Path) -> bool:
@@ -174,7 +198,7 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     @classmethod
     def _asks(cls, folder: Path, identity: object) -> bool:
-        with contextlib.suppress(TtfError, ValueError):
+        with contextlib.suppress(TtfError):
             return cls.read(folder).setup.identity == identity
         return False
 
@@ -189,43 +213,50 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     def _remove_unfinished_runs(self) -> None:
         # Runs that were active when the study was killed are repeated.
-        kept = self.kept_runs()
-        for path in (self.folder / "runs").glob("*"):
-            if path.name not in kept:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        kept, runs = self.kept_runs(), self.folder / "runs"
+        with contextlib.suppress(FileNotFoundError):
+            for name in names_in(runs, self.folder):
+                if name not in kept and _RUN_NAME.fullmatch(name):
+                    remove(runs / name, self.folder)
 
 
 _OWNER: Final = ".owner"
+_LOCK: Final = ".lock"
+# A run's folder, and what it prints while it runs.
+_RUN_NAME: Final = re.compile(r"\d{3,}(-[\w.=+-]+)?(\.out|\.err)?")
 
 
-def claim(folder: Path) -> FileLock:
-    """Locks the folder, and makes it if needed. Raises FolderInUse with the owner."""
-    lock = FileLock(folder / ".lock")
+def claim(folder: Path, files: Iterable[str] = ()) -> FileLock:
+    """Locks the folder, and makes it if needed. `files` are those that will be written. Raises
+    FolderInUse with the owner, and EntryRefused."""
+    lock = FileLock(folder / _LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_foreign(folder, (_LOCK, _OWNER, *files))
         lock.acquire(timeout=0)
-        (folder / _OWNER).write_text(str(os.getpid()))
+        note_pid(folder / _OWNER)
     except Timeout:
         raise FolderInUse(
             f"Another process is using {folder}{_holder(folder)}.",
             hint="Wait until it ends, stop it, or choose another --out.",
         ) from None
-    except OSError as error:
+    except (OSError, EntryRefused) as error:
         lock.release()
+        if isinstance(error, EntryRefused):
+            raise
         raise storage_error(error, str(folder)) from error
     return lock
 
 
 def release(folder: Path, lock: FileLock) -> None:
     with contextlib.suppress(OSError):
-        (folder / _OWNER).unlink(missing_ok=True)
+        remove_if_there(folder / _OWNER, folder)
     lock.release()
 
 
 def _holder(folder: Path) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        return f" (process {int((folder / _OWNER).read_text())})"
-    return ""
+    pid = noted_pid(folder / _OWNER)
+    return "" if pid is None else f" (process {pid})"
 
 
 def next_folder(runs: Path, prefix: str) -> Path:
@@ -245,9 +276,10 @@ def next_folder(runs: Path, prefix: str) -> Path:
 def sha256_of(path: Path) -> str:
     """Of a configuration. Raises ConfigError."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
+        return hashlib.sha256(read_named(path, MOST_CONFIG_BYTES)).hexdigest()
+    except (OSError, ArtifactDamaged) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
-            f"Could not read {path}: {error.strerror}.",
+            f"Could not read {path}: {reason}.",
             hint="Give a run.toml, or the folder of a run.",
         ) from error

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
-from ttf.training.plan._predict import BACKWARD, auto_batch_size, make_plan
+from ttf.training.plan._predict import (
+    BACKWARD,
+    ENTRY_BYTES,
+    FLOAT,
+    OPTIMIZER_BYTES,
+    auto_batch_size,
+    make_plan,
+)
 
 __all__ = [
     "BACKWARD",
+    "ENTRY_BYTES",
+    "FLOAT",
+    "OPTIMIZER_BYTES",
     "ArrayFacts",
     "Choices",
     "DataFacts",

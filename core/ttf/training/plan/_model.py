@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from ttf.contracts import BatchPlan, MinerCost, TowerCost
 from ttf.machine.memory.limits import Limit
+from ttf.text.html import preformatted
+from ttf.text.numbers import duration, size
 
 Phase = Literal["always", "training", "mining", "evaluation"]
 PHASES: tuple[Phase, ...] = ("training", "mining", "evaluation")
@@ -142,6 +144,16 @@ class Plan:
     @property
     def fits(self) -> bool:
         return self.peak_anon_bytes <= self.limit.bytes
+
+    def __repr__(self) -> str:
+        fits = "fits in" if self.fits else "does NOT fit in"
+        return (
+            f"Plan({self.choices.total_steps:,} steps, {duration(self.seconds)}, peak memory "
+            f"{size(self.peak_anon_bytes)}, {fits} {size(self.limit.bytes)})"
+        )
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
 
     def text(self) -> str:
         from ttf.training.plan._text import render

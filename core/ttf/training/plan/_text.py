@@ -29,7 +29,7 @@ def _head(plan: Plan) -> str:
     pairs = f"{passes:.1f} passes over {plan.facts.train_pairs:,} pairs"
     lines = [f"{towers} {where}", f"{c.total_steps:,} optimizer steps of {step}: {pairs}"]
     if 0 < c.patience < c.evaluations - 1:
-        lines.append(f"ends early after {c.patience} evaluations without gain")
+        lines.append(f"ends early after {c.patience} evaluations without improvement")
     # A note is one line, as everywhere: it is searched for.
     return "\n".join([*map(_wrapped, lines), *(f"note: {note}" for note in c.notes)])
 

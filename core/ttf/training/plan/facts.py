@@ -11,11 +11,12 @@ from ttf.host.plugins import open_store
 from ttf.mining.choose import checked_options, miner_context
 from ttf.training.auto_settings import Decided, decide
 from ttf.training.plan import ArrayFacts, Choices, DataFacts, Plan, make_plan
+from ttf.training.remarks import remarks
 from ttf.training.schedule import num_evaluations, num_refreshes
 
 
 def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
-    """Reads headers and positives; builds no tower and writes nothing."""
+    """Reads headers, positives and a sample of the vectors; builds no tower and writes nothing."""
     with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         decided = decide(resolved, data, policy)
         config = decided.config
@@ -46,7 +47,7 @@ def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
         refreshes=rounds if config.miner.negatives else 0,
         evaluations=1 + num_evaluations(decided.total_steps, config.evaluate.every, decided.order),
         patience=config.evaluate.patience if config.evaluate.patience != "auto" else 0,
-        notes=(*data.notes, *decided.notes),
+        notes=tuple(remarks(decided, data)),
     )
 
 

@@ -39,7 +39,7 @@ _ADD_ROWS: Final = 8192
 _QUERY_TILE: Final = 4096
 _SCORED_BYTES: Final = 16 << 20
 _LARGEST_F16: Final = 65504.0
-_ROOM: Final = "Free some space, or set TTF_HOME to a folder with room."
+_ROOM: Final = "Free some space, or set TTF_HOME to a folder on another disk."
 
 
 class UsearchMiner:
@@ -83,8 +83,8 @@ class UsearchMiner:
             ) from error
         if size != expected:
             raise StorageError(
-                f"Only {size:,} of {expected:,} bytes of the usearch index reached {file}: the "
-                "disk is probably full (usearch does not notice).",
+                f"Only {size:,} of {expected:,} bytes of the usearch index were written to {file}. "
+                "Probably the disk is full; usearch does not report this error.",
                 hint=_ROOM,
             )
         self._read_back(path, source)
@@ -96,13 +96,15 @@ class UsearchMiner:
             index.load(file)
         except RuntimeError as error:
             raise ArtifactDamaged(
-                f"{file} is not a whole usearch index: {error}", hint="Delete it: it is made anew."
+                f"{file} is an incomplete or damaged usearch index: {error}",
+                hint="Delete this file: ttf then builds a new index.",
             ) from error
         if (len(index), index.ndim, index.dtype) != wanted:
             raise ArtifactDamaged(
-                f"{file} holds {len(index)} rows of {index.ndim} {index.dtype}, the bank "
-                f"{source.shape[0]} of {source.shape[1]}: it is of another bank.",
-                hint="Delete it: it is made anew.",
+                f"The index {file} belongs to another bank: it has {len(index)} rows of "
+                f"{index.ndim} {index.dtype} values, but the bank has {source.shape[0]} rows of "
+                f"{source.shape[1]}.",
+                hint="Delete this file: ttf then builds a new index.",
             )
         self._index, self._source = index, source
 
@@ -179,10 +181,14 @@ class UsearchMiner:
         try:
             self.load(path, source)
         except ArtifactDamaged as error:
-            raise StorageError(f"What usearch wrote does not read back: {error}") from error
+            raise StorageError(
+                f"usearch wrote an index that cannot be read again: {error}"
+            ) from error
         after = self.search(queries, 10)
         if not (np.array_equal(before[0], after[0]) and np.array_equal(before[1], after[1])):
-            raise StorageError(f"{path / FILE} answers otherwise than what was written.")
+            raise StorageError(
+                f"{path / FILE} was written and read again, and its answers are different."
+            )
 
 
 def _rescored(

@@ -22,8 +22,8 @@ class UsearchOptions:
     connectivity: int = option(
         32, "links per row; the lowest level has twice as many", ge=2, le=512
     )
-    expansion_add: int = option(128, "candidates looked at while building", ge=1)
-    expansion_search: int = option(256, "candidates looked at per query; at least k", ge=1)
+    expansion_add: int = option(128, "candidates compared per row during the build", ge=1)
+    expansion_search: int = option(256, "candidates compared per query; at least k", ge=1)
     dtype: Literal["f32", "f16", "bf16"] = option(
         "f32", "what the index holds; f16 and bf16 halve its memory, and scores stay float32"
     )

@@ -31,9 +31,13 @@ class TowerModule(nn.Module):
         """
         if x.dim() not in (2, 3) or x.shape[-1] != self.in_dim:
             raise BadData(
-                f"A tower for vectors of width {self.in_dim} was given an array of shape "
-                f"{tuple(x.shape)}; it takes (B, {self.in_dim}) or (B, L, {self.in_dim}).",
-                hint="Use the data this model was trained for, or train a new one.",
+                f"A tower for vectors of width {self.in_dim} got an array of the shape "
+                f"{tuple(x.shape)}. It needs the shape (B, {self.in_dim}) or (B, L, "
+                f"{self.in_dim}).",
+                hint=(
+                    "Use data of the same shape as in the training of this model, or train a "
+                    "new model."
+                ),
             )
         x_BLD = x[:, None, :] if x.dim() == 2 else x
         if lengths is None or bool((lengths == x_BLD.shape[1]).all()):
@@ -51,15 +55,15 @@ def padding(lengths_B: Tensor, length: int) -> Tensor:
 def _check_lengths(lengths: Tensor, batch: int, length: int) -> None:
     if lengths.shape != (batch,):
         raise BadData(
-            f"Lengths of shape {tuple(lengths.shape)} do not fit {batch} sequences.",
+            f"The lengths have the shape {tuple(lengths.shape)}, but there are {batch} sequences.",
             hint="Give one length per sequence.",
         )
     wrong = torch.nonzero((lengths < 1) | (lengths > length)).flatten()
     if len(wrong):
         row = int(wrong[0])
         raise BadData(
-            f"Row {row} of the batch has length {int(lengths[row])}; a sequence of {length} "
-            f"steps has between 1 and {length} valid ones.",
+            f"Row {row} of the batch has the length {int(lengths[row])}, but it must be between 1 "
+            f"and {length}.",
             hint="Check len_train and len_val: `ttf data inspect` shows their range.",
         )
 

@@ -65,8 +65,11 @@ def ages(x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
 def check_length(length: int, longest: int) -> None:
     if length > longest:
         raise BadData(
-            f"A tower built for sequences of up to {longest} steps was given {length}.",
-            hint=f"Cut the sequences to {longest} steps, or train a tower for longer ones.",
+            f"The tower was built for sequences of up to {longest} steps, but got a sequence of "
+            f"{length} steps.",
+            hint=(
+                f"Shorten the sequences to {longest} steps, or train a tower for longer sequences."
+            ),
         )
 
 

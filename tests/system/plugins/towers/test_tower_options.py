@@ -52,11 +52,17 @@ def test_the_defaults_are_valid_described_and_build_a_tower(name: str) -> None:
     ("name", "values", "out_dim", "message", "hint"),
     [
         ("transformer", {"width": 30, "heads": 4}, 12, "30 is not a multiple", "heads = 3"),
-        ("gru", {"residual": "last"}, 7, r"width 12\) to its output \(width 7", "auto"),
-        ("lstm", {"residual": "weighted"}, 7, r"residual = 'weighted' needs equal", "none"),
+        (
+            "gru",
+            {"residual": "last"},
+            7,
+            r"input has the width 12, and the output has the width 7",
+            "auto",
+        ),
+        ("lstm", {"residual": "weighted"}, 7, r"residual = 'weighted' of the", "none"),
         ("transformer", {"residual": "mean"}, 7, "needs equal widths", "none"),
         ("gru", {"project": False, "hidden": 5}, 12, "hidden 5 x 2 directions", "project = true"),
-        ("identity", {}, 7, "width 12, but the other side has width 7", "linear"),
+        ("identity", {}, 7, "width 12, but the other tower returns vectors of width 7", "linear"),
     ],
 )
 def test_what_cannot_be_built_says_why_before_anything_is_built(

@@ -95,7 +95,7 @@ FROM_WITHIN = [
 ]
 OTHERS = [("step", "bus"), ("forward", "ill"), ("backward", "fpe")]
 NATIVE = {"segv": SEGV, "abrt": ABRT, "bus": BUS, "ill": ILL, "fpe": FPE}
-WHY_GARBAGE = {"garbage": "was announced", "nonsense": "is not valid"}
+WHY_GARBAGE = {"garbage": "announces a length", "nonsense": "is not valid"}
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_study_that_is_killed_goes_on_and_classifies_every_crash(
 
     code, document, err = place.study(*words, fault=fault)  # the same command
     assert code == 0, err
-    assert "1 of 4 are done already" in err and "repeat 4 of 4" in err
+    assert "1 of 4 are already done" in err and "repeat 4 of 4" in err
     after = (folder / "samples.jsonl").read_text()
     assert after.startswith(before) and len(after.splitlines()) == 4
     assert document["folder"] == "runs/ab-001" and document["ended"] == "all"
@@ -115,9 +115,9 @@ def _second(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        ((), 2, "name configurations"),
+        ((), 2, "No configuration was given"),
         (("run.toml",), 2, "one arm"),
-        (("run.toml", "nowhere.toml"), 2, "nowhere.toml is not there"),
+        (("run.toml", "nowhere.toml"), 2, "nowhere.toml does not exist"),
         (("run.toml", "--margin", "samples=1"), 2, "Did you mean 'samples_per_s'?"),
         (("run.toml", "--margin", "loss=much"), 2, "loss=0.02"),
         (("--resume", "nowhere"), 3, "no study"),

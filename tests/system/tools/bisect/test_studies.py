@@ -95,7 +95,7 @@ def test_wrong_configurations_and_data_end_as_in_training(place: Place, invoke: 
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        ((), 2, "name a configuration"),
+        ((), 2, "No configuration was given"),
         (("nowhere.toml",), 2, "nowhere.toml"),
         (("run.toml", "--budget", "soon"), 2, "10m"),
         (("run.toml", "--keep", "thread"), 2, "Did you mean 'threads'?"),

@@ -98,10 +98,10 @@ def test_a_group_of_version_2_is_read(group_v2: Callable[..., Path]) -> None:
     ("state", "status", "said"),
     [
         ({"held": 1 << 20}, "ok", "2.1 GB allowed by cgroup /job (memory.max)"),
-        ({"held": 2040 << 20}, "warn", "nearly full"),
+        ({"held": 2040 << 20}, "warn", "almost used up"),
         ({"kills": 3}, "warn", "has killed 3 process"),
     ],
-    ids=["room", "nearly full", "has killed"],
+    ids=["room", "almost used up", "has killed"],
 )
 def test_what_a_group_tells_of_itself(
     group_v2: Callable[..., Path], state: dict[str, int], status: str, said: str

@@ -172,10 +172,10 @@ def test_a_disk_that_takes_nothing_does_not_change_the_end(start: Start, small_d
         ([], "Missing argument"),
         (
             ["--memory-limit", "8Q", "--", "true"],
-            "'8Q' is no size; write bytes, or 500M, 8G, 8GiB.",
+            "'8Q' is not a size; write a number of bytes, for example 500M, 8G or 8GiB.",
         ),
         (["--memory-limit", "0", "--", "true"], "at least one byte"),
-        (["--hang-timeout", "0", "--", "true"], "is not in the range"),
+        (["--hang-timeout", "0", "--", "true"], "'0' is too short: at least 1 s."),
         (["--restarts", "-1", "--", "true"], "is not in the range"),
         (["--resart", "1", "--", "true"], "--restarts"),
     ],

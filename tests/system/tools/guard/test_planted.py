@@ -38,8 +38,9 @@ def test_a_planted_crash_is_named(
     right = found["class"] == planted.expected
     rows.append((*row, "right" if right else "WRONG"))
     assert right or not found["certain"], "a wrong cause, said for certain"
-    told = (found["class"], found["certain"], code)
-    assert told == (planted.expected, planted.certain, planted.exit_code), ours(guarded.err)
+    told = (found["class"], code)
+    assert told == (planted.expected, planted.exit_code), ours(guarded.err)
+    assert planted.certain in (None, found["certain"])
     assert found["process"] == "command"
     assert summary(tmp_path / "watch")["incidents"][0]["class"] == planted.expected
     assert guarded.out == bytes(range(256))

@@ -64,5 +64,5 @@ def test_a_process_that_does_not_grow_has_no_time_to_any_limit(
     monitor = Monitor(find(str(waiting.pid)))
     for _ in range(5):
         view = monitor.look()
-        assert view.limit is not None and view.limit.rising is None, "too early to say"
+        assert view.limit is not None and view.limit.rising is None, "not yet known"
         time.sleep(0.05)

@@ -86,7 +86,7 @@ def test_the_end_of_a_process_is_seen_also_while_it_is_a_zombie(
     wait_until(lambda: system.started(waiting.pid) is None)
     view = monitor.look()
     assert (view.alive, view.status, view.processes) == (False, "ended", ())
-    with pytest.raises(ConfigError, match="has ended; only its exit code is still there"):
+    with pytest.raises(ConfigError, match="has ended. Only its exit code is left"):
         find(str(waiting.pid))
     waiting.wait()
     with pytest.raises(ConfigError, match=f"There is no process {waiting.pid}."):
@@ -207,7 +207,7 @@ def test_folders_that_are_no_runs_are_refused_with_a_hint(tmp_path: Path) -> Non
         find(str(tmp_path / "run-01"))
     (tmp_path / "guard").mkdir()
     (tmp_path / "guard/memory.jsonl").touch()
-    with pytest.raises(DataMissing, match="is the folder of a ttf guard"):
+    with pytest.raises(DataMissing, match="is a folder of ttf guard"):
         find(str(tmp_path / "guard"))
     with pytest.raises(DataMissing, match="is a file"):
         find(str(tmp_path / "run-001/run.toml"))

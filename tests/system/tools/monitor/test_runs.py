@@ -203,7 +203,7 @@ def test_a_process_that_ends_ends_the_lines(ttf: Ttf, waiting: subprocess.Popen[
     out, err = watcher.communicate(timeout=60)
     assert watcher.returncode == 0
     assert out.splitlines()[-1].split()[1] == "ended"
-    assert "Only who started it knows how" in err
+    assert "Only its parent process knows" in err
 
 
 def test_head_ends_it_without_a_word(waiting: subprocess.Popen[bytes]) -> None:

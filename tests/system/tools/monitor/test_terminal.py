@@ -222,4 +222,4 @@ def test_the_end_of_the_process_ends_the_view(
     wait_until(lambda: screen.shows("memory"))
     with contextlib.suppress(ProcessLookupError):
         waiting.kill()
-    wait_until(lambda: screen.shows("code 0 PROMPT", "ended", "Only who started it knows"))
+    wait_until(lambda: screen.shows("code 0 PROMPT", "ended", "Only its parent process knows"))

@@ -102,7 +102,7 @@ def test_it_holds_what_a_stranger_needs(bundle: dict[str, str]) -> None:
     assert expected <= set(bundle)
     assert not [name for name in bundle if "checkpoint" in name or name.endswith((".npz", ".npy"))]
     page = Checked(bundle["report.html"])
-    assert "On the way it met 2 incidents" in page.text
+    assert "During the run, it had 2 incidents" in page.text
     assert "<home>/<dir-" in page.text
     assert json.loads(bundle["manifest.json"])["versions"]["torch"]
     assert "Segmentation fault" in bundle["incidents/001/faulthandler.txt"]
@@ -115,8 +115,8 @@ def test_its_readme_says_what_was_struck_out_and_what_the_scripts_do(
     for told in ("home folders", "user names", "secret variables", "e-mail", "IP and hardware"):
         assert told in text, text
     assert "reproduce/001-segfault.py (segfault)" in text
-    assert "incident 002 (killed)" in text and "no script: somebody sent the signal" in text
-    assert "No row of the data" in text
+    assert "incident 002 (killed)" in text and "no script: the signal came from outside" in text
+    assert "No rows of the data" in text
 
 
 def test_paths_stay_comparable(bundle: dict[str, str]) -> None:
@@ -138,7 +138,7 @@ def test_a_guarded_command_has_a_bundle(guard_dir: Path, tmp_path: Path) -> None
     made = write_bundle(guard_dir, tmp_path / "guard.zip")
     assert "environment.json" in made.files and "incidents/001/incident.json" in made.files
     (script,) = made.reproducers
-    assert not script.text and "what the command computes is not known" in script.note
+    assert not script.text and "the code of the command is unknown" in script.note
 
 
 def test_a_bundle_of_very_much_is_small(guard_dir: Path, tmp_path: Path) -> None:

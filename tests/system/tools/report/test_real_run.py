@@ -53,7 +53,7 @@ def test_its_page_tells_what_ran_and_what_happened(crashed_run: Path) -> None:
     for title in (
         "Hardness of the negatives",
         "What happened when",
-        "Where the time goes along the run",
+        "Time by phase during the run",
     ):
         assert title in titles
     assert {a["href"] for a in found.all("a")} == {"#incident-001", "#incident-002"}

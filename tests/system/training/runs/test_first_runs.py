@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from tests.kit import beginner_sets
 
@@ -66,7 +67,7 @@ def test_pairs_without_validation_train_and_every_later_command_uses_the_same_sp
     done = train(invoke, words, "--seed", "4")
     assert done.code == 0, done.err
     [drawn] = [note for note in summary()["notes"] if "no validation pairs" in note]
-    assert "Drawn from its training pairs with seed 4" in drawn and drawn in done.err
+    assert "seed 4" in drawn and drawn in done.err
     assert "val_split = 0.2" in Path("run/run.toml").read_text()
     evaluated = invoke(["eval", "run", "--json"]).json()
     assert evaluated["metrics"] == summary()["metrics"]
@@ -84,7 +85,7 @@ def test_sequences_without_their_context_are_no_success_and_the_proposed_command
     quick = ("--tower", "linear", "--epochs", "2", "--batch-size", "64")
     failed = invoke(["train", *words, *quick, *HERE])
     assert failed.code == 7, failed.err
-    assert "are taken as rows of the bank, because no --context is given" in failed.err
+    assert "contain row numbers, and no --context was given" in failed.err
     assert "ranks the 660 documents no better than chance: recall@10 is 0.0" in failed.err
     assert summary()["status"] == "finished" and summary()["exit_code"] == 7
     assert invoke(["resume", "run", "--in-process"]).code == 7
@@ -99,3 +100,40 @@ def test_sequences_without_their_context_are_no_success_and_the_proposed_command
     done = invoke([*proposed[:-1], "--tower", "linear", "--epochs", "2", *HERE])
     assert done.code == 0, done.err
     assert summary()["metrics"]["recall@10"] > 0.5
+
+
+def test_frames_of_pandas_train_as_they_are_saved(tmp_path: Path, invoke: Invoke) -> None:
+    words = beginner_sets.frames(tmp_path)
+    seen = invoke(["data", "inspect", "pairs.npz"])
+    assert seen.code == 0 and "problem:" not in seen.out
+    assert "X_train is float64: its rows are converted to float32 as they are read" in seen.err
+    proposed = seen.err.rpartition("Next: ttf ")[2].split()
+    assert proposed == ["train", *words[:2], "--plan"]
+    done = train(invoke, words)
+    assert done.code == 0, done.err
+    again = invoke(["data", "convert", "pairs.npz", "plain.npz"])
+    assert again.code == 0, again.err
+    plain = train(invoke, ["--pairs", "plain.npz", *words[2:]], "--out", "plain").code
+    assert plain == 0
+    metrics = json.loads(Path("plain/summary.json").read_text())["metrics"]
+    assert summary()["metrics"] == pytest.approx(metrics, abs=0.05)
+    assert summary()["metrics"]["recall@10"] > 0.5
+
+
+def test_ids_that_are_strings_are_shown_and_tables_hold_rows(
+    tmp_path: Path, invoke: Invoke
+) -> None:
+    words = beginner_sets.string_ids(tmp_path)
+    assert invoke(["data", "inspect", "bank.npz"]).code == 0
+    done = train(invoke, words)
+    assert done.code == 0, done.err
+    ask = ["search", "run", "--queries", "pairs.npz", "-k", "2"]
+    lines = invoke(ask).out.splitlines()
+    assert re.fullmatch(r"0\t1\ttext-\d{4}\t0\.\d+", lines[1])
+    found = invoke([*ask, "--json"]).json()
+    assert found["ids_are"] == "the ids of the bank"
+    assert found["ids"][0] == [f"text-{row:04}" for row in found["rows"][0]]
+    told = invoke([*ask, "--out", "found.npz"])
+    assert "rows of the bank, whose own ids are strings" in told.err
+    with np.load("found.npz") as table:
+        assert table["ids"].tolist() == found["rows"]

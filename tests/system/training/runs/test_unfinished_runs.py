@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ttf.rundir.durable import Act, Operation, intercepted
+from ttf.rundir.disk_operations import Act, Operation, intercepted
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke, Outcome
@@ -71,7 +71,7 @@ def test_a_run_that_missed_a_gate_has_the_model_of_its_best_evaluation(
     gate = '[{at = "step 8", need = "recall@1 >= 1.0"}]'
     done = train(invoke, small_sets, "evaluate.every=2", f"gates={gate}")
     assert done.code == 7
-    assert "The model it has so far: ttf eval run. " in done.err
+    assert "To evaluate the best model so far: ttf eval run. " in done.err
     best = max(evaluations()[1:], key=lambda line: line["metrics"]["recall@10"])
     [note] = assert_it_is_of_use(invoke, small_sets, best["step"])
     assert f"its model is that of step {best['step']}, the best one so far" in note

@@ -158,7 +158,7 @@ def test_a_tuned_row_goes_before_the_table() -> None:
     measured.save_row(row())
     settled = _gemm.settle(SAPPHIRE)
     assert settled.value == "medium"
-    assert settled.reason == "measured here on 2026-11-18: medium is 1.5 times as fast"
+    assert settled.reason == "measured on this machine on 2026-11-18: medium is 1.5 times as fast"
     assert "2.5 times" in _gemm.bf16_unit(SAPPHIRE)
 
 
@@ -210,10 +210,14 @@ def test_what_was_settled_once_stays_for_the_process() -> None:
 def test_auto_precision_is_exact_and_names_the_unit() -> None:
     precision = CpuPolicy(CpuOptions(), 1, ZEN5).precision("auto")
     assert precision.name == "fp32" and not precision.note
-    assert precision.reason.startswith("exact and bitwise repeatable on cpu; this processor has ")
-    assert "avx512_bf16" in precision.reason and "try --precision bf16" in precision.reason
+    assert precision.reason.startswith(
+        "exact and bitwise repeatable on the cpu; this processor has "
+    )
+    assert (
+        "avx512_bf16" in precision.reason and "--precision bf16 may be faster" in precision.reason
+    )
     plain = CpuPolicy(CpuOptions(), 1, Processor(arch="x86_64")).precision("auto")
-    assert plain.reason == "exact and bitwise repeatable on cpu"
+    assert plain.reason == "exact and bitwise repeatable on the cpu"
 
 
 def test_bf16_without_a_unit_is_granted_and_said() -> None:

@@ -217,7 +217,7 @@ def test_no_quota_means_the_processors_of_the_affinity_mask(tmp_path: Path) -> N
 def test_mps_caps_accumulation_and_says_what_the_step_becomes() -> None:
     plan = mps_policy().plan(32, 16)
     assert (plan.micro_batch, plan.accumulate, plan.samples) == (32, 4, 128)
-    assert "asked 32 x 16 = 512 samples a step, gets 32 x 4 = 128" in plan.notes[0]
+    assert "32 x 16 = 512 samples per step, but a step now has 32 x 4 = 128" in plan.notes[0]
     assert "--batch-size 128 --accum 4" in plan.notes[0]
 
 
@@ -232,7 +232,7 @@ def test_mps_warns_of_recurrent_towers_even_when_asked_for_by_name() -> None:
 
 def test_mps_refuses_bf16() -> None:
     assert mps_policy().precision("auto").name == "fp32"
-    with pytest.raises(ConfigError, match="fp32 only"):
+    with pytest.raises(ConfigError, match="must be fp32 on mps"):
         mps_policy().precision("bf16")
 
 

@@ -103,7 +103,7 @@ def test_sequence_towers_start_as_their_residual_vector(
 
 @pytest.mark.parametrize("name", SMALL)
 def test_vectors_of_the_wrong_width_are_named(name: str) -> None:
-    with pytest.raises(BadData, match=r"width 12 was given an array of shape \(6, 5, 9\)"):
+    with pytest.raises(BadData, match=r"width 12 got an array of the shape \(6, 5, 9\)"):
         make(name, SMALL[name])(torch.randn(BATCH, STEPS, 9))
 
 
@@ -120,13 +120,15 @@ def test_an_empty_batch_has_no_vectors(name: str, ragged: bool) -> None:
 def test_lengths_out_of_range_name_their_row(name: str, wrong: int) -> None:
     tower = make(name, SMALL.get(name, {}))
     lengths = torch.tensor([1, 2, 3, wrong, 1, 1])
-    with pytest.raises(BadData, match=f"Row 3 of the batch has length {wrong}"):
+    with pytest.raises(BadData, match=f"Row 3 of the batch has the length {wrong}"):
         tower(batch(), lengths)
-    with pytest.raises(BadData, match="do not fit 6 sequences"):
+    with pytest.raises(BadData, match="but there are 6 sequences"):
         tower(batch(), torch.tensor([1, 2]))
 
 
 def test_the_identity_tower_refuses_to_change_the_width() -> None:
-    with pytest.raises(ConfigError, match=r"width 12, but the other side has width 7") as caught:
+    with pytest.raises(
+        ConfigError, match=r"width 12, but the other tower returns vectors of width 7"
+    ) as caught:
         make("identity", {}, shape_of(out_dim=7))
     assert "linear" in caught.value.hint

@@ -59,7 +59,7 @@ def test_the_last_valid_step_has_the_same_position_however_long_the_padding() ->
 
 @pytest.mark.parametrize("name", ["transformer", "mlp", "linear", "gru"])
 def test_a_tower_with_learned_positions_refuses_longer_sequences(name: str) -> None:
-    with pytest.raises(BadData, match="up to 4 steps was given 6"):
+    with pytest.raises(BadData, match="up to 4 steps, but got a sequence of 6"):
         make(name)(torch.randn(2, 6, DIM))
 
 

@@ -69,12 +69,12 @@ def test_folders_of_arms_differ_though_their_names_hardly_do(files: list[Path]) 
 @pytest.mark.parametrize(
     ("names", "vary", "told"),
     [
-        (["a"], (), ["one arm"]),
-        (["a"], ("train.lr=1",), ["one arm"]),
-        (["a", "a"], (), ["a.toml is named twice"]),
-        (["a", "none"], ("train.lr", "k=1,1"), ["none.toml is not there", "key.path", "twice"]),
+        (["a"], (), ["at least two arms"]),
+        (["a"], ("train.lr=1",), ["at least two arms"]),
+        (["a", "a"], (), ["a.toml is given twice"]),
+        (["a", "none"], ("train.lr", "k=1,1"), ["none.toml does not exist", "key.path", "twice"]),
         (["a"], ("train.lr=1,2", "train.lr=3"), ["given twice"]),
-        (["a"], ("train.seed=1,2",), ["train.seed: each block"]),
+        (["a"], ("train.seed=1,2",), ["train.seed: ttf ab sets the seed of each block"]),
     ],
     ids=["one", "one value", "twice", "several", "key twice", "ours"],
 )
@@ -88,5 +88,5 @@ def test_what_cannot_be_compared_is_refused_with_all_reasons(
 
 
 def test_keys_of_the_study_are_not_for_arms(files: list[Path]) -> None:
-    with pytest.raises(ConfigError, match="train.steps: --steps says it"):
+    with pytest.raises(ConfigError, match="train.steps: use --steps"):
         check_arms(arms_from(files[:1], ["train.steps=3,4"]), ["gates=[]"], 10)

@@ -84,7 +84,7 @@ def test_same_is_shown_and_not_the_absence_of_a_difference() -> None:
 def test_a_difference_smaller_than_what_matters_is_the_same_with_a_note() -> None:
     speed = of(judge(study(12, lambda k: 1.005 + 0.001 * (k % 3)), AB), "samples_per_s")
     assert speed.p_adjusted is not None and speed.p_adjusted < 0.05
-    assert speed.verdict == "same" and "smaller than what matters" in speed.note
+    assert speed.verdict == "same" and "too small to matter" in speed.note
 
 
 def test_a_margin_may_be_set_by_measure() -> None:
@@ -175,7 +175,7 @@ def test_a_loss_that_is_no_number_is_left_out_and_told() -> None:
     analysis = judge(samples, AB)
     assert of(analysis, "loss").n == 7 and analysis.arms[1].loss == 1.0
     note = of(analysis, "loss").note
-    assert note.startswith("3 of 10 pairs") and "not a finite number" in note
+    assert note.startswith("3 of 10 pairs") and "is not finite" in note
 
 
 def test_what_nobody_measured_is_not_compared() -> None:
@@ -301,7 +301,7 @@ def test_nothing_to_judge_is_no_error() -> None:
     empty = judge([], AB)
     assert empty.comparisons == () and empty.blocks == 0
     assert [a.crash_rate for a in empty.arms] == [None, None]
-    assert empty.verdict == "Nothing was measured that could be compared."
+    assert empty.verdict == "No value was measured that could be compared."
     assert json.loads(json.dumps(asdict(empty), allow_nan=False))["arms"][0]["runs"] == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.kit import simulated_ab as simulated
 from tests.unit.tools.ab.test_judging import AB, crash, sample, study
 
-from ttf.tools.ab.judge import JudgeSettings, judge
+from ttf.tools.ab.judge import JudgeSettings, fewest_repeats, judge
 from ttf.tools.ab.sample import Sample
 
 CLAIMS = (
@@ -21,7 +21,7 @@ CLAIMS = (
     "finds",
     "lower",
     "higher",
-    "rid of",
+    "no longer has",
 )
 
 
@@ -32,9 +32,9 @@ def test_a_stabler_and_slower_arm() -> None:
         for s in study(20, lambda k: 0.96 + 0.004 * (k % 5 - 2))
     ]  # fmt: skip
     assert judge(samples, ("faiss", "hnswlib")).verdict == (
-        "hnswlib crashed in 0 of 20 repeats, faiss in 9 of 20: hnswlib is stabler (p < 0.001); it is "
-        "4% slower (3.7 to 4.3%); hnswlib ran 20,000 steps without a crash, enough to say (95% sure) "
-        "that it is rid of the crashes of faiss."
+        "faiss crashed in 9 of 20 repeats, hnswlib in 0 of 20: hnswlib is more stable (p < 0.001); "
+        "hnswlib is 4% slower (3.7 to 4.3%); hnswlib ran 20,000 steps without a crash, which is enough to say "
+        "that it no longer has the crashes of faiss (95% confidence)."
     )
 
 
@@ -49,13 +49,35 @@ def test_luck_is_called_luck_and_what_it_takes_is_said() -> None:
     samples = study(8, lambda k: 1 + 0.1 * (-1) ** k, lambda k: crash() if k == 3 else {})
     text = judge(samples, AB).verdict
     assert text.startswith("No difference was found; a crashed in 0 of 8 repeats and b in 1 of 8, "
-                           "which may be luck. Not decided: crash rate (about ")  # fmt: skip
+                           "which may be chance. Inconclusive: crash rate (about ")  # fmt: skip
     assert "more repeats) and throughput (about " in text
+
+
+def test_no_difference_is_claimed_where_none_could_have_been_found() -> None:
+    """Six pairs, all one way: as clear as six pairs can be, and still too few."""
+    few = judge(study(6, lambda k: 0.36 + 0.01 * k), AB)
+    assert few.verdict.startswith(
+        "Not decided yet: after so few repeats, a difference in throughput cannot be distinguished from chance; "
+        "neither crashed in 6 repeats."
+    )
+    (speed,) = [c for c in few.comparisons if c.metric == "samples_per_s"]
+    assert speed.p_value == 0.03125 and not speed.decidable
+    assert speed.needs is not None and speed.needs.more >= 1
+    fewest = fewest_repeats(2, JudgeSettings())
+    assert fewest == 9
+    many = judge(study(fewest, lambda k: 0.36 + 0.01 * k), AB).verdict
+    assert many.startswith("Compared with a, b is ")
+
+
+def test_a_study_of_three_arms_or_with_looks_needs_more_repeats() -> None:
+    assert fewest_repeats(3, JudgeSettings()) > fewest_repeats(2, JudgeSettings())
+    looks = JudgeSettings(planned=20, looks=(8, 12, 16, 20))
+    assert fewest_repeats(2, looks) > fewest_repeats(2, JudgeSettings())
 
 
 def test_a_comparison_of_survivors_says_so() -> None:
     samples = study(20, lambda k: 1.1 + 0.01 * (k % 3), lambda k: crash() if k % 3 else {})
-    assert judge(samples, AB).verdict.count("without the 13 lost repeats of b.") == 1
+    assert judge(samples, AB).verdict.count("does not include the 13 lost repeats of b.") == 1
 
 
 def test_three_arms_are_ranked_where_every_place_was_shown() -> None:
@@ -87,7 +109,8 @@ def test_nothing_is_claimed_without_a_verdict_for_it(arms: tuple[str, ...]) -> N
         differs = any(c.verdict in ("a", "b") for c in analysis.comparisons)
         differs |= any(f.verdict == "fixed" for f in analysis.fixed)
         assert any(claim in analysis.verdict for claim in CLAIMS) <= differs
-        assert ("No difference" in analysis.verdict) == (not differs)
+        nothing = ("No difference was", "No difference between", "Not decided yet: ")
+        assert analysis.verdict.startswith(nothing) == (not differs)
         assert ("the same within" in analysis.verdict) <= any(
             c.verdict == "same" for c in analysis.comparisons
         )

@@ -46,7 +46,7 @@ def test_every_drawing_says_in_words_what_it_shows(tmp_path: Path) -> None:
         "Repeats that have not crashed yet",
         "Throughput, samples/s",
         "Peak memory, MB",
-        "Memory along the run, MB",
+        "Memory during the run, MB",
         "recall@10 against time",
         "recall@10 against steps",
         "Loss",
@@ -90,7 +90,7 @@ def test_every_sample_is_in_a_folded_table(tmp_path: Path) -> None:
     text = page_of(tmp_path, "every repeat lost")
     folded = text[text.index("All 24 samples") :]
     assert folded.count("<tr>") == 25
-    assert "it died again and again, &lt;b&gt;really&lt;/b&gt;" in folded
+    assert "it crashed repeatedly, &lt;b&gt;really&lt;/b&gt;" in folded
 
 
 def test_names_and_reasons_are_text_and_nothing_else(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_names_and_reasons_are_text_and_nothing_else(tmp_path: Path) -> None:
 def test_how_it_was_measured_has_what_the_caller_knows(tmp_path: Path) -> None:
     text = page_of(tmp_path, "2 x 20")
     after = text[text.index("How it was measured") :]
-    for word in (*FACTS, *FACTS.values(), "7 to 26, one a block", "a pair", "survival"):
+    for word in (*FACTS, *FACTS.values(), "7 to 26, one per block", "a pair", "survival"):
         assert word in after
 
 
@@ -112,7 +112,7 @@ def test_a_study_too_large_for_a_page_keeps_its_figures(tmp_path: Path) -> None:
     path = write_page(tmp_path, made, found, FACTS)
     assert path.stat().st_size < 480_000
     text = path.read_text()
-    assert "beside this page have all" in text and "Loss" in text
+    assert "in this folder contain all" in text and "Loss" in text
 
 
 def test_a_class_of_incidents_is_counted_by_arm(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.kit.studies_by_hand import (
     study,
 )
 
-from ttf.rundir.dataclass_json import from_json
+from ttf.rundir.typed_json import dataclass_from
 from ttf.tools.ab.analysis import (
     Bitwise,
     Fixed,
@@ -90,7 +90,7 @@ def test_what_was_not_compared_is_said_and_not_shown_as_zero() -> None:
         ),
     )  # fmt: skip
     text = table_lines(bare)
-    assert "Some arms have no pair with a value in both: throughput; peak memory" in text
+    assert "In some comparisons, no pair has a value for both arms: throughput; peak memory" in text
     assert re.search(r"B doomed +12 of 12 +12 +- +- +- +- +-\n", text)
     assert "not compared" in markdown(bare, [])
 
@@ -99,7 +99,7 @@ def test_pairs_of_other_arms_are_counted_where_they_do_not_differ() -> None:
     made, _ = study(["a", "b", "c", "d"], 10)
     text = table_lines(made)
     assert "B against A" in text and "C against B" in text
-    assert "12 more between other arms are the same or inconclusive" in text
+    assert "12 more comparisons between other arms are the same or inconclusive" in text
 
 
 def test_a_crash_is_gone_only_where_a_control_showed_it() -> None:
@@ -109,17 +109,17 @@ def test_a_crash_is_gone_only_where_a_control_showed_it() -> None:
     said = words.pair_sentences(replace(made, fixed=(fixed,)))
     assert said == [
         (
-            "B cannot be called fixed yet: 1,000 steps without a crash; it takes 7,200 beside 7 "
-            "incidents of A in 2,000 steps (p = 0.09, if nothing had changed). About 62 more repeats "
-            "of B would do."
+            "It is too early to call B fixed: 1,000 steps without a crash; 7,200 are needed, because A "
+            "had 7 incidents in 2,000 steps (p = 0.09 for no change). About 62 more repeats of B would "
+            "be enough."
         )
     ]
     gone = replace(fixed, verdict="fixed", more_runs=None, p=0.00001)
     (told,) = words.pair_sentences(replace(made, fixed=(gone,)))
     assert told.startswith("B is fixed: 1,000 steps without a crash")
-    assert told.endswith("(p <0.0001, if nothing had changed).")
+    assert told.endswith("(p <0.0001 for no change).")
     crashed = replace(fixed, verdict="still crashes", clean_steps=0, p=None, more_runs=None)
-    assert words.pair_sentences(replace(made, fixed=(crashed,))) == ["B still crashes, as A does."]
+    assert words.pair_sentences(replace(made, fixed=(crashed,))) == ["B still crashes, like A."]
 
 
 def test_a_control_without_a_crash_is_never_called_fixed() -> None:
@@ -129,8 +129,8 @@ def test_a_control_without_a_crash_is_never_called_fixed() -> None:
     said = words.pair_sentences(replace(made, fixed=(found,)))
     assert said == [
         (
-            "No arm crashed in 1,800 steps: a crash that came before was not reproduced, so nothing "
-            "is known about it."
+            "No arm crashed in 1,800 steps. If there was a crash before the study, it was not "
+            "reproduced, so nothing is known about it."
         )
     ]
 
@@ -139,7 +139,7 @@ def test_equal_weights_are_counted() -> None:
     made, _ = study(TWO, 20)
     equal = Bitwise(a=TWO[0], b=TWO[1], pairs=18, equal=18)
     said = words.pair_sentences(replace(made, bitwise=(equal,)))
-    assert said == ["18 of 18 pairs of A and B end with the same weights, to the last bit."]
+    assert said == ["18 of 18 pairs of A and B end with bitwise equal weights."]
 
 
 def test_open_intervals_say_so() -> None:
@@ -173,7 +173,7 @@ def test_the_document_has_the_contracts_fields_and_every_sample() -> None:
         0
     ].keys()
     assert told["verdict"] == made.verdict
-    assert [from_json(Sample, s) for s in told["samples"]] == found
+    assert [dataclass_from(Sample, s) for s in told["samples"]] == found
 
 
 def test_the_csv_has_a_row_a_repeat_and_stable_columns() -> None:

@@ -102,7 +102,7 @@ def test_a_disk_that_is_nearly_full_is_left_alone(
     usage = shutil.disk_usage(home)
     monkeypatch.setattr(ceilings_disk, "FREE_BYTES", usage.total)
     figures, (note,) = ceilings_disk.measure(lambda done, total: None)
-    assert figures == {} and "Reads were not measured" in note and "GiB to spare" in note
+    assert figures == {} and "Reads were not measured" in note and "GiB must stay free" in note
 
 
 def test_a_file_system_without_direct_reads_is_measured_and_said(
@@ -111,7 +111,7 @@ def test_a_file_system_without_direct_reads_is_measured_and_said(
     monkeypatch.setattr(ceilings_disk, "_direct", lambda name: None)
     figures, (note,) = ceilings_disk.measure(lambda done, total: None)
     assert len(figures) == ceilings_disk.FIGURES
-    assert "asked to forget the file" in note
+    assert "request to drop the file" in note
 
 
 def test_the_best_of_several_repetitions_counts_and_the_spread_is_kept() -> None:

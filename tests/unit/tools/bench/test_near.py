@@ -54,7 +54,7 @@ def test_the_report_says_how_near_the_run_came(tmp_path: Path) -> None:
     noted = {"date": "2026-01-02", "best": BEST}
     work = {"tower_flops": 2e8, "loss_flops": 5e7, "machine": "another", "ceilings": noted}
     html = page(tmp_path, work)
-    assert "How near to this machine" in html
+    assert "Comparison with the limits of this machine" in html
     assert "125 GF/s" in html  # 500 samples/s of 2.5e8
     assert "1,600 samples/s" in html and "31%" in html  # of 4e11 / 2.5e8
     assert "10.0% of a step" in html
@@ -65,12 +65,12 @@ def test_the_report_says_how_near_the_run_came(tmp_path: Path) -> None:
 def test_the_report_says_how_to_measure_what_was_never_measured(tmp_path: Path) -> None:
     work = {"tower_flops": 2e8, "loss_flops": 5e7, "machine": "another", "ceilings": None}
     html = page(tmp_path, work)
-    assert "never measured" in html and "<b>ttf bench</b>" in html
+    assert "were not measured" in html and "<b>ttf bench</b>" in html
     assert "125 GF/s" in html
 
 
 def test_the_report_of_an_older_run_is_without_that_section(tmp_path: Path) -> None:
-    assert "How near to this machine" not in page(tmp_path, None)
+    assert "Comparison with the limits of this machine" not in page(tmp_path, None)
 
 
 def test_ceilings_measured_since_count_on_the_same_machine(
@@ -83,4 +83,4 @@ def test_ceilings_measured_since_count_on_the_same_machine(
         "machine": fingerprint(),
         "ceilings": None,
     }
-    assert "never measured" in page(tmp_path, work)
+    assert "were not measured" in page(tmp_path, work)

@@ -42,7 +42,13 @@ def errors_of(highest: float, medium: float) -> list[Measured]:
         ([1.0] * 5, [2.0] * 5, 7e-7, "highest", "times as fast as medium"),
         ([1.04] * 5, [1.0] * 5, 7e-7, None, "not clearly more than 1.05"),
         ([1.5, 0.9, 1.5, 0.9, 1.5], [1.0] * 5, 7e-7, None, "not clearly more"),
-        ([2.0] * 5, [1.0] * 5, 3e-3, "highest", "the only path as accurate as float32"),
+        (
+            [2.0] * 5,
+            [1.0] * 5,
+            3e-3,
+            "highest",
+            "the only path on this machine that is as accurate as float32",
+        ),
     ],
     ids=["faster", "slower", "hardly faster", "noisy", "faster but inexact"],
 )

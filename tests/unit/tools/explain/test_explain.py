@@ -69,5 +69,9 @@ def test_a_typo_and_a_path_that_is_not_there_say_what_would_do(invoke: Invoke) -
 def test_an_exit_code_lists_what_it_may_have_been(invoke: Invoke) -> None:
     done = invoke(["explain", "137"])
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.splitlines()] == ["oom-kill", "killed"]
-    assert "the evidence decides" in done.err
+    assert [line.split()[0] for line in done.out.splitlines()] == [
+        "oom-kill",
+        "killed",
+        "cpu-limit",
+    ]
+    assert "The evidence decides" in done.err

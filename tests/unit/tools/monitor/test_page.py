@@ -104,12 +104,12 @@ def test_memory_that_is_soon_full_is_said_first() -> None:
     soon = dataclasses.replace(VIEW.limit, seconds_left=75.0)
     full = dataclasses.replace(VIEW.limit, seconds_left=None, share=0.95)
     (said,) = warnings(dataclasses.replace(VIEW, limit=soon))
-    assert said == "memory is full in 1:15 at this slope"
+    assert said == "memory will be full in 1:15 if it grows at this rate"
     (said,) = warnings(dataclasses.replace(VIEW, limit=full))
-    assert said == "memory is nearly full: 95% of 8.0 GB"
+    assert said == "memory is almost full: 95% of 8.0 GB"
     disk = dataclasses.replace(RUN, free_disk=5_000_000)
     assert list(warnings(dataclasses.replace(VIEW, run=disk))) == [
-        "only 5.0 MB free where the run is"
+        "the disk of the run has only 5.0 MB free"
     ]
 
 
@@ -128,13 +128,16 @@ def test_how_it_ended_is_shown_with_its_reason() -> None:
     assert "failed after 1:15, exit code 5" in text and "It died five times in a row." in text
     assert "Look at the incidents." in text and "recall@10 0.440" in text
     nobody = "\n".join(_plain(VIEWS["gone"], PLAIN, 79, 23))
-    assert "Nobody is at work on this run" in nobody and "ttf resume runs/run-001" in nobody
+    assert (
+        "The processes of this run no longer exist" in nobody
+        and "ttf resume runs/run-001" in nobody
+    )
 
 
 def test_slopes_are_never_more_than_is_known() -> None:
     assert VIEW.limit is not None
     for change, words in (
-        ({"rising": None, "seconds_left": None}, "too early to say"),
+        ({"rising": None, "seconds_left": None}, "not yet known"),
         ({"rising": False, "slope_per_s": 0.0, "seconds_left": None}, "not rising"),
         ({"seconds_left": None}, "full in more than a day"),
     ):

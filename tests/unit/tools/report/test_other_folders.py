@@ -17,17 +17,17 @@ __all__ = ["run_dir"]
 def test_a_guarded_command_has_a_page(guard_dir: Path) -> None:
     found = page(guard_dir)
     assert "The command ended after 29.0 s with exit code 139 (SIGSEGV)." in found.text
-    assert "It met an incident (segfault)." in found.text
+    assert "It had an incident (segfault)." in found.text
     assert "python train.py --name 'a b'" in found.text
     assert "The process used an invalid memory address." in found.text
     assert "entries of environment.json" in found.text
     titles = [svg["aria-label"] for svg in found.all("svg")]
-    assert "Memory held (limit 4.0 GB)" in titles and "What happened when" in titles
+    assert "Memory use (limit 4.0 GB)" in titles and "What happened when" in titles
 
 
 def test_a_guard_that_is_at_work_has_a_page(guard_dir: Path) -> None:
     (guard_dir / "summary.json").unlink()
-    assert "The command has not ended" in page(guard_dir).text
+    assert "The command is still running" in page(guard_dir).text
 
 
 def test_incidents_are_marked_on_the_axis_of_time_and_lead_to_their_card(guard_dir: Path) -> None:
@@ -35,7 +35,7 @@ def test_incidents_are_marked_on_the_axis_of_time_and_lead_to_their_card(guard_d
     targets = {a["href"] for a in found.all("a")}
     assert targets == {"#incident-001"}
     assert "incident-001" in {div.get("id") for div in found.all("div")}
-    assert "Dashed: incidents. segfault (001)." in found.text
+    assert "Dashed lines: incidents. segfault (001)." in found.text
 
 
 def test_a_run_with_nothing_but_its_configuration_has_a_page(run_dir: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_run_with_nothing_but_its_configuration_has_a_page(run_dir: Path) -> N
         if path.name != "run.toml":
             path.unlink()
     text = page(run_dir).text
-    assert "Nothing is recorded of this run but its configuration" in text
+    assert "This run has only its configuration" in text
     assert "train.lr0.0005--set" in text
 
 
@@ -51,15 +51,15 @@ def test_a_run_without_an_end_says_how_far_it_came_and_how_to_go_on(run_dir: Pat
     (run_dir / "summary.json").unlink()
     (run_dir / "checkpoints" / "step-000000750").mkdir(parents=True)
     text = page(run_dir).text
-    assert "The run has no end, at step 1,000" in text
-    assert "Everything up to step 750 is saved, and ttf resume goes on from there." in text
+    assert "The run has no record of its end, at step 1,000" in text
+    assert "Everything up to step 750 is saved, and ttf resume continues from there." in text
 
 
 def test_a_run_that_goes_on_says_so(run_dir: Path) -> None:
     (run_dir / "summary.json").unlink()
     (run_dir / ".owner").write_text("1")
     text = page(run_dir).text
-    assert "running" in text and "The run goes on as process 1, at step 1,000." in text
+    assert "running" in text and "The run is in progress as process 1, at step 1,000." in text
 
 
 def test_the_story_tells_of_what_was_survived(run_dir: Path) -> None:
@@ -69,8 +69,8 @@ def test_the_story_tells_of_what_was_survived(run_dir: Path) -> None:
     text = page(run_dir).text
     assert "The run finished after 1,000 steps (8.0 epochs) in 10:12." in text
     assert "recall@10 rose from 0.100 to 0.500." in text
-    assert "On the way it met an incident (segfault); 4 steps were computed twice." in text
-    assert "The numbers are exactly those of an undisturbed run." in text
+    assert "During the run, it had an incident (segfault); 4 steps were computed twice." in text
+    assert "The results are bitwise equal to those of an uninterrupted run." in text
 
 
 def test_time_that_nobody_kept_account_of_is_shown_as_such(run_dir: Path) -> None:

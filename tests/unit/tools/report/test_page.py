@@ -138,11 +138,11 @@ def test_every_curve_has_a_chart_that_names_itself(run_dir: Path) -> None:
         "Loss",
         "Validation by step",
         "Mining yield",
-        "Memory held (limit 24.0 GB)",
-        "Page cache of mapped files (given back on demand)",
+        "Memory use (limit 24.0 GB)",
+        "Page cache of mapped files (freed when needed)",
         "What happened when",
         "Speed",
-        "Where the time goes along the run",
+        "Time by phase during the run",
     ]
 
 
@@ -174,7 +174,7 @@ def test_the_table_says_which_weights_were_kept_and_what_the_last_ones_reached(
         metrics_last={"recall@10": 0.45, "mrr@10": 0.2},
     )
     text = page(run_dir).text
-    assert "The weights kept are those of step 750 of 1,000, the best by recall@10." in text
+    assert "The saved weights are those of step 750 of 1,000, the best by recall@10." in text
     assert "metricbeforekept: step 750changelast: step 1,000" in text
     assert "recall@100.1000.500+0.400 (x5.0)0.450" in text
 
@@ -199,7 +199,7 @@ def test_a_run_that_failed_before_an_evaluation_shows_no_after(tmp_path: Path) -
     (tmp_path / "summary.json").write_text(json.dumps({**summary, **every, "kept_step": None}))
     text = page(tmp_path).text
     assert "metricbeforerecall@100.100" in text
-    assert "ended before anything was evaluated after training" in text
+    assert "ended before the first evaluation after training" in text
     assert "What to do: try a lower --lr" in text
 
 
@@ -211,7 +211,7 @@ def test_a_run_that_was_stopped_shows_its_last_evaluation(run_dir: Path) -> None
 
 def test_a_fault_of_ours_asks_to_be_reported(run_dir: Path) -> None:
     change(run_dir, status="failed", exit_code=70, problem="KeyError: 3")
-    assert "please report it" in page(run_dir).text
+    assert "Please report it" in page(run_dir).text
 
 
 def test_no_two_sections_share_a_title_and_steps_are_whole(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_no_two_sections_share_a_title_and_steps_are_whole(tmp_path: Path) -> No
 def test_what_was_set_is_shown_with_its_origin_and_defaults_are_folded(run_dir: Path) -> None:
     found = page(run_dir)
     assert "train.lr0.0005--set" in found.text
-    assert "values at their default" in found.text
+    assert "default values" in found.text
     assert "versions.torch2.13.0" in found.text
 
 
@@ -301,7 +301,7 @@ def test_the_limit_is_drawn_where_it_is_near(run_dir: Path) -> None:
         for t in range(10)
     ]
     write_lines(run_dir / "memory.jsonl", lines)
-    assert "limit" in page(run_dir).text.replace("Memory held (limit", "")
+    assert "limit" in page(run_dir).text.replace("Memory use (limit", "")
 
 
 def test_the_chart_helpers_do_as_documented() -> None:

@@ -34,7 +34,7 @@ def test_a_bundle_says_what_was_struck_out(guard_dir: Path, tmp_path: Path, invo
     done = invoke(["report", str(guard_dir), "--bundle", str(tmp_path / "b.zip")])
     assert done.code == 0
     assert f"{tmp_path / 'b.zip'}  (" in done.out
-    assert "Struck out: " in done.err
+    assert "Removed: " in done.err
     assert f"Next: unzip -p {tmp_path / 'b.zip'} README.txt" in done.err
 
 
@@ -42,11 +42,11 @@ def test_a_bundle_says_what_was_struck_out(guard_dir: Path, tmp_path: Path, invo
     ("argv", "code", "said"),
     [
         (["{}/none"], 3, "There is no folder {}/none."),
-        (["{}/file"], 3, "{}/file is a file, not a run's folder."),
+        (["{}/file"], 3, "{}/file is a file, but a run is a folder."),
         (["{}/empty"], 3, "{}/empty is not the folder of a run"),
         (["{}/run", "--out", "{}/empty"], 2, "--out {}/empty is a folder."),
         (["{}/run", "--bundle", "{}/no/b.zip"], 2, "there is no folder {}/no."),
-        (["{}/run", "--out", "{}/x", "--bundle", "{}/x"], 2, "name the same file"),
+        (["{}/run", "--out", "{}/x", "--bundle", "{}/x"], 2, "are the same file"),
         ([], 2, "Missing argument 'RUN_DIR'"),
     ],
 )

@@ -69,5 +69,5 @@ def test_a_study_is_refused_where_it_cannot_be_continued(kind: type[Study[Any, A
         kind.open(folder)
     study.close()
     Path("a.toml").write_text("[train]")
-    with pytest.raises(ConfigError, match="not what it was"):
+    with pytest.raises(ConfigError, match="changed since the start"):
         kind.open(folder)

@@ -27,7 +27,7 @@ def markdown(
         "\n".join(f"- {_plain(sentence)}" for sentence in words.pair_sentences(analysis)),
         _incidents(analysis, samples),
         _rows("### How it was measured", how(analysis, samples, facts or {})),
-        _folded("What the words mean", _rows("", list(meaning(analysis)))),
+        _folded("Meaning of the terms", _rows("", list(meaning(analysis)))),
         _folded(f"All {len(samples)} samples", _samples(samples)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -101,10 +101,13 @@ def _comparisons(analysis: Analysis) -> Iterator[str]:
     compared = [c for c in analysis.comparisons if c.effect is not None]
     if left := len(compared) - len(shown):
         yield (
-            f"{left} more between other arms are the same or inconclusive: they are in the report."
+            f"{left} more comparisons between other arms are the same or inconclusive. The report "
+            "shows them."
         )
     if nothing := {c.measure.short: None for c in analysis.comparisons if c.effect is None}:
-        yield from _wrapped(f"Some arms have no pair with a value in both: {'; '.join(nothing)}.")
+        yield from _wrapped(
+            f"In some comparisons, no pair has a value for both arms: {'; '.join(nothing)}."
+        )
 
 
 def _shown(analysis: Analysis) -> list[Comparison]:
@@ -131,7 +134,7 @@ def _below(analysis: Analysis) -> Iterator[str]:
     count = sum(c.p_adjusted is not None for c in analysis.comparisons)
     if count:
         what = words.plural(count, "comparison")
-        yield f"p: corrected for {count} {what} (Holm), which the verdicts go by."
+        yield f"p is corrected for {count} {what} (Holm); the verdicts use this p."
     for note in words.notes(_shown(analysis), words.letters(analysis)):
         yield from _wrapped(note)
     for sentence in words.pair_sentences(analysis):

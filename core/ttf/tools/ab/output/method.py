@@ -13,28 +13,48 @@ Row = tuple[str, str]
 
 
 _MEANING: Final[Mapping[str, str]] = {
-    "a repeat": "A training run in processes of its own, whose configuration no crash may change. It "
-    "counts as crashed when any incident happened in it: it survived if it finished all the "
-    "same, else it is lost.",
-    "a pair": "Arms of one block have the same seed and ran after one another, in a random, "
-    "balanced order. Speed, memory and quality are compared within such pairs, so what slows the "
-    "machine down for a while slows both.",
-    "crash rates": "The interval of one arm is exact (Clopper and Pearson), two arms are compared "
-    "by an exact test (Boschloo). Few repeats therefore give wide intervals: 0 of 20 still "
-    "allows for 17%.",
-    "everything else": "The signs of the differences within pairs are flipped in all ways; p is "
-    "the share of ways that go as far as what was seen. No distribution is assumed. {fewest}",
-    "survival": "Kaplan and Meier's curve: the share of repeats that had not crashed up to a step. "
-    "A repeat that ended without a crash leaves at its last step (a notch) and counts neither for "
-    "nor against the arm after it.",
-    "the verdicts": "Every p is corrected for the number of comparisons, {tests} (Holm), so that "
-    "the chance of even one false alarm in the study is at most {alpha}. "
-    '"Same" is shown too: the whole interval lies within the margin. "Inconclusive" is neither, '
-    "and says what would tell.",
-    "intervals": "{share} each, of that comparison by itself. One may leave out 0 where the verdict "
-    "is still open: the verdict allows for all the other comparisons.",
-    "sequential": "It was judged while it went on, and each look may spend only a part of the error "
-    "({looks} repeats). So stopping early does not make a false alarm likelier.",
+    "a repeat": (
+        "A training run in its own processes. A crash does not change its configuration. A "
+        "repeat with any incident counts as crashed: it survived if it finished anyway, "
+        "otherwise it is lost."
+    ),
+    "a pair": (
+        "The repeats of one block have the same seed and ran one after another, in a random, "
+        "balanced order. Speed, memory and quality are compared within such pairs. If the "
+        "machine is slow for some time, it is slow for both repeats of a pair."
+    ),
+    "crash rates": (
+        "The interval of one arm is exact (Clopper and Pearson). Two arms are compared by an "
+        "exact test (Boschloo). Few repeats give wide intervals: after 0 crashes in 20 "
+        "repeats, a crash rate of 17% is still possible."
+    ),
+    "everything else": (
+        "A permutation test flips the signs of the differences within pairs in all possible "
+        "ways; p is the share of ways with a difference at least as large as the measured "
+        "one. The test assumes no distribution. {fewest}"
+    ),
+    "survival": (
+        "The Kaplan-Meier curve: the share of repeats that had not crashed before a step. A "
+        "repeat that ended without a crash (a notch in the curve) does not count after its "
+        "last step."
+    ),
+    "the verdicts": (
+        "Every p is corrected for the number of comparisons, {tests} (Holm), so the chance of "
+        'one or more false alarms in the study is at most {alpha}. "Same" means that the '
+        'whole interval lies within the margin. "Inconclusive" means that neither a '
+        "difference nor equality was shown; the verdict then gives the number of repeats that "
+        "would show it."
+    ),
+    "intervals": (
+        "Each interval has a confidence of {share} for its comparison alone. An interval may "
+        "exclude 0 although the verdict is inconclusive, because the verdict is corrected for "
+        "all other comparisons."
+    ),
+    "sequential": (
+        "The study was evaluated several times while it ran. Each evaluation uses only a part "
+        "of the allowed error ({looks} repeats), so an early stop does not make a false alarm "
+        "more likely."
+    ),
 }
 
 
@@ -69,15 +89,18 @@ def _from_samples(analysis: Analysis, samples: Sequence[Sample]) -> Iterator[Row
     if any(out.values()):
         yield (
             "left out",
-            f"{out['void']} that somebody else ended, {out['invalid']} that could not be run",
+            (
+                f"{out['void']} repeats that another program or a person ended, {out['invalid']} that "
+                "could not run"
+            ),
         )
     if seeds := sorted({s.seed for s in samples}):
         span = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
-        yield "seeds", f"{span}, one a block"
+        yield "seeds", f"{span}, one per block"
     steps = sorted({s.steps for s in samples if s.outcome == "clean" and s.steps})
     if steps:
         span = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
-        yield "steps of a clean repeat", span
+        yield "steps of a repeat without crashes", span
 
 
 def _fewest(analysis: Analysis) -> str:
@@ -86,7 +109,10 @@ def _fewest(analysis: Analysis) -> str:
 
     count = max(1, _num_tests(analysis))
     pairs = fewest_pairs((1 - analysis.confidence) / count)
-    return f"As one of {count} comparisons it takes at least {pairs} pairs to show anything."
+    return (
+        f"In a study with {count} comparisons, a difference can be shown only with at least "
+        f"{pairs} pairs."
+    )
 
 
 def _num_tests(analysis: Analysis) -> int:

@@ -12,7 +12,9 @@ from ttf.tools.ab.measures import MEASURES
 # The measures in every table of arms, after the crashes.
 COLUMNS: Final = tuple(name for name, measure in MEASURES.items() if measure.heading)
 HEADINGS: Final = tuple(MEASURES[name].heading for name in COLUMNS)
-BELOW_ARMS: Final = "Growth: MB of memory per 1,000 steps. Means of the repeats that finished."
+BELOW_ARMS: Final = (
+    "Growth: MB of memory per 1,000 steps. Values are means of the repeats that finished."
+)
 _LONG_NAME: Final = 32
 _MOST_NAMED: Final = 3  # more names are replaced by their number
 
@@ -179,31 +181,32 @@ def _fixed_sentence(f: Fixed, letter_of: Mapping[str, str]) -> str:
     a, b = letter_of[f.a], letter_of[f.b]
     if f.verdict == "not reproduced":
         return (
-            f"{a}, the control, did not crash in {f.control_steps:,} steps: not reproduced, so "
-            f"nothing is known about {b}."
+            f"{a}, the control, did not crash in {f.control_steps:,} steps. The crash was not "
+            f"reproduced, so nothing is known about {b}."
         )
     if f.verdict == "still crashes" or f.needed_steps is None:
-        return f"{b} still crashes, as {a} does."
-    says = f"{b} is fixed" if f.verdict == "fixed" else f"{b} cannot be called fixed yet"
+        return f"{b} still crashes, like {a}."
+    says = f"{b} is fixed" if f.verdict == "fixed" else f"It is too early to call {b} fixed"
     clean = (
-        f"{f.clean_steps:,} steps without a crash; it takes {f.needed_steps:,} beside "
-        f"{f.control_crashes} {plural(f.control_crashes, 'incident')} of {a} in "
-        f"{f.control_steps:,} steps"
+        f"{f.clean_steps:,} steps without a crash; {f.needed_steps:,} are needed, because {a} had "
+        f"{f.control_crashes} {plural(f.control_crashes, 'incident')} in {f.control_steps:,} steps"
     )
     chance = ""
     if f.p is not None:
         p = p_text(f.p)
-        chance = f" (p {'' if p.startswith('<') else '= '}{p}, if nothing had changed)"
+        chance = f" (p {'' if p.startswith('<') else '= '}{p} for no change)"
     more = ""
     if f.more_runs is not None:
-        more = f" About {f.more_runs:,} more {plural(f.more_runs, 'repeat')} of {b} would do."
+        more = (
+            f" About {f.more_runs:,} more {plural(f.more_runs, 'repeat')} of {b} would be enough."
+        )
     return f"{says}: {clean}{chance}.{more}"
 
 
 def _bitwise_sentence(b: Bitwise, letter_of: Mapping[str, str]) -> str:
     return (
-        f"{b.equal} of {b.pairs} {plural(b.pairs, 'pair')} of {letter_of[b.a]} and {letter_of[b.b]} "
-        f"{'ends' if b.pairs == 1 else 'end'} with the same weights, to the last bit."
+        f"{b.equal} of {b.pairs} {plural(b.pairs, 'pair')} of {letter_of[b.a]} and "
+        f"{letter_of[b.b]} {'ends' if b.pairs == 1 else 'end'} with bitwise equal weights."
     )
 
 
@@ -219,8 +222,8 @@ def _of_crashes(analysis: Analysis) -> Iterator[str]:
     steps = sum(arm.steps for arm in analysis.arms)
     if analysis.fixed and steps and not any(arm.crashes for arm in analysis.arms):
         yield (
-            f"No arm crashed in {steps:,} steps: a crash that came before was not reproduced, so "
-            "nothing is known about it."
+            f"No arm crashed in {steps:,} steps. If there was a crash before the study, it was "
+            "not reproduced, so nothing is known about it."
         )
     for f in analysis.fixed:
         of_first = f.a == first and f.verdict in ("not yet", "still crashes")
@@ -232,7 +235,7 @@ def _of_weights(analysis: Analysis) -> Iterator[str]:
     letter_of = letters(analysis)
     known = [b for b in analysis.bitwise if b.pairs]
     if known and not any(b.equal for b in known):
-        yield "No pair ends with the same weights, to the last bit."
+        yield "No pair ends with bitwise equal weights."
     else:
         yield from (_bitwise_sentence(b, letter_of) for b in known)
     apart = [b for b in analysis.bitwise if b.loss_distance]
@@ -240,7 +243,7 @@ def _of_weights(analysis: Analysis) -> Iterator[str]:
         figures = ", ".join(
             f"{letter_of[b.a]} and {letter_of[b.b]} {b.loss_distance:.2g}" for b in apart
         )
-        yield f"Loss curves of a pair lie apart by, on average: {figures}."
+        yield f"Mean distance between the loss curves of a pair: {figures}."
 
 
 def notes(comparisons: Iterable[Comparison], letter_of: Mapping[str, str]) -> list[str]:

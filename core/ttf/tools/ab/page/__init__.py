@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ttf.rundir.durable import write_atomically
+from ttf.rundir.outputs import write_output
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.page._render import page_of
 from ttf.tools.ab.sample import Sample
@@ -15,13 +15,20 @@ __all__ = ["write_page"]
 
 
 def write_page(
-    folder: Path, analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, str]
+    folder: Path,
+    analysis: Analysis,
+    samples: Sequence[Sample],
+    facts: Mapping[str, str],
+    out: Path | None = None,
 ) -> Path:
-    """Writes `folder/report.html` and returns its path. Raises StorageError.
+    """Writes `folder/report.html`, and the same to `out`; returns the path that the user asked for.
+    Raises StorageError.
 
     `facts` (command, machine, arms) are shown in their order under "How it was measured". The title
     is the name of the folder.
     """
+    page = page_of(folder.resolve().name, analysis, samples, facts)
     path = folder / FILE
-    write_atomically(path, page_of(folder.resolve().name, analysis, samples, facts))
-    return path
+    for each in filter(None, (path, out)):
+        write_output(each, page)
+    return out or path

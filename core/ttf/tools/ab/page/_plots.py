@@ -95,8 +95,8 @@ def _survival(study: Study) -> Figure:
         under = "No repeat crashed."
     else:
         under = (
-            f"Band: {words.percent(study.analysis.confidence)} interval; a line without one never "
-            "crashed. Notch: a repeat ended there without a crash."
+            f"Band: {words.percent(study.analysis.confidence)} interval; a line without a band "
+            "never crashed. Notch: a repeat ended there without a crash."
         )
     axes = Axes(x_label=_STEPS, y_text=words.percent, x=(0.0,), y=(0.0, 1.0))
     title = "Repeats that have not crashed yet"
@@ -120,9 +120,9 @@ def _dots(study: Study, metric: str, title: str, read: Callable[[Sample], float 
         f"{arm.letter}: {_spread(metric, [dot.value for dot in dots.values()])}"
         for arm, dots in columns.items()
     )
-    under = "A dot a repeat; lines join a pair; bar: the median."
+    under = "Each dot is a repeat. Lines connect a pair. Bar: the median."
     if any(dot.hollow for dots in columns.values() for dot in dots.values()):
-        under += " Hollow: it crashed on the way."
+        under += " Hollow dot: the repeat crashed, and then finished."
     return dot_chart(title, columns, alt=alt, under=under)
 
 
@@ -144,7 +144,7 @@ def _memory(study: Study) -> Figure:
     scale, unit = time_unit(max((s.memory[-1][0] for s in study.samples if s.memory), default=0.0))
     return _family(
         study,
-        "Memory along the run, MB",
+        "Memory during the run, MB",
         lambda s: [(x / scale, y) for x, y in highest(s.memory, study.each)],
         Axes(x_label=unit, y_text=count, x=(0.0,), y=(0.0,)),
         lambda curve: f"up to {max(y for _, y in curve):,.0f}",
@@ -193,8 +193,11 @@ def _family(
             alt.append(f"{arm.letter}: {summary(mean or found[0])}")
     under = ""
     if any(line.faint for line in lines):
-        which = f"the first {study.lines} repeats of an arm" if left_out else "a repeat each"
-        under = f"Faint: {which}. Strong: the mean of all, while most of them last."
+        which = f"the first {study.lines} repeats of an arm" if left_out else "one line per repeat"
+        under = (
+            f"Thin lines: {which}. Thick line: the mean of all repeats, as long as most of "
+            "them run."
+        )
     return line_chart(title, lines, axes, alt="; ".join(alt), under=under)
 
 

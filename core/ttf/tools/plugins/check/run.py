@@ -76,7 +76,9 @@ def _load(wanted: Wanted) -> Finding:
             deadline_s=min(wanted.quiet_s, _LOADING_S),
         )
     )
-    what = f"it is imported ({wanted.info.entry_point.module}) and asked whether it can run here"
+    what = (
+        f"checking whether it can be imported ({wanted.info.entry_point.module}) and can run here"
+    )
     state = next((note for note in ended.notes if "plugin" in note), {})
     if not ended.well:
         return _death(what, ended)
@@ -115,7 +117,7 @@ def _suite(wanted: Wanted) -> Iterator[Finding]:
             if ended.answer is not None and not ended.answer["found"]:
                 raise ConfigError(
                     f"No check of {SUITES[wanted.info.kind]} has {wanted.only!r} in its name.",
-                    hint=f"See them all: ttf plugins check {wanted.info.kind}.{wanted.name}",
+                    hint=f"To run all checks: ttf plugins check {wanted.info.kind}.{wanted.name}",
                 )
             return
         yield _death(_sentence(heard.at) if heard.at else "the suite begins", ended)

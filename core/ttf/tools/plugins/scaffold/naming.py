@@ -80,15 +80,22 @@ def _check_shape(naming: Naming) -> None:
         likely = likely.strip("-")
         meant = f" Did you mean {likely!r}?" if _SHAPE.fullmatch(likely) else ""
         raise ConfigError(
-            f"A plugin cannot be called {name!r}: a name is lower-case letters and digits, begins "
-            f"with a letter, and has single dashes between its words.{meant}"
+            f"{name!r} is not a valid name for a plugin. A name has lower-case letters and "
+            f"digits, begins with a letter, and may have single dashes between its words.{meant}"
         )
     if len(name) > LONGEST:
-        raise ConfigError(f"The name {name!r} has {len(name)} letters, more than {LONGEST}.")
+        raise ConfigError(
+            f"The name {name!r} has {len(name)} letters, but at most {LONGEST} are allowed."
+        )
     if keyword.iskeyword(name):
-        raise ConfigError(f"{name!r} is a word of Python: no module of that name can be imported.")
+        raise ConfigError(
+            f"{name!r} is a keyword of Python, so a module of this name cannot be imported."
+        )
     if name == _TAKEN:
-        raise ConfigError(f"--{naming.kind} {name} lets ttf choose: no plugin can be called so.")
+        raise ConfigError(
+            f"A plugin cannot have the name {name!r}: with --{naming.kind} {name}, ttf "
+            "chooses a plugin itself."
+        )
 
 
 def _check_free(naming: Naming) -> None:
@@ -98,16 +105,19 @@ def _check_free(naming: Naming) -> None:
     for plugin in plugins.installed(frozenset()):
         if (plugin.kind, plugin.name) == (kind, name):
             raise ConfigError(
-                f"There is a {kind} called {name!r} already, in the installed distribution "
+                f"A {kind} with the name {name!r} already exists in the installed distribution "
                 f"{plugin.distribution} {plugin.version}.",
-                hint="Choose another name: two of one name would have to be told apart by whoever "
-                "uses them.",
+                hint=(
+                    "Choose another name. If two plugins have the same name, users must add "
+                    "the name of the distribution."
+                ),
             )
         if kind == plugin.kind == "storage" and plugin.distribution == plugins.OURS:
             endings = cast("StorageFactory", plugins.load("storage", plugin.name)).suffixes
             if f".{name}" in endings:
                 raise ConfigError(
-                    f"Files that end in .{name} are read by the storage {plugin.name!r} already.",
-                    hint="A storage is called as the files end that it reads: choose another "
-                    "ending.",
+                    f"The storage {plugin.name!r} already reads files that end in .{name}.",
+                    hint=(
+                        "The name of a storage is the ending of its files. Choose another ending."
+                    ),
                 )

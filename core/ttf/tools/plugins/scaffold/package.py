@@ -47,7 +47,10 @@ def check_free(out: Path) -> None:
     """Raises ConfigError if something there must not be overwritten."""
     try:
         if out.is_symlink() and not out.exists():
-            raise ConfigError(f"{out} is a link to nothing.", hint="Choose another --out.")
+            raise ConfigError(
+                f"{out} is a symbolic link to a file or folder that does not exist.",
+                hint="Choose another --out.",
+            )
         if not out.exists():
             return
         if not out.is_dir():
@@ -57,14 +60,15 @@ def check_free(out: Path) -> None:
         raise storage_error(error, str(out)) from error
     if there:
         raise ConfigError(
-            f"The folder {out} is not empty: it has {there[0]!r}"
-            f"{f' and {len(there) - 1} more' if there[1:] else ''}. Nothing is overwritten.",
+            f"The folder {out} is not empty: it contains "
+            f"{there[0]!r}{f' and {len(there) - 1} more' if there[1:] else ''}. ttf overwrites no "
+            "files.",
             hint="Choose another folder with --out.",
         )
     if out.resolve() == Path.cwd():
         raise ConfigError(
-            f"{out} is the folder you are in, which the package would replace.",
-            hint="Name a folder that does not exist yet.",
+            f"{out} is the current folder, and ttf would have to replace it.",
+            hint="Use a folder that does not exist yet.",
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from ttf.errors import EntryRefused
+from ttf.rundir.confined import end_of
 from ttf.rundir.incident_files import incident_folders, read_incident
 from ttf.rundir.run_record import RunRecord
 
@@ -47,12 +48,14 @@ class Taken:
 
 
 def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
-    found = [taken for name in (*WHOLE, *ENDS) for taken in _take(run_dir / name, name, bounds)]
+    found = [
+        taken for name in (*WHOLE, *ENDS) for taken in _take(run_dir / name, run_dir, name, bounds)
+    ]
     if (flight := RunRecord(run_dir).flight()) is not None:
         found.append(Taken(name="flight.json", text=json.dumps(asdict(flight), indent=2) + "\n"))
     for folder in chosen_incidents(run_dir / "incidents", bounds.incidents):
         for name in INCIDENT:
-            found += _take(folder / name, f"incidents/{folder.name}/{name}", bounds)
+            found += _take(folder / name, run_dir, f"incidents/{folder.name}/{name}", bounds)
     return found
 
 
@@ -66,15 +69,14 @@ def chosen_incidents(folder: Path, most: int) -> list[Path]:
     return [path for path in every if path in chosen]
 
 
-def _take(path: Path, name: str, bounds: Bounds) -> Iterator[Taken]:
-    if not path.is_file():
-        return
+def _take(path: Path, run_dir: Path, name: str, bounds: Bounds) -> Iterator[Taken]:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = max(0, size - bounds.file_bytes)
-            file.seek(start)
-            data = file.read(bounds.file_bytes)
+        data, start = end_of(path, run_dir, bounds.file_bytes)
+    except FileNotFoundError:
+        return
+    except EntryRefused as error:
+        yield Taken(name=name, text=f"(was not read: {error})\n")
+        return
     except OSError as error:
         yield Taken(name=name, text=f"(could not be read: {error.strerror})\n")
         return

@@ -12,15 +12,15 @@ from ttf.tools.report.bundle._redact import KINDS
 from ttf.tools.report.bundle._reproduce import Reproducer
 
 _ABOUT: Final = {
-    "report.html": "the report; open it in a browser, it fetches nothing",
-    "run.toml": "the configuration, each value with where it came from",
-    "summary.json": "how it ended and what came of it",
+    "report.html": "the report; open it in a browser (it needs no internet)",
+    "run.toml": "the configuration, with the origin of each value",
+    "summary.json": "how the run ended, and its metrics",
     "manifest.json": "versions, threads, shapes of the data",
-    "environment.json": "versions and surroundings",
-    "supervision.json": "restarts and the remedies in force",
+    "environment.json": "versions and environment",
+    "supervision.json": "restarts and applied remedies",
     "stderr.txt": "the end of standard error",
-    "faulthandler.txt": "stacks of Python at a death",
-    "flight.json": "what the trainer did last",
+    "faulthandler.txt": "Python stacks at a crash",
+    "flight.json": "the last state of the trainer",
     "metrics.jsonl": "the last lines of the metrics",
     "memory.jsonl": "the last lines of the memory curve",
 }
@@ -45,15 +45,15 @@ def readme(
         [
             f"Bundle of {name}, made by ttf {__version__} report --bundle",
             "",
-            "WHAT IS IN IT",
+            "CONTENT",
             *_listing(files, shortened),
             "",
-            "WHAT WAS STRUCK OUT",
+            "WHAT WAS REMOVED",
             *_removed(removed),
             "",
-            "WHAT IS NOT IN IT",
-            "  No row of the data, no vectors, no weights, no checkpoints, no index.",
-            "  What a program printed on standard error is in it, redacted as above: look through",
+            "WHAT IS NOT INCLUDED",
+            "  No rows of the data, no vectors, no weights, no checkpoints, no index.",
+            "  The bundle contains standard error of the programs, redacted as above: read",
             "  stderr.txt and incidents/*/stderr.txt before you send it.",
             "",
             "REPRODUCERS",
@@ -66,32 +66,32 @@ def readme(
 def _listing(files: Mapping[str, str], shortened: Mapping[str, int]) -> Iterator[str]:
     named = ["report.html", *(n for n in files if not n.startswith(("incidents/", "reproduce/")))]
     for name in named:
-        cut = f" ({shortened[name]:,} bytes before that are left out)" if name in shortened else ""
+        cut = f" (without the first {shortened[name]:,} bytes)" if name in shortened else ""
         yield f"  {name:<18} {_ABOUT.get(name, '')}{cut}"
     incidents = sorted({n.split("/")[1] for n in files if n.startswith("incidents/")})
     if incidents:
         yield f"  {'incidents/':<18} {', '.join(incidents)}: evidence, stacks, stderr, memory"
     if any(n.startswith("reproduce/") for n in files):
-        yield f"  {'reproduce/':<18} scripts that try to make it happen again, see below"
+        yield f"  {'reproduce/':<18} scripts that try to reproduce the incidents, see below"
 
 
 def _removed(removed: Removed) -> Iterator[str]:
     if not sum(removed.kinds.values()) and not removed.secrets:
-        yield "  Nothing was found that had to be."
+        yield "  Nothing had to be removed."
     for kind, told in KINDS.items():
         if removed.kinds.get(kind):
             yield f"  {removed.kinds[kind]:>6} x  {told}"
     if removed.secrets:
-        yield "  Secrets by name, with how often the files have <secret-NAME> in their place:"
+        yield "  Secrets, with the number of places that now have <secret-NAME>:"
         listed = ", ".join(f"{name} {count}" for name, count in sorted(removed.secrets.items()))
         yield from textwrap.wrap(listed, 92, initial_indent="    ", subsequent_indent="    ")
-    yield "  The same thing has the same placeholder everywhere: <dir-1>/a.npz is one file."
+    yield "  Equal values have the same placeholder everywhere: <dir-1>/a.npz is always one file."
     if removed.common:
         yield (
-            f"  {removed.common} name(s) of users or hosts are too short or ordinary words; they "
-            "were struck out"
+            f"  {removed.common} name(s) of users or hosts are very short or ordinary words. They "
+            "were removed only"
         )
-        yield "  in paths and after or before @ and words like user and host only."
+        yield "  in paths, next to @, and after words such as user and host."
 
 
 def _reproducers(scripts: Sequence[Reproducer], of_ttf: bool) -> Iterator[str]:
@@ -103,11 +103,17 @@ def _reproducers(scripts: Sequence[Reproducer], of_ttf: bool) -> Iterator[str]:
         yield from textwrap.wrap(script.note, 92, initial_indent="    ", subsequent_indent="    ")
     if any(script.text for script in scripts):
         yield ""
-        yield "  Each is plain Python; its first lines say what to install. It prints what it does and"
-        yield "  ends by itself where nothing happens. A number as its argument: how many rounds."
+        yield (
+            "  Each script is plain Python. Its first lines show what to install. It prints "
+            "what it does,"
+        )
+        yield "  and ends by itself if there is no crash. Its argument is the number of rounds."
     if not of_ttf:
         return
     yield ""
-    yield "  With ttf, on made-up data: ttf data synth --out d --pairs N --val N --seq-len L --dim D"
-    yield "  --bank M --seed 0, with the shapes of manifest.json, then"
+    yield (
+        "  To use ttf with synthetic data: ttf data synth --out d --pairs N --val N --seq-len "
+        "L --dim D"
+    )
+    yield "  --bank M --seed 0 (take the shapes from manifest.json). Then:"
     yield "  ttf train run.toml --pairs d/pairs.npz --bank d/bank.npz --out again"

@@ -21,7 +21,7 @@ from ttf.tools.report.bundle._identity import Identity, is_distinctive, is_struc
 KINDS: Final = {
     "secret": "values of secret variables, tokens, keys, passwords, signatures",
     "home": "home folders",
-    "path": "folders of files (the file's own name stays)",
+    "path": "folders of files (the file name stays)",
     "user": "user names",
     "host": "host names and domains",
     "email": "e-mail addresses",

@@ -35,11 +35,11 @@ NATIVE: Final = (
 MEMORY: Final = ("oom-kill", "memory-limit", "alloc-failure")
 FILES: Final = ("bus-error", "data-changed")
 _NO_SCRIPT: Final[Mapping[str, str]] = {
-    "killed": "somebody sent the signal: there is nothing in the program to reproduce.",
-    "disk-full": "it needs a disk as full as that one was; df -h shows it.",
-    "non-finite": "it follows from the rows that the incident names, and rows of data are not in a "
-    "bundle.",
-    "python-error": "the traceback in the incident names the line; what led there needs the data.",
+    "killed": "the signal came from outside the program, so there is nothing to reproduce.",
+    "cpu-limit": "to reproduce it, run any long computation with a limit of processor time (ulimit -t).",
+    "disk-full": "to reproduce it, the disk must be equally full; see df -h.",
+    "non-finite": "the cause is in the rows that the incident names, and a bundle contains no data.",
+    "python-error": "the traceback in the incident shows the line; to reproduce it, the data is needed.",
 }
 
 
@@ -73,13 +73,16 @@ def reproducer(run: RunFiles, found: FiledIncident) -> Reproducer:
     if cause in MEMORY:
         return _build(run, found, "memory", settings.memory(run, found))
     if cause not in NATIVE:
-        note = _NO_SCRIPT.get(cause, "no script is known for this class.")
+        note = _NO_SCRIPT.get(cause, "there is no script for this class.")
         return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
     if run.guarded:
-        note = "what the command computes is not known; run it again under ttf guard."
+        note = "the code of the command is unknown; run the command again under ttf guard."
         return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
     if mined and settings.miner(run) not in settings.LIBRARIES:
-        note = f"the miner is a plugin of its own ({settings.miner(run)}); see 'With ttf' below."
+        note = (
+            f"the miner is a plugin of another distribution ({settings.miner(run)}); see 'To "
+            "use ttf' below."
+        )
         return Reproducer(incident=number, cause=cause, note=f"no script: {note}")
     make: Callable[..., dict[str, Any]] = settings.mining if mined else settings.training
     return _build(run, found, "mining" if mined else "training", make(run, found))
@@ -101,8 +104,11 @@ def _build(
 
 
 def _header(run: RunFiles, number: str, cause: str, values: Mapping[str, Any]) -> Iterable[str]:
-    yield f"# Incident {number} ({cause}), made from its class, the run's settings and shapes alone.\n"
-    yield "# It needs neither ttf nor the run's data.\n"
+    yield (
+        f"# Incident {number} ({cause}), made only from its class and the settings and shapes "
+        "of the run.\n"
+    )
+    yield "# This script needs neither ttf nor the data of the run.\n"
     machine = run.manifest.get("platform")
     python = run.manifest.get("python")
     yield f"# The run: Python {python or 'unknown'} on {machine or 'an unknown machine'}\n"
@@ -110,7 +116,7 @@ def _header(run: RunFiles, number: str, cause: str, values: Mapping[str, Any]) -
     if pins:
         yield f"# pip install {' '.join(pins)}\n"
     for note in settings.guessed(run):
-        yield f"# Not known of the run, and assumed: {note}\n"
+        yield f"# Unknown, so this value is assumed: {note}\n"
 
 
 def filled(source: str, values: Mapping[str, Any]) -> str:

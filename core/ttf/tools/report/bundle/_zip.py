@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.rundir import durable
+from ttf.rundir.bounded_json import parsed_json
+from ttf.rundir.outputs import write_output
 from ttf.text.secrets import struck_out
 from ttf.tools.report.bundle._collect import Bounds, Taken, collect
 from ttf.tools.report.bundle._identity import identity_of
@@ -47,7 +48,7 @@ def write_bundle(run_dir: Path, out: Path) -> Bundle:
         if made[1].bytes <= MOST_BYTES:
             break
     assert made is not None
-    durable.write_atomically(out, made[0], "bundle")
+    write_output(out, made[0], "bundle")
     return made[1]
 
 
@@ -123,8 +124,8 @@ def _lines(text: str, redactor: Redactor) -> Iterator[str]:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parsed_json(text.encode(), numbers=False)
+    except ValueError:
         return None
 
 
@@ -151,6 +152,6 @@ def _words(command: Any) -> Iterable[str]:
 
 def _unquoted(value: str) -> str:
     try:
-        return str(json.loads(value))
+        return str(parsed_json(value.encode(), numbers=False))
     except ValueError:
         return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttf.rundir.durable import write_atomically
+from ttf.rundir.outputs import write_output
 from ttf.text.secrets import Secrets
 from ttf.tools.report.page._read import RunFiles, is_reportable, read_run, struck
 from ttf.tools.report.page._render import page_of
@@ -21,5 +21,5 @@ def write_page(run_dir: Path, out: Path | None = None) -> Path:
     too. Raises StorageError.
     """
     path = run_dir / FILE if out is None else out
-    write_atomically(path, page_of(struck(read_run(run_dir), Secrets())))
+    write_output(path, page_of(struck(read_run(run_dir), Secrets())))
     return path

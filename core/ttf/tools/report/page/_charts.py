@@ -33,7 +33,7 @@ def charts(run: RunFiles) -> list[Figure]:
             ("positive_score", "positive", 2),
             ("negative_score", "mined negatives", 3),
             axes=_STEPS,
-            under="Mean score at each mining, under the weights of that step.",
+            under="Mean score in each mining round, with the weights of that step.",
         ),
         _by_step(
             "Mining yield",
@@ -76,13 +76,13 @@ def _phases(run: RunFiles) -> Figure:
     width = run.spent.width
     edges = [min(i * width, max(last, 1)) for i in range(len(parts) + 1)]
     return column_chart(
-        "Where the time goes along the run",
+        "Time by phase during the run",
         parts,
         list(LOOKS.values()),
         edges=edges if len(set(edges)) == len(edges) else list(range(len(parts) + 1)),
         x_label="step",
         y_text=lambda value: f"{value:g} s",
-        under=f"Seconds of each {width:,} step{'s' if width > 1 else ''}.",
+        under=f"Seconds per {width:,} step{'s' if width > 1 else ''}.",
     )
 
 
@@ -100,7 +100,7 @@ def _memory(run: RunFiles) -> Iterator[Figure]:
     held = [curve("anon", "anonymous", 0), curve("shared", "shared", 1)]
     limit = next((most for m in run.memory if (most := m.get("limit")) and most > 0), None)
     top = max((y for line in held for _, y in line.points), default=0.0)
-    title = "Memory held" if limit is None else f"Memory held (limit {numbers.size(limit)})"
+    title = "Memory use" if limit is None else f"Memory use (limit {numbers.size(limit)})"
     if limit is not None and lines and limit < 3 * top:
         at = [x for x, _ in _points(lines, "at", "at")]
         ends = [(at[0], float(limit)), (at[-1], float(limit))]
@@ -109,7 +109,7 @@ def _memory(run: RunFiles) -> Iterator[Figure]:
     marks = incident_marks(run, clock)
     yield line_chart(title, held, axes, marks=marks, under=_classes(run))
     cache = curve("file", "file-backed", 4)
-    yield line_chart("Page cache of mapped files (given back on demand)", [cache], axes)
+    yield line_chart("Page cache of mapped files (freed when needed)", [cache], axes)
 
 
 def _classes(run: RunFiles) -> str:
@@ -122,7 +122,7 @@ def _classes(run: RunFiles) -> str:
         f"{name} ({', '.join(ids[:6])}{', ...' if len(ids) > 6 else ''})"
         for name, ids in by_class.items()
     )
-    return f"Dashed: incidents. {listed}." if listed else ""
+    return f"Dashed lines: incidents. {listed}." if listed else ""
 
 
 def _by_step(

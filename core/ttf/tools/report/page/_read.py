@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from ttf.errors import EntryRefused
+from ttf.rundir.confined import end_of
 from ttf.rundir.documents import (
     CheckpointLine,
     EvalLine,
@@ -142,13 +143,11 @@ def _last_words(incidents: Path, number: str) -> str:
     if not number.isdigit():  # from the summary: it may be any text, also "../.."
         return ""
     try:
-        with (incidents / number / "stderr.txt").open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _STDERR_BYTES))
-            text = file.read(_STDERR_BYTES).decode(errors="replace")
-    except OSError:
+        words, before = end_of(incidents / number / "stderr.txt", incidents.parent, _STDERR_BYTES)
+    except (OSError, EntryRefused):
         return ""
-    return text if size <= _STDERR_BYTES else text.partition("\n")[2]
+    text = words.decode(errors="replace")
+    return text.partition("\n")[2] if before else text
 
 
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from ttf.errors import ExitCode
 from ttf.rundir.documents import Summary
 from ttf.text import numbers
 from ttf.text.progress.ending import kept_weights, not_improved
+from ttf.text.times import moment
 from ttf.tools.report.page._charts import charts
 from ttf.tools.report.page._read import RunFiles, ShownIncident
 from ttf.tools.report.page._share_of_machine import share_of_machine
@@ -21,7 +21,7 @@ from ttf.tools.report.page._what_ran import what_ran
 from ttf.tools.report.render import cut, render
 
 _TEMPLATE: Final = Path(__file__).with_name("run.html")
-_OUR_FAULT: Final = "This is a fault of ttf, not of yours: please report it with the text above."
+_OUR_FAULT: Final = "This is a bug in ttf. Please report it with the text above."
 # The number of last incidents with a card; the page takes the first number that fits.
 _CARDS: Final = (60, 25, 8, 0)
 _MOST_INCIDENTS: Final = 100
@@ -115,12 +115,13 @@ def _row(found: ShownIncident) -> tuple[str, ...]:
     step, phase = found.get("step"), found.get("phase") or ""
     where = phase if step is None else f"{phase}, step {step}"
     names = (found["id"], found["class"], found.get("process", ""), where)
-    return *(cut(name, 80) for name in names), cut(found.get("remedy") or "nothing changed", 200)
+    return *(cut(name, 80) for name in names), cut(
+        found.get("remedy") or "restarted unchanged", 200
+    )
 
 
 def _moment(seconds: float) -> str:
-    known = 0 < seconds < 1e11
-    return time.strftime(" - %Y-%m-%d %H:%M:%S", time.localtime(seconds)) if known else ""
+    return f" - {moment(seconds)}" if seconds else ""
 
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -12,14 +12,14 @@ from ttf.text import numbers
 from ttf.tools.report.page._read import RunFiles
 
 _WHY: Final[Mapping[int, str]] = {
-    ExitCode.USAGE: "its configuration is not right",
-    ExitCode.BAD_DATA: "its data cannot be used, or is not what it was",
-    ExitCode.NUMERIC: "the numbers went wrong (not finite, or not what the CPU computes)",
-    ExitCode.GAVE_UP: "it died again and again without getting any further",
-    ExitCode.GATE: "it did not reach the quality that was asked for",
-    ExitCode.STORAGE: "the disk did not take what had to be written",
-    ExitCode.NO_CHECKPOINT: "there was no intact checkpoint to go on from",
-    ExitCode.OUR_FAULT: "of a fault of ttf itself",
+    ExitCode.USAGE: "its configuration is not valid",
+    ExitCode.BAD_DATA: "its data is not valid or has changed",
+    ExitCode.NUMERIC: "the numbers became invalid (not finite, or different from those of the CPU)",
+    ExitCode.GAVE_UP: "it crashed repeatedly without any progress",
+    ExitCode.GATE: "it did not reach the required quality",
+    ExitCode.STORAGE: "it could not write to the disk",
+    ExitCode.NO_CHECKPOINT: "there was no intact checkpoint to continue from",
+    ExitCode.OUR_FAULT: "of a bug in ttf",
 }
 
 
@@ -56,18 +56,17 @@ def _trained(run: RunFiles) -> Iterator[str]:
 
 def _without_end(run: RunFiles) -> Iterator[str]:
     if run.owner is not None:
-        yield f"The run goes on as process {run.owner}{_reached(run)}."
+        yield f"The run is in progress as process {run.owner}{_reached(run)}."
     elif run.guarded and run.memory:
-        yield "The command has not ended, or its guard ended without a word."
+        yield "The command is still running, or ttf guard ended without a record."
     elif not (run.steps or run.evals or run.memory or run.incidents or run.flight):
         yield (
-            "Nothing is recorded of this run but its configuration: it has not begun, or its files "
-            "were removed."
+            "This run has only its configuration: it has not started, or its files were removed."
         )
     else:
         yield (
-            f"The run has no end{_reached(run)}: neither its trainer nor its supervisor is there "
-            "any more."
+            f"The run has no record of its end{_reached(run)}: its trainer and its supervisor no "
+            "longer exist."
         )
         yield from _kept(run)
 
@@ -81,10 +80,11 @@ def _reached(run: RunFiles) -> str:
 def _kept(run: RunFiles) -> Iterator[str]:
     if run.checkpoint >= 0:
         yield (
-            f"Everything up to step {run.checkpoint:,} is saved, and ttf resume goes on from there."
+            f"Everything up to step {run.checkpoint:,} is saved, and ttf resume continues from "
+            "there."
         )
     elif run.config and not run.summary.get("weights_sha256"):
-        yield "No checkpoint is there to go on from."
+        yield "There is no checkpoint to continue from."
 
 
 def _work(run: RunFiles) -> str:
@@ -109,13 +109,16 @@ def _gain(run: RunFiles) -> Iterator[str]:
 def _survived(run: RunFiles) -> Iterator[str]:
     if not run.incidents:
         if run.summary.get("exact") is True and run.summary.get("status") == "finished":
-            yield "Nothing went wrong on the way."
+            yield "There were no incidents."
         return
-    yield f"On the way {_met(run)}{_redone(run)}."
+    yield f"During the run, {_met(run)}{_redone(run)}."
     if run.summary.get("exact") is True:
-        yield "The numbers are exactly those of an undisturbed run."
+        yield "The results are bitwise equal to those of an uninterrupted run."
     elif run.summary.get("exact") is False:
-        yield "The numbers are not bitwise those of an undisturbed run; what differs is listed below."
+        yield (
+            "The results are not bitwise equal to those of an uninterrupted run. The "
+            "differences are listed below."
+        )
 
 
 def _met(run: RunFiles) -> str:
@@ -124,7 +127,7 @@ def _met(run: RunFiles) -> str:
     count = len(run.incidents)
     restarts = run.summary.get("restarts")
     again = f" and was restarted {_times(restarts)}" if restarts else ""
-    return f"it met {'an incident' if count == 1 else f'{count} incidents'} ({kinds}){again}"
+    return f"it had {'an incident' if count == 1 else f'{count} incidents'} ({kinds}){again}"
 
 
 def _redone(run: RunFiles) -> str:
@@ -141,11 +144,11 @@ def _guarded(run: RunFiles) -> Iterator[str]:
     code, wall = run.summary.get("exit_code"), run.summary.get("wall_s", 0)
     took = f" after {numbers.duration(wall)}" if wall > 0 else ""
     if code == 0:
-        yield f"The command ended well{took}."
+        yield f"The command ended normally{took}."
     elif code is not None:
         yield f"The command ended{took} with {ending(code)}."
     else:
-        yield f"The command ended{took}; how is not recorded."
+        yield f"The command ended{took}; its exit code was not recorded."
     if run.incidents:
         met = _met(run)
         yield f"{met[0].upper()}{met[1:]}."

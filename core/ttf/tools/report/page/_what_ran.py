@@ -82,10 +82,10 @@ def _negatives(run: RunFiles) -> str:
     if not name:
         return ""
     if drawn == "0":
-        return "none are mined"
+        return "no mined negatives"
     every = run.setting("miner.refresh")[0]
-    often = f"mined anew every {every if every == 'epoch' else f'{every} steps'}"
-    return f"{drawn} a query from the {kept} best, {often}, by {_because(name, why)}"
+    often = f"mined again every {every if every == 'epoch' else f'{every} steps'}"
+    return f"{drawn} per query from the {kept} best, {often}, by {_because(name, why)}"
 
 
 def _because(name: str, why: str) -> str:

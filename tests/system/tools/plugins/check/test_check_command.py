@@ -80,7 +80,7 @@ def test_a_good_plugin_passes_and_one_that_cannot_run_here_was_not_checked(invok
     absent = invoke(["plugins", "check", "device.mps"])
     assert absent.code == 7
     assert "skip" in absent.out and "Apple silicon" in absent.out
-    assert "nothing was checked, because it cannot run here" in absent.out
+    assert "no check could run, because the plugin cannot run here" in absent.out
     nothing = invoke(["plugins", "check", "linear", "--only", "no_such_check"])
     assert nothing.code == 2
     assert "No check of TowerTests has 'no_such_check' in its name" in nothing.err

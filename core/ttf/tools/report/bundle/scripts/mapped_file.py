@@ -24,7 +24,7 @@ def touch_what_is_gone() -> None:
     with tempfile.NamedTemporaryFile() as file:
         file.truncate(BYTES)
         pages = mmap.mmap(file.fileno(), BYTES, prot=mmap.PROT_READ)
-        print(f"mapped {BYTES:,} bytes; cutting the file to one page", flush=True)
+        print(f"mapped {BYTES:,} bytes; truncating the file to one page", flush=True)
         os.truncate(file.name, mmap.PAGESIZE)
         print(f"the last byte is {pages[BYTES - 1]}", flush=True)
 
@@ -38,7 +38,7 @@ def main() -> int:
         done = subprocess.run([sys.executable, __file__, "child"], check=False)
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
-            print(f"round {number}: the child was ended by {name}, as the run was")
+            print(f"round {number}: {name} ended the child process, as in the run")
             print("A file was truncated or overwritten while it was mapped. Write new data to a")
             print("new file in the same folder, then rename the new file over the old one.")
             return 0

@@ -44,11 +44,13 @@ def mb(count: float) -> str:
 def main() -> int:
     faulthandler.enable()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    print(f"the run needed at least {mb(NEED)}; it held {mb(HELD)} when it was last looked at")
-    print(f"its limit was {mb(LIMIT)}" if LIMIT else "its limit is not known")
+    print(f"the run needed at least {mb(NEED)}; at the last measurement it used {mb(HELD)}")
+    print(f"its limit was {mb(LIMIT)}" if LIMIT else "its limit is unknown")
     here = available()
     if here and 0.9 * here < NEED:
-        print(f"only {mb(here)} are available here: that is too little to try; did not crash")
+        print(
+            f"only {mb(here)} are available here, which is not enough for this test; did not crash"
+        )
         return 0
     if LIMIT:
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -60,14 +62,17 @@ def main() -> int:
             try:
                 block = bytearray(BLOCK)
             except MemoryError:
-                print(f"MemoryError: it holds {mb(len(blocks) * BLOCK)}, and {mb(BLOCK)} more were")
-                print(f"refused under the limit of {mb(LIMIT)}: this is what the run met")
+                print(
+                    f"MemoryError: the script has {mb(len(blocks) * BLOCK)}, and {mb(BLOCK)} "
+                    "more were"
+                )
+                print(f"refused, with the limit of {mb(LIMIT)}: the same happened in the run")
                 return 1
             block[::4096] = b"x" * len(range(0, BLOCK, 4096))  # touched, so that it is really there
             blocks.append(block)
             if len(blocks) % 16 == 0:
-                print(f"holds {mb(len(blocks) * BLOCK)} of {mb(NEED)}", flush=True)
-        print(f"round {number} of {rounds}: held {mb(len(blocks) * BLOCK)}", flush=True)
+                print(f"uses {mb(len(blocks) * BLOCK)} of {mb(NEED)}", flush=True)
+        print(f"round {number} of {rounds}: used {mb(len(blocks) * BLOCK)}", flush=True)
     print(f"did not crash in {rounds} rounds")
     return 0
 

@@ -72,9 +72,9 @@ def main() -> int:
         compute(name)
     missing = [name for name in RUNTIMES if not started(name)]
     if missing:
-        print(f"not installed here, so not started: {', '.join(missing)}")
+        print(f"not installed here, so not tested: {', '.join(missing)}")
     for path in mapped():
-        print(f"mapped into this process: {path}")
+        print(f"loaded into this process: {path}")
     for number in range(1, rounds + 1):
         for name in LIBRARIES:
             compute(name)

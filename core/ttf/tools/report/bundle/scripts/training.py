@@ -99,7 +99,10 @@ def chosen_device() -> torch.device:
     try:
         torch.zeros(1, device=DEVICE)
     except (RuntimeError, AssertionError) as error:
-        print(f"the run used the device {DEVICE!r}, which is not here ({error}); taking the cpu")
+        print(
+            f"the run used the device {DEVICE!r}, which is not available here ({error}); "
+            "using the cpu"
+        )
         return torch.device("cpu")
     return torch.device(DEVICE)
 

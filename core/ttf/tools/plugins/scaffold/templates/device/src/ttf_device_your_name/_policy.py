@@ -70,19 +70,24 @@ class YourNamePolicy:
         return BatchPlan(
             micro_batch=batch_size // parts,
             accumulate=accumulate * parts,
-            notes=(f"Batches of {batch_size} are computed in {parts} parts: max_rows is {limit}.",),
+            notes=(
+                (
+                    f"Batches of {batch_size} samples are computed in {parts} parts, because "
+                    f"max_rows is {limit}."
+                ),
+            ),
         )
 
     def precision(self, requested: Literal["fp32", "bf16", "auto"]) -> Precision:
         """A real device: "auto" is what is fast on it and accurate enough."""
         if requested == "bf16":
             if self.options.bf16:
-                return Precision(name="bf16", reason="asked for; autocast")
+                return Precision(name="bf16", reason="set by the user; autocast")
             raise ConfigError(
-                "The device your-name was told not to compute in bfloat16 (its option bf16).",
+                "bfloat16 is disabled for the device your-name (its option bf16).",
                 hint="Use --precision fp32.",
             )
-        return Precision(name="fp32", reason="asked for" if requested == "fp32" else "exact")
+        return Precision(name="fp32", reason="set by the user" if requested == "fp32" else "exact")
 
     def autocast(self, precision: Precision) -> AbstractContextManager[Any]:
         """A real device: torch.autocast with its own type; nothing for fp32."""
@@ -118,8 +123,8 @@ class YourNamePolicy:
 
         if _HOST not in state:
             raise ConfigError(
-                f"The random state holds {', '.join(sorted(state)) or 'nothing'}, but {_HOST!r} is "
-                "needed: it was saved on another device.",
-                hint="Resume on the device the run was started on.",
+                "The random state was saved on another device: it contains "
+                f"{', '.join(sorted(state)) or 'nothing'}, but {_HOST!r} is needed.",
+                hint="Resume the run on the device on which it was started.",
             )
         torch.set_rng_state(state[_HOST])

@@ -20,9 +20,17 @@ if TYPE_CHECKING:
 class Options:
     """Set as `--set device.your-name.max_rows=256`, or in a file under [device.your-name]."""
 
-    deterministic: bool = option(True, "refuse operations whose result may differ between runs")
-    max_rows: int = option(0, "samples computed at a time at most; 0: no limit", ge=0)
-    bf16: bool = option(True, "compute in bfloat16 where --precision bf16 asks for it")
+    deterministic: bool = option(
+        True, "refuse operations with results that may differ between runs"
+    )
+    max_rows: int = option(
+        0,
+        "maximum number of samples computed at a time; 0: no limit",
+        unit="samples",
+        ge=0,
+        le=2**20,
+    )
+    bf16: bool = option(True, "compute in bfloat16 if the user sets --precision bf16")
 
 
 class Factory:

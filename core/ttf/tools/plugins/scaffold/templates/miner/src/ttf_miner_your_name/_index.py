@@ -77,8 +77,9 @@ class YourNameMiner:
         rows_ND = _loaded(path / FILE)
         if rows_ND.shape != source.shape or rows_ND.dtype != np.float32:
             raise ArtifactDamaged(
-                f"{path / FILE} holds {rows_ND.dtype} {rows_ND.shape}, the bank is {source.shape}.",
-                hint="Delete it: it is made anew.",
+                f"{path / FILE} has the type {rows_ND.dtype} and the shape {rows_ND.shape}, but "
+                f"the bank has the shape {source.shape}.",
+                hint="Delete this file: ttf then builds a new index.",
             )
         self._rows_ND = rows_ND
 
@@ -129,8 +130,8 @@ class YourNameMiner:
             whole = False
         if not whole:
             raise StorageError(
-                f"{file} does not read back as what was written.",
-                hint="Check the disk, or set TTF_HOME to a folder on another one.",
+                f"{file} was written and read again, and the content is different.",
+                hint="Check the disk, or set TTF_HOME to a folder on another disk.",
             )
 
     def _require_memory(self, source: VectorSource) -> None:
@@ -157,6 +158,7 @@ def _loaded(file: Path) -> NDArray[np.float32]:
         rows_ND: NDArray[np.float32] = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise ArtifactDamaged(
-            f"{file} is not a whole index: {error}", hint="Delete it: it is made anew."
+            f"{file} is an incomplete or damaged index: {error}",
+            hint="Delete this file: ttf then builds a new index.",
         ) from error
     return rows_ND

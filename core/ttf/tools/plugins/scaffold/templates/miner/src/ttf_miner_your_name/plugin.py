@@ -23,10 +23,16 @@ LIBRARIES = ("numpy",)
 class Options:
     """Set as `--set miner.your-name.block_rows=8192`, or in a file under [miner.your-name]."""
 
-    block_rows: int = option(4096, "rows of the bank compared at a time", ge=1)
-    query_rows: int = option(128, "queries compared at a time", ge=1)
+    block_rows: int = option(
+        4096, "rows of the bank compared at a time", unit="rows", ge=1, le=2**20
+    )
+    query_rows: int = option(128, "queries compared at a time", unit="queries", ge=1, le=2**20)
     sums: Literal["float64", "float32"] = option(
-        "float64", "float64: equal rows get equal scores; float32: twice as fast, ties by chance"
+        "float64",
+        (
+            "float64: equal rows get equal scores; float32: twice as fast, but equal rows may "
+            "get different scores"
+        ),
     )
 
 

@@ -18,9 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from ttf import BadData, DataMissing, DType
+from ttf import BadData, DataMissing, DType, open_inside
 
 TABLE: Final = "arrays.json"
+_MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,9 @@ def read_table(folder: Path) -> list[Entry]:
     """Raises DataMissing where there is no such folder, and BadData for one of another kind."""
     file = folder / TABLE
     try:
-        values = json.loads(file.read_bytes())
+        # No link inside the folder is followed, and no pipe is waited for.
+        with open_inside(file, folder) as opened:
+            values = json.loads(opened.read(_MOST_BYTES))
         return [_entry(value) for value in values]
     except FileNotFoundError:
         if not folder.exists():
@@ -66,5 +69,5 @@ def read_table(folder: Path) -> list[Entry]:
 def _entry(value: Any) -> Entry:
     name, dtype, digest = value["name"], value["dtype"], value["digest"]
     if not isinstance(name, str) or not isinstance(digest, str) or dtype not in get_args(DType):
-        raise ValueError(f"no array is described by {value!r}")
+        raise ValueError(f"{value!r} does not describe an array")
     return Entry(name=name, dtype=dtype, digest=digest)

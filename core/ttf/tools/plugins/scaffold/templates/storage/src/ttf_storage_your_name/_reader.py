@@ -103,10 +103,13 @@ class YourNameStore:
     def check_unchanged(self) -> None:
         for file, opened in self._identities.items():
             if _identity(file) != opened:
-                what = "was rewritten, cut or replaced" if file.exists() else "was removed"
+                what = "was overwritten, truncated or replaced" if file.exists() else "was deleted"
                 raise DataChanged(
                     f"{file} {what} while it was in use.",
-                    hint="Never change a data file while it is read: write a new file, then rename.",
+                    hint=(
+                        "Never change a data file while it is read. Write a new file, then "
+                        "rename it."
+                    ),
                 )
 
     def verify(self) -> Iterator[str]:
@@ -120,7 +123,10 @@ class YourNameStore:
             for start in range(0, len(rows), _BLOCK_ROWS):
                 digest.update(rows[start : start + _BLOCK_ROWS].tobytes())
             if digest.hexdigest() != entry.digest:
-                yield f"{self._where(number)} is damaged: its bytes are not those that were written."
+                yield (
+                    f"{self._where(number)} is damaged: its content has changed since it was "
+                    "written."
+                )
 
     def close(self) -> None:
         # Never unmap: an array that somebody still holds would be a segmentation fault.
@@ -147,9 +153,12 @@ class YourNameStore:
         expected = numpy_dtype(self._entries[number].dtype)
         size, found = mapped.offset + mapped.nbytes, file.stat().st_size
         if mapped.dtype != expected or not mapped.shape or not mapped.flags.c_contiguous:
-            raise BadData(f"{where} is no array of {expected} rows: {mapped.dtype} {mapped.shape}.")
+            raise BadData(
+                f"{where} must be an array of {expected} rows, but it has the type "
+                f"{mapped.dtype} and the shape {mapped.shape}."
+            )
         if size != found:
-            raise BadData(f"{where} is damaged: {found} bytes are there, {size} belong to it.")
+            raise BadData(f"{where} is damaged: it has {found} bytes, but it should have {size}.")
         return mapped.view(np.ndarray)
 
 

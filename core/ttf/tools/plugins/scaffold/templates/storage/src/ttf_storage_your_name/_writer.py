@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ttf import DType, StorageError, fsync_dir, fsync_file, numpy_dtype, storage_error
+from ttf import (
+    DType,
+    StorageError,
+    fsync_dir,
+    fsync_file,
+    numpy_dtype,
+    remove_if_possible,
+    storage_error,
+    temporary_folder,
+)
 
 from ._layout import TABLE, Entry, array_file, new_digest, table_bytes
 
@@ -33,12 +40,12 @@ class ArrayFile:
     def append(self, rows: NDArray[Any]) -> None:
         if rows.dtype != numpy_dtype(self._dtype) or rows.shape[1:] != self._shape[1:]:
             raise ValueError(
-                f"the array {self._name!r} takes {self._dtype} rows of shape {self._shape[1:]}, "
-                f"not {rows.dtype} {rows.shape}"
+                f"the array {self._name!r} needs rows of the type {self._dtype} and the shape "
+                f"{self._shape[1:]}, not {rows.dtype} {rows.shape}"
             )
         if self._rows_done + len(rows) > self._shape[0]:
             raise ValueError(
-                f"the array {self._name!r} was announced with {self._shape[0]} rows, more arrived"
+                f"the array {self._name!r} was created with {self._shape[0]} rows, but got more"
             )
         data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
         self._digest.update(data)
@@ -69,22 +76,22 @@ class YourNameWriter:
 
     def __init__(self, uri: str) -> None:
         self._target = Path(uri)
-        self._temp = self._target.with_name(f".tmp-{self._target.name}-{os.getpid()}")
-        self._old = self._target.with_name(f"{self._temp.name}-old")
         self._entries: list[Entry] = []
         self._array: ArrayFile | None = None
         self._committed = False
         try:
-            _remove(self._temp)  # of a process of the same number that was killed
-            self._temp.mkdir()
+            # Under a random name, and locked: what a killed process left is removed by the next.
+            self._folder = temporary_folder(self._target)
         except OSError as error:
-            raise self._failed(error) from error
+            raise storage_error(error, uri) from error
+        self._temp = self._folder.path
+        self._old = self._target.with_name(f"{self._temp.name}-old")
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ArrayFile:
         try:
             self._finish_array()
             if name in (entry.name for entry in self._entries):
-                raise ValueError(f"the array {name!r} was written already")
+                raise ValueError(f"the array {name!r} was already written")
             file = array_file(self._temp, len(self._entries))
             self._array = ArrayFile(file, name, shape, dtype)
         except OSError as error:
@@ -103,20 +110,21 @@ class YourNameWriter:
                 self._target.rename(self._old)
             self._temp.rename(self._target)
             self._committed = True
+            self._folder.close()
             fsync_dir(self._target.parent)
         except OSError as error:
             raise self._failed(error) from error
-        _remove(self._old)
+        remove_if_possible(self._old, self._old.parent)
 
     def abort(self) -> None:
         """May be called at any time, in the middle of a commit as well."""
         if self._array is not None:
             self._array.discard()
         if not self._committed:
-            _remove(self._temp)
+            self._folder.remove()
             if self._old.exists() and not self._target.exists():
                 self._old.rename(self._target)
-        _remove(self._old)
+        remove_if_possible(self._old, self._old.parent)
 
     def _finish_array(self) -> None:
         if self._array is not None:
@@ -126,10 +134,3 @@ class YourNameWriter:
     def _failed(self, error: OSError) -> StorageError:
         self.abort()
         return storage_error(error, str(self._target))
-
-
-def _remove(path: Path) -> None:
-    """A file or folder of any kind, or nothing; what cannot be removed is in nobody's way."""
-    shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        path.unlink()

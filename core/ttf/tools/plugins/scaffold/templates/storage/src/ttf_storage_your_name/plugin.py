@@ -51,8 +51,8 @@ class YourNameStorage:
 def _local(uri: str) -> str:
     if "://" in uri:
         raise ConfigError(
-            f"{uri}: files are mapped, which only those of this machine can be.",
-            hint="Copy it to a local path.",
+            f"{uri}: this storage maps files, so it can read only files of this machine.",
+            hint="Copy the folder to a local path.",
         )
     return uri
 

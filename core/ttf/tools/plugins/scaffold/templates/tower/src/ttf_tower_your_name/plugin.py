@@ -24,11 +24,15 @@ class Options:
     """Set as `--set tower.query.decay=2`, or in a file under [tower.query]."""
 
     decay: float = option(
-        1.0, "how much less older steps count before training; 0: all count alike", ge=0
+        1.0,
+        "how much less older steps count, before training; 0: all steps count the same",
+        unit="no unit",
+        ge=0,
+        le=1000,
     )
     bias: bool = option(True, "add a learned vector to every output")
     residual: Literal["auto", "none"] = option(
-        "auto", "auto: start as the pooled input, where widths agree"
+        "auto", "auto: the initial output is the pooled input, if the widths are equal"
     )
 
 

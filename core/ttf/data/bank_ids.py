@@ -1,0 +1,58 @@
+"""The user's own ids of the documents: whole numbers or strings, one per row, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.data.dataset import NamedArrays
+from ttf.data.text_arrays import Text, stored_kind, text_of
+from ttf.errors import BadData
+
+Ids = NDArray[np.int64] | Text
+
+
+def bank_ids(arrays: NamedArrays, rows: int, say: Callable[[str], None]) -> Ids | None:
+    """None if the bank has no ids that can be read. Raises BadData if they do not fit it."""
+    if "ids" not in arrays:
+        return None
+    name = arrays.stored_name("ids")
+    if stored_kind(arrays.store, name) == "O":
+        say(
+            f"ids in {arrays.uri} are pickled Python objects, which ttf does not load: searches show "
+            "row numbers. Strings can be saved as text: ids=numpy.asarray(ids, dtype=str)."
+        )
+        return None
+    ids = text_of(arrays.store, name)
+    found = _numbers(arrays, rows) if ids is None else ids
+    if found.shape != (rows,):
+        raise BadData(
+            f"ids in {arrays.uri} has the shape {found.shape}. It must have the shape ({rows},): "
+            "one id per vector."
+        )
+    _require_distinct(found, arrays.uri)
+    return found
+
+
+def _numbers(arrays: NamedArrays, rows: int) -> NDArray[np.int64]:
+    source = arrays["ids"]
+    if source.dtype not in ("int32", "int64") or source.shape != (rows,):
+        raise BadData(
+            f"ids in {arrays.uri} has the type {source.dtype} and the shape {source.shape}. It "
+            f"must be whole numbers or strings with the shape ({rows},): one id per vector."
+        )
+    return np.array(source.read(0, rows), dtype=np.int64)
+
+
+def _require_distinct(ids: Ids, uri: str) -> None:
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) != len(ids):
+        twice = values[counts > 1][0]
+        first, second = np.flatnonzero(ids == twice)[:2]
+        raise BadData(
+            f"ids in {uri} contains duplicates: {twice} is the id of rows {first} and "
+            f"{second} ({len(ids) - len(values):,} duplicates in total).",
+            hint="Give each document its own id.",
+        )

@@ -1,0 +1,98 @@
+"""What a file is that no storage plugin reads, and how its vectors get into one that ttf reads.
+
+By the ending, or by the names in a folder: the file is not opened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ttf.text.shell import quoted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """`what` completes "FILE is ..."; `do` is what the user can do today."""
+
+    what: str
+    do: str
+
+
+_TEXT: Final = (
+    "ttf trains on vectors. Encode the texts with a model first, then save the vectors: "
+    "numpy.savez('pairs.npz', X_train=..., pos_train=...) and numpy.savez('bank.npz', vectors=...)."
+)
+# {source} is the file as a literal of Python.
+_LINES: Final = {
+    "table": "pandas.read_csv({source}).to_numpy()",
+    "parquet": "numpy.stack(pandas.read_parquet({source})['COLUMN'])",
+    "torch": "torch.load({source}, weights_only=True).numpy()",
+    "faiss": "(lambda index: index.reconstruct_n(0, index.ntotal))(faiss.read_index({source}))",
+    "hdf5": "h5py.File({source})['DATASET'][:]",
+    "safetensors": "safetensors.numpy.load_file({source})['NAME']",
+}
+_NEEDS: Final = {
+    "table": "pandas",
+    "parquet": "pandas",
+    "torch": "torch",
+    "faiss": "faiss",
+    "hdf5": "h5py",
+    "safetensors": "safetensors.numpy",
+}
+_BY_ENDING: Final = {
+    ".csv": ("a table as text", "table"),
+    ".tsv": ("a table as text", "table"),
+    ".txt": ("text", ""),
+    ".json": ("text", ""),
+    ".jsonl": ("text", ""),
+    ".ndjson": ("text", ""),
+    ".parquet": ("a Parquet table", "parquet"),
+    ".pt": ("a file of torch", "torch"),
+    ".pth": ("a file of torch", "torch"),
+    ".faiss": ("a FAISS index", "faiss"),
+    ".index": ("probably a FAISS index", "faiss"),
+    ".h5": ("an HDF5 file", "hdf5"),
+    ".hdf5": ("an HDF5 file", "hdf5"),
+    ".safetensors": ("a file of safetensors", "safetensors"),
+    ".pkl": ("a pickle, which can execute code when it is loaded", "pickle"),
+    ".pickle": ("a pickle, which can execute code when it is loaded", "pickle"),
+}
+_BEIR: Final = ("corpus.jsonl", "queries.jsonl")
+
+
+def recognized(uri: str) -> Foreign | None:
+    """None for a file of an unknown kind."""
+    path = Path(uri)
+    if path.is_dir():
+        return _folder(path)
+    known = _BY_ENDING.get(_ending(path))
+    if known is None:
+        return None
+    what, kind = known
+    if kind in _LINES:
+        return Foreign(what=what, do=_by_line(path, kind, is_text=kind == "table"))
+    if kind == "pickle":
+        return Foreign(what=what, do="Save the arrays where they were made, with numpy.savez.")
+    return Foreign(what=what, do=_TEXT)
+
+
+def _ending(path: Path) -> str:
+    packed = path.suffix.lower() in (".gz", ".bz2", ".xz", ".zst")
+    return Path(path.stem).suffix.lower() if packed else path.suffix.lower()
+
+
+def _folder(path: Path) -> Foreign | None:
+    if all((path / name).exists() for name in _BEIR):
+        return Foreign(what="a data set of texts in the format of BEIR", do=_TEXT)
+    return None
+
+
+def _by_line(path: Path, kind: str, *, is_text: bool) -> str:
+    source = _LINES[kind].format(source=repr(str(path)))
+    target = repr(f"{path.stem.split('.')[0]}.npy")
+    needs = f"numpy, {_NEEDS[kind]}"
+    command = f"python -c {quoted(f'import {needs}; numpy.save({target}, {source})')}"
+    line = f"Write its vectors to a .npy file, which ttf reads: {command}"
+    return f"If its columns are numbers: {line} If they are texts: {_TEXT}" if is_text else line

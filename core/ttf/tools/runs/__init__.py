@@ -1,0 +1,1 @@
+"""Runs side by side: which there are, what one is, where some of them differ."""

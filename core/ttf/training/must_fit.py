@@ -1,0 +1,118 @@
+"""Refuses a run that certainly cannot fit, by arithmetic, before it takes memory or disk.
+
+Only what every run with this configuration needs is counted: a run that passes may still be too
+large (`ttf train --plan` predicts the whole), but one that is refused could not have begun.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ttf.data.dataset import Dataset
+from ttf.errors import ConfigError
+from ttf.machine.memory.limits import Limit, limit_in_force
+from ttf.text.numbers import size
+from ttf.training.auto_settings import Decided
+from ttf.training.plan import ENTRY_BYTES, FLOAT, OPTIMIZER_BYTES
+from ttf.training.schedule import window_of
+
+_ID_BYTES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """A part of a run and the bytes that it takes at least."""
+
+    what: str
+    bytes: int
+    why: str
+    lower: str
+
+
+def refuse_what_cannot_fit(
+    decided: Decided,
+    data: Dataset,
+    folder: Path,
+    *,
+    memory: Limit | None = None,
+    free_disk: int | None = None,
+) -> None:
+    """Raises ConfigError. `folder` is the run's; limits are given in tests only."""
+    memory = limit_in_force() if memory is None else memory
+    _refuse("memory", list(_memory(decided, data)), memory)
+    free = shutil.disk_usage(folder).free if free_disk is None else free_disk
+    _refuse("disk space", list(_disk(decided, data)), Limit(free, f"free in {folder}"))
+
+
+def _refuse(resource: str, needs: Sequence[Need], limit: Limit) -> None:
+    least = sum(need.bytes for need in needs)
+    if least <= limit.bytes:
+        return
+    largest = sorted(needs, key=lambda need: -need.bytes)
+    raise ConfigError(
+        f"This run cannot fit: it needs at least {size(least)} of {resource}, but there are only "
+        f"{size(limit.bytes)} ({limit.source}).",
+        problems=[
+            f"{need.what}: {size(need.bytes)} ({need.why}). Lower {need.lower}."
+            for need in largest
+            if need.bytes * 20 > least
+        ],
+        hint="To see the prediction of each part, add --plan to the same command.",
+    )
+
+
+def _memory(decided: Decided, data: Dataset) -> Iterator[Need]:
+    config, plan = decided.config, decided.plan
+    width = data.bank.shape[1]
+    for side, spec in (("query", decided.specs.query), ("doc", decided.specs.doc)):
+        parameters = spec.cost().parameters
+        yield Need(
+            what=f"the {side} tower {spec.name} and its optimizer",
+            bytes=parameters * OPTIMIZER_BYTES,
+            why=f"{parameters:,} weights x {OPTIMIZER_BYTES} B",
+            lower=f"the sizes in tower.{side}: ttf config explain tower.{spec.name}",
+        )
+    capacity = config.loss.memory_bank
+    assert isinstance(capacity, int)
+    row = width * FLOAT
+    yield Need(
+        what="the memory bank",
+        bytes=capacity * (row + _ID_BYTES),
+        why=f"{capacity:,} documents x ({width} x {FLOAT} B + {_ID_BYTES} B)",
+        lower=f"loss.memory_bank; the training pairs have {data.distinct_documents:,} documents",
+    )
+    documents = plan.samples * (1 + config.miner.negatives)
+    yield Need(
+        what="the documents of a step",
+        bytes=documents * (row + _ID_BYTES),
+        why=f"{plan.samples:,} samples x (1 + {config.miner.negatives:,} negatives) x {row} B",
+        lower="miner.negatives, or the samples of a step (train.batch_size, train.accumulate)",
+    )
+    shape = decided.specs.query.shape
+    values = plan.micro_batch * shape.length * shape.in_dim
+    yield Need(
+        what="the queries of a micro-batch",
+        bytes=values * FLOAT,
+        why=f"{plan.micro_batch:,} x {shape.length:,} x {shape.in_dim:,} x {FLOAT} B",
+        lower="train.batch_size",
+    )
+
+
+def _disk(decided: Decided, data: Dataset) -> Iterator[Need]:
+    miner = decided.config.miner
+    first = window_of(0, decided.total_steps, decided.order, miner)
+    if not first.mined:
+        first = window_of(first.stop, decided.total_steps, decided.order, miner)
+    if not first.mined:
+        return
+    queries = min(len(data.train), (first.stop - first.start) * decided.plan.samples)
+    k = min(miner.k, data.bank.shape[0])
+    yield Need(
+        what="the table of mined candidates",
+        bytes=queries * k * ENTRY_BYTES,
+        why=f"{queries:,} queries x {k:,} candidates x {ENTRY_BYTES} B",
+        lower="miner.k, or mine more often (a lower miner.refresh)",
+    )

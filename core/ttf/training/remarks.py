@@ -1,0 +1,42 @@
+"""What a user should know about the configuration of a run before its first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ttf.data.dataset import Dataset
+from ttf.data.first_look import look
+from ttf.training.auto_settings import Decided
+
+_WORTH_SAYING: Final = 0.05  # Share of the training pairs that an epoch leaves out.
+
+
+def remarks(decided: Decided, data: Dataset) -> Iterator[str]:
+    """Everything to say before the first step. Raises BadData for vectors that cannot be trained
+    on."""
+    data.notes += look(data)
+    yield from data.notes
+    yield from decided.notes
+    yield from _left_out_of_an_epoch(decided, len(data.train))
+    yield from _made_for_sequences(decided)
+
+
+def _left_out_of_an_epoch(decided: Decided, pairs: int) -> Iterator[str]:
+    samples, steps = decided.plan.samples, decided.order.steps_per_epoch
+    left = pairs - steps * samples
+    if left > _WORTH_SAYING * pairs:
+        yield (
+            f"An epoch is {steps:,} step{'s' * (steps > 1)} of {samples:,} samples. It leaves out "
+            f"{left:,} of the {pairs:,} training pairs, different ones in each epoch. A smaller "
+            "--batch-size leaves out fewer."
+        )
+
+
+def _made_for_sequences(decided: Decided) -> Iterator[str]:
+    chosen = decided.resolved.origins.get("tower.query.name", "default") != "default"
+    if not chosen and not decided.specs.query.shape.sequence:
+        yield (
+            f"The queries are single vectors, and the default tower {decided.specs.query.name!r} "
+            "is made for sequences. --tower linear or --tower mlp is much faster."
+        )

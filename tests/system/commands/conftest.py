@@ -1,0 +1,6 @@
+"""The fixtures of this room."""
+
+from tests.kit.fixtures.trained import (
+    place,
+    trained,
+)
