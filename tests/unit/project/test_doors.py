@@ -39,6 +39,7 @@ OUTSIDE = {
     "incidents/inputs.py": "lists the files of a store that was opened, and opens each by the door",
     "machine/devices.py": MESSAGE,
     "machine/memory/limits.py": SYSTEM,
+    "machine/others_load.py": SYSTEM,
     "machine/processor.py": SYSTEM,
     "mining/candidates.py": VERIFIED,
     "mining/miner_results.py": VERIFIED,
