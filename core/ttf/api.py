@@ -266,7 +266,8 @@ def run(
         if isinstance(error, Told):
             _point_to_model(folder, error)
         if not request.resume:
-            folder.abandon()
+            refusals = (ExitCode.USAGE, ExitCode.BAD_DATA)
+            folder.abandon(refused=isinstance(error, Told) and error.exit_code in refusals)
         raise
     finally:
         folder.close()

@@ -223,6 +223,13 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
     told = files_used_up(error)
     if told is not None:
         return _report_told(told, as_json)
+    if error.errno == errno.ENAMETOOLONG:
+        from ttf.errors import ConfigError
+
+        name = str(error.filename)
+        message = f"The name {name[:40]}... is too long: {len(os.fsencode(name)):,} bytes."
+        hint = "Most file systems allow 255 bytes for each part of a path, and 4,095 in all."
+        return _report_told(ConfigError(message, hint=hint), as_json)
     theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
     if error.errno not in theirs:
         return _report_bug(error, as_json)

@@ -16,6 +16,11 @@ def say(text: Text = "") -> None:
     echo(text, err=True)
 
 
+def say_error(text: str) -> None:
+    """Prints the one line that says why a command failed, on standard error."""
+    say(line_of(Part("error:", "bold red"), f" {text}"))
+
+
 def show(text: Text = "") -> None:
     """Prints a line of the result on standard output. Raises StorageError."""
     from ttf.errors import StorageError

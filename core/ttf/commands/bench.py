@@ -149,7 +149,20 @@ def _ceilings(fresh: bool, progress: BenchProgress) -> Mapping[str, Any]:
     from ttf.tools.bench.catalogue import CEILINGS
 
     kept = None if fresh else kept_ceilings()
-    return kept.to_json() if kept is not None else _answer(CEILINGS, "ceilings", progress)
+    if kept is not None and not kept.disturbed:
+        return kept.to_json()
+    if kept is not None:
+        say(
+            f"The limits of this machine were measured on {kept.date}, while other processes used "
+            f"{kept.others:.0%} of its processors. They are measured again."
+        )
+    found = _answer(CEILINGS, "ceilings", progress)
+    if (kept := kept_ceilings()) is not None and kept.disturbed:
+        say(
+            f"Other processes used {kept.others:.0%} of the processors during the measurement. "
+            "Its figures may be too low; the next ttf bench measures again."
+        )
+    return found
 
 
 def _answer(bench: Bench, key: str, progress: BenchProgress) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._data_common import train_command
-from ttf.commands._output import emit_json, next_command, say, show
+from ttf.commands._output import emit_json, next_command, say, say_error, show
 from ttf.text.numbers import size
 from ttf.text.tables import table
 
@@ -86,6 +86,9 @@ def verify_command(path: str, storage: str, as_json: bool) -> int:
     _say_hints(seen)
     if ok:
         _what_next(path, storage)
+    else:
+        count = len(seen.problems)
+        say_error(f"{path} has {count} problem{'s' * (count > 1)}. The first: {seen.problems[0]}")
     return int(ExitCode.DONE if ok else ExitCode.BAD_DATA)
 
 

@@ -38,7 +38,7 @@ Examples:
 \b
 Exit codes: 0 nothing failed (warnings are allowed); 2 the configuration is wrong;
 6 the environment is unsafe; 3 the data is bad. If several checks fail, the first code of this
-list counts. docs/doctor.md explains each check.
+list counts.
 """,
 )
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")

@@ -96,16 +96,17 @@ def _show_live(monitor: Monitor, interval: float) -> None:
 def _show_lines(monitor: Monitor, interval: float) -> None:
     import time
 
-    from ttf.tools.monitor.lines import heading, line
+    from ttf.tools.monitor.lines import columns_of, heading, line
 
-    show(heading())
     view, due = monitor.look(), time.monotonic()
-    show(line(view))
+    columns = columns_of(view)
+    show(heading(columns))
+    show(line(view, columns))
     while view.alive:
         due = max(due + interval, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
         view = monitor.look()
-        show(line(view))
+        show(line(view, columns))
     _say_end(view, shown=False)
 
 

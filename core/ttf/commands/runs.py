@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from ttf.text.numbers import duration
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 from ttf.text.terminal import Part
+from ttf.text.times import moment
 
 if TYPE_CHECKING:
     from ttf.tools.runs.facts import RunFacts
@@ -154,7 +154,7 @@ def _is_plain(key: str) -> bool:
 def _row(run: RunFacts, metric: str) -> tuple[str, ...]:
     summary, value = run.summary, _value(run, metric)
     speed, wall_s = summary.get("samples_per_s"), summary.get("wall_s")
-    began = "" if run.began is None else time.strftime("%m-%d %H:%M", time.localtime(run.began))
+    began = "" if run.began is None else moment(run.began, "%m-%d %H:%M")
     return (
         str(run.path),
         run.status,

@@ -12,7 +12,7 @@ from ttf.commands import _configuration as configuration, _options as options
 from ttf.commands._output import next_command, show_result
 from ttf.errors import ConfigError
 from ttf.text.shell import quoted
-from ttf.text.tables import table
+from ttf.text.tables import screen_width, table
 
 _EPILOG = """\b
 Examples:
@@ -140,7 +140,7 @@ def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
     """Prints the summary on standard output, and the next commands."""
     from ttf.text.progress.ending import summary_rows
 
-    show_result(summary, table(summary_rows(summary)), as_json)
+    show_result(summary, table(summary_rows(summary), width=screen_width()), as_json)
     run_dir = quoted(summary["run_dir"])
     next_command(f"ttf eval {run_dir}")
     next_command(f"ttf search {run_dir} --queries FILE -k 10")

@@ -10,6 +10,7 @@ from filelock import FileLock
 
 from ttf.config.resolve import Resolved
 from ttf.rundir.cache import cache_dir
+from ttf.rundir.waiting_lock import wait_for
 
 if TYPE_CHECKING:
     from ttf.text.progress import Reporter
@@ -48,19 +49,28 @@ def with_demo(resolved: Resolved, reporter: Reporter) -> Resolved:
     if not wants_demo(resolved):
         return resolved
     folder = demo_folder()
+    try:
+        _make(folder, reporter)
+    except TimeoutError as error:
+        reporter.note(f"{error}. ttf makes a demo data set of its own.")
+        folder = folder.with_name(f"{folder.name}-2")
+        _make(folder, reporter)
+    reporter.note(
+        "No data was given, so ttf uses the built-in demo data set. To use your own data: ttf "
+        "train --pairs FILE --bank FILE"
+    )
+    return _filled(resolved, folder)
+
+
+def _make(folder: Path, reporter: Reporter) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
+    with wait_for(FileLock(folder / ".lock"), reporter.note):
         if not (folder / "done").exists():
             from ttf.data.synth import SynthShape, write_synth
 
             reporter.stage("write the demo data set", None)
             write_synth(folder, SynthShape(**SHAPE), progress=reporter.advance)
             (folder / "done").touch()
-    reporter.note(
-        "No data was given, so ttf uses the built-in demo data set. To use your own data: ttf "
-        "train --pairs FILE --bank FILE"
-    )
-    return _filled(resolved, folder)
 
 
 def _filled(resolved: Resolved, folder: Path) -> Resolved:

@@ -7,7 +7,7 @@ positives must be found by value. Every problem names the file, the array and th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Literal, Self
 
@@ -194,7 +194,9 @@ class Opening:
             known = self._own_positives[name]
             _same_count(pairs, f"Y_{name}", len(known.rows), name, count)
             return known
-        return _positives(pairs, name, self.bank.bank, count, by_value=own_bank)
+        return _positives(
+            pairs, name, self.bank.bank, count, by_value=own_bank, say=self.notes.append
+        )
 
     def _arrays(self, uri: str | None) -> NamedArrays:
         if uri is None:
@@ -218,13 +220,21 @@ class Opening:
 
 
 def _positives(
-    pairs: NamedArrays, split: str, bank: VectorSource, count: int, *, by_value: bool
+    pairs: NamedArrays,
+    split: str,
+    bank: VectorSource,
+    count: int,
+    *,
+    by_value: bool,
+    say: Callable[[str], None],
 ) -> pos.Positives:
     named, valued = f"pos_{split}", f"Y_{split}"
     found = None
     if named in pairs and not by_value:
         found = pos.from_array(pairs[named], bank.shape[0])
         _same_count(pairs, named, len(found.rows), split, count)
+        if valued in pairs and not found.unmatched:
+            say(f"{valued} is not used and not checked: {named} names the positives of all pairs.")
     if valued in pairs and (found is None or found.unmatched):
         target = pairs[valued]
         need_floats(target, (2,), "(N, D)")

@@ -43,7 +43,12 @@ def classify(death: Death) -> Finding:
     rule, match = first_match(facts)
     ends_with = _ends_with(rule, death)
     remedies = remedies_for(
-        rule.name, death.settings, process=death.process, phase=death.phase or ""
+        rule.name,
+        death.settings,
+        process=death.process,
+        phase=death.phase or "",
+        frame=facts.top_frame,
+        threads=bool(death.openmp),
     )
     return Finding(
         name=rule.name,

@@ -6,12 +6,14 @@ results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ttf.incidents.death import ProcessName, Remedy
 
+_IN_CTYPES: Final = re.compile(r"[/\\]ctypes[/\\]")
 SMALLEST_BUDGET: Final = 64 << 20
 # Deep accumulation is suspect on some devices; their remedy reduces it to this.
 MOST_ACCUMULATE: Final = 4
@@ -52,17 +54,35 @@ Recipe = Callable[[Situation], Remedy | None]
 
 
 def remedies_for(
-    name: str, settings: Mapping[str, Any], *, process: ProcessName = "trainer", phase: str = ""
+    name: str,
+    settings: Mapping[str, Any],
+    *,
+    process: ProcessName = "trainer",
+    phase: str = "",
+    frame: str = "",
+    threads: bool = True,
 ) -> tuple[Remedy, ...]:
     """Returns configuration edits for an incident class, or ().
 
     The configuration of a foreign command is unknown: its remedies are advice with an empty `set`.
+    `frame`: where its Python was. `threads`: it may have had threads of OpenMP.
     """
     if process == "command":
-        return tuple(Remedy(text=text) for text in ADVICE.get(name, ()))
+        return tuple(Remedy(text=text) for text in _advice(name, frame, threads))
     situation = Situation(settings, process, phase)
     found = (recipe(situation) for recipe in RECIPES.get(name, ()))
     return tuple(remedy for remedy in found if remedy is not None)
+
+
+def _advice(name: str, frame: str, threads: bool) -> Iterator[str]:
+    by_ctypes = _IN_CTYPES.search(frame) is not None
+    for text in ADVICE.get(name, ()):
+        if text != _THREADS:
+            yield text
+        elif by_ctypes:
+            yield _CTYPES
+        elif threads:
+            yield text
 
 
 def command(edits: Mapping[str, Any]) -> str:
@@ -217,9 +237,15 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
     "unknown": (_other_miner,),
 }
 
+_THREADS: Final = (
+    "Set OMP_NUM_THREADS=1. Run libraries that start their own threads in other processes."
+)
+_CTYPES: Final = (
+    "The crash is in a call through ctypes: check the arguments, argtypes and restype of this call."
+)
 _NATIVE_ADVICE: Final = (
     "Look at the stacks in faulthandler.txt. The innermost frame is the call that crashed.",
-    "Set OMP_NUM_THREADS=1. Run libraries that start their own threads in other processes.",
+    _THREADS,
 )
 _NEW_FILE: Final = (
     "Never change a data file while it is read. Write new data to a new file in the same folder, "

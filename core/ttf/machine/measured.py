@@ -4,7 +4,7 @@ products (`ttf bench --tune`)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -103,6 +103,10 @@ def save_row(row: TunedRow) -> Path:
 # --- ceilings --------------------------------------------------------------------------------------
 
 
+# Other processes may use this share of the processors while limits are measured.
+_QUIET: Final = 0.1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     """A rate: the best of `repeats`, and the median and worst to show the noise."""
@@ -133,6 +137,25 @@ class Ceilings:
     read: Mapping[str, Figure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     seconds: float = 0.0  # duration of the measurement
+    # Share of all processors that other processes used meanwhile; None: the system does not tell.
+    others: float | None = None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the machine was too busy for its limits to be seen."""
+        return self.others is not None and self.others > _QUIET
+
+    def with_best_of(self, earlier: Ceilings) -> Ceilings:
+        """Each figure from the measurement that has the higher one: others only make it lower."""
+        return replace(
+            self,
+            gemm={
+                way: _best(shapes, earlier.gemm.get(way, {})) for way, shapes in self.gemm.items()
+            },
+            copy=_best(self.copy, earlier.copy),
+            read=_best(self.read, earlier.read),
+            others=min((o for o in (self.others, earlier.others) if o is not None), default=None),
+        )
 
     @property
     def stale(self) -> bool:
@@ -166,6 +189,14 @@ class Ceilings:
         values["copy"], values["read"] = _figures(values["copy"]), _figures(values["read"])
         values["notes"] = tuple(values["notes"])
         return cls(**values)
+
+
+def _best(now: Mapping[str, Figure], earlier: Mapping[str, Figure]) -> dict[str, Figure]:
+    def better(name: str, figure: Figure) -> Figure:
+        other = earlier.get(name)
+        return figure if other is None or other.value <= figure.value else other
+
+    return {name: better(name, figure) for name, figure in now.items()}
 
 
 def _figures(found: Mapping[str, Any]) -> dict[str, Figure]:

@@ -301,7 +301,7 @@ def ready_index(
     """
     folder = cache / "index" / folder_key(made_from)
     try:
-        lock = lock_folder(folder)
+        lock = lock_folder(folder, say)
     except (OSError, EntryRefused) as error:
         say(
             f"The index cache {folder.parent} cannot be used ({error}). ttf builds the index "

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ from ttf.rundir.confined import is_plain_name, names_in, read_inside, refuse_for
 from ttf.rundir.durable import json_bytes, sha256_file, write_new
 from ttf.rundir.removing import remove_at_once, remove_if_possible
 from ttf.rundir.temporary import TEMP_PREFIX
+from ttf.rundir.waiting_lock import wait_for
 
 if TYPE_CHECKING:
     import filelock
@@ -40,10 +41,11 @@ def folder_key(made_from: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def lock_folder(folder: Path) -> AbstractContextManager[Any]:
+def lock_folder(folder: Path, say: Callable[[str], None]) -> AbstractContextManager[Any]:
     """Waits until no other process makes or reads this folder of the cache, and holds its lock;
-    removes what killed makers left. Raises OSError and EntryRefused if the cache cannot be used."""
-    held = _lock_of(folder).acquire()
+    removes what killed makers left. Raises OSError and EntryRefused if the cache cannot be used;
+    TimeoutError is one of the former: another process holds the lock for too long."""
+    held = wait_for(_lock_of(folder), say)
     # Only of this very folder: others may be in the making, under locks of their own.
     for name in names_in(folder.parent, folder.parent):
         if name.startswith(f"{TEMP_PREFIX}{folder.name}-"):

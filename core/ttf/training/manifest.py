@@ -224,7 +224,7 @@ def openmp_runtimes() -> list[str]:
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []
-    lines = maps.read_text().splitlines()
+    lines = maps.read_text(errors="replace").splitlines()  # a mapped file may have any name
     paths = {line.split(maxsplit=5)[5].strip() for line in lines if "/" in line}
     return sorted(p for p in paths if _OPENMP.search(Path(p).name))
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file
 from torch import Tensor, nn
 
 from ttf.config.schema import LossConfig, TowerConfig
@@ -26,6 +26,7 @@ from ttf.errors import (
 from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import open_named
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.durable import folder_written_whole, sha256_file, write_json
 from ttf.text.shell import quoted
@@ -196,7 +197,7 @@ def load_model(folder: Path) -> TwoTower:
         doc = TowerSpec.from_json("doc", config["doc"])
         _refuse_larger(query, doc, (folder / WEIGHTS).stat().st_size)
         model = build(query, doc, LossConfig(**config["loss"]))
-        model.load_state_dict(load_file(folder / WEIGHTS))
+        model.load_state_dict(_tensors(folder / WEIGHTS))
     except (PluginUnavailable, UnknownName):
         raise
     except _NO_MODEL as error:
@@ -207,6 +208,15 @@ def load_model(folder: Path) -> TwoTower:
             f"ttf resume {quoted(folder.parent)}",
         ) from error
     return model.eval()
+
+
+def _tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # safetensors opens only names that are UTF-8
+        with open_named(path) as file:
+            return load(file.read())
+    return load_file(path)
 
 
 def _refuse_larger(query: TowerSpec, doc: TowerSpec, weights_bytes: int) -> None:
@@ -225,7 +235,7 @@ def start_from(model: TwoTower, path: Path) -> None:
     if not path.is_file():
         raise DataMissing(f"--init {path}: there is no such file.")
     try:
-        tensors = load_file(path)
+        tensors = _tensors(path)
     except SafetensorError as error:
         raise BadData(
             f"--init {path} is not a readable safetensors file: {error}.",

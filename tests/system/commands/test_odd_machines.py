@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.conftest import Invoke
 from tests.kit.fixtures.trained import TRAINS
 
 from ttf.errors import ExitCode
@@ -163,3 +164,22 @@ def test_a_file_never_gets_the_number_of_a_closed_stream(ttf: Run, place: Path) 
         "exec <&-",
     )
     assert (place / "seen").read_text() == "/dev/null\n"
+
+
+@pytest.mark.parametrize("words", [["train", "--out"], ["report"]], ids=lambda words: words[0])
+def test_a_name_that_is_too_long_is_one_line(invoke: Invoke, words: list[str]) -> None:
+    done = invoke([*words, "x" * 300])
+    assert done.code == ExitCode.USAGE
+    assert "is too long: 300 bytes." in done.err and "255 bytes" in done.err
+
+
+def test_a_run_may_have_a_name_that_is_no_utf_8_and_its_next_line_can_be_pasted(
+    ttf: Run, place: Path
+) -> None:
+    name = os.fsdecode(b"b\xffd\n'q")
+    done = ttf([*TRAINS, name])
+    assert done.returncode == 0, done.stderr
+    (line,) = [x for x in done.stderr.splitlines() if x.startswith("Next: ttf eval ")]
+    pasted = ["bash", "-c", f"printf %s {line.removeprefix('Next: ttf eval ')}"]
+    assert subprocess.run(pasted, check=True, capture_output=True).stdout == os.fsencode(name)
+    assert ttf(["eval", name]).returncode == 0

@@ -86,6 +86,16 @@ def test_rows_of_zeros_are_said_and_nothing_but_zeros_is_a_problem(tmp_path: Pat
     assert result.return_value == 3
 
 
+def test_verify_ends_with_one_error_line_however_many_problems_there_are(tmp_path: Path) -> None:
+    bad = np.full((30, 4), np.nan, np.float32)
+    path = pairs_file(tmp_path / "pairs.npz", X_train=bad, X_val=bad[:10])
+    result = ttf_data("verify", path)
+    assert result.return_value == 3 and result.stdout.count("problem:") > 1
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if line.startswith("error:")] == lines[-1:]
+    assert "problems. The first: " in lines[-1]
+
+
 def test_a_file_without_validation_is_no_problem(tmp_path: Path) -> None:
     np.savez(tmp_path / "pairs.npz", X_train=ROWS, Y_train=ROWS)
     result = ttf_data("inspect", tmp_path / "pairs.npz")
@@ -160,70 +170,6 @@ def test_what_train_refuses_is_a_problem_and_not_recommended(
         assert problem.format(path) in result.stdout
         assert "Next: ttf train" not in result.stderr
     assert result.return_value == 3
-
-
-def test_the_next_command_names_files_that_are_there(tmp_path: Path) -> None:
-    path = pairs_file(tmp_path / "pairs.npz")
-    assert "--bank FILE --plan" in ttf_data("inspect", path).stderr
-    bank = tmp_path / "bank.npz"
-    np.savez(bank, vectors=ROWS)
-    assert f"--bank {bank} --plan" in ttf_data("inspect", path).stderr
-    args = ("synth", "--out", tmp_path / "d", "--pairs", "9", "--val", "0", "--bank", "9")
-    made = tmp_path / "d"
-    proposed = f"Next: ttf train --pairs {made}/pairs.npz --bank {made}/bank.npz"
-    assert proposed in ttf_data(*args).stderr
-    assert proposed in ttf_data("inspect", made / "pairs.npz").stderr
-
-
-WINDOWS: dict[str, Any] = {"seq_train": np.arange(20).reshape(10, 2), "pos_train": np.arange(10)}
-CONTEXT: dict[str, Any] = {"vectors": ROWS[:30]}
-
-
-@pytest.mark.parametrize(
-    ("files", "proposed"),
-    [
-        ({"bank": {"vectors": ROWS}}, "--pairs {w} --bank {d}/bank.npz --context FILE --plan"),
-        (
-            {"bank": {"vectors": ROWS}, "context": CONTEXT},
-            "--pairs {w} --bank {d}/bank.npz --context {d}/context.npz --plan",
-        ),
-        (
-            {"docs": {"vectors": ROWS}, "context": CONTEXT},
-            "--pairs {w} --bank {d}/docs.npz --context {d}/context.npz --plan",
-        ),
-        ({"one": {"vectors": ROWS}, "two": CONTEXT}, "--pairs {w} --bank FILE --context FILE"),
-        ({"bank": {"vectors": ROWS[:9]}}, "--pairs {w} --bank FILE --context FILE --plan"),
-        (
-            {"bank": {"vectors": ROWS}, "context": {"vectors": ROWS[:19]}},
-            "--pairs {w} --bank {d}/bank.npz --context FILE --plan",
-        ),
-    ],
-    ids=["no context", "all there", "by name", "open", "a bank too small", "a context too small"],
-)
-def test_a_command_for_sequences_names_their_context_or_leaves_it_open(
-    files: dict[str, Any], proposed: str, tmp_path: Path
-) -> None:
-    windows = tmp_path / "windows.npz"
-    np.savez(windows, **WINDOWS)
-    for name, arrays in files.items():
-        np.savez(tmp_path / f"{name}.npz", **arrays)
-    wanted = f"Next: ttf train {proposed.format(w=windows, d=tmp_path)}"
-    said = ttf_data("inspect", windows).stderr
-    assert wanted in said
-    assert "Without --context, ttf reads these rows from the bank" in said
-    if "FILE" not in proposed:
-        for name in files:
-            assert wanted in ttf_data("inspect", tmp_path / f"{name}.npz").stderr
-
-
-def test_vectors_without_pairs_beside_them_are_a_bank_or_by_name_a_context(tmp_path: Path) -> None:
-    for name in ("bank", "context"):
-        (tmp_path / name).mkdir()
-        np.savez(tmp_path / name / f"{name}.npz", **CONTEXT)
-    bank, context = (tmp_path / name / f"{name}.npz" for name in ("bank", "context"))
-    assert f"--pairs FILE --bank {bank} --plan" in ttf_data("inspect", bank).stderr
-    proposed = f"--pairs FILE --bank FILE --context {context} --plan"
-    assert proposed in ttf_data("inspect", context).stderr
 
 
 def test_verify_counts_the_rows_of_each_array(tmp_path: Path) -> None:

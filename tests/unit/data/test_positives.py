@@ -192,3 +192,10 @@ def test_that_bank_can_be_opened_by_another_process(tmp_path: Path) -> None:
 def test_positions_without_a_bank_are_said_to_be_unused(tmp_path: Path) -> None:
     with opened(tmp_path, None, Y_train=BANK[:16], Y_val=BANK[:8]) as data:
         assert "pos_train is not used" in " ".join(data.notes)
+
+
+def test_targets_beside_positions_of_all_pairs_are_said_to_be_unused(tmp_path: Path) -> None:
+    odd = pairs(Y_train=np.zeros((3, 2), np.int64))
+    with open_dataset(config(tmp_path, odd, {"vectors": BANK})) as data:
+        [note] = data.notes
+    assert "Y_train is not used and not checked" in note

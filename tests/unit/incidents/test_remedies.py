@@ -185,3 +185,18 @@ def test_what_a_restart_would_meet_again_has_no_remedy() -> None:
             settings=settings,
         )
         assert bool(classify(death).remedies) == expected
+
+
+def test_advice_about_threads_is_for_those_who_have_them() -> None:
+    """A null pointer given to ctypes has nothing to do with OpenMP."""
+
+    def advice(**around: Any) -> str:
+        found = remedies_for("segfault", {}, process="command", **around)
+        return " ".join(remedy.text for remedy in found)
+
+    assert "OMP_NUM_THREADS" in advice(threads=True, frame="faiss/swigfaiss.py:12 in search")
+    assert "OMP_NUM_THREADS" not in advice(threads=False)
+    by_ctypes = advice(
+        threads=True, frame="/usr/lib/python3.12/ctypes/__init__.py:517 in string_at"
+    )
+    assert "OMP_NUM_THREADS" not in by_ctypes and "check the arguments" in by_ctypes

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from numpy.typing import NDArray
 from tests.conftest import FakeDistribution
 from tests.unit.plugins.miners.test_every_miner import BANK, KINDS, QUERIES, Kind
@@ -20,8 +22,10 @@ from ttf.host import plugins
 from ttf.mining import provenance
 from ttf.mining.job import IndexRecord
 from ttf.mining.worker_main import ready_index
+from ttf.rundir import verified_folders
 from ttf.rundir.durable import sha256_file
 from ttf.rundir.verified_folders import folder_key
+from ttf.rundir.waiting_lock import Patience, wait_for
 
 INDEXED = [kind for kind in KINDS if kind.name in ("faiss-hnsw", "faiss-ivf", "hnswlib")]
 each_kind = pytest.mark.parametrize("kind", INDEXED, ids=lambda kind: kind.name)
@@ -119,6 +123,20 @@ def test_a_cache_that_cannot_be_written_is_done_without(run: Run) -> None:
     record, _ = run(INDEXED[0])
     assert record.path is None
     assert "cannot be used" in run.said[0]
+
+
+def test_an_index_whose_lock_another_process_keeps_is_built_without_the_cache(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = Patience(say_after_s=0.0, busy_s=0.2, unseen_s=0.1)
+    monkeypatch.setattr(verified_folders, "wait_for", partial(wait_for, patience=short))
+    kind = INDEXED[0]
+    first, built = run(kind)
+    folder = run.cache / "index" / first.key
+    with FileLock(folder.with_suffix(".lock"), is_singleton=False):
+        second, again = run(kind)
+    assert (second.origin, (built == again).all()) == ("built", True)
+    assert "ttf waits for it" in run.said[0] and "cannot be used" in run.said[1]
 
 
 def test_the_run_folder_gets_a_note(run: Run, tmp_path: Path) -> None:

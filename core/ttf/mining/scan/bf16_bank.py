@@ -76,7 +76,7 @@ def ready(source: VectorSource, cache: Path, say: Say, progress: Progress | None
     """
     folder = cache / "half" / key_of(source)
     try:
-        lock = lock_folder(folder)
+        lock = lock_folder(folder, say)
     except (OSError, EntryRefused) as error:
         say(
             f"The cache {folder.parent} cannot be used ({error}). ttf converts the bank to "

@@ -164,10 +164,16 @@ class ConsoleReporter(Shown):
             return
         took = _text.duration(self._progress.seconds())
         done = self._progress.done
-        count = f"  {done:,}" if done else ""
+        unit = " steps" if self._progress.stage == TRAIN else ""
+        count = f"  {done:,}{unit}" if done else ""
         self._clear()
-        label = Part(f"  {self._progress.stage:<{LABEL}}", "bold")
-        self._write(label, " ", Part(f"{took:>8}{count}", "dim"), "\n")
+        room = self._width() - 1
+        label, tail = f"  {visible(self._progress.stage)}", f"{took:>8}{count}"
+        wide = min(LABEL + 2, room - 1 - len(tail))
+        if wide < len(label):
+            tail = took
+        label = label[: max(0, room - 1 - len(tail))].ljust(wide)
+        self._write(Part(label, "bold"), " ", Part(tail, "dim"), "\n")
         self._progress.stage = ""
 
     def _say_line(self, strong: str, rest: str) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from ttf.text import numbers as _text
 
+# Of a digest: to compare two runs by eye, and short enough for a line. summary.json has all of it.
+_SHOWN_DIGITS: Final = 16
 MOST_INCIDENTS: Final = 10
 
 
@@ -48,8 +50,13 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         start = f"  (before training {before[name]:.4f})" if name in before else ""
         rows.append((name, f"{value:.4f}{start}"))
     rows += what_happened(summary) + remarks(summary)
-    last = {"miner": "miner", "weights_sha256": "weights", "run_dir": "folder"}
-    return rows + [(label, str(summary[name])) for name, label in last.items() if summary.get(name)]
+    if summary.get("miner"):
+        rows.append(("miner", str(summary["miner"])))
+    if digest := str(summary.get("weights_sha256") or ""):
+        rows.append(("weights", f"sha256 {digest[:_SHOWN_DIGITS]}..."))
+    if summary.get("run_dir"):
+        rows.append(("folder", str(summary["run_dir"])))
+    return rows
 
 
 def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

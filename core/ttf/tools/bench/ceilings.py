@@ -15,6 +15,7 @@ from typing import Final
 from ttf.contracts import Progress
 from ttf.machine import processor
 from ttf.machine.measured import BLOCKS, DIM, QUERIES, Ceilings, Figure
+from ttf.machine.others_load import OthersLoad
 
 BUDGET_S: Final = 8.0
 # Of a training step: the input product of all steps, and one recurrent step, alone and fused.
@@ -35,7 +36,7 @@ def measure(
 
     from ttf.tools.bench import ceilings_disk
 
-    began = time.perf_counter()
+    began, load = time.perf_counter(), OthersLoad()
     gemm: dict[str, dict[str, Figure]] = {}
     copy: dict[str, Figure] = {}
     parts = [*_gemm_parts(), *_copy_parts()]
@@ -56,6 +57,7 @@ def measure(
         read=read,
         notes=notes,
         seconds=time.perf_counter() - began,
+        others=load.share(),
     )
 
 

@@ -137,3 +137,17 @@ def test_ids_that_are_strings_are_shown_and_tables_hold_rows(
     assert "rows of the bank, whose own ids are strings" in told.err
     with np.load("found.npz") as table:
         assert table["ids"].tolist() == found["rows"]
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["a new folder", "a folder that was there"])
+def test_a_refusal_before_the_first_step_leaves_no_run_behind(
+    given: bool, tmp_path: Path, invoke: Invoke
+) -> None:
+    words = beginner_sets.tfidf(tmp_path)
+    if given:
+        Path("run").mkdir()
+        Path("run/mine.txt").write_text("kept")
+    refused = train(invoke, words, "--set", "negatives.min_yield=0.9", "--set", "miner.start=0")
+    assert refused.code == 2, refused.err
+    left = [] if not Path("run").exists() else [path.name for path in Path("run").iterdir()]
+    assert left == (["mine.txt"] if given else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ import torch
 
 from ttf.machine import measured, processor
 from ttf.machine.measured import Ceilings
+from ttf.machine.others_load import OthersLoad
 from ttf.tools.bench import ceilings, ceilings_disk, ceilings_memory
 from ttf.tools.bench.ceilings import best_of, figure_of
+from ttf.tools.bench.table import BenchProgress
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +124,59 @@ def test_the_best_of_several_repetitions_counts_and_the_spread_is_kept() -> None
     calls: list[int] = []
     assert best_of(lambda: calls.append(1), 1.0, "GF/s", least=4, most=4).repeats == 4
     assert len(calls) == 5
+
+
+# --- a busy machine --------------------------------------------------------------------------------
+
+
+def _stat(folder: Path, busy_ticks: int) -> Path:
+    path = folder / "stat"
+    path.write_text(f"cpu {busy_ticks} 0 0 500 7 0 0 0 99 0\ncpu0 1 2 3\n")
+    return path
+
+
+def test_what_others_used_is_counted_and_nothing_is_claimed_without_counters(
+    tmp_path: Path,
+) -> None:
+    idle = OthersLoad(_stat(tmp_path, 100))
+    assert idle.share() == 0.0
+    busy = OthersLoad(_stat(tmp_path, 100))
+    _stat(tmp_path, 100 + 10**9)
+    assert busy.share() == 1.0
+    assert OthersLoad(tmp_path / "none").share() is None
+
+
+def test_a_measurement_beside_others_is_known_as_such(found: Ceilings) -> None:
+    assert not replace(found, others=None).disturbed and not replace(found, others=0.02).disturbed
+    assert replace(found, others=0.6).disturbed
+
+
+def test_of_two_measurements_each_figure_is_the_higher_one(found: Ceilings) -> None:
+    slower = {name: replace(figure, value=figure.value / 2) for name, figure in found.copy.items()}
+    merged = replace(found, copy=slower, others=0.05).with_best_of(replace(found, others=0.6))
+    assert merged.copy == found.copy and merged.gemm == found.gemm
+    assert merged.others == 0.05 and not merged.disturbed
+
+
+def test_limits_that_were_measured_on_a_busy_machine_are_measured_again(
+    home: Path,
+    found: Ceilings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from ttf.commands import bench
+
+    measured_again: list[str] = []
+
+    def answer(task: object, key: str, progress: object) -> dict[str, object]:
+        measured_again.append(key)
+        return {}
+
+    monkeypatch.setattr(bench, "_answer", answer)
+    measured.save_ceilings(replace(found, others=0.02))
+    assert bench._ceilings(False, BenchProgress())["date"] == found.date and not measured_again
+    measured.save_ceilings(replace(found, others=0.6))
+    bench._ceilings(False, BenchProgress())
+    assert measured_again == ["ceilings"]
+    said = capsys.readouterr().err
+    assert "other processes used 60% of its processors. They are measured again." in said

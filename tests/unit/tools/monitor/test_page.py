@@ -10,7 +10,7 @@ from tests.kit.monitor_views import PROCESS, RUN, VIEW
 
 from ttf.text.terminal import painted
 from ttf.tools.monitor.cells import Paint, columns, cut
-from ttf.tools.monitor.lines import COLUMNS, heading, line
+from ttf.tools.monitor.lines import columns_of, heading, line
 from ttf.tools.monitor.page import page
 from ttf.tools.monitor.view import Ended, View, document, warnings
 
@@ -147,15 +147,27 @@ def test_slopes_are_never_more_than_is_known() -> None:
 
 
 def test_lines_have_a_cell_without_spaces_for_every_column() -> None:
-    names = heading().split()
-    assert names == [name for name, _, _ in COLUMNS]
     for view in VIEWS.values():
-        assert len(line(view).split()) == len(names)
-        assert len(line(view)) == len(heading()), "columns stay where they are"
-    cells = dict(zip(names, line(VIEW).split(), strict=True))
+        columns = columns_of(view)
+        names = heading(columns).split()
+        assert names == [name for name, _, _ in columns]
+        assert len(line(view, columns).split()) == len(names)
+        assert len(line(view, columns)) == len(heading(columns)) <= 101, "columns stay"
+    columns = columns_of(VIEW)
+    cells = dict(zip(heading(columns).split(), line(VIEW, columns).split(), strict=True))
     assert cells["time"] == time.strftime("%H:%M:%S", time.localtime(VIEW.time))
     assert (cells["step"], cells["of"], cells["anon_MB"]) == ("12345", "50000", "1500.0")
     assert (cells["limit_%"], cells["full_in_s"], cells["incidents"]) == ("50", "2000", "1")
+
+
+def test_a_process_has_its_own_columns_and_the_machines_use_is_called_so() -> None:
+    assert VIEW.limit is not None
+    process = dataclasses.replace(VIEW, run=None)
+    names = heading(columns_of(process)).split()
+    assert "step" not in names and {"processes", "cpu_%", "limit_%"} <= {*names}
+    machine = dataclasses.replace(VIEW.limit, source="physical memory")
+    names = heading(columns_of(dataclasses.replace(process, limit=machine))).split()
+    assert "machine_%" in names and "limit_%" not in names
 
 
 def test_curves_keep_their_peaks_and_their_room() -> None:

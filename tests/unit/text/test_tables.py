@@ -1,0 +1,23 @@
+"""Tables on narrow screens."""
+
+from __future__ import annotations
+
+from ttf.text.progress.ending import summary_rows
+from ttf.text.tables import table
+
+
+def test_a_narrow_screen_wraps_the_last_column_between_words() -> None:
+    rows = [("incident 001", "segfault (trainer): went on unchanged"), ("steps", "1,536")]
+    assert table(rows, width=39).splitlines() == [
+        "incident 001  segfault (trainer): went",
+        "              on unchanged",
+        "steps         1,536",
+    ]
+    assert "went on unchanged" in table(rows)
+
+
+def test_a_digest_fits_a_line_and_can_be_compared() -> None:
+    digest = "d68ec6f5bd28dce392fc1d554ad4f2392df006b12b6872198c5a1be026d2842b"
+    rows = dict(summary_rows({"weights_sha256": digest, "steps": 1536}))
+    assert rows["weights"] == "sha256 d68ec6f5bd28dce3..."
+    assert max(map(len, table(list(rows.items()), width=39).splitlines())) < 40
